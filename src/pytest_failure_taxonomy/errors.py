@@ -1,0 +1,19 @@
+"""The errors that a user's input can cause.
+
+Each message says where, what is wrong, and what would be right. They become `pytest.UsageError` at
+pytest's edge and one line with exit code 2 at the shell's; anything else that is raised is a bug.
+"""
+
+from __future__ import annotations
+
+
+class FailureTaxonomyError(Exception):
+    """Base of all errors that a user can mend."""
+
+
+class SettingsError(FailureTaxonomyError):
+    """An option, an ini value or the report's path can't be used as given."""
+
+
+class ReportError(FailureTaxonomyError):
+    """A file that should be a report can't be read as one."""

@@ -1,0 +1,1 @@
+"""From evidence and verdict to the artifact: build, schema, atomic write and rendering."""

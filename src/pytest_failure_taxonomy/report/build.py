@@ -1,0 +1,319 @@
+"""Build the report's JSON object, schema version 1.0, from evidence and judgement.
+
+This is plain data on purpose: the model in `model.py` says the same shape for readers, and the
+tests hold the two together, but importing pydantic would cost each run 50 ms or more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final, Literal
+
+from pytest_failure_taxonomy._version import VERSION
+from pytest_failure_taxonomy.report.text import cap, encodable
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    Counts,
+    Location,
+    RaisedException,
+    RunContext,
+    RunError,
+    RunEvidence,
+    TestFailure,
+)
+from pytest_failure_taxonomy.taxonomy.judge import (
+    Judgement,
+    Verdict,
+    classify_run_error,
+    classify_test_failure,
+    is_timeout,
+)
+from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES
+
+SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
+SCHEMA_VERSION: Final = "1.0"
+
+MAX_FAILURES: Final = 1_000
+"""Failures and collection errors listed, each; `limits` says how many more there were."""
+MAX_NODEIDS: Final = 1_000
+"""Node ids in any one list."""
+MAX_MESSAGE: Final = 2_000
+MAX_TRACEBACK: Final = 10_000
+MAX_TRACEBACKS: Final = 4_000_000
+"""Characters of all tracebacks together; later failures go without."""
+
+Completeness = Literal["full", "reconstructed", "running"]
+JSONObject = dict[str, Any]
+
+
+def build_report(
+    run: RunEvidence,
+    judgement: Judgement,
+    context: RunContext,
+    *,
+    completeness: Completeness = "full",
+    extensions: Mapping[str, object] | None = None,
+) -> JSONObject:
+    """Return the report as a JSON object, its keys in the published order.
+
+    Args:
+        run: what was seen.
+        judgement: what `judge` made of it.
+        context: which run it was.
+        completeness: who completes the report: pytest, a reader of its remains, or nobody yet.
+        extensions: what plugins added, by namespace; must be what JSON can hold.
+    """
+    limits = _Limits()
+    report = {
+        "$schema": SCHEMA_ID,
+        "schema_version": SCHEMA_VERSION,
+        "generator": {"name": "pytest-failure-taxonomy", "version": VERSION},
+        "run": {
+            "id": context.id,
+            "started_at": context.started_at,
+            "duration_seconds": _seconds(context.duration_seconds),
+            "stage": str(run.stage),
+            "invocation": {"args": list(context.args), "rootdir": context.rootdir},
+            "shard": None,
+        },
+        "completeness": completeness,
+        "exit": _exit(run, judgement),
+        "verdict": _verdict(judgement.verdict),
+        "reasons": [
+            {
+                "reason": str(held.reason),
+                "kind": held.kind,
+                "count": held.count,
+                "nodeids": limits.nodeids(held.nodeids),
+            }
+            for held in judgement.reasons
+        ],
+        "summary": _summary(run),
+        "failures": [_failure(each, limits) for each in limits.failures(run.failures)],
+        "groups": [],
+        "collection_errors": [
+            _collection_error(each, limits)
+            for each in limits.collection_failures(run.collection_failures)
+        ],
+        "internal_errors": [_run_error(error, limits) for error in run.errors],
+        "in_flight": [
+            {
+                "nodeid": test.nodeid,
+                "phase": test.phase,
+                "worker": test.worker,
+                "elapsed_seconds": _seconds(test.elapsed_seconds),
+            }
+            for test in run.in_flight
+        ],
+        "not_run": {"count": len(run.not_run), "nodeids": limits.nodeids(run.not_run)},
+        "workers": [
+            {
+                "id": worker.id,
+                "tests": worker.tests,
+                "exit": {"code": worker.exit_code, "signal": worker.signal},
+                "crashed_on": worker.crashed_on,
+            }
+            for worker in run.workers
+        ],
+        "bench": [],
+        "environment": _plain(asdict(context.environment)),
+        "limits": limits.as_json(),
+        "extensions": {**_notes(judgement), **(extensions or {})},
+    }
+    return _encodable(report)
+
+
+class _Limits:
+    """Apply the caps of the report and count what they cut."""
+
+    def __init__(self) -> None:
+        self._failures_omitted = 0
+        self._collection_errors_omitted = 0
+        self._tracebacks_omitted = 0
+        self._nodeids_omitted = 0
+        self._texts_truncated = 0
+        self._characters_left = MAX_TRACEBACKS
+
+    def failures(self, failures: tuple[TestFailure, ...]) -> tuple[TestFailure, ...]:
+        self._failures_omitted = max(0, len(failures) - MAX_FAILURES)
+        return failures[:MAX_FAILURES]
+
+    def collection_failures(
+        self, failures: tuple[CollectionFailure, ...]
+    ) -> tuple[CollectionFailure, ...]:
+        self._collection_errors_omitted = max(0, len(failures) - MAX_FAILURES)
+        return failures[:MAX_FAILURES]
+
+    def nodeids(self, nodeids: tuple[str, ...]) -> list[str]:
+        self._nodeids_omitted += max(0, len(nodeids) - MAX_NODEIDS)
+        return list(nodeids[:MAX_NODEIDS])
+
+    def message(self, text: str) -> str:
+        return self._capped(text, MAX_MESSAGE)
+
+    def traceback(self, text: str | None, *, cut_before: bool = False) -> str | None:
+        if text is None:
+            return None
+        if self._characters_left <= 0:
+            self._tracebacks_omitted += 1
+            return None
+        self._texts_truncated += cut_before
+        shown = self._capped(text, MAX_TRACEBACK)
+        self._characters_left -= len(shown)
+        return shown
+
+    def as_json(self) -> JSONObject:
+        return {
+            "failures_omitted": self._failures_omitted,
+            "collection_errors_omitted": self._collection_errors_omitted,
+            "tracebacks_omitted": self._tracebacks_omitted,
+            "nodeids_omitted": self._nodeids_omitted,
+            "texts_truncated": self._texts_truncated,
+        }
+
+    def _capped(self, text: str, limit: int) -> str:
+        self._texts_truncated += len(text) > limit
+        return cap(text, limit)
+
+
+def _exit(run: RunEvidence, judgement: Judgement) -> JSONObject:
+    code = run.exit.code
+    return {
+        "code": code,
+        "name": None if code is None else PYTEST_EXIT_CODE_NAMES.get(code),
+        "signal": run.exit.signal,
+        "reason": _text(judgement.exit_reason),
+        "observed": run.exit.observed,
+        "source": run.exit.source,
+    }
+
+
+def _verdict(verdict: Verdict | None) -> JSONObject | None:
+    if verdict is None:
+        return None
+    return {
+        "reason": str(verdict.reason),
+        "kind": verdict.kind,
+        "precedence": verdict.reason.precedence,
+        "confidence": verdict.confidence,
+        "failure_type": None,
+        "recovery_action": None,
+        "retryable": verdict.retryable,
+        "message": verdict.message,
+        "nodeid": verdict.nodeid,
+        "evidence": [
+            {"source": each.source, "detail": cap(each.detail, MAX_MESSAGE)}
+            for each in verdict.evidence
+        ],
+        "ambiguous": list(verdict.ambiguous),
+    }
+
+
+def _summary(run: RunEvidence) -> JSONObject:
+    counts: Counts = run.counts
+    return {
+        "collected": counts.collected,
+        "deselected": counts.deselected,
+        "passed": counts.passed,
+        "failed": counts.failed,
+        "errors": counts.errors,
+        "skipped": counts.skipped,
+        "xfailed": counts.xfailed,
+        "xpassed": counts.xpassed,
+        "rerun": counts.rerun,
+        "flaky": counts.flaky,
+        "timed_out": sum(is_timeout(failure) for failure in run.failures),
+        "crashed": sum(failure.crashed for failure in run.failures),
+        "in_flight": len(run.in_flight),
+        "not_run": len(run.not_run),
+        "collection_errors": len(run.collection_failures),
+        "warnings": counts.warnings,
+    }
+
+
+def _failure(failure: TestFailure, limits: _Limits) -> JSONObject:
+    reason, kind = classify_test_failure(failure)
+    return {
+        "nodeid": failure.nodeid,
+        "phase": failure.phase,
+        "reason": str(reason),
+        "kind": kind,
+        "failure_type": None,
+        "exception": _exception(failure.exception, limits),
+        "location": _location(failure.location),
+        "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
+        "duration_seconds": _seconds(failure.duration_seconds),
+        "attempts": failure.attempts,
+        "worker": failure.worker,
+        "marker": None,
+        "fingerprint": None,
+        "rule": None,
+    }
+
+
+def _collection_error(failure: CollectionFailure, limits: _Limits) -> JSONObject:
+    return {
+        "nodeid": failure.nodeid,
+        "exception": _exception(failure.exception, limits),
+        "message": limits.message(failure.message),
+        "location": _location(failure.location),
+        "failure_type": None,
+        "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
+    }
+
+
+def _run_error(error: RunError, limits: _Limits) -> JSONObject:
+    _, kind = classify_run_error(error)
+    return {
+        "kind": kind,
+        "message": limits.message(error.message),
+        "traceback": limits.traceback(error.traceback),
+    }
+
+
+def _exception(raised: RaisedException | None, limits: _Limits) -> JSONObject | None:
+    if raised is None:
+        return None
+    return {
+        "type": raised.type,
+        "module": raised.module,
+        "message": limits.message(raised.message),
+    }
+
+
+def _location(location: Location | None) -> JSONObject | None:
+    return None if location is None else {"path": location.path, "line": location.line}
+
+
+def _notes(judgement: Judgement) -> JSONObject:
+    notes = list(judgement.notes)
+    return {"pytest_failure_taxonomy": {"notes": notes}} if notes else {}
+
+
+def _seconds(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+def _text(value: object | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _encodable(value: Any) -> Any:
+    """Return the JSON value with every string in it made fit for UTF-8."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {encodable(key): _encodable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_encodable(each) for each in value]
+    return value
+

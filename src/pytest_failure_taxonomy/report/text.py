@@ -1,0 +1,54 @@
+"""Text from foreign hands, made safe for a file and for a terminal."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MAX_ONE_LINE: Final = 400
+"""How much of a text one line on a terminal may take, in characters."""
+
+# C0 and C1 controls, DEL, bidirectional controls, and the line and paragraph separators: what
+# could move the cursor, recolour the screen, forge a line or reverse the reading direction.
+# Lone surrogates can't be encoded at all.
+_UNSAFE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def encodable(text: str) -> str:
+    """Return the text with lone surrogates written out as escapes, so that UTF-8 can hold it."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def cap(text: str, limit: int) -> str:
+    """Cut the middle out of a text longer than `limit` characters, and say how much went.
+
+    Both ends are kept: a traceback's head says where it began, its tail what was raised.
+    """
+    if len(text) <= limit:
+        return text
+    head = limit // 2
+    tail = limit - head
+    return f"{text[:head]}\n... [truncated: {len(text) - limit} characters] ...\n{text[-tail:]}"
+
+
+def safe_text(text: str, limit: int = MAX_ONE_LINE) -> str:
+    """Return the text as one line that a terminal shows as it is.
+
+    Control characters appear as escapes such as `\\x1b`; what is longer than `limit` ends in `…`.
+    """
+    shown = _UNSAFE.sub(_escape, text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def first_line(text: str) -> str:
+    """Return the first line that holds anything, without the blanks around it."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,0 +1,225 @@
+"""What was seen of a run, as frozen values; the judge alone says what it means.
+
+Every value here is plain data of the standard library, so that it can come from the live plugin,
+from a record on disk or from a log alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+
+Phase = Literal["setup", "call", "teardown"]
+ErrorOrigin = Literal["internal", "usage", "conftest", "plugin"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaisedException:
+    """Describe an exception without holding on to it."""
+
+    type: str
+    """The class's qualified name, such as `AssertionError`."""
+    module: str
+    """The module that the class says it is from, such as `builtins`."""
+    message: str
+    """`str()` of it, capped; a placeholder where `__str__` itself failed."""
+    bases: tuple[str, ...] = ()
+    """Dotted names of its classes, itself first, in method resolution order, without `object`."""
+    raised_in: str = ""
+    """Dotted name of the module whose frame raised it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """Point to a place in a file."""
+
+    path: str
+    """Relative to the root directory with forward slashes where it lies below it."""
+    line: int | None
+    """Counted from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestFailure:
+    """One failed report of one test; a test may have several (subtests, call and teardown)."""
+
+    __test__ = False
+
+    nodeid: str
+    phase: Phase
+    message: str
+    """One line or a few, as pytest words the failure."""
+    exception: RaisedException | None = None
+    crashed: bool = False
+    """The xdist worker died while it ran this test."""
+    attributed: tuple[FailureReason, str] | None = None
+    """Reason and kind, where somebody who knows has said them."""
+    location: Location | None = None
+    traceback: str | None = None
+    traceback_truncated: bool = False
+    duration_seconds: float | None = None
+    attempts: int = 1
+    worker: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionFailure:
+    """One node that could not be collected."""
+
+    nodeid: str
+    message: str
+    exception: RaisedException | None = None
+    location: Location | None = None
+    traceback: str | None = None
+    traceback_truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption:
+    """Something that ended the session early and is no error."""
+
+    exception: Literal["KeyboardInterrupt", "Exit", "Interrupted"]
+    """`Interrupted` is pytest's and xdist's own way to stop, a subclass of KeyboardInterrupt."""
+    message: str
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunError:
+    """An error outside of any test and any collector."""
+
+    origin: ErrorOrigin
+    message: str
+    traceback: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlightTest:
+    """A test that had started and not finished when the run ended."""
+
+    nodeid: str
+    phase: Phase
+    elapsed_seconds: float
+    worker: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerEnd:
+    """How an xdist worker ended."""
+
+    id: str
+    tests: int
+    """Tests that it started."""
+    exit_code: int | None = None
+    signal: str | None = None
+    """By name, such as `SIGSEGV`."""
+    crashed_on: str | None = None
+    died: bool = False
+    """It went down without finishing its session."""
+    error: str | None = None
+    """xdist's own words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Whole numbers of a run, in the words of pytest's last line.
+
+    `flaky`, `timed_out`, `crashed` and `collection_errors` count tests and nodes that are in
+    `passed`, `failed` or `errors` already.
+    """
+
+    collected: int = 0
+    deselected: int = 0
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+    skipped: int = 0
+    xfailed: int = 0
+    xpassed: int = 0
+    rerun: int = 0
+    flaky: int = 0
+    warnings: int = 0
+
+    @property
+    def ran(self) -> int:
+        """How many results there were of tests that ran, in whichever way they ended."""
+        return self.passed + self.failed + self.xfailed + self.xpassed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessExit:
+    """How the pytest process, or its session, ended."""
+
+    code: int | None
+    """The exit status, as a shell would show it; `None` where it can't be known."""
+    source: str
+    """How it is known: `pytest` (returned by it), `exception` (by what left it), `none`."""
+    signal: str | None = None
+    observed: bool = False
+    """A second process saw it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEvidence:
+    """All that was seen of one run."""
+
+    stage: Stage = Stage.FINAL_TEST
+    strict_baseline: bool = False
+    finished: bool = True
+    """pytest came to its own end, in whichever way."""
+    exit: ProcessExit
+    should_fail: str = ""
+    """`session.shouldfail`: why the session failed though no test need have."""
+    counts: Counts = field(default_factory=Counts)
+    failures: tuple[TestFailure, ...] = ()
+    """In order of occurrence."""
+    collection_failures: tuple[CollectionFailure, ...] = ()
+    errors: tuple[RunError, ...] = ()
+    interruptions: tuple[Interruption, ...] = ()
+    in_flight: tuple[InFlightTest, ...] = ()
+    """In order of start."""
+    not_run: tuple[str, ...] = ()
+    """Node ids of selected tests that never started, in their order."""
+    workers: tuple[WorkerEnd, ...] = ()
+    """Sorted by id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousIntegration:
+    """The CI job that a run is part of, from the variables that its provider documents."""
+
+    provider: str
+    run_id: str | None = None
+    job: str | None = None
+    commit: str | None = None
+    ref: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What the run ran on."""
+
+    python: str
+    platform: str
+    pytest: str
+    plugins: tuple[str, ...] = ()
+    """`name-version` of each distribution that brought a plugin, sorted."""
+    ci: ContinuousIntegration | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """Which run it was, when and where; nothing here is judged."""
+
+    id: str
+    """32 hexadecimal digits, new for each run."""
+    started_at: str
+    """RFC 3339, UTC."""
+    duration_seconds: float | None
+    """`None` while the run goes on."""
+    args: tuple[str, ...]
+    rootdir: str
+    environment: Environment

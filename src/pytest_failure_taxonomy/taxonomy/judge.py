@@ -1,0 +1,393 @@
+"""The judge: from the evidence of a run to the reasons that hold and the one that is primary.
+
+There is no second place that decides. Each rule below looks at one sort of evidence and yields
+what it found; the rules stand in `_RULES`, and what they found is grouped by reason and kind and
+sorted by precedence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Interruption,
+    RunError,
+    RunEvidence,
+    TestFailure,
+    WorkerEnd,
+)
+from pytest_failure_taxonomy.taxonomy.kinds import (
+    KINDS,
+    PHASE_KINDS,
+    STAGE_KINDS,
+    STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
+    describe_kind,
+)
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+
+Confidence = Literal["certain", "likely"]
+
+MAX_EVIDENCE: Final = 10
+"""How many pieces of evidence a verdict quotes; all of them stand in the rest of the report."""
+
+_ENVIRONMENT_REASONS: Final = frozenset(
+    {
+        FailureReason.SANDBOX_ERROR,
+        FailureReason.LLM_ERROR,
+        FailureReason.TOOL_ERROR,
+        FailureReason.GIT_CLONE_FAILED,
+        FailureReason.GIT_CHECKOUT_FAILED,
+    }
+)
+"""Reasons that say more than a stage's name can; where one holds, the stage adds none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Quote one thing that was seen, and where."""
+
+    source: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One rule's conclusion from one piece of evidence."""
+
+    reason: FailureReason
+    kind: str
+    source: str
+    detail: str
+    nodeid: str | None = None
+    confidence: Confidence = "certain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldReason:
+    """A reason that holds, with all findings of one kind."""
+
+    reason: FailureReason
+    kind: str
+    findings: tuple[Finding, ...]
+    """In order of occurrence."""
+
+    @property
+    def count(self) -> int:
+        """How often it was found."""
+        return len(self.findings)
+
+    @property
+    def nodeids(self) -> tuple[str, ...]:
+        """Node ids that it was found on, each once, in order of occurrence."""
+        named = (finding.nodeid for finding in self.findings if finding.nodeid is not None)
+        return tuple(dict.fromkeys(named))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The primary reason of a run, with what speaks for it."""
+
+    reason: FailureReason
+    kind: str
+    confidence: Confidence
+    retryable: bool | None
+    message: str
+    nodeid: str | None
+    evidence: tuple[Evidence, ...]
+    ambiguous: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the evidence of a run comes to."""
+
+    exit_reason: FailureReason | None
+    """What the exit code alone says, by the stage's table."""
+    verdict: Verdict | None
+    """`None` for success."""
+    reasons: tuple[HeldReason, ...]
+    """All that hold, primary first."""
+    notes: tuple[str, ...] = ()
+
+
+def judge(run: RunEvidence) -> Judgement:
+    """Say why a run failed.
+
+    Success is a verdict of `None`. A baseline run is turned round: it is its task's precondition
+    that its tests fail, so a valid one has no verdict whatever failed in it.
+    """
+    exit_reason = _exit_reason(run)
+    if _is_valid_baseline(run):
+        return Judgement(
+            exit_reason=exit_reason, verdict=None, reasons=(), notes=_baseline_notes(run)
+        )
+    held = _group(_findings(run))
+    verdict = _pronounce(held[0]) if held else None
+    return Judgement(exit_reason=exit_reason, verdict=verdict, reasons=held)
+
+
+def classify_test_failure(failure: TestFailure) -> tuple[FailureReason, str]:
+    """Return reason and kind of one failed test."""
+    if failure.attributed is not None:
+        return failure.attributed
+    if failure.crashed:
+        kind = "worker.crashed"
+    elif is_timeout(failure):
+        kind = "test.timeout"
+    elif is_strict_xpass(failure):
+        kind = "test.xpass_strict"
+    else:
+        kind = PHASE_KINDS[failure.phase]
+    return _reason_of(kind), kind
+
+
+def is_timeout(failure: TestFailure) -> bool:
+    """Tell whether pytest-timeout ended this test.
+
+    It calls `pytest.fail` from its own module. The wording can't be relied on: it changed in
+    pytest-timeout 2.4.
+    """
+    raised = failure.exception
+    return raised is not None and (raised.type, raised.raised_in) == ("Failed", "pytest_timeout")
+
+
+def is_strict_xpass(failure: TestFailure) -> bool:
+    """Tell whether the test failed by passing: no exception, and pytest's own wording."""
+    return failure.exception is None and failure.message.startswith("[XPASS(strict)]")
+
+
+def classify_run_error(error: RunError) -> tuple[FailureReason, str]:
+    """Return reason and kind of an error outside of the tests."""
+    kind = f"{error.origin}.error"
+    return _reason_of(kind), kind
+
+
+def _reason_of(kind: str) -> FailureReason:
+    reason = KINDS[kind].reason
+    assert reason is not None, kind
+    return reason
+
+
+def _find(
+    kind: str,
+    source: str,
+    detail: str,
+    *,
+    nodeid: str | None = None,
+    reason: FailureReason | None = None,
+    confidence: Confidence = "certain",
+) -> Finding:
+    return Finding(
+        reason=reason or _reason_of(kind),
+        kind=kind,
+        source=source,
+        detail=detail,
+        nodeid=nodeid,
+        confidence=confidence,
+    )
+
+
+def _from_failures(run: RunEvidence) -> Iterator[Finding]:
+    told_by_workers = {worker.crashed_on for worker in run.workers if worker.died}
+    for failure in run.failures:
+        reason, kind = classify_test_failure(failure)
+        if failure.crashed and failure.nodeid in told_by_workers:
+            continue
+        yield _find(
+            kind,
+            "test report",
+            f"{failure.phase} failed: {failure.message}",
+            nodeid=failure.nodeid,
+            reason=reason,
+        )
+
+
+def _from_workers(run: RunEvidence) -> Iterator[Finding]:
+    for worker in run.workers:
+        if worker.died:
+            yield _find(
+                "worker.crashed", "xdist worker", _worker_words(worker), nodeid=worker.crashed_on
+            )
+
+
+def _worker_words(worker: WorkerEnd) -> str:
+    if worker.signal is not None:
+        how = f"died of {worker.signal}"
+    elif worker.exit_code is not None:
+        how = f"left with exit code {worker.exit_code}"
+    else:
+        how = f"went down: {worker.error or 'no status was to be had'}"
+    where = f" while it ran {worker.crashed_on}" if worker.crashed_on else ""
+    return f"worker {worker.id} {how}{where}"
+
+
+def _from_collection(run: RunEvidence) -> Iterator[Finding]:
+    for failed in run.collection_failures:
+        yield _find("collection.error", "collection report", failed.message, nodeid=failed.nodeid)
+
+
+def _from_errors(run: RunEvidence) -> Iterator[Finding]:
+    for error in run.errors:
+        reason, kind = classify_run_error(error)
+        yield _find(kind, f"{error.origin} error", error.message, reason=reason)
+
+
+def _from_session_limit(run: RunEvidence) -> Iterator[Finding]:
+    # pytest-timeout's --session-timeout leaves this text and nothing else behind.
+    if run.should_fail.startswith("session-timeout:"):
+        yield _find("session.timeout", "session.shouldfail", run.should_fail)
+
+
+def _from_interruptions(run: RunEvidence) -> Iterator[Finding]:
+    running = run.in_flight[0].nodeid if run.in_flight else None
+    for stop in run.interruptions:
+        kind = _interruption_kind(stop)
+        if kind == "interrupt.stopped" and _explains_a_stop(run):
+            continue
+        nodeid = running if kind == "interrupt.keyboard" else None
+        yield _find(kind, "session", stop.message or stop.exception, nodeid=nodeid)
+
+
+def _interruption_kind(stop: Interruption) -> str:
+    if stop.exception == "Exit":
+        return "interrupt.exit"
+    # xdist passes a worker's Ctrl+C on in these words, by an exception of its own.
+    if stop.exception == "KeyboardInterrupt" or "received keyboard-interrupt" in stop.message:
+        return "interrupt.keyboard"
+    return "interrupt.stopped"
+
+
+def _explains_a_stop(run: RunEvidence) -> bool:
+    """Tell whether something failed that pytest stops for: `-x`, a collection error, a crash."""
+    return bool(
+        run.failures
+        or run.collection_failures
+        or run.errors
+        or any(worker.died for worker in run.workers)
+    )
+
+
+_RULES: Final[tuple[Callable[[RunEvidence], Iterator[Finding]], ...]] = (
+    _from_failures,
+    _from_workers,
+    _from_collection,
+    _from_errors,
+    _from_session_limit,
+    _from_interruptions,
+)
+
+
+def _findings(run: RunEvidence) -> list[Finding]:
+    if not run.finished:
+        return [*_seen(run), _find("process.vanished", "report", _VANISHED, confidence="likely")]
+    found = _seen(run)
+    found += _from_exit_code(run, explained=bool(found))
+    found += _from_stage(run, found)
+    return found
+
+
+_VANISHED: Final = "no end of the run has been recorded"
+
+
+def _seen(run: RunEvidence) -> list[Finding]:
+    return [finding for rule in _RULES for finding in rule(run)]
+
+
+def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
+    """Yield what only the exit code tells: nothing to run, or a status that no finding explains."""
+    code = run.exit.code
+    if explained or code is None or code == 0:
+        return
+    if code == 5 and run.counts.collected == 0:
+        deselected = run.counts.deselected
+        if deselected:
+            yield _find("tests.all_deselected", "collection", f"{deselected} deselected, 0 left")
+        else:
+            yield _find("tests.none_collected", "collection", "0 tests collected")
+    elif code == 6:
+        yield _find("warnings.exceeded", "exit status", f"{run.counts.warnings} warnings")
+    elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN:
+        reason = FailureReason.from_pytest_exit_code(code)
+        why = f": {run.should_fail}" if run.should_fail else ""
+        yield _find("exit_status.changed", "exit status", f"exit code {code}{why}", reason=reason)
+
+
+def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
+    """Yield the stage's own reason, unless evidence names one that says more."""
+    code = run.exit.code
+    if code is None or run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST):
+        return
+    reasons = {finding.reason for finding in found}
+    if FailureReason.INTERRUPTED in reasons or reasons & _ENVIRONMENT_REASONS:
+        return
+    reason = FailureReason.from_stage(run.stage, code)
+    if run.stage is Stage.SETUP and FailureReason.TIMEOUT in reasons:
+        reason = FailureReason.SETUP_TIMEOUT
+    if reason is not None:
+        yield _find(
+            STAGE_KINDS[reason], "stage", f"{run.stage} ended with exit code {code}", reason=reason
+        )
+
+
+def _exit_reason(run: RunEvidence) -> FailureReason | None:
+    if run.exit.code is None:
+        return None
+    exception = KeyboardInterrupt if _was_interrupted(run) else None
+    return FailureReason.from_stage(run.stage, run.exit.code, exception)
+
+
+def _was_interrupted(run: RunEvidence) -> bool:
+    return any(_interruption_kind(stop) == "interrupt.keyboard" for stop in run.interruptions)
+
+
+def _is_valid_baseline(run: RunEvidence) -> bool:
+    if run.stage is not Stage.BASELINE_RUN or not run.finished or _was_interrupted(run):
+        return False
+    code = run.exit.code
+    if code is None or _exit_reason(run) is not None:
+        return False
+    return code == 1 or not run.strict_baseline
+
+
+def _baseline_notes(run: RunEvidence) -> tuple[str, ...]:
+    if run.counts.ran:
+        return ()
+    return (f"baseline: no test ran, yet exit code {run.exit.code} counts as a failing baseline",)
+
+
+def _group(findings: list[Finding]) -> tuple[HeldReason, ...]:
+    """Gather findings by reason and kind: by precedence, then the most frequent, then the first."""
+    grouped: dict[tuple[FailureReason, str], list[Finding]] = {}
+    for finding in findings:
+        grouped.setdefault((finding.reason, finding.kind), []).append(finding)
+    held = (
+        HeldReason(reason=reason, kind=kind, findings=tuple(found))
+        for (reason, kind), found in grouped.items()
+    )
+    return tuple(sorted(held, key=lambda each: (each.reason.precedence, -each.count)))
+
+
+def _pronounce(primary: HeldReason) -> Verdict:
+    kind = describe_kind(primary.kind, primary.reason)
+    first = primary.findings[0]
+    return Verdict(
+        reason=primary.reason,
+        kind=primary.kind,
+        confidence=first.confidence,
+        retryable=kind.retryable,
+        message=kind.phrase(primary.count),
+        nodeid=next(iter(primary.nodeids), None),
+        evidence=tuple(
+            Evidence(source=finding.source, detail=_evidence_words(finding))
+            for finding in primary.findings[:MAX_EVIDENCE]
+        ),
+    )
+
+
+def _evidence_words(finding: Finding) -> str:
+    if finding.nodeid is None or finding.nodeid in finding.detail:
+        return finding.detail
+    return f"{finding.nodeid}: {finding.detail}"

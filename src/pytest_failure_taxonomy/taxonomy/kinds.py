@@ -1,0 +1,151 @@
+"""The kinds that refine a reason: one row each, published, never given another meaning later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Describe one kind of failure."""
+
+    name: str
+    """Lower-case and dotted, as it stands in the report."""
+    reason: FailureReason | None
+    """The reason it refines; `None` where the exit table or the stage decides."""
+    retryable: bool | None
+    """Whether running the same thing again could end differently; `None` if nothing speaks
+    either way."""
+    one: str
+    """What happened, in words, when it happened once."""
+    many: str
+    """The same with `{count}`; equal to `one` for what can happen only once a run."""
+
+    def phrase(self, count: int) -> str:
+        """Say in words that this happened `count` times."""
+        return self.one if count == 1 else self.many.format(count=count)
+
+
+_TESTS = FailureReason.TESTS_FAILED
+_INTERNAL = FailureReason.INTERNAL_ERROR
+_NONE = FailureReason.NO_TESTS_COLLECTED
+_STOPPED = FailureReason.INTERRUPTED
+_UNKNOWN = FailureReason.UNKNOWN
+
+_ONCE: Final = (
+    ("session.timeout", FailureReason.TIMEOUT, True, "the session's time limit was used up"),
+    ("process.vanished", _UNKNOWN, None, "pytest is still running, or died without a word"),
+    ("usage.error", _INTERNAL, False, "pytest was called in a way that it refused"),
+    ("conftest.error", _INTERNAL, False, "a conftest.py could not be loaded"),
+    ("tests.none_collected", _NONE, False, "no test was found"),
+    ("tests.all_deselected", _NONE, False, "every test found was deselected"),
+    ("interrupt.keyboard", _STOPPED, True, "the run was interrupted from the keyboard"),
+    ("interrupt.exit", _STOPPED, None, "the run was ended by pytest.exit"),
+    ("interrupt.stopped", _STOPPED, None, "the run was stopped before its end"),
+    ("warnings.exceeded", _UNKNOWN, False, "more warnings than allowed"),
+    ("exit_status.changed", None, None, "no test failed, but a plugin changed the exit status"),
+    ("stage.git_clone_failed", None, True, "the clone failed"),
+    ("stage.git_checkout_failed", None, False, "the checkout failed"),
+    ("stage.setup_failed", None, False, "the setup failed"),
+    ("stage.setup_timeout", None, True, "the setup used up its time limit"),
+    ("stage.baseline_not_failing", None, False, "the tests pass before the fix"),
+    ("stage.timeout", None, True, "the stage used up its time limit"),
+)
+
+_COUNTED: Final = (
+    ("test.failed", _TESTS, None, "1 test failed", "{count} tests failed"),
+    (
+        "test.setup_error",
+        _TESTS,
+        None,
+        "the setup of 1 test failed",
+        "the setup of {count} tests failed",
+    ),
+    (
+        "test.teardown_error",
+        _TESTS,
+        None,
+        "the teardown of 1 test failed",
+        "the teardown of {count} tests failed",
+    ),
+    (
+        "test.xpass_strict",
+        _TESTS,
+        False,
+        "1 test marked as failing passed (strict xfail)",
+        "{count} tests marked as failing passed (strict xfail)",
+    ),
+    (
+        "test.timeout",
+        FailureReason.TIMEOUT,
+        True,
+        "1 test used up its time limit",
+        "{count} tests used up their time limit",
+    ),
+    ("worker.crashed", _TESTS, None, "1 xdist worker died", "{count} xdist workers died"),
+    (
+        "collection.error",
+        _INTERNAL,
+        False,
+        "1 file or node could not be collected",
+        "{count} files or nodes could not be collected",
+    ),
+    (
+        "internal.error",
+        _INTERNAL,
+        False,
+        "pytest met an internal error",
+        "pytest met {count} internal errors",
+    ),
+    (
+        "plugin.error",
+        _INTERNAL,
+        False,
+        "a plugin failed outside of any test",
+        "plugins failed outside of any test {count} times",
+    ),
+)
+
+KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {row[0]: Kind(*row) for row in _COUNTED} | {row[0]: Kind(*row, row[3]) for row in _ONCE}
+)
+"""Every kind that this version itself gives, by name. Rules and plugins may name others."""
+
+STAGE_KINDS: Final[Mapping[FailureReason, str]] = MappingProxyType(
+    {
+        FailureReason.GIT_CLONE_FAILED: "stage.git_clone_failed",
+        FailureReason.GIT_CHECKOUT_FAILED: "stage.git_checkout_failed",
+        FailureReason.SETUP_FAILED: "stage.setup_failed",
+        FailureReason.SETUP_TIMEOUT: "stage.setup_timeout",
+        FailureReason.BASELINE_NOT_FAILING: "stage.baseline_not_failing",
+        FailureReason.TIMEOUT: "stage.timeout",
+    }
+)
+"""The kind of a reason that `FailureReason.from_stage` gave."""
+
+PHASE_KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "setup": "test.setup_error",
+        "call": "test.failed",
+        "teardown": "test.teardown_error",
+    }
+)
+"""The kind of a failed test by the phase that failed."""
+
+STAGES_WITH_A_FAILURE_OF_THEIR_OWN: Final = frozenset(
+    {Stage.GIT_CLONE, Stage.GIT_CHECKOUT, Stage.SETUP}
+)
+
+
+def describe_kind(name: str, reason: FailureReason) -> Kind:
+    """Return the row of a kind; a kind that is not ours is described by its name."""
+    known = KINDS.get(name)
+    if known is not None:
+        return known
+    return Kind(name, reason, None, f"{name} held", f"{name} held {{count}} times")

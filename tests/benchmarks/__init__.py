@@ -1,0 +1,1 @@
+"""Benchmark what this plugin and its peers add to a pytest run: ``python -m tests.benchmarks``."""
