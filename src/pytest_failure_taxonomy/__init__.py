@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.report.model import FailureReport, load_report
+    from pytest_failure_taxonomy.report.load import load_report
+    from pytest_failure_taxonomy.report.model import FailureReport
     from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, primary_reason
     from pytest_failure_taxonomy.taxonomy.stages import Stage
 
@@ -25,7 +26,7 @@ _HOMES = {
     "FailureReason": "taxonomy.reasons",
     "FailureReport": "report.model",
     "Stage": "taxonomy.stages",
-    "load_report": "report.model",
+    "load_report": "report.load",
     "primary_reason": "taxonomy.reasons",
 }
 

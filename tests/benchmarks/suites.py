@@ -1,25 +1,39 @@
-"""Generated test suites of a known size and outcome."""
+"""Generated test suites of a known size and outcome that note their CPU time as they go."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-TESTS_PER_MODULE = 50
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PASSING_TESTS_PER_MODULE, PASSING_TESTS_PER_STAMP = 50, 25
+FAILING_TESTS_PER_MODULE, FAILING_TESTS_PER_STAMP = 10, 5
+"""Fewer where tests fail: for each, pytest parses the whole module again to quote its source."""
+
 WRONG_COUNT_EXIT_CODE = 99
 
-PASSING_TEST = "def test_{number}():\n    pass\n\n\n"
-FAILING_TEST = """\
-def test_{number}():
-    expected = {{"number": {number}, "name": "expected"}}
-    assert expected == {{"number": {number}, "name": "actual"}}
+MODULE_HEAD = "from time import process_time_ns\n\nfrom conftest import stamps\n"
+PASSING_BODY = "    pass\n"
+FAILING_BODY = "    expected, actual = 1, 2\n    assert expected == actual\n"
+STAMP = "    stamps.append(process_time_ns())\n"
+CONFTEST = """\
+from pathlib import Path
+from time import process_time_ns
+
+stamps = [process_time_ns()]
 
 
-"""
-CONFTEST = f"""\
+def pytest_collection_finish():
+    stamps.append(process_time_ns())
+
+
 def pytest_sessionfinish(session):
-    if (session.testscollected, session.testsfailed) != ({{tests}}, {{failed}}):
-        session.exitstatus = {WRONG_COUNT_EXIT_CODE}
+    stamps.append(process_time_ns())
+    if (session.testscollected, session.testsfailed) != ({tests}, {failed}):
+        session.exitstatus = {exit_code}
+    Path(__file__).with_name("stamps").write_text(" ".join(map(str, stamps)))
 """
 
 
@@ -36,17 +50,24 @@ class Suite:
         """The exit code that pytest has to end with."""
         return 1 if self.is_failing else 0
 
+    @property
+    def stamps(self) -> Path:
+        """The file in which a run leaves the CPU times, in ns, at which it reached its marks."""
+        return self.folder / "stamps"
+
 
 def write_suite(parent: Path, *, tests: int, is_failing: bool = False) -> Suite:
-    """Write a suite of equal tests, 50 a module, unless the same one is there already.
+    """Write a suite of equal, trivial tests, unless the same one is there already.
 
-    Its ``conftest.py`` makes pytest end with exit code 99 when another number of tests ran or
-    failed, so that a variant without an artifact is checked as well.
+    It notes the CPU time of its process when its ``conftest.py`` is imported, after collection,
+    in every 25th passing or 5th failing test, and at the end of the session. It makes pytest end
+    with exit code 99 when another number of tests ran or failed, so that a variant without an
+    artifact is checked as well.
 
     Args:
         parent: The folder in which the suite gets its own.
         tests: The number of tests.
-        is_failing: Whether every test fails on a comparison of two small dictionaries.
+        is_failing: Whether every test fails on a comparison of two numbers.
 
     Returns:
         The suite.
@@ -56,12 +77,23 @@ def write_suite(parent: Path, *, tests: int, is_failing: bool = False) -> Suite:
     if folder.exists():
         return suite
     folder.mkdir()
-    template = FAILING_TEST if is_failing else PASSING_TEST
-    for first in range(0, tests, TESTS_PER_MODULE):
-        numbers = range(first, min(first + TESTS_PER_MODULE, tests))
-        source = "".join(template.format(number=number) for number in numbers)
+    size = FAILING_TESTS_PER_MODULE if is_failing else PASSING_TESTS_PER_MODULE
+    for first in range(0, tests, size):
+        numbers = range(first, min(first + size, tests))
+        source = MODULE_HEAD + "".join(
+            _test_source(number, is_failing=is_failing) for number in numbers
+        )
         (folder / f"test_module_{first:06}.py").write_text(source, encoding="utf-8")
-    conftest = CONFTEST.format(tests=tests, failed=tests if is_failing else 0)
+    conftest = CONFTEST.format(
+        tests=tests, failed=tests if is_failing else 0, exit_code=WRONG_COUNT_EXIT_CODE
+    )
     (folder / "conftest.py").write_text(conftest, encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     return suite
+
+
+def _test_source(number: int, *, is_failing: bool) -> str:
+    """Return the source of one test."""
+    every = FAILING_TESTS_PER_STAMP if is_failing else PASSING_TESTS_PER_STAMP
+    stamp = "" if number % every else STAMP
+    return f"\n\ndef test_{number}():\n{stamp}{FAILING_BODY if is_failing else PASSING_BODY}"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 JSON_REPORT_SUMMARY = re.compile(r'"summary": (\{[^}]*\})')
 JSON_REPORT_HEAD_CHARACTERS = 16_384
@@ -27,7 +31,6 @@ class Variant:
     """One way to run pytest: which plugins are let in, and which options they get."""
 
     name: str
-    distribution: str = "pytest"
     plugins: tuple[str, ...] = ()
     """Names in the entry-point group ``pytest11``; every other one is blocked."""
     options: tuple[str, ...] = ()
@@ -40,34 +43,35 @@ class Variant:
     @property
     def is_installed(self) -> bool:
         """Whether every plugin of this variant is installed here."""
-        return set(self.plugins) <= installed_plugins()
+        return installed_plugins().issuperset(self.plugins)
 
-    def without_options(self) -> Variant:
-        """Return the same plugins, loaded but switched off."""
+    def switched_off(self) -> Variant:
+        """Return the variant in which the same plugins are loaded and none gets an option."""
         return replace(self, name=f"{self.name}, option absent", options=(), count=None)
 
     def arguments(self, artifact: Path) -> list[str]:
         """Return the arguments of pytest that make this variant."""
-        blocked = sorted(installed_plugins() - set(self.plugins)) if self.autoload else []
+        blocked = sorted(installed_plugins().difference(self.plugins)) if self.autoload else []
         return [
             *(argument for name in blocked for argument in ("-p", f"no:{name}")),
             *(option.format(artifact=artifact) for option in self.options),
         ]
 
 
+@cache
 def installed_plugins() -> frozenset[str]:
     """Return the names of all pytest plugins that are installed here."""
     return frozenset(point.name for point in entry_points(group="pytest11"))
 
 
-# The counters below read little at a time: a measured process takes over the peak memory of the
-# one that started it (Linux keeps it over exec), so this process has to stay the smaller one.
+# The counters read little at a time: on Linux a process takes over the peak memory of the one
+# that started it, so this one has to stay smaller than those it measures.
 
 
 def count_junitxml(artifact: Path) -> Outcomes:
     """Count the outcomes in a JUnit XML file."""
     tests = failed = 0
-    for _, element in ElementTree.iterparse(artifact):
+    for _, element in ET.iterparse(artifact):  # noqa: S314 - pytest has just written it
         tests += element.tag == "testcase"
         failed += element.tag == "failure"
         element.clear()
@@ -80,7 +84,7 @@ def count_report_log(artifact: Path) -> Outcomes:
     with artifact.open(encoding="utf-8") as lines:
         for line in lines:
             entry = json.loads(line)
-            if entry.get("when") == "call" and entry["$report_type"] == "TestReport":
+            if entry["$report_type"] == "TestReport" and entry["when"] == "call":
                 outcomes.append(entry["outcome"])
     return Outcomes(passed=outcomes.count("passed"), failed=outcomes.count("failed"))
 
@@ -103,29 +107,25 @@ def count_failure_report(artifact: Path) -> Outcomes:
 
 PLAIN = Variant(name="pytest alone")
 AGAIN = Variant(name="pytest alone, again")
-FLOOR = Variant(name="pytest alone, no plugin looked for", autoload=False)
-REPORTERS = (
+FLOOR = Variant(name="pytest alone, autoload off", autoload=False)
+OURS = Variant(
+    name="pytest-failure-taxonomy",
+    plugins=("failure_taxonomy",),
+    options=("--failure-taxonomy", "--failure-taxonomy-report={artifact}"),
+    count=count_failure_report,
+)
+PEERS = (
     Variant(name="junitxml", options=("--junitxml={artifact}",), count=count_junitxml),
     Variant(
         name="pytest-reportlog",
-        distribution="pytest-reportlog",
         plugins=("pytest_reportlog",),
         options=("--report-log={artifact}",),
         count=count_report_log,
     ),
     Variant(
         name="pytest-json-report",
-        distribution="pytest-json-report",
-        plugins=("pytest_jsonreport", "metadata"),
+        plugins=("pytest_jsonreport", "metadata"),  # the second is a dependency of the first
         options=("--json-report", "--json-report-file={artifact}"),
         count=count_json_report,
     ),
-    Variant(
-        name="failure-taxonomy",
-        distribution="pytest-failure-taxonomy",
-        plugins=("failure_taxonomy",),
-        options=("--failure-taxonomy", "--failure-taxonomy-report={artifact}"),
-        count=count_failure_report,
-    ),
 )
-OURS = REPORTERS[-1]

@@ -25,7 +25,8 @@ def price(request: pytest.FixtureRequest) -> Callable[[str, Currency], Money]:
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     """Fail the run unless its tests have used every currency."""
     yield
-    untested = sorted(set(Currency) - session.config.stash.get(_TESTED, set()))
+    tested: set[Currency] = session.config.stash.get(_TESTED, set())
+    untested = sorted(set(Currency) - tested)
     if untested and session.exitstatus == pytest.ExitCode.OK:
         print(f"\nFAIL: required currency coverage of 100 % not reached: no {', '.join(untested)}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

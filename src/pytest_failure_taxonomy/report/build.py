@@ -6,14 +6,16 @@ tests hold the two together, but importing pydantic would cost each run 50 ms or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final, Literal
+from math import isfinite
+from typing import Any, Final
 
 from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.report.text import cap, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
+    Completeness,
     Counts,
     Location,
     RaisedException,
@@ -35,15 +37,16 @@ SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
 SCHEMA_VERSION: Final = "1.0"
 
 MAX_FAILURES: Final = 1_000
-"""Failures and collection errors listed, each; `limits` says how many more there were."""
+"""Failures, collection errors and internal errors listed, each; `limits` says how many more."""
 MAX_NODEIDS: Final = 1_000
 """Node ids in any one list."""
 MAX_MESSAGE: Final = 2_000
 MAX_TRACEBACK: Final = 10_000
+"""Also the most that any text without a narrower cap may have: a parameter can make a node id of
+a megabyte. Extensions are left as they are."""
 MAX_TRACEBACKS: Final = 4_000_000
 """Characters of all tracebacks together; later failures go without."""
 
-Completeness = Literal["full", "reconstructed", "running"]
 JSONObject = dict[str, Any]
 
 
@@ -53,7 +56,7 @@ def build_report(
     context: RunContext,
     *,
     completeness: Completeness = "full",
-    extensions: Mapping[str, object] | None = None,
+    faults: Sequence[str] = (),
 ) -> JSONObject:
     """Return the report as a JSON object, its keys in the published order.
 
@@ -62,10 +65,10 @@ def build_report(
         judgement: what `judge` made of it.
         context: which run it was.
         completeness: who completes the report: pytest, a reader of its remains, or nobody yet.
-        extensions: what plugins added, by namespace; must be what JSON can hold.
+        faults: what failed in the recorder itself, in words.
     """
     limits = _Limits()
-    report = {
+    report: JSONObject = {
         "$schema": SCHEMA_ID,
         "schema_version": SCHEMA_VERSION,
         "generator": {"name": "pytest-failure-taxonomy", "version": VERSION},
@@ -79,7 +82,7 @@ def build_report(
         },
         "completeness": completeness,
         "exit": _exit(run, judgement),
-        "verdict": _verdict(judgement.verdict),
+        "verdict": _verdict(judgement.verdict, limits),
         "reasons": [
             {
                 "reason": str(held.reason),
@@ -96,13 +99,13 @@ def build_report(
             _collection_error(each, limits)
             for each in limits.collection_failures(run.collection_failures)
         ],
-        "internal_errors": [_run_error(error, limits) for error in run.errors],
+        "internal_errors": [_run_error(error, limits) for error in limits.run_errors(run.errors)],
         "in_flight": [
             {
                 "nodeid": test.nodeid,
                 "phase": test.phase,
                 "worker": test.worker,
-                "elapsed_seconds": _seconds(test.elapsed_seconds),
+                "elapsed_seconds": _seconds(test.elapsed_seconds) or 0.0,
             }
             for test in run.in_flight
         ],
@@ -118,10 +121,13 @@ def build_report(
         ],
         "bench": [],
         "environment": _plain(asdict(context.environment)),
-        "limits": limits.as_json(),
-        "extensions": {**_notes(judgement), **(extensions or {})},
+        "limits": None,
+        "extensions": None,
     }
-    return _encodable(report)
+    report = limits.fit(report)
+    report["limits"] = limits.as_json()
+    report["extensions"] = _encodable(_own_extensions(judgement, faults))
+    return report
 
 
 class _Limits:
@@ -130,6 +136,7 @@ class _Limits:
     def __init__(self) -> None:
         self._failures_omitted = 0
         self._collection_errors_omitted = 0
+        self._internal_errors_omitted = 0
         self._tracebacks_omitted = 0
         self._nodeids_omitted = 0
         self._texts_truncated = 0
@@ -145,6 +152,10 @@ class _Limits:
         self._collection_errors_omitted = max(0, len(failures) - MAX_FAILURES)
         return failures[:MAX_FAILURES]
 
+    def run_errors(self, errors: tuple[RunError, ...]) -> tuple[RunError, ...]:
+        self._internal_errors_omitted = max(0, len(errors) - MAX_FAILURES)
+        return errors[:MAX_FAILURES]
+
     def nodeids(self, nodeids: tuple[str, ...]) -> list[str]:
         self._nodeids_omitted += max(0, len(nodeids) - MAX_NODEIDS)
         return list(nodeids[:MAX_NODEIDS])
@@ -158,22 +169,33 @@ class _Limits:
         if self._characters_left <= 0:
             self._tracebacks_omitted += 1
             return None
-        self._texts_truncated += cut_before
-        shown = self._capped(text, MAX_TRACEBACK)
+        shown = self._capped(text, MAX_TRACEBACK, cut_before=cut_before)
         self._characters_left -= len(shown)
         return shown
+
+    def fit(self, value: Any) -> Any:
+        """Return the JSON value with every string in it fit for UTF-8 and no longer than allowed."""
+        if isinstance(value, str):
+            return self._capped(value, MAX_TRACEBACK)
+        if isinstance(value, dict):
+            return {key: self.fit(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.fit(each) for each in value]
+        return value
 
     def as_json(self) -> JSONObject:
         return {
             "failures_omitted": self._failures_omitted,
             "collection_errors_omitted": self._collection_errors_omitted,
+            "internal_errors_omitted": self._internal_errors_omitted,
             "tracebacks_omitted": self._tracebacks_omitted,
             "nodeids_omitted": self._nodeids_omitted,
             "texts_truncated": self._texts_truncated,
         }
 
-    def _capped(self, text: str, limit: int) -> str:
-        self._texts_truncated += len(text) > limit
+    def _capped(self, text: str, limit: int, *, cut_before: bool = False) -> str:
+        text = encodable(text)
+        self._texts_truncated += cut_before or len(text) > limit
         return cap(text, limit)
 
 
@@ -189,7 +211,7 @@ def _exit(run: RunEvidence, judgement: Judgement) -> JSONObject:
     }
 
 
-def _verdict(verdict: Verdict | None) -> JSONObject | None:
+def _verdict(verdict: Verdict | None, limits: _Limits) -> JSONObject | None:
     if verdict is None:
         return None
     return {
@@ -203,7 +225,7 @@ def _verdict(verdict: Verdict | None) -> JSONObject | None:
         "message": verdict.message,
         "nodeid": verdict.nodeid,
         "evidence": [
-            {"source": each.source, "detail": cap(each.detail, MAX_MESSAGE)}
+            {"source": each.source, "detail": limits.message(each.detail)}
             for each in verdict.evidence
         ],
         "ambiguous": list(verdict.ambiguous),
@@ -283,16 +305,25 @@ def _exception(raised: RaisedException | None, limits: _Limits) -> JSONObject | 
 
 
 def _location(location: Location | None) -> JSONObject | None:
-    return None if location is None else {"path": location.path, "line": location.line}
+    if location is None:
+        return None
+    # Code objects made by hand can claim any line.
+    line = location.line if location.line is not None and location.line >= 1 else None
+    return {"path": location.path, "line": line}
 
 
-def _notes(judgement: Judgement) -> JSONObject:
-    notes = list(judgement.notes)
-    return {"pytest_failure_taxonomy": {"notes": notes}} if notes else {}
+def _own_extensions(judgement: Judgement, faults: Sequence[str]) -> JSONObject:
+    """Return what has no field of its own, under our own name; nothing in an ordinary run."""
+    own = {"notes": list(judgement.notes), "faults": list(faults)}
+    said = {name: texts for name, texts in own.items() if texts}
+    return {"pytest_failure_taxonomy": said} if said else {}
 
 
 def _seconds(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
+    """Round to microseconds; a clock that a test has patched can't make it negative or no number."""
+    if value is None or not isfinite(value):
+        return None
+    return round(max(0.0, value), 6)
 
 
 def _text(value: object | None) -> str | None:
@@ -313,7 +344,7 @@ def _encodable(value: Any) -> Any:
         return encodable(value)
     if isinstance(value, dict):
         return {encodable(key): _encodable(each) for key, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_encodable(each) for each in value]
     return value
 

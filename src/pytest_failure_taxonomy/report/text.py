@@ -8,6 +8,10 @@ from typing import Final
 MAX_ONE_LINE: Final = 400
 """How much of a text one line on a terminal may take, in characters."""
 
+_MARK: Final = "\n... [truncated: {count} characters] ...\n"
+_MARK_ROOM: Final = 50
+"""Characters that the filled-in mark takes at most."""
+
 # C0 and C1 controls, DEL, bidirectional controls, and the line and paragraph separators: what
 # could move the cursor, recolour the screen, forge a line or reverse the reading direction.
 # Lone surrogates can't be encoded at all.
@@ -26,13 +30,19 @@ def encodable(text: str) -> str:
 def cap(text: str, limit: int) -> str:
     """Cut the middle out of a text longer than `limit` characters, and say how much went.
 
-    Both ends are kept: a traceback's head says where it began, its tail what was raised.
+    Both ends are kept: a traceback's head says where it began, its tail what was raised. The result
+    is never longer than `limit`, so that capping twice cuts once.
+
+    Args:
+        text: any text.
+        limit: characters, the mark that says what is missing included; at least 100.
     """
     if len(text) <= limit:
         return text
-    head = limit // 2
-    tail = limit - head
-    return f"{text[:head]}\n... [truncated: {len(text) - limit} characters] ...\n{text[-tail:]}"
+    kept = limit - _MARK_ROOM
+    head = kept // 2
+    tail = kept - head
+    return text[:head] + _MARK.format(count=len(text) - kept) + text[-tail:]
 
 
 def safe_text(text: str, limit: int = MAX_ONE_LINE) -> str:

@@ -13,6 +13,7 @@ from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 
 Phase = Literal["setup", "call", "teardown"]
+Completeness = Literal["full", "reconstructed", "running"]
 ErrorOrigin = Literal["internal", "usage", "conftest", "plugin"]
 
 
@@ -117,8 +118,8 @@ class WorkerEnd:
     signal: str | None = None
     """By name, such as `SIGSEGV`."""
     crashed_on: str | None = None
-    died: bool = False
-    """It went down without finishing its session."""
+    ending: Literal["finished", "died", "interrupted"] = "finished"
+    """Whether its session came to an end, it went down in the middle, or it got a Ctrl+C."""
     error: str | None = None
     """xdist's own words."""
 

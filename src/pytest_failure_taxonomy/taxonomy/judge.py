@@ -33,6 +33,9 @@ Confidence = Literal["certain", "likely"]
 MAX_EVIDENCE: Final = 10
 """How many pieces of evidence a verdict quotes; all of them stand in the rest of the report."""
 
+_SESSION_LIMIT: Final = "session-timeout:"
+"""How the message of pytest-timeout's --session-timeout begins; it leaves nothing else behind."""
+
 _ENVIRONMENT_REASONS: Final = frozenset(
     {
         FailureReason.SANDBOX_ERROR,
@@ -191,10 +194,12 @@ def _find(
 
 
 def _from_failures(run: RunEvidence) -> Iterator[Finding]:
-    told_by_workers = {worker.crashed_on for worker in run.workers if worker.died}
+    # xdist reports the test of a worker that got a Ctrl+C as crashed, too.
+    told_by_workers = {worker.crashed_on for worker in run.workers if worker.ending != "finished"}
     for failure in run.failures:
         reason, kind = classify_test_failure(failure)
-        if failure.crashed and failure.nodeid in told_by_workers:
+        is_told = failure.crashed and failure.nodeid in told_by_workers
+        if is_told and failure.attributed is None:
             continue
         yield _find(
             kind,
@@ -207,14 +212,19 @@ def _from_failures(run: RunEvidence) -> Iterator[Finding]:
 
 def _from_workers(run: RunEvidence) -> Iterator[Finding]:
     for worker in run.workers:
-        if worker.died:
+        if worker.ending != "finished":
             yield _find(
-                "worker.crashed", "xdist worker", _worker_words(worker), nodeid=worker.crashed_on
+                "worker.crashed" if worker.ending == "died" else "interrupt.keyboard",
+                "xdist worker",
+                _worker_words(worker),
+                nodeid=worker.crashed_on,
             )
 
 
 def _worker_words(worker: WorkerEnd) -> str:
-    if worker.signal is not None:
+    if worker.ending == "interrupted":
+        how = "was interrupted from the keyboard"
+    elif worker.signal is not None:
         how = f"died of {worker.signal}"
     elif worker.exit_code is not None:
         how = f"left with exit code {worker.exit_code}"
@@ -236,16 +246,18 @@ def _from_errors(run: RunEvidence) -> Iterator[Finding]:
 
 
 def _from_session_limit(run: RunEvidence) -> Iterator[Finding]:
-    # pytest-timeout's --session-timeout leaves this text and nothing else behind.
-    if run.should_fail.startswith("session-timeout:"):
+    if run.should_fail.startswith(_SESSION_LIMIT):
         yield _find("session.timeout", "session.shouldfail", run.should_fail)
 
 
 def _from_interruptions(run: RunEvidence) -> Iterator[Finding]:
     running = run.in_flight[0].nodeid if run.in_flight else None
+    told_by_workers = any(worker.ending == "interrupted" for worker in run.workers)
     for stop in run.interruptions:
         kind = _interruption_kind(stop)
         if kind == "interrupt.stopped" and _explains_a_stop(run):
+            continue
+        if kind == "interrupt.keyboard" and stop.exception == "Interrupted" and told_by_workers:
             continue
         nodeid = running if kind == "interrupt.keyboard" else None
         yield _find(kind, "session", stop.message or stop.exception, nodeid=nodeid)
@@ -257,6 +269,9 @@ def _interruption_kind(stop: Interruption) -> str:
     # xdist passes a worker's Ctrl+C on in these words, by an exception of its own.
     if stop.exception == "KeyboardInterrupt" or "received keyboard-interrupt" in stop.message:
         return "interrupt.keyboard"
+    # xdist's controller passes a worker's `shouldfail` on in this way.
+    if stop.message.startswith(_SESSION_LIMIT):
+        return "session.timeout"
     return "interrupt.stopped"
 
 
@@ -266,7 +281,7 @@ def _explains_a_stop(run: RunEvidence) -> bool:
         run.failures
         or run.collection_failures
         or run.errors
-        or any(worker.died for worker in run.workers)
+        or any(worker.ending == "died" for worker in run.workers)
     )
 
 
@@ -340,7 +355,9 @@ def _exit_reason(run: RunEvidence) -> FailureReason | None:
 
 
 def _was_interrupted(run: RunEvidence) -> bool:
-    return any(_interruption_kind(stop) == "interrupt.keyboard" for stop in run.interruptions)
+    return any(
+        _interruption_kind(stop) == "interrupt.keyboard" for stop in run.interruptions
+    ) or any(worker.ending == "interrupted" for worker in run.workers)
 
 
 def _is_valid_baseline(run: RunEvidence) -> bool:

@@ -29,7 +29,7 @@ class Kind:
 
     def phrase(self, count: int) -> str:
         """Say in words that this happened `count` times."""
-        return self.one if count == 1 else self.many.format(count=count)
+        return self.one if count == 1 else self.many.replace("{count}", str(count))
 
 
 _TESTS = FailureReason.TESTS_FAILED
@@ -107,8 +107,8 @@ _COUNTED: Final = (
         "plugin.error",
         _INTERNAL,
         False,
-        "a plugin failed outside of any test",
-        "plugins failed outside of any test {count} times",
+        "a plugin could not be loaded, or failed outside of any test",
+        "{count} times a plugin could not be loaded, or failed outside of any test",
     ),
 )
 

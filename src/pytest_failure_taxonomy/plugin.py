@@ -1,0 +1,133 @@
+"""pytest's entry point: the options, the hook specifications, and the switch.
+
+Every pytest run of an environment imports this module, whether it wants a report or not, so it
+imports nothing but pytest and leaves the rest to `lifecycle`, which is loaded when the option is
+given. The hook specifications stand here and not in a module of their own for the same reason.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+STAGES = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "final_test")
+"""The values of `Stage`, repeated so that asking for `--help` loads nothing; a test compares."""
+
+_ONLY_ASK = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
+"""Options that make pytest print something and run nothing."""
+
+
+class HookSpecs:
+    """The hooks that other plugins and conftest files can implement."""
+
+    @pytest.hookspec
+    def pytest_failure_taxonomy_report(self, report: dict[str, Any]) -> dict[str, Any] | None:
+        """Add to the `extensions` of the report.
+
+        Called once at the end of the run, on the controller, with the report as a JSON object.
+        What the implementations return is merged, so use a namespace of your own as the only key:
+        `return {"my_plugin": {...}}`. A value that JSON can't hold is left out with a warning.
+        """
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare our hooks, so that a conftest may implement them with the option off, too."""
+    pluginmanager.add_hookspecs(HookSpecs)
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the options, and watch for a start that fails before any hook could see it."""
+    group = parser.getgroup("failure-taxonomy", "why this run failed (pytest-failure-taxonomy)")
+    group.addoption(
+        "--failure-taxonomy",
+        action="store_true",
+        default=False,
+        help="Say why the run failed: a verdict on the terminal and a JSON report "
+        "(ini: failure_taxonomy)",
+    )
+    group.addoption(
+        "--failure-taxonomy-report",
+        metavar="PATH",
+        default=None,
+        help="Write the report to PATH and switch --failure-taxonomy on; default: "
+        "failure-report.json where pytest was started (ini: failure_taxonomy_report)",
+    )
+    group.addoption(
+        "--failure-taxonomy-stage",
+        choices=STAGES,
+        default=None,
+        help="The step of an attempt that this run is: %(choices)s; default: final_test "
+        "(ini: failure_taxonomy_stage)",
+    )
+    group.addoption(
+        "--failure-taxonomy-strict-baseline",
+        action="store_true",
+        default=False,
+        help="In the stage baseline_run take exit code 1 alone for a valid baseline "
+        "(ini: failure_taxonomy_strict_baseline)",
+    )
+    parser.addini(
+        "failure_taxonomy", "Say why the run failed, as --failure-taxonomy", "bool", default=None
+    )
+    parser.addini(
+        "failure_taxonomy_report",
+        "Path of the failure report, relative to the configuration file; switches the report on "
+        "unless failure_taxonomy is false",
+        default="",
+    )
+    parser.addini("failure_taxonomy_stage", "As --failure-taxonomy-stage", default="")
+    parser.addini(
+        "failure_taxonomy_strict_baseline",
+        "As --failure-taxonomy-strict-baseline",
+        "bool",
+        default=False,
+    )
+    config = pluginmanager.get_plugin("pytestconfig")
+    if isinstance(config, pytest.Config):
+        config.add_cleanup(partial(_after_a_failed_start, config))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+    """Begin to record before the first conftest is loaded, if that was asked for."""
+    if is_requested(early_config):
+        from pytest_failure_taxonomy.lifecycle import begin
+
+        begin(early_config)
+    return (yield)
+
+
+def is_requested(config: pytest.Config) -> bool:
+    """Tell whether options or ini values switch the report on."""
+    options = getattr(config, "known_args_namespace", None)
+    if any(getattr(options, name, False) for name in _ONLY_ASK):
+        return False
+    if hasattr(options, "failure_taxonomy"):
+        given = options.failure_taxonomy or options.failure_taxonomy_report is not None
+    else:  # pytest failed before it had parsed the options of plugins
+        given = any(
+            str(arg).partition("=")[0] in ("--failure-taxonomy", "--failure-taxonomy-report")
+            for arg in config.invocation_params.args
+        )
+    if given:
+        return True
+    switch = config.getini("failure_taxonomy")
+    return bool(config.getini("failure_taxonomy_report")) if switch is None else bool(switch)
+
+
+def _after_a_failed_start(config: pytest.Config) -> None:
+    """Report an error that ended pytest before its main hook: a bad option, a missing plugin.
+
+    Such an error reaches no hook; but pytest cleans its configuration up while it is handled.
+    """
+    error = sys.exception()
+    if error is not None and is_requested(config):
+        from pytest_failure_taxonomy.lifecycle import startup_failed
+
+        startup_failed(config, error)

@@ -1,0 +1,1 @@
+"""What happens in a run, recorded as evidence by pytest's hooks."""

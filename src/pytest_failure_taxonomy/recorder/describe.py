@@ -1,0 +1,99 @@
+"""Turn pytest's and Python's exception objects into plain values."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException
+
+MAX_MESSAGE: Final = 8_000
+"""Characters kept of an exception's message; the report cuts further."""
+
+_NOT_THE_USERS: Final = (f"{os.sep}_pytest{os.sep}", f"{os.sep}pluggy{os.sep}", "<frozen ")
+
+
+def describe_exception(error: BaseException) -> RaisedException:
+    """Describe an exception by its type, message and the place that raised it."""
+    kind = type(error)
+    return RaisedException(
+        type=kind.__qualname__,
+        module=kind.__module__,
+        message=message_of(error),
+        bases=tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[:-1]),
+        raised_in=_raising_module(error.__traceback__),
+    )
+
+
+def message_of(error: BaseException) -> str:
+    """Return `str(error)`, capped; a placeholder where even that raises."""
+    try:
+        return str(error)[:MAX_MESSAGE]
+    except Exception as failure:  # noqa: BLE001 - foreign __str__, anything can come out of it
+        return f"<message not available: __str__ raised {type(failure).__name__}>"
+
+
+def as_json(raised: RaisedException | None) -> dict[str, Any] | None:
+    """Return what xdist can send from a worker to the controller."""
+    if raised is None:
+        return None
+    return {
+        "type": raised.type,
+        "module": raised.module,
+        "message": raised.message.encode("utf-8", "backslashreplace").decode("utf-8"),
+        "bases": list(raised.bases),
+        "raised_in": raised.raised_in,
+    }
+
+
+def from_json(sent: dict[str, Any] | None) -> RaisedException | None:
+    """Undo `as_json`."""
+    return None if sent is None else RaisedException(**{**sent, "bases": tuple(sent["bases"])})
+
+
+def place_of(error: BaseException, rootdir: Path) -> Location | None:
+    """Return where an exception points to in the user's files.
+
+    That is the place a `SyntaxError` names, else the innermost frame that is not pytest's or the
+    import system's, preferably one below the root directory.
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return location(error.filename, error.lineno, rootdir)
+    frames = [
+        (frame.tb_frame.f_code.co_filename, frame.tb_lineno)
+        for frame in _frames(error.__traceback__)
+    ]
+    own = [each for each in frames if not any(part in each[0] for part in _NOT_THE_USERS)]
+    below = [each for each in own if Path(each[0]).is_relative_to(rootdir)]
+    for path, line in reversed(below or own):
+        return location(path, line, rootdir)
+    return None
+
+
+def location(path: str, line: int | None, rootdir: Path) -> Location:
+    """Return a place, relative to the root directory where it lies below it.
+
+    Args:
+        path: as pytest or Python gave it; pytest gives it relative to where it was started.
+        line: counted from 1.
+        rootdir: absolute.
+    """
+    absolute = os.path.abspath(path)
+    below = os.path.join(rootdir, "")
+    shown = absolute[len(below) :] if absolute.startswith(below) else path
+    return Location(path=shown.replace(os.sep, "/"), line=line)
+
+
+def _raising_module(traceback: TracebackType | None) -> str:
+    innermost = None
+    for innermost in _frames(traceback):
+        pass
+    return "" if innermost is None else str(innermost.tb_frame.f_globals.get("__name__", ""))
+
+
+def _frames(traceback: TracebackType | None) -> Any:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next

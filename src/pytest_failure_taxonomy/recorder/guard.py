@@ -1,0 +1,75 @@
+"""Keep our own faults from the user's run."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
+
+import pytest
+
+Hook = TypeVar("Hook", bound=Callable[..., Any])
+
+_WARNING: Final = (
+    "{where} failed inside pytest-failure-taxonomy: {error}. The run is not affected, "
+    "but its failure report may be incomplete"
+)
+
+
+class FailureTaxonomyWarning(pytest.PytestWarning):
+    """Say that the recorder itself has failed."""
+
+
+class Faults:
+    """Collect the recorder's own failures: the first becomes a warning, all go to the report."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self.messages: list[str] = []
+
+    def add(self, where: str, error: BaseException) -> None:
+        """Take note of an exception that left the function `where` of ours."""
+        message = _WARNING.format(where=where, error=f"{type(error).__name__}: {_text(error)}")
+        if message in self.messages:
+            return
+        self.messages.append(message)
+        if len(self.messages) == 1 and not self._limits_warnings():
+            self._warn(message)
+
+    def _warn(self, message: str) -> None:
+        # Not warnings.warn(): with `-W error` that would raise in the middle of the user's run.
+        shown = warnings.WarningMessage(FailureTaxonomyWarning(message), FailureTaxonomyWarning, __file__, 1)
+        self._config.hook.pytest_warning_recorded.call_historic(
+            kwargs={"warning_message": shown, "nodeid": "", "when": "runtest", "location": None}
+        )
+
+    def _limits_warnings(self) -> bool:
+        """Tell whether a warning more could change the exit status (pytest 9.1, --max-warnings)."""
+        option = getattr(self._config.option, "max_warnings", None)
+        try:
+            ini = self._config.getini("max_warnings")
+        except (KeyError, ValueError):
+            ini = None
+        return option is not None or bool(ini)
+
+
+def guarded(hook: Hook) -> Hook:
+    """Wrap a hook method of an object that has `faults`: what it raises is noted, not raised on."""
+
+    @functools.wraps(hook)
+    def call(self: Any, *args: Any) -> Any:
+        try:
+            return hook(self, *args)
+        except Exception as error:  # noqa: BLE001 - the user's run goes on, whatever is wrong here
+            self.faults.add(hook.__name__, error)
+            return None
+
+    return cast("Hook", call)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a message that can't be had is no reason to fail
+        return "(no message)"

@@ -1,0 +1,81 @@
+"""Read text and place from a report's `longrepr`, whatever sort of object it is.
+
+pytest renders a `longrepr` through a terminal writer, at 100 µs and more each. Here the lines it
+holds are joined as they are, which shows the same text.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.recorder.describe import location
+from pytest_failure_taxonomy.taxonomy.evidence import Location
+
+MAX_TEXT: Final = 100_000
+"""Characters kept of one traceback; the report cuts further."""
+
+
+def text_of(longrepr: Any) -> str | None:
+    """Return the text of a `longrepr`, or `None` where there is none."""
+    if longrepr is None:
+        return None
+    if isinstance(longrepr, str):
+        return longrepr
+    chain = getattr(longrepr, "chain", None)
+    entries = chain or ([(longrepr.reprtraceback, None, None)] if _has_entries(longrepr) else None)
+    if entries is None:
+        return str(longrepr)
+    lines: list[str] = []
+    for reprtraceback, _, description in entries:
+        _extend(lines, reprtraceback)
+        if description:
+            lines += ["", description, ""]
+    return "\n".join(lines)
+
+
+def message_of(longrepr: Any) -> str:
+    """Return the message that pytest's short summary would show."""
+    crash = getattr(longrepr, "reprcrash", None)
+    if crash is not None:
+        return str(crash.message)
+    text = str(longrepr).strip() if longrepr is not None else ""
+    return text if isinstance(longrepr, str) else text.rpartition("\n")[2]
+
+
+def place_of(longrepr: Any, rootdir: Path) -> Location | None:
+    """Return where pytest saw the failure."""
+    crash = getattr(longrepr, "reprcrash", None)
+    return None if crash is None else location(crash.path, crash.lineno, rootdir)
+
+
+def _has_entries(longrepr: Any) -> bool:
+    return hasattr(getattr(longrepr, "reprtraceback", None), "reprentries")
+
+
+def _extend(lines: list[str], reprtraceback: Any) -> None:
+    entries = reprtraceback.reprentries
+    for index, entry in enumerate(entries):
+        if index and entry.style == "long":
+            lines.append(reprtraceback.entrysep * 20)
+        lines += _entry_lines(entry)
+    if reprtraceback.extraline:
+        lines.append(str(reprtraceback.extraline))
+
+
+def _entry_lines(entry: Any) -> list[str]:
+    if not hasattr(entry, "reprfileloc"):  # --tb=native: lines of Python's own, each with its end
+        return [line.rstrip("\n") for line in entry.lines]
+    place = entry.reprfileloc
+    where = [] if place is None else [f"{place.path}:{place.lineno}: {_head(place.message)}"]
+    local_values = [] if entry.reprlocals is None else [*entry.reprlocals.lines]
+    if entry.style == "short":
+        return [*where, *entry.lines, *local_values]
+    given = entry.reprfuncargs.args if entry.reprfuncargs is not None else []
+    args = [f"{name} = {value}" for name, value in given]
+    blocks = (args, [*entry.lines], local_values, where)
+    return [line for block in blocks if block for line in (*block, "")]
+
+
+def _head(message: str) -> str:
+    return message.partition("\n")[0]

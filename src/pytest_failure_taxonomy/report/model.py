@@ -1,0 +1,439 @@
+"""The report's model, schema version 1.0, for whoever reads reports.
+
+`build.py` writes the same shape as plain data, because a pytest run must not pay for pydantic; the
+tests hold the two together. The JSON Schema in this package is made from these classes, and their
+docstrings are its descriptions.
+"""
+
+# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pytest_failure_taxonomy.taxonomy.evidence import Phase
+from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
+from pytest_failure_taxonomy.taxonomy.judge import Confidence
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+
+_T = TypeVar("_T")
+# Strict validation of Python objects takes no list for a tuple and no string for an enum's member;
+# here it shall, so that `model_validate(json.loads(text))` works as `model_validate_json(text)`.
+_Listed = Annotated[tuple[_T, ...], Field(strict=False)]
+_Reason = Annotated[FailureReason, Field(strict=False)]
+_FailureType = Annotated[FailureType, Field(strict=False)]
+_RecoveryAction = Annotated[RecoveryAction, Field(strict=False)]
+_Stage = Annotated[Stage, Field(strict=False)]
+
+_Count = Annotated[int, Field(ge=0)]
+_Seconds = Annotated[float, Field(ge=0)]
+_Kind = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)+$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+
+class Generator(_Part):
+    """The program that wrote the report."""
+
+    name: str
+    """Name of the distribution."""
+    version: str
+    """Version of the distribution."""
+
+
+class Invocation(_Part):
+    """How pytest was called."""
+
+    args: _Listed[str]
+    """The arguments of the command line, in their order."""
+    rootdir: str
+    """Absolute path of pytest's root directory."""
+
+
+class Shard(_Part):
+    """Which part of a suite that is spread over several jobs this run was."""
+
+    index: Annotated[int, Field(ge=1)]
+    """Number of the shard, counted from 1."""
+    total: Annotated[int, Field(ge=1)]
+    """How many shards there are."""
+
+
+class Run(_Part):
+    """Which run it was, and when."""
+
+    id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    """32 hexadecimal digits, new for each run."""
+    started_at: Annotated[
+        str,
+        Field(
+            pattern=(
+                "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
+                r"(\.[0-9]{1,9})?(Z|\+00:00)$"
+            ),
+            json_schema_extra={"format": "date-time"},
+        ),
+    ]
+    """When pytest started, as RFC 3339 has it, in UTC."""
+    duration_seconds: _Seconds | None
+    """From the start to the end of the session; null while it runs, or if its end was not seen."""
+    stage: _Stage
+    """The step of an attempt that the run was."""
+    invocation: Invocation
+    """How pytest was called."""
+    shard: Shard | None
+    """Which part of the suite it was; null if the suite was not sharded."""
+
+
+class Exit(_Part):
+    """How the process ended, and what its exit code alone says."""
+
+    code: int | None
+    """The exit status as a shell shows it; null where it can't be known."""
+    name: str | None
+    """The name that pytest gives to the code, 0 to 6; null for any other."""
+    signal: str | None
+    """Name of the signal that ended the process, such as `SIGSEGV`; null if none did."""
+    reason: _Reason | None
+    """What the exit table alone says for this code and stage; null for success or no code."""
+    observed: bool
+    """Whether a second process saw pytest end."""
+    source: str
+    """How the code is known, such as `pytest`: it is what pytest itself was about to return."""
+
+
+class Evidence(_Part):
+    """One thing that was seen and speaks for the verdict."""
+
+    source: str
+    """Where it was seen, such as `test report`."""
+    detail: str
+    """What was seen, in words."""
+
+
+class Verdict(_Part):
+    """Why the run failed: the primary reason, from the evidence."""
+
+    reason: _Reason
+    """The reason of the lowest precedence number among those that hold."""
+    kind: _Kind
+    """What refines the reason: lower-case words with dots between them, an open list."""
+    precedence: Annotated[int, Field(ge=1, le=15)]
+    """Rank of the reason, 1 (most telling) to 15 (catch-all)."""
+    confidence: Confidence
+    """`certain` if it was seen, `likely` if it was inferred."""
+    failure_type: _FailureType | None
+    """What sort of recovery it takes; null if that was not asked."""
+    recovery_action: _RecoveryAction | None
+    """The recommended next step; null if that was not asked."""
+    retryable: bool | None
+    """Whether the same run again could end differently; null if nothing speaks either way."""
+    message: str
+    """What happened, in one sentence."""
+    nodeid: str | None
+    """Node id of the first test or collector concerned; null if none is."""
+    evidence: _Listed[Evidence]
+    """What speaks for it, in order of occurrence; the first ten pieces."""
+    ambiguous: _Listed[str]
+    """What else it may have been and can't be told apart, in the order documented for the kind."""
+
+
+class HeldReason(_Part):
+    """A reason that holds for the run."""
+
+    reason: _Reason
+    """The reason."""
+    kind: _Kind
+    """What refines the reason."""
+    count: Annotated[int, Field(ge=1)]
+    """How often it was found."""
+    nodeids: _Listed[str]
+    """Node ids that it was found on, each once, in order of occurrence."""
+
+
+class Summary(_Part):
+    """Counts of the run, in the words of pytest's last line."""
+
+    collected: _Count
+    """Tests selected to run."""
+    deselected: _Count
+    """Tests found and not selected."""
+    passed: _Count
+    """Tests that passed."""
+    failed: _Count
+    """Tests that failed in their call phase."""
+    errors: _Count
+    """Failures of a setup, a teardown or a collector."""
+    skipped: _Count
+    """Tests and collectors that were skipped."""
+    xfailed: _Count
+    """Tests that failed as expected."""
+    xpassed: _Count
+    """Tests that passed against expectation, not strictly."""
+    rerun: _Count
+    """Attempts that were followed by another attempt of the same test."""
+    flaky: _Count
+    """Tests that passed after they had failed; also counted in `passed`."""
+    timed_out: _Count
+    """Tests that a time limit ended; also counted in `failed` or `errors`."""
+    crashed: _Count
+    """Tests during which an xdist worker died; also counted in `failed`."""
+    in_flight: _Count
+    """Tests that had started and not finished."""
+    not_run: _Count
+    """Tests selected and never started."""
+    collection_errors: _Count
+    """Nodes that could not be collected; also counted in `errors`."""
+    warnings: _Count
+    """Warnings that pytest reported."""
+
+
+class RaisedException(_Part):
+    """An exception that was raised."""
+
+    type: str
+    """Qualified name of its class, such as `AssertionError`."""
+    module: str
+    """The module that its class says it is from, such as `builtins`."""
+    message: str
+    """`str()` of it, or a placeholder where that failed; capped."""
+
+
+class Location(_Part):
+    """A place in a file."""
+
+    path: str
+    """Relative to the root directory, with forward slashes, where it lies below it."""
+    line: Annotated[int, Field(ge=1)] | None
+    """Number of the line, counted from 1; null if it is not known."""
+
+
+class Failure(_Part):
+    """One failed phase of one test; a test may have several."""
+
+    nodeid: str
+    """Node id of the test."""
+    phase: Phase
+    """The phase that failed."""
+    reason: _Reason
+    """The reason that it stands for."""
+    kind: _Kind
+    """What refines the reason."""
+    failure_type: _FailureType | None
+    """What sort of recovery it takes; null if that was not asked."""
+    exception: RaisedException | None
+    """What was raised; null if nothing was, as in a strict xpass or a crash."""
+    location: Location | None
+    """Where it was raised; null if that is not known."""
+    traceback: str | None
+    """As pytest shows it, capped; null if there is none or if `limits` says it was left out."""
+    duration_seconds: _Seconds | None
+    """How long the phase took; null if it is not known."""
+    attempts: Annotated[int, Field(ge=1)]
+    """How often the test was tried."""
+    worker: str | None
+    """Id of the xdist worker that ran it; null without xdist."""
+    marker: str | None
+    """Reason that a marker line in the test's output gave; null if there was none."""
+    fingerprint: str | None
+    """Equal for failures of one cause, in any run; null if it was not computed."""
+    rule: str | None
+    """Name of the rule that gave reason and kind; null if none did."""
+
+
+class FailureGroup(_Part):
+    """Failures of one fingerprint."""
+
+    fingerprint: str
+    """What its failures have in common."""
+    reason: _Reason
+    """The reason of its failures."""
+    kind: _Kind
+    """What refines the reason."""
+    title: str
+    """What failed, in one line."""
+    count: Annotated[int, Field(ge=1)]
+    """How many failures it has."""
+    nodeids: _Listed[str]
+    """Node ids of its tests, each once, in order of occurrence."""
+
+
+class CollectionError(_Part):
+    """A node that could not be collected."""
+
+    nodeid: str
+    """Node id of the collector, such as a file's."""
+    exception: RaisedException | None
+    """What was raised; null if that is not known."""
+    message: str
+    """What went wrong, as pytest words it; capped."""
+    location: Location | None
+    """Where it was raised; null if that is not known."""
+    failure_type: _FailureType | None
+    """What sort of recovery it takes; null if that was not asked."""
+    traceback: str | None
+    """As pytest shows it, capped; null if there is none or if `limits` says it was left out."""
+
+
+class InternalError(_Part):
+    """An error outside of any test and any collector."""
+
+    kind: _Kind
+    """`internal.error`, `usage.error`, `conftest.error` or `plugin.error`."""
+    message: str
+    """What went wrong; capped."""
+    traceback: str | None
+    """As pytest shows it, capped; null if there is none or if `limits` says it was left out."""
+
+
+class InFlightTest(_Part):
+    """A test that was running when the run ended."""
+
+    nodeid: str
+    """Node id of the test."""
+    phase: Phase
+    """The phase that it was in."""
+    worker: str | None
+    """Id of the xdist worker that ran it; null without xdist."""
+    elapsed_seconds: _Seconds
+    """How long it had been running."""
+
+
+class NotRun(_Part):
+    """Tests that were selected and never started."""
+
+    count: _Count
+    """How many there are."""
+    nodeids: _Listed[str]
+    """Their node ids, in the order in which they would have run."""
+
+
+class WorkerExit(_Part):
+    """How the process of an xdist worker ended."""
+
+    code: int | None
+    """Its exit status as a shell shows it; null where it is not known."""
+    signal: str | None
+    """Name of the signal that ended it; null if none did or it is not known."""
+
+
+class Worker(_Part):
+    """One xdist worker."""
+
+    id: str
+    """As xdist names it, such as `gw0`."""
+    tests: _Count
+    """Tests that it started."""
+    exit: WorkerExit
+    """How its process ended."""
+    crashed_on: str | None
+    """Node id of the test that it was running when it died; null if it did not, or ran none."""
+
+
+class ContinuousIntegration(_Part):
+    """The CI job that the run was part of, from the variables that its provider documents."""
+
+    provider: str
+    """Name of the CI system."""
+    run_id: str | None
+    """What the provider calls the run; null if it does not say."""
+    job: str | None
+    """What the provider calls the job; null if it does not say."""
+    commit: str | None
+    """The commit that was tested; null if the provider does not say."""
+    ref: str | None
+    """The branch or tag that was tested; null if the provider does not say."""
+
+
+class Environment(_Part):
+    """What the run ran on."""
+
+    python: str
+    """Version of Python."""
+    platform: str
+    """The operating system, as Python words it."""
+    pytest: str
+    """Version of pytest."""
+    plugins: _Listed[str]
+    """`name-version` of each distribution that brought a plugin, sorted."""
+    ci: ContinuousIntegration | None
+    """The CI job; null outside of the CI systems that are known."""
+
+
+class Limits(_Part):
+    """What was cut to keep the report small; all zero if nothing was."""
+
+    failures_omitted: _Count
+    """Failures that are counted and not listed."""
+    collection_errors_omitted: _Count
+    """Collection errors that are counted and not listed."""
+    internal_errors_omitted: _Count
+    """Internal errors that are not listed."""
+    tracebacks_omitted: _Count
+    """Tracebacks left out because the earlier ones had used up their room."""
+    nodeids_omitted: _Count
+    """Node ids left out of all lists together."""
+    texts_truncated: _Count
+    """Texts that were cut; each says `truncated` and how many characters at the cut."""
+
+
+class FailureReport(_Part):
+    """Why a pytest run failed: one typed reason, with the evidence for it.
+
+    Objects are closed, except `extensions` and the items of `bench`. Every key is always there;
+    what has no value is null.
+    """
+
+    schema_id: Annotated[
+        Literal["urn:pytest-failure-taxonomy:failure-report:1.0"], Field(alias="$schema")
+    ]
+    """The id of this schema."""
+    schema_version: Literal["1.0"]
+    """The version of this schema."""
+    generator: Generator
+    """The program that wrote the report."""
+    run: Run
+    """Which run it was, and when."""
+    completeness: Literal["full", "reconstructed", "running"]
+    """`full` if pytest ended and wrote it, `reconstructed` if it was made from what a dead pytest
+    left, `running` if pytest is still running or nothing was left to finish the report."""
+    exit: Exit
+    """How the process ended, and what its exit code alone says."""
+    verdict: Verdict | None
+    """Why the run failed; null for success."""
+    reasons: _Listed[HeldReason]
+    """Every reason that holds, sorted by precedence, lowest number first, then by count, biggest
+    first, then in order of occurrence; empty for success."""
+    summary: Summary
+    """Counts of the run."""
+    failures: _Listed[Failure]
+    """Failed tests, in order of occurrence."""
+    groups: _Listed[FailureGroup]
+    """Failures of one fingerprint, sorted by count, biggest first."""
+    collection_errors: _Listed[CollectionError]
+    """Nodes that could not be collected, one entry a node, in order of occurrence."""
+    internal_errors: _Listed[InternalError]
+    """Errors outside of any test and any collector, in order of occurrence."""
+    in_flight: _Listed[InFlightTest]
+    """Tests that were running when the run ended, in order of start."""
+    not_run: NotRun
+    """Tests that were selected and never started."""
+    workers: _Listed[Worker]
+    """The xdist workers, sorted by id; empty without xdist."""
+    bench: _Listed[dict[str, Any]]
+    """One report a task class that ran, in order of occurrence."""
+    environment: Environment
+    """What the run ran on."""
+    limits: Limits
+    """What was cut to keep the report small."""
+    extensions: dict[str, Any]
+    """What plugins added, by namespace."""

@@ -1,0 +1,139 @@
+"""The verdict in at most six lines, computed apart from printing them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pytest_failure_taxonomy.report.text import first_line, safe_text
+from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+
+MAX_LINES: Final = 6
+TITLE: Final = "why this run failed"
+
+_COUNTED: Final = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "flaky")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line for the terminal, with what to emphasise."""
+
+    text: str
+    """Safe to print: control characters are escaped."""
+    color: str | None = None
+    """`red`, `green` or `yellow`, as pytest's own terminal writer names them."""
+    bold: bool = False
+    is_title: bool = False
+    """To be drawn as one of pytest's separators."""
+
+
+def verdict_lines(
+    report: dict[str, Any], where: str, *, quiet: bool = False, problem: str | None = None
+) -> list[Line]:
+    """Return the lines that say why a run failed.
+
+    Args:
+        report: the report's JSON object.
+        where: the report's path as the user should see it; empty where there is none.
+        quiet: one line for the verdict, none for a success.
+        problem: what went wrong with the report itself, in words.
+    """
+    verdict = report["verdict"]
+    if verdict is None:
+        lines = [] if quiet else [_success_line(report, where if problem is None else "")]
+        return [*lines, *_problem_lines(problem)]
+    headline = Line(text=_headline(report), color="red", bold=True)
+    ending = _problem_lines(problem) or [Line(text=f"report: {safe_text(where)}")]
+    if quiet:
+        return [headline, *ending]
+    title = Line(text=TITLE, color="red", is_title=True)
+    middle = [_look_at_line(report), _also_line(report), _left_line(report)]
+    return [title, headline, *(line for line in middle if line is not None), *ending]
+
+
+def _headline(report: dict[str, Any]) -> str:
+    verdict = report["verdict"]
+    likely = "" if verdict["confidence"] == "certain" else ", likely"
+    passed = report["summary"]["passed"]
+    also = f" ({passed} passed)" if passed else ""
+    return safe_text(f"{verdict['reason']} [{verdict['kind']}{likely}]: {verdict['message']}{also}")
+
+
+def _success_line(report: dict[str, Any], where: str) -> Line:
+    summary = report["summary"]
+    counts = ", ".join(f"{summary[name]} {name}" for name in _COUNTED if summary[name])
+    notes = report["extensions"].get("pytest_failure_taxonomy", {}).get("notes", [])
+    words = "; ".join([f"no failure ({counts or 'no test ran'})", *notes])
+    report_words = f"; report: {where}" if where else ""
+    return Line(text=safe_text(f"failure taxonomy: {words}{report_words}"), color="green")
+
+
+def _look_at_line(report: dict[str, Any]) -> Line | None:
+    verdict = report["verdict"]
+    detail = _detail(report)
+    target = verdict["nodeid"]
+    if target is None:
+        return Line(text=safe_text(f"because: {detail}")) if detail else None
+    count = next(held["count"] for held in report["reasons"])
+    label = "first" if count > 1 else "see"
+    words = f"{label}: {target}" + (f": {detail}" if detail else "")
+    return Line(text=safe_text(words), bold=True)
+
+
+def _detail(report: dict[str, Any]) -> str:
+    """Return what the first piece of evidence says, and the place that it points to."""
+    verdict = report["verdict"]
+    nodeid = verdict["nodeid"]
+    for failure in (*report["failures"], *report["collection_errors"]):
+        if failure["nodeid"] != nodeid or failure.get("kind", verdict["kind"]) != verdict["kind"]:
+            continue
+        if failure["exception"] is None and verdict["kind"] == "worker.crashed":
+            break  # the evidence says how the worker ended, xdist's own words do not
+        place = failure["location"]
+        at = f" ({place['path']}:{place['line']})" if place and place["line"] else ""
+        return _summary_of(failure) + at
+    words = [each["detail"] for each in verdict["evidence"][:1]]
+    return first_line(words[0]).removeprefix(f"{nodeid}: ") if words else ""
+
+
+def _summary_of(failure: dict[str, Any]) -> str:
+    exception = failure["exception"]
+    if exception is None:
+        return first_line(failure.get("message") or failure["traceback"] or "")
+    message = first_line(exception["message"])
+    return f"{exception['type']}: {message}" if message else str(exception["type"])
+
+
+def _also_line(report: dict[str, Any]) -> Line | None:
+    primary, *others = report["reasons"]
+    if not others:
+        return None
+    words = []
+    for held in others:
+        phrase = describe_kind(held["kind"], FailureReason(held["reason"])).phrase(held["count"])
+        same = held["reason"] == primary["reason"]
+        words.append(phrase if same else f"{phrase} ({held['reason']})")
+    return Line(text=safe_text(f"also: {'; '.join(words)}"), color="yellow")
+
+
+def _left_line(report: dict[str, Any]) -> Line | None:
+    """Say what was cut short: tests in flight and tests that never started."""
+    words = []
+    running = report["in_flight"]
+    if running:
+        first = running[0]
+        more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+        words.append(
+            f"in flight: {first['nodeid']} ({first['phase']}, {first['elapsed_seconds']:.1f} s){more}"
+        )
+    not_run = report["not_run"]["count"]
+    if not_run:
+        words.append(f"not run: {not_run} of {report['summary']['collected']} tests")
+    return Line(text=safe_text("; ".join(words)), color="yellow") if words else None
+
+
+def _problem_lines(problem: str | None) -> list[Line]:
+    if problem is None:
+        return []
+    return [Line(text=safe_text(f"report: {problem}"), color="yellow", bold=True)]

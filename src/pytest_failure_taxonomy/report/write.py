@@ -1,0 +1,76 @@
+"""Put the report on disk: whole, at once, and readable by whoever could read a plain file there."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.errors import SettingsError
+
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+
+_SPECIAL: Final = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def encode(report: dict[str, Any]) -> bytes:
+    """Return the report as ASCII JSON, one object, indented by one space."""
+    return json.dumps(report, ensure_ascii=True, allow_nan=False, indent=1).encode("ascii") + b"\n"
+
+
+def refuse_special_file(path: Path) -> None:
+    """Refuse a report path that names anything but a plain file or nothing yet.
+
+    Raises:
+        SettingsError: it is a folder, a link, a pipe or a device; it has not been touched.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except (OSError, ValueError):
+        return
+    for is_special, name in _SPECIAL:
+        if is_special(mode):
+            raise SettingsError(
+                f"--failure-taxonomy-report: {path} is {name}; give the name of a file"
+            )
+
+
+def write_report(path: Path, report: dict[str, Any]) -> None:
+    """Replace the file by the report, so that a reader sees the old one or the new one.
+
+    The text is complete before a file is opened. Missing folders are made. The file gets the mode
+    that `open()` would give it, not the 0600 of a temporary file, so that a CI agent can read it.
+
+    Raises:
+        OSError: it could not be written; the earlier file is as it was.
+    """
+    content = encode(report)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    with suppress(FileNotFoundError):
+        temporary.unlink()
+    descriptor = os.open(temporary, _FLAGS, 0o666)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def fallback_path(path: Path, run_id: str) -> Path:
+    """Return a place in the temporary folder for a report that can't be where it should."""
+    return Path(tempfile.gettempdir()) / f"{path.stem}.{run_id}{path.suffix}"

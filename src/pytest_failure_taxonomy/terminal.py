@@ -1,0 +1,55 @@
+"""Print lines after pytest has printed its last, with pytest's own terminal writer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from _pytest._io import TerminalWriter  # public only through the reporter, which may not be there
+
+from pytest_failure_taxonomy.report.render.terminal import Line
+
+
+def verbosity(config: pytest.Config) -> int:
+    """Return how much the user wants to read: -1 for `-q`, -2 for `-qq`, 0 by default."""
+    value = getattr(config.option, "verbose", None)
+    return int(value if value is not None else getattr(config.known_args_namespace, "verbose", 0))
+
+
+def print_lines(config: pytest.Config, lines: Sequence[Line]) -> None:
+    """Print lines to where pytest prints; nothing where its terminal output is switched off.
+
+    A pytest that failed to start has no reporter yet and says so on stderr, and so do we.
+    """
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None and config.pluginmanager.is_blocked("terminal"):
+        return
+    writer = TerminalWriter(sys.stderr) if reporter is None else reporter._tw  # noqa: SLF001 - pytest's own colours and width
+    if reporter is None:
+        _follow_color_option(config, writer)
+    # A closed pipe or terminal is the user's choice, and no reason to fail.
+    with suppress(OSError, ValueError):
+        if reporter is not None:
+            reporter.ensure_newline()
+        for line in lines:
+            _print_line(writer, line)
+        writer.flush()
+
+
+def _print_line(writer: TerminalWriter, line: Line) -> None:
+    markup: dict[str, bool] = {"bold": line.bold}
+    if line.color is not None:
+        markup[line.color] = True
+    if line.is_title:
+        writer.sep("=", line.text, **markup)
+    else:
+        writer.line(line.text, **markup)
+
+
+def _follow_color_option(config: pytest.Config, writer: Any) -> None:
+    choice = getattr(config.known_args_namespace, "color", "auto")
+    if choice != "auto":
+        writer.hasmarkup = choice == "yes"

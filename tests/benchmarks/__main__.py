@@ -1,0 +1,124 @@
+"""Compare what this plugin and its peers add to a pytest run, in CPU time and memory."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .measures import MEASURES, Bench
+from .runs import BrokenRunError, adopt_orphans
+from .table import render_table
+from .variants import FLOOR, OURS, PEERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .variants import Variant
+
+QUICK_ROUNDS, QUICK_TESTS = 2, 200
+SMALLEST_TESTS = 100
+
+
+def main() -> int:
+    """Run the benchmark.
+
+    Returns:
+        0 when everything was measured, whatever the figures; 1 when a run broke.
+    """
+    options = _parse_arguments()
+    started = time.monotonic()
+    reporters = [each for each in (*PEERS, OURS) if each.name not in options.without]
+    present = tuple(each for each in reporters if each.is_installed)
+    adopt_orphans()
+    try:
+        if OURS in reporters and OURS not in present:
+            raise BrokenRunError(f"{OURS.name} is not installed here; `pip install -e .` does it")
+        with tempfile.TemporaryDirectory() as workplace:
+            bench = Bench(
+                reporters=present,
+                rounds=options.rounds,
+                tests=options.tests,
+                workplace=Path(workplace).resolve(),
+            )
+            columns = [
+                column
+                for name, measure in MEASURES.items()
+                if name in (options.only or MEASURES)
+                for column in measure(bench)
+            ]
+    except BrokenRunError as error:
+        sys.stderr.write(f"benchmark: {error}\n")
+        return 1
+    names = [each.name for each in (*bench.variants[:2], FLOOR, *present)]
+    text = (
+        f"{_describe_surroundings(present)}\n"
+        f"{options.rounds} rounds, {options.tests} tests,"
+        f" {time.monotonic() - started:.0f} s\n\n{render_table(columns, names)}"
+    )
+    skipped = [
+        f"\nskipped: {each.name} is not installed\n" for each in reporters if each not in present
+    ]
+    text += "".join(skipped)
+    sys.stdout.write(text)
+    if options.output:
+        options.output.write_text(text, encoding="utf-8")
+    return 0
+
+
+def _parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    add = parser.add_argument
+    add("--rounds", type=_at_least(1), default=12, help="runs of every variant (12)")
+    add("--tests", type=_at_least(SMALLEST_TESTS), default=2000, help="size of the suite (2000)")
+    add("--only", choices=MEASURES, action="append", help="measure just this (repeatable)")
+    add(
+        "--without",
+        choices=[each.name for each in (*PEERS, OURS)],
+        action="append",
+        default=[],
+        help="leave a reporter out (repeatable)",
+    )
+    add("--quick", action="store_true", help=f"{QUICK_ROUNDS} rounds of {QUICK_TESTS} tests")
+    add("--output", type=Path, metavar="FILE", help="write the table to a Markdown file, too")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.tests = QUICK_ROUNDS, QUICK_TESTS
+    return options
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    """Return a reader of whole numbers that refuses those below `least`."""
+
+    def read(text: str) -> int:
+        number = int(text)
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{number}: must be {least} or more")
+        return number
+
+    return read
+
+
+def _describe_surroundings(present: Sequence[Variant]) -> str:
+    """Name the machine, Python and the versions of what was measured."""
+    versions = []
+    for name in ("pytest", "pluggy", *(each.name for each in present)):
+        try:
+            versions.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue  # junitxml is part of pytest
+    return (
+        f"{platform.python_implementation()} {platform.python_version()},"
+        f" {platform.system()} {platform.release()} {platform.machine()},"
+        f" {os.cpu_count()} CPUs\n{', '.join(versions)}"
+    )
+
+
+sys.exit(main())

@@ -1,0 +1,45 @@
+"""One aligned Markdown table, fit for a terminal and for a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .variants import PLAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .estimates import Figure
+    from .measures import Column
+
+
+def render_table(columns: Sequence[Column], names: Sequence[str]) -> str:
+    """Render the columns, one row a variant; what has no figure gets a dash.
+
+    Args:
+        columns: The measured quantities.
+        names: The variants, in the order of the rows.
+
+    Returns:
+        The lines of the table, each with its line end.
+    """
+    rows = [["", *(column.heading for column in columns)]]
+    for name in names:
+        cells = [_cell(name, column.figures.get(name)) for column in columns]
+        rows.append([name, *cells])
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    rows.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
+    return "".join(
+        f"| {row[0]:<{widths[0]}} | "
+        + " | ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        + " |\n"
+        for row in rows
+    )
+
+
+def _cell(name: str, figure: Figure | None) -> str:
+    """Render one figure: with its sign where it is a difference, with its error where known."""
+    if figure is None:
+        return "–"  # noqa: RUF001 - a dash, not a minus
+    value = f"{figure.value:.1f}" if name == PLAIN.name else f"{figure.value:+.1f}"
+    return f"{value} ± {figure.error:.1f}" if figure.error else value

@@ -1,0 +1,228 @@
+"""The published table of kinds: each kind that this version gives, and the reason it refines.
+
+The table is written out by hand, with the least evidence that shows each kind.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    Counts,
+    ErrorOrigin,
+    Interruption,
+    Phase,
+    ProcessExit,
+    RaisedException,
+    RunError,
+    RunEvidence,
+    TestFailure,
+    WorkerEnd,
+)
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS
+
+TEST: Final = "test_cart.py::test_total"
+
+
+def ended(exit_code: int | None, **seen: Any) -> RunEvidence:
+    """Return the evidence of a run that pytest itself ended."""
+    return RunEvidence(exit=ProcessExit(code=exit_code, source="pytest"), **seen)
+
+
+def ended_stage(stage: str, exit_code: int, **seen: Any) -> RunEvidence:
+    """Return the evidence of a stage's run."""
+    return ended(exit_code, stage=Stage(stage), **seen)
+
+
+def failed(phase: Phase, **how: Any) -> RunEvidence:
+    """Return the evidence of a run in which one test failed."""
+    return ended(1, failures=(TestFailure(nodeid=TEST, phase=phase, **how),))
+
+
+def broken(origin: ErrorOrigin, exit_code: int) -> RunEvidence:
+    """Return the evidence of a run that met one error outside of its tests."""
+    return ended(exit_code, errors=(RunError(origin=origin, message="it broke"),))
+
+
+def stopped(exception: Any, message: str, exit_code: int) -> RunEvidence:
+    """Return the evidence of a run that something stopped."""
+    stop = Interruption(exception=exception, message=message)
+    return ended(exit_code, interruptions=(stop,))
+
+
+ASSERTION: Final = RaisedException(
+    type="AssertionError",
+    module="builtins",
+    message="assert 3 == 4",
+    bases=("builtins.AssertionError", "builtins.Exception", "builtins.BaseException"),
+    raised_in="test_cart",
+)
+TIME_IS_UP: Final = RaisedException(
+    type="Failed",
+    module="_pytest.outcomes",
+    message="Timeout (>1.0s) from pytest-timeout.",
+    bases=("_pytest.outcomes.Failed", "_pytest.outcomes.OutcomeException"),
+    raised_in="pytest_timeout",
+)
+SYNTAX_ERROR: Final = CollectionFailure(nodeid="test_cart.py", message="SyntaxError: invalid syntax")
+DEAD_WORKER: Final = WorkerEnd(id="gw0", tests=3, signal="SIGSEGV", crashed_on=TEST, ending="died")
+
+KINDS_THAT_TESTS_GIVE: Final = (
+    (
+        "test.failed",
+        "TESTS_FAILED",
+        failed("call", message="assert 3 == 4", exception=ASSERTION),
+    ),
+    (
+        "test.setup_error",
+        "TESTS_FAILED",
+        failed("setup", message="assert 3 == 4", exception=ASSERTION),
+    ),
+    (
+        "test.teardown_error",
+        "TESTS_FAILED",
+        failed("teardown", message="assert 3 == 4", exception=ASSERTION),
+    ),
+    ("test.xpass_strict", "TESTS_FAILED", failed("call", message="[XPASS(strict)] bug 12")),
+    (
+        "test.timeout",
+        "TIMEOUT",
+        failed("call", message="Failed: Timeout", exception=TIME_IS_UP),
+    ),
+    (
+        "worker.crashed",
+        "TESTS_FAILED",
+        failed("call", message=f"worker 'gw0' crashed while running '{TEST}'", crashed=True),
+    ),
+    ("worker.crashed", "TESTS_FAILED", ended(1, workers=(DEAD_WORKER,))),
+)
+
+KINDS_THAT_RUNS_GIVE: Final = (
+    ("session.timeout", "TIMEOUT", ended(1, should_fail="session-timeout: 60.0 sec exceeded")),
+    (
+        "process.vanished",
+        "UNKNOWN",
+        RunEvidence(finished=False, exit=ProcessExit(code=None, source="none")),
+    ),
+    ("collection.error", "INTERNAL_ERROR", ended(2, collection_failures=(SYNTAX_ERROR,))),
+    ("conftest.error", "INTERNAL_ERROR", broken("conftest", 4)),
+    ("usage.error", "INTERNAL_ERROR", broken("usage", 4)),
+    ("plugin.error", "INTERNAL_ERROR", broken("plugin", 1)),
+    ("internal.error", "INTERNAL_ERROR", broken("internal", 3)),
+    ("tests.none_collected", "NO_TESTS_COLLECTED", ended(5)),
+    ("tests.all_deselected", "NO_TESTS_COLLECTED", ended(5, counts=Counts(deselected=7))),
+    ("interrupt.keyboard", "INTERRUPTED", stopped("KeyboardInterrupt", "", 2)),
+    ("interrupt.exit", "INTERRUPTED", stopped("Exit", "enough", 2)),
+    ("interrupt.exit", "INTERRUPTED", stopped("Exit", "enough", 0)),
+    ("interrupt.exit", "INTERRUPTED", stopped("Exit", "enough", 42)),
+    ("interrupt.stopped", "INTERRUPTED", stopped("Interrupted", "disk is full", 2)),
+    ("warnings.exceeded", "UNKNOWN", ended(6, counts=Counts(collected=3, passed=3, warnings=9))),
+)
+
+KINDS_THAT_THE_EXIT_CODE_GIVES: Final = (
+    ("exit_status.changed", "TESTS_FAILED", ended(1, counts=Counts(collected=2, passed=2))),
+    ("exit_status.changed", "INTERRUPTED", ended(2, counts=Counts(collected=2, passed=2))),
+    ("exit_status.changed", "INTERNAL_ERROR", ended(3, counts=Counts(collected=2, passed=2))),
+    ("exit_status.changed", "INTERNAL_ERROR", ended(4, counts=Counts(collected=2, passed=2))),
+    ("exit_status.changed", "NO_TESTS_COLLECTED", ended(5, counts=Counts(collected=2, passed=2))),
+    ("exit_status.changed", "UNKNOWN", ended(7, counts=Counts(collected=2, passed=2))),
+    ("exit_status.changed", "UNKNOWN", ended(42, counts=Counts(collected=2, passed=2))),
+    ("exit_status.changed", "TIMEOUT", ended(124, counts=Counts(collected=2, passed=2))),
+    ("exit_status.changed", "TIMEOUT", ended(137, counts=Counts(collected=2, passed=2))),
+    ("exit_status.changed", "UNKNOWN", ended(139, counts=Counts(collected=2, passed=2))),
+)
+
+KINDS_THAT_STAGES_GIVE: Final = (
+    ("stage.git_clone_failed", "GIT_CLONE_FAILED", ended_stage("git_clone", 128)),
+    ("stage.git_checkout_failed", "GIT_CHECKOUT_FAILED", ended_stage("git_checkout", 1)),
+    ("stage.setup_failed", "SETUP_FAILED", ended_stage("setup", 2)),
+    ("stage.setup_timeout", "SETUP_TIMEOUT", ended_stage("setup", 124)),
+    ("stage.setup_timeout", "SETUP_TIMEOUT", ended_stage("setup", 137)),
+    (
+        "stage.baseline_not_failing",
+        "BASELINE_NOT_FAILING",
+        ended_stage("baseline_run", 0, counts=Counts(collected=2, passed=2)),
+    ),
+    ("stage.timeout", "TIMEOUT", ended_stage("git_clone", 124)),
+    ("stage.timeout", "TIMEOUT", ended_stage("git_checkout", 137)),
+)
+
+TABLE: Final = (
+    *KINDS_THAT_TESTS_GIVE,
+    *KINDS_THAT_RUNS_GIVE,
+    *KINDS_THAT_THE_EXIT_CODE_GIVES,
+    *KINDS_THAT_STAGES_GIVE,
+)
+
+# Of these, no row of the table has a single reason.
+REASON_LEFT_TO_A_TABLE: Final = (
+    "exit_status.changed",
+    "stage.git_clone_failed",
+    "stage.git_checkout_failed",
+    "stage.setup_failed",
+    "stage.setup_timeout",
+    "stage.baseline_not_failing",
+    "stage.timeout",
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "run"),
+    [
+        pytest.param(*row, id=f"{row[0]}-{row[2].stage}-{row[2].exit.code}-{number}")
+        for number, row in enumerate(TABLE)
+    ],
+)
+def test_evidence_of_a_kind_is_judged_to_be_it(kind: str, reason: str, run: RunEvidence) -> None:
+    """The least evidence that shows a kind gets this kind and its reason, once, and no other."""
+    judgement = judge(run)
+    assert judgement.verdict is not None
+    assert (judgement.verdict.kind, judgement.verdict.reason) == (kind, reason)
+    assert [(held.kind, held.reason, held.count) for held in judgement.reasons] == [
+        (kind, FailureReason[reason], 1)
+    ]
+
+
+def test_every_kind_of_this_version_is_in_the_table() -> None:
+    """The table and the code know the same kinds."""
+    assert {row[0] for row in TABLE} == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_kind_is_lower_case_and_dotted(kind: str) -> None:
+    """A kind's name is lower-case words joined by one dot, and is the key it stands under."""
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)*\.[a-z]+(_[a-z]+)*", kind)
+    assert KINDS[kind].name == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        pytest.param(kind, reason, id=kind)
+        for kind, reason, _ in (*KINDS_THAT_TESTS_GIVE[:-1], *KINDS_THAT_RUNS_GIVE)
+    ],
+)
+def test_a_kind_has_one_reason_of_its_own(kind: str, reason: str) -> None:
+    """The row of a kind names the reason that it refines."""
+    assert KINDS[kind].reason == reason
+
+
+@pytest.mark.parametrize("kind", REASON_LEFT_TO_A_TABLE)
+def test_some_kinds_leave_the_reason_to_a_table(kind: str) -> None:
+    """A kind of the exit table or of a stage names no reason of its own."""
+    assert KINDS[kind].reason is None
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_kind_is_put_in_words(kind: str) -> None:
+    """A kind says in words what happened, once and often, with the number filled in."""
+    row = KINDS[kind]
+    assert row.phrase(1) == row.one
+    assert "{" not in row.phrase(1) + row.phrase(23)
+    assert (row.one == row.many) or ("23" in row.phrase(23))
