@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Generator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest

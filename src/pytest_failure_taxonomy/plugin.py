@@ -105,7 +105,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def is_requested(config: pytest.Config) -> bool:
     """Tell whether options or ini values switch the report on."""
-    options = getattr(config, "known_args_namespace", None)
+    options: Any = getattr(config, "known_args_namespace", None)
     if any(getattr(options, name, False) for name in _ONLY_ASK):
         return False
     if hasattr(options, "failure_taxonomy"):

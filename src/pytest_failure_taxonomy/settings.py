@@ -23,7 +23,7 @@ _OTHER_REPORTS: Final = {
     "htmlpath": "--html",
     "log_file": "--log-file",
 }
-"""Options of pytest and of well-known plugins that write a file, by the name they are kept under."""
+"""Options of pytest and of well-known plugins that write a file, by their names in the config."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,7 +164,7 @@ class RunnerGaveUpError(Exception):
     """Stand for whatever a harness may raise around a stage."""
 
 
-class PressedTwice(KeyboardInterrupt):  # noqa: N818 - a subclass of what Ctrl+C raises is no error
+class PressedTwice(KeyboardInterrupt):
     """Stand for a library's own way to pass Ctrl+C on."""
 
 

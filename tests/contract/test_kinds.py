@@ -70,7 +70,9 @@ TIME_IS_UP: Final = RaisedException(
     bases=("_pytest.outcomes.Failed", "_pytest.outcomes.OutcomeException"),
     raised_in="pytest_timeout",
 )
-SYNTAX_ERROR: Final = CollectionFailure(nodeid="test_cart.py", message="SyntaxError: invalid syntax")
+SYNTAX_ERROR: Final = CollectionFailure(
+    nodeid="test_cart.py", message="SyntaxError: invalid syntax"
+)
 DEAD_WORKER: Final = WorkerEnd(id="gw0", tests=3, signal="SIGSEGV", crashed_on=TEST, ending="died")
 
 KINDS_THAT_TESTS_GIVE: Final = (

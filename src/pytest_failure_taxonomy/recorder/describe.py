@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -87,13 +88,11 @@ def location(path: str, line: int | None, rootdir: Path) -> Location:
 
 
 def _raising_module(traceback: TracebackType | None) -> str:
-    innermost = None
-    for innermost in _frames(traceback):
-        pass
+    *_, innermost = (None, *_frames(traceback))
     return "" if innermost is None else str(innermost.tb_frame.f_globals.get("__name__", ""))
 
 
-def _frames(traceback: TracebackType | None) -> Any:
+def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
     while traceback is not None:
         yield traceback
         traceback = traceback.tb_next

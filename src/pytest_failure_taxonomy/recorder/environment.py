@@ -29,17 +29,30 @@ CI_PROVIDERS: Final = (
         "github", "GITHUB_ACTIONS", "GITHUB_RUN_ID", "GITHUB_JOB", "GITHUB_SHA", "GITHUB_REF"
     ),
     _Provider(
-        "gitlab", "GITLAB_CI", "CI_PIPELINE_ID", "CI_JOB_NAME", "CI_COMMIT_SHA", "CI_COMMIT_REF_NAME"
+        "gitlab",
+        "GITLAB_CI",
+        "CI_PIPELINE_ID",
+        "CI_JOB_NAME",
+        "CI_COMMIT_SHA",
+        "CI_COMMIT_REF_NAME",
     ),
     _Provider(
-        "azure", "TF_BUILD", "BUILD_BUILDID", "SYSTEM_JOBNAME", "BUILD_SOURCEVERSION",
+        "azure",
+        "TF_BUILD",
+        "BUILD_BUILDID",
+        "SYSTEM_JOBNAME",
+        "BUILD_SOURCEVERSION",
         "BUILD_SOURCEBRANCH",
     ),
     _Provider(
         "circleci", "CIRCLECI", "CIRCLE_WORKFLOW_ID", "CIRCLE_JOB", "CIRCLE_SHA1", "CIRCLE_BRANCH"
     ),
     _Provider(
-        "buildkite", "BUILDKITE", "BUILDKITE_BUILD_ID", "BUILDKITE_LABEL", "BUILDKITE_COMMIT",
+        "buildkite",
+        "BUILDKITE",
+        "BUILDKITE_BUILD_ID",
+        "BUILDKITE_LABEL",
+        "BUILDKITE_COMMIT",
         "BUILDKITE_BRANCH",
     ),
     _Provider("jenkins", "JENKINS_URL", "BUILD_TAG", "JOB_NAME", "GIT_COMMIT", "GIT_BRANCH"),

@@ -33,10 +33,10 @@ class ExceptionMemory:
         self._collecting: dict[str, tuple[RaisedException, Location | None]] = {}
         self._received: tuple[Report, dict[str, Any]] | None = None
 
-    def see_test(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
+    def see_test(self, node: pytest.Item, call: pytest.CallInfo[Any]) -> None:
         """Hold what a phase of a test raised."""
         if call.excinfo is not None:
-            self._raised[item.nodeid, call.when] = call.excinfo.value
+            self._raised[node.nodeid, call.when] = call.excinfo.value
 
     def take_test(self, report: pytest.TestReport) -> RaisedException | None:
         """Return a description of what failed a test, and let go of the exception."""
@@ -51,9 +51,9 @@ class ExceptionMemory:
         if self._raised:
             self._raised.clear()
 
-    def see_collector(self, node: object, call: pytest.CallInfo[Any]) -> None:
+    def see_collector(self, node: pytest.Collector, call: pytest.CallInfo[Any]) -> None:
         """Remember why a node could not be collected: the cause behind pytest's `CollectError`."""
-        if not isinstance(node, pytest.Collector) or call.excinfo is None:
+        if call.excinfo is None:
             return
         error = call.excinfo.value
         if isinstance(error, pytest.Collector.CollectError) and error.__cause__ is not None:

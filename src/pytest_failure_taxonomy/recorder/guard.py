@@ -39,7 +39,9 @@ class Faults:
 
     def _warn(self, message: str) -> None:
         # Not warnings.warn(): with `-W error` that would raise in the middle of the user's run.
-        shown = warnings.WarningMessage(FailureTaxonomyWarning(message), FailureTaxonomyWarning, __file__, 1)
+        shown = warnings.WarningMessage(
+            FailureTaxonomyWarning(message), FailureTaxonomyWarning, __file__, 1
+        )
         self._config.hook.pytest_warning_recorded.call_historic(
             kwargs={"warning_message": shown, "nodeid": "", "when": "runtest", "location": None}
         )

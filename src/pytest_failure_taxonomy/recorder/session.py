@@ -10,12 +10,13 @@ import time
 from collections import Counter
 from collections.abc import Generator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import pytest
 
 from pytest_failure_taxonomy.recorder import longrepr
-from pytest_failure_taxonomy.recorder.describe import message_of, place_of
+from pytest_failure_taxonomy.recorder.describe import describe_exception, message_of, place_of
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.selection import Selection
@@ -39,7 +40,13 @@ MAX_DETAILED_FAILURES: Final = 1_000
 """Failures whose text and place are kept; the report lists no more than that."""
 
 _PHASES: Final = frozenset({"setup", "call", "teardown"})
-_NEXT_PHASE: Final[dict[str, Phase]] = {"setup": "call", "call": "teardown"}
+_PHASE_AFTER: Final[dict[str | None, Phase]] = {
+    None: "setup",
+    "setup": "call",
+    "call": "teardown",
+    "teardown": "teardown",
+}
+_TestReport: Final = pytest.TestReport
 
 
 class SessionRecorder:
@@ -59,52 +66,52 @@ class SessionRecorder:
         self._rootdir = config.rootpath
         # Held here because a test may replace the function in its module (freezegun, pyfakefs).
         self._clock = time.monotonic_ns
-        self._in_flight: dict[str, list[Any]] = {}  # node id: start in ns, phase, worker
+        self._in_flight: dict[str, list[Any]] = {}
+        """Node id: start in nanoseconds, last phase that has been reported, worker."""
+        self._last_failed: pytest.TestReport | None = None
         self._passed = 0
         self._other: Counter[str] = Counter()
         self._reruns: Counter[str] = Counter()
         self._passed_at_last: set[str] = set()
 
-    # What is called for every test.
+    # What is called for every test. The guard is written out in these three, because a wrapper
+    # around each would cost as much as what they do.
 
     @pytest.hookimpl(tryfirst=True)
-    @guarded
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record that a test is in flight."""
-        self._in_flight[nodeid] = [self._clock(), "setup", None]
-        self.selection.start(nodeid)
-
-    @pytest.hookimpl(tryfirst=True)
-    @guarded
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-        """Hold what was raised until the report of it comes by."""
-        if call.excinfo is not None:
-            self.exceptions.see_test(item, call)
+        try:
+            self._in_flight[nodeid] = [self._clock(), None, None]
+            self.selection.start(nodeid)
+        except Exception as error:  # noqa: BLE001 - as in guard.guarded
+            self.faults.add("pytest_runtest_logstart", error)
 
     # Last, because the terminal's own hook may turn a pass into a failure (core subtests do).
     @pytest.hookimpl(trylast=True)
-    @guarded
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record how a phase of a test ended."""
-        when = report.when
-        nodeid = report.nodeid
-        if type(report) is pytest.TestReport:
-            flight = self._in_flight.get(nodeid)
-            if flight is not None and when in _NEXT_PHASE:
-                flight[1] = _NEXT_PHASE[when]
-        if report.outcome != "passed" or hasattr(report, "wasxfail"):
-            self._record_other_than_passed(report)
-        elif when == "call" and not hasattr(report, "context"):
-            self._passed += 1
-            if self._reruns and nodeid in self._reruns:
-                self._passed_at_last.add(nodeid)
+        try:
+            when = report.when
+            flight = self._in_flight.get(report.nodeid)
+            if flight is not None and type(report) is _TestReport:
+                flight[1] = when
+            if report.outcome != "passed" or hasattr(report, "wasxfail"):
+                self._record_other_than_passed(report)
+            elif when == "call" and not hasattr(report, "context"):
+                self._passed += 1
+                if self._reruns and report.nodeid in self._reruns:
+                    self._passed_at_last.add(report.nodeid)
+        except Exception as error:  # noqa: BLE001 - as in guard.guarded
+            self.faults.add("pytest_runtest_logreport", error)
 
     @pytest.hookimpl(trylast=True)
-    @guarded
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Record that a test is in flight no more."""
-        self._in_flight.pop(nodeid, None)
-        self.exceptions.forget()
+        try:
+            self._in_flight.pop(nodeid, None)
+            self.exceptions.forget()
+        except Exception as error:  # noqa: BLE001 - as in guard.guarded
+            self.faults.add("pytest_runtest_logfinish", error)
 
     # What is called now and then.
 
@@ -120,9 +127,24 @@ class SessionRecorder:
 
     @pytest.hookimpl(trylast=True)
     @guarded
-    def pytest_exception_interact(self, node: object, call: pytest.CallInfo[Any]) -> None:
-        """Hold why a node could not be collected until its report comes by."""
-        self.exceptions.see_collector(node, call)
+    def pytest_exception_interact(
+        self,
+        node: pytest.Item | pytest.Collector,
+        call: pytest.CallInfo[Any],
+        report: pytest.TestReport | pytest.CollectReport,
+    ) -> None:
+        """Record what was raised; pytest calls this for failures alone.
+
+        For a node that could not be collected, and for an attempt that pytest-rerunfailures looks
+        at, that is before the report comes by; for any other test right after.
+        """
+        if isinstance(node, pytest.Collector):
+            self.exceptions.see_collector(node, call)
+        elif report is not self._last_failed:
+            self.exceptions.see_test(node, call)
+        elif call.excinfo is not None:
+            exception = describe_exception(call.excinfo.value)
+            self.failures[-1] = replace(self.failures[-1], exception=exception)
 
     @pytest.hookimpl(trylast=True)
     @guarded
@@ -242,9 +264,12 @@ class SessionRecorder:
         now = self._clock()
         return tuple(
             InFlightTest(
-                nodeid=nodeid, phase=phase, worker=worker, elapsed_seconds=(now - start) / 1e9
+                nodeid=nodeid,
+                phase=_PHASE_AFTER[reported],
+                worker=worker,
+                elapsed_seconds=(now - start) / 1e9,
             )
-            for nodeid, (start, phase, worker) in self._in_flight.items()
+            for nodeid, (start, reported, worker) in self._in_flight.items()
         )
 
     def assign_worker(self, nodeid: str, worker: str) -> None:
@@ -297,6 +322,7 @@ class SessionRecorder:
             **self._details(report),
         )
         self.failures.append(failure)
+        self._last_failed = report
 
     def _details(self, report: pytest.TestReport) -> dict[str, Any]:
         if len(self.failures) >= MAX_DETAILED_FAILURES:
@@ -312,9 +338,9 @@ class SessionRecorder:
     def _phase_of(self, report: pytest.TestReport) -> Phase:
         """Return the report's phase; of a test whose worker died, the one it was known to be in."""
         if report.when in _PHASES:
-            return cast("Phase", report.when)
+            return report.when
         flight = self._in_flight.get(report.nodeid)
-        return "call" if flight is None else cast("Phase", flight[1])
+        return "call" if flight is None else _PHASE_AFTER[flight[1]]
 
 
 def _place_of_definition(report: pytest.TestReport) -> Location | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import FrameType
 from typing import Any, Final
 
 import pytest
@@ -45,9 +46,10 @@ class WorkerRecorder:
 
     @pytest.hookimpl(trylast=True)
     @guarded
-    def pytest_exception_interact(self, node: object, call: pytest.CallInfo[Any]) -> None:
+    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]) -> None:
         """Hold why a node could not be collected until its report comes by."""
-        self._exceptions.see_collector(node, call)
+        if isinstance(node, pytest.Collector):
+            self._exceptions.see_collector(node, call)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -76,12 +78,10 @@ def may_be_worker() -> bool:
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return False
-    frame = sys._getframe()  # noqa: SLF001 - there is no public way to look at one's callers
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "__channelexec__":
-            return True
-        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
-    return False
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - callers are to be had no other way
+    while frame is not None and frame.f_globals.get("__name__") != "__channelexec__":
+        frame = frame.f_back
+    return frame is not None
 
 
 def is_worker(config: pytest.Config) -> bool:

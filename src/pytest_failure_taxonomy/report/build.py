@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any, Final
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.report.text import cap, encodable
+from pytest_failure_taxonomy.report.text import cap, change_texts, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Completeness,
@@ -43,7 +43,7 @@ MAX_NODEIDS: Final = 1_000
 MAX_MESSAGE: Final = 2_000
 MAX_TRACEBACK: Final = 10_000
 """Also the most that any text without a narrower cap may have: a parameter can make a node id of
-a megabyte. Extensions are left as they are."""
+a megabyte."""
 MAX_TRACEBACKS: Final = 4_000_000
 """Characters of all tracebacks together; later failures go without."""
 
@@ -122,12 +122,10 @@ def build_report(
         "bench": [],
         "environment": _plain(asdict(context.environment)),
         "limits": None,
-        "extensions": None,
+        "extensions": _own_extensions(judgement, faults),
     }
     report = limits.fit(report)
-    report["limits"] = limits.as_json()
-    report["extensions"] = _encodable(_own_extensions(judgement, faults))
-    return report
+    return {**report, "limits": limits.as_json()}
 
 
 class _Limits:
@@ -173,15 +171,10 @@ class _Limits:
         self._characters_left -= len(shown)
         return shown
 
-    def fit(self, value: Any) -> Any:
-        """Return the JSON value with every string in it fit for UTF-8 and no longer than allowed."""
-        if isinstance(value, str):
-            return self._capped(value, MAX_TRACEBACK)
-        if isinstance(value, dict):
-            return {key: self.fit(each) for key, each in value.items()}
-        if isinstance(value, list):
-            return [self.fit(each) for each in value]
-        return value
+    def fit(self, report: JSONObject) -> JSONObject:
+        """Return the report with every text in it fit for UTF-8 and no longer than allowed."""
+        fitted: JSONObject = change_texts(report, lambda text: self._capped(text, MAX_TRACEBACK))
+        return fitted
 
     def as_json(self) -> JSONObject:
         return {
@@ -320,7 +313,7 @@ def _own_extensions(judgement: Judgement, faults: Sequence[str]) -> JSONObject:
 
 
 def _seconds(value: float | None) -> float | None:
-    """Round to microseconds; a clock that a test has patched can't make it negative or no number."""
+    """Round to microseconds; no clock, however patched, makes it negative or no number."""
     if value is None or not isfinite(value):
         return None
     return round(max(0.0, value), 6)
@@ -336,15 +329,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return value
-
-
-def _encodable(value: Any) -> Any:
-    """Return the JSON value with every string in it made fit for UTF-8."""
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, dict):
-        return {encodable(key): _encodable(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_encodable(each) for each in value]
-    return value
-

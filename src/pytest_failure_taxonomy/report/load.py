@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -113,7 +114,7 @@ def _read(path: Path, where: str) -> bytes:
     except FileNotFoundError:
         raise _refusal(where, "there is no such file") from None
     except OSError as error:
-        raise _refusal(where, f"can't be read ({error.strerror})") from None
+        raise _refusal(where, f"can't be read ({error.strerror or error})") from None
     except ValueError as error:
         raise _refusal(where, f"is no path ({error})") from None
 
@@ -152,8 +153,7 @@ def _parse_json(data: bytes, where: str) -> object:
 def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     unique = dict(pairs)
     if len(unique) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise _BadJSONError(f'the key "{safe_text(twice, _MAX_WORD)}" stands twice in one object')
     return unique
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pytest_failure_taxonomy.taxonomy.evidence import Phase
+from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Phase
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
 from pytest_failure_taxonomy.taxonomy.judge import Confidence
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
@@ -32,6 +32,8 @@ _Kind = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)+$")]
 
 
 class _Part(BaseModel):
+    """An object of the report: closed, and never changed."""
+
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
@@ -108,7 +110,8 @@ class Exit(_Part):
     observed: bool
     """Whether a second process saw pytest end."""
     source: str
-    """How the code is known, such as `pytest`: it is what pytest itself was about to return."""
+    """How the code is known: `pytest` (pytest returned it), `exception` (by what left pytest),
+    `none` (it is not known) or another word."""
 
 
 class Evidence(_Part):
@@ -170,9 +173,9 @@ class Summary(_Part):
     passed: _Count
     """Tests that passed."""
     failed: _Count
-    """Tests that failed in their call phase."""
+    """Tests that failed in their call, and subtests that failed."""
     errors: _Count
-    """Failures of a setup, a teardown or a collector."""
+    """Tests whose setup or teardown failed, and nodes that could not be collected."""
     skipped: _Count
     """Tests and collectors that were skipped."""
     xfailed: _Count
@@ -403,7 +406,7 @@ class FailureReport(_Part):
     """The program that wrote the report."""
     run: Run
     """Which run it was, and when."""
-    completeness: Literal["full", "reconstructed", "running"]
+    completeness: Completeness
     """`full` if pytest ended and wrote it, `reconstructed` if it was made from what a dead pytest
     left, `running` if pytest is still running or nothing was left to finish the report."""
     exit: Exit
@@ -428,7 +431,7 @@ class FailureReport(_Part):
     not_run: NotRun
     """Tests that were selected and never started."""
     workers: _Listed[Worker]
-    """The xdist workers, sorted by id; empty without xdist."""
+    """The xdist workers, sorted by id (`gw2` before `gw10`); empty without xdist."""
     bench: _Listed[dict[str, Any]]
     """One report a task class that ran, in order of occurrence."""
     environment: Environment
@@ -436,4 +439,4 @@ class FailureReport(_Part):
     limits: Limits
     """What was cut to keep the report small."""
     extensions: dict[str, Any]
-    """What plugins added, by namespace."""
+    """What has no field of its own, by namespace: what plugins added, and notes of this one."""

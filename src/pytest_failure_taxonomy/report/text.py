@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 MAX_ONE_LINE: Final = 400
 """How much of a text one line on a terminal may take, in characters."""
@@ -27,6 +28,17 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def change_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return the JSON value with every text in it changed, keys included."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): change_texts(each, change) for key, each in value.items()}
+    if isinstance(value, list):
+        return [change_texts(each, change) for each in value]
+    return value
+
+
 def cap(text: str, limit: int) -> str:
     """Cut the middle out of a text longer than `limit` characters, and say how much went.
 
@@ -46,9 +58,13 @@ def cap(text: str, limit: int) -> str:
 
 
 def safe_text(text: str, limit: int = MAX_ONE_LINE) -> str:
-    """Return the text as one line that a terminal shows as it is.
+    r"""Return the text as one line that a terminal shows as it is.
 
-    Control characters appear as escapes such as `\\x1b`; what is longer than `limit` ends in `…`.
+    Control characters appear as escapes such as `\x1b`; what is longer than `limit` ends in `…`.
+
+    Args:
+        text: any text.
+        limit: characters shown, escapes and the `…` included; at least 1.
     """
     shown = _UNSAFE.sub(_escape, text[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"

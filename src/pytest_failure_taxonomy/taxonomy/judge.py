@@ -170,7 +170,8 @@ def classify_run_error(error: RunError) -> tuple[FailureReason, str]:
 
 def _reason_of(kind: str) -> FailureReason:
     reason = KINDS[kind].reason
-    assert reason is not None, kind
+    if reason is None:
+        raise ValueError(f"the kind {kind} has no reason of its own")
     return reason
 
 

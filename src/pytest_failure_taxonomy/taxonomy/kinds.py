@@ -113,7 +113,8 @@ _COUNTED: Final = (
 )
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
-    {row[0]: Kind(*row) for row in _COUNTED} | {row[0]: Kind(*row, row[3]) for row in _ONCE}
+    {row[0]: Kind(*row) for row in _COUNTED}
+    | {name: Kind(name, reason, retry, words, words) for name, reason, retry, words in _ONCE}
 )
 """Every kind that this version itself gives, by name. Rules and plugins may name others."""
 

@@ -1,0 +1,145 @@
+"""The published JSON Schema: that it ships, is valid, is the model's, and is closed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
+from pytest_failure_taxonomy.report.schema import (
+    FILE_NAME,
+    packaged_schema,
+    render_schema,
+    report_json_schema,
+)
+from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+from tests.helpers.reports import assert_valid_report, make_report
+
+ROOT: Final = Path(__file__).parents[2]
+OPEN: Final = {"$.properties.extensions", "$.properties.bench.items"}
+
+
+def packaged_text() -> str:
+    """Return the packaged schema as it is on disk."""
+    return files("pytest_failure_taxonomy.report").joinpath(FILE_NAME).read_text("utf-8")
+
+
+def objects(schema: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Find every schema of an object, with its place."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object":
+            yield path, schema
+        for name, each in schema.items():
+            yield from objects(each, f"{path}.{name}")
+    elif isinstance(schema, list):
+        for index, each in enumerate(schema):
+            yield from objects(each, f"{path}[{index}]")
+
+
+def test_the_packaged_schema_is_the_models() -> None:
+    """The file is generated, and was generated again after the last change of the model."""
+    assert packaged_text() == render_schema(report_json_schema()), (
+        f"run: python -m pytest_failure_taxonomy.report.schema > {FILE_NAME} (and see whether the"
+        " schema's version must change)"
+    )
+
+
+def test_the_schema_is_printed_on_demand() -> None:
+    """`python -m` prints what is in the package."""
+    printed = subprocess.run(
+        [sys.executable, "-m", "pytest_failure_taxonomy.report.schema"],
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=60,
+    )
+    assert (printed.stdout, printed.stderr) == (packaged_text(), "")
+
+
+def test_the_schema_says_what_it_is() -> None:
+    """Dialect, id, title and description stand at its head."""
+    schema = packaged_schema()
+    assert list(schema)[:5] == ["$schema", "$id", "title", "description", "type"]
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"] == SCHEMA_ID
+    assert schema["properties"]["$schema"]["const"] == SCHEMA_ID
+    assert schema["properties"]["schema_version"]["const"] == SCHEMA_VERSION
+    assert f"failure-report-{SCHEMA_VERSION}.schema.json" == FILE_NAME
+
+
+def test_the_schema_is_valid() -> None:
+    """It is a schema of draft 2020-12 itself."""
+    Draft202012Validator.check_schema(packaged_schema())
+
+
+def test_objects_are_closed_and_every_key_is_required() -> None:
+    """Only extensions and the items of `bench` are open."""
+    found = dict(objects(packaged_schema()))
+    assert len(found) > 20
+    assert {path for path, each in found.items() if each["additionalProperties"] is True} == OPEN
+    for path in found.keys() - OPEN:
+        assert found[path]["additionalProperties"] is False, path
+        assert found[path]["required"] == list(found[path]["properties"]), path
+
+
+def test_the_order_of_keys_is_the_reports() -> None:
+    """Who reads the schema finds the keys in the order of a report."""
+    assert list(packaged_schema()["properties"]) == list(make_report())
+
+
+@pytest.mark.parametrize("members", [FailureReason, Stage, FailureType, RecoveryAction])
+def test_the_closed_vocabularies_are_the_taxonomys(members: Any) -> None:
+    """Reasons, stages, failure types and recovery actions are listed in full."""
+    assert packaged_schema()["$defs"][members.__name__]["enum"] == [str(each) for each in members]
+
+
+def test_every_field_is_described() -> None:
+    """A field without a word of its own says what it is by the object that it refers to."""
+    schema = packaged_schema()
+    for path, each in objects(schema):
+        for name, field in each.get("properties", {}).items():
+            target = field.get("$ref", "").rpartition("/")[2]
+            described = field if "description" in field else schema["$defs"].get(target, {})
+            assert described.get("description", "").endswith("."), f"{path}.{name}"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        pytest.param(("more",), 1, id="unknown key"),
+        pytest.param(("exit", "code"), "0", id="type"),
+        pytest.param(("verdict", "reason"), "FLAKY", id="reason"),
+        pytest.param(("verdict", "kind"), "Failed", id="kind"),
+        pytest.param(("summary", "passed"), -1, id="count"),
+        pytest.param(("run", "started_at"), "yesterday", id="time"),
+    ],
+)
+def test_the_schema_refuses_what_the_model_refuses(path: tuple[str, ...], value: object) -> None:
+    """A validator in any language finds what is wrong."""
+    report = json.loads(json.dumps(make_report()))
+    assert_valid_report(report)
+    at = report
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    assert not Draft202012Validator(packaged_schema()).is_valid(report)
+
+
+def test_the_schema_is_in_the_wheel() -> None:
+    """It ships with the package; hatchling leaves out what .gitignore names."""
+    if not (ROOT / "pyproject.toml").is_file():
+        pytest.skip("not in a source tree")
+    wheel = pytest.importorskip("hatchling.builders.wheel")
+    builder = wheel.WheelBuilder(str(ROOT))
+    shipped = {each.distribution_path for each in builder.recurse_included_files()}
+    assert f"pytest_failure_taxonomy/report/{FILE_NAME}" in shipped

@@ -1,0 +1,584 @@
+"""Run the test suites of real projects with and without the report, and compare the two.
+
+    python tests/e2e/real_projects.py [--unbroken] [--work-dir DIR] [--output FILE] NAME...
+
+Each project is fetched as an sdist and gets a virtual environment of its own. Its suite runs plain,
+with the report, and plain again, in one process and under ``-n 2``; the second plain run shows what
+differs from run to run by itself. Then the project is broken in the ways that its row of `PROJECTS`
+lists, and runs again. A Markdown table and every difference go to the standard output. The exit
+code is 1 where the report changed something or says something else than pytest. POSIX only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import venv
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
+TOOLS: Final = ("pytest==9.2.0", "pytest-xdist==3.8.0", "pytest-timeout==2.4.0")
+MODES: Final[Mapping[str, tuple[str, ...]]] = {"serial": (), "-n 2": ("-n", "2")}
+RUN_LIMIT_SECONDS: Final = 1_800.0
+MAX_VERDICT_LINES: Final = 6
+MAX_SHOWN: Final = 10
+"""Differences of one sort that are listed."""
+KEPT_ENVIRONMENT: Final = ("LD_LIBRARY_PATH", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Break:
+    """One way to break a project on purpose, and what the report has to make of it."""
+
+    name: str
+    path: str = ""
+    """The file to edit, relative to the sdist's folder."""
+    old: str = ""
+    """Stands in it exactly once."""
+    new: str = ""
+    without: str = ""
+    """A distribution to uninstall."""
+    arguments: tuple[str, ...] = ()
+    kind: str
+    """The verdict's kind."""
+    says: str = ""
+    """What the lines on the terminal must hold, such as the place of the fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """What a project's suite needs, and how to break it."""
+
+    version: str
+    requirements: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    breaks: tuple[Break, ...] = ()
+
+
+PROJECTS: Final[Mapping[str, Project]] = {
+    "packaging": Project(
+        version="26.3",
+        requirements=("hypothesis", "pretend", "tomli_w", "coverage"),
+        breaks=(
+            Break(name="tomli_w missing", without="tomli_w", kind="collection.error"),
+        ),
+    ),
+    "iniconfig": Project(version="2.3.1"),
+    "more-itertools": Project(version="11.2.1"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a suite as it was seen from outside."""
+
+    command: str
+    exit_code: int
+    out: tuple[str, ...]
+    err: tuple[str, ...]
+    wall_seconds: float
+    cpu_seconds: float
+    """User and system, of pytest and of every process that it waited for."""
+    xml: Path
+    report: Path
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """One suite in one mode: what the table says of it, and what is wrong."""
+
+    suite: str
+    mode: str
+    plain: tuple[Run, Run]
+    ours: Run
+    report: dict[str, Any]
+    verdict_lines: tuple[str, ...]
+    wrong: dict[str, list[str]] = field(default_factory=dict)
+    """What is wrong in words, by the column of the table that it belongs to."""
+
+    def check(self, column: str, problems: Iterator[str]) -> None:
+        """Note what a check found."""
+        self.wrong[column] = list(problems)
+
+    @property
+    def is_right(self) -> bool:
+        """Tell whether no check found anything."""
+        return not any(self.wrong.values())
+
+
+class BrokenSetupError(Exception):
+    """What was to be compared could not be made ready or did not end."""
+
+
+def main() -> int:
+    """Compare the named projects, or all of them.
+
+    Returns:
+        0 where the report changes nothing and agrees with pytest, else 1.
+    """
+    options = _parse_arguments()
+    work: Path = options.work_dir or Path(tempfile.mkdtemp(prefix="real-projects-"))
+    work.mkdir(parents=True, exist_ok=True)
+    comparisons = []
+    try:
+        checker = _environment(work / "checker", ["-e", str(REPOSITORY), "jsonschema"])
+        for name in options.names or PROJECTS:
+            for comparison in _compare_project(name, work.resolve(), checker, options):
+                comparisons.append(comparison)
+                sys.stderr.write(_row(comparison))
+                sys.stderr.flush()
+    except BrokenSetupError as error:
+        sys.stderr.write(f"real_projects: {error}\n")
+        return 1
+    text = "".join(_render(comparisons))
+    sys.stdout.write(text)
+    if options.output:
+        options.output.write_text(text, encoding="utf-8")
+    return int(not all(comparison.is_right for comparison in comparisons))
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", choices=[[], *PROJECTS], help="default: all")
+    add("--unbroken", action="store_true", help="run the projects only as they were released")
+    add("--mode", choices=MODES, action="append", help="run in this mode only (repeatable)")
+    add("--only", metavar="BREAK", help="break the projects only in the way of this name")
+    add("--work-dir", type=Path, metavar="DIR", help="keep sdists, environments and runs here")
+    add("--output", type=Path, metavar="FILE", help="write the table to a file, too")
+    return parser.parse_args()
+
+
+# Getting a project ready.
+
+
+def _compare_project(
+    name: str, work: Path, checker: Path, options: argparse.Namespace
+) -> Iterator[Comparison]:
+    """Compare a project as it was released, then broken in each way, in each mode."""
+    project = PROJECTS[name]
+    folder = work / name
+    source = _unpack(_download(name, project.version, work / "sdists"), folder)
+    python = _environment(
+        folder / "environment",
+        ["-e", str(REPOSITORY), *TOOLS, *project.requirements],
+        ["-e", str(source)],
+    )
+    modes = options.mode or list(MODES)
+    if not options.only:
+        _pytest(python, source, folder / "first", ["--collect-only", "-q", *project.arguments])
+        for mode in modes:
+            yield _compare(name, mode, python, source, checker, project.arguments, None)
+    for broken in () if options.unbroken else project.breaks:
+        if options.only not in (None, broken.name):
+            continue
+        arguments = (*project.arguments, *broken.arguments)
+        for mode in modes:
+            with _broken(broken, source, python):
+                suite = f"{name}, {broken.name}"
+                yield _compare(suite, mode, python, source, checker, arguments, broken)
+
+
+def _download(name: str, version: str, folder: Path) -> Path:
+    """Return the path of a project's sdist."""
+    pattern = re.sub("[-_.]+", "?", f"{name}-{version}.tar.gz").replace("?tar?gz", ".tar.gz")
+    if not any(folder.glob(pattern)):
+        fetch = ["download", "-q", "--no-deps", "--no-binary", name, "-d", str(folder)]
+        _checked([sys.executable, "-m", "pip", *fetch, f"{name}=={version}"])
+    return next(folder.glob(pattern))
+
+
+def _unpack(sdist: Path, folder: Path) -> Path:
+    """Unpack an sdist anew and return its folder."""
+    shutil.rmtree(folder / "source", ignore_errors=True)
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "source", filter="data")
+    return next((folder / "source").iterdir())
+
+
+def _environment(folder: Path, *requirements: list[str]) -> Path:
+    """Return the Python of a virtual environment with these requirements, installed in turn."""
+    python = folder / "bin" / "python"
+    wanted = json.dumps(requirements)
+    installed = folder / "installed"
+    if not installed.exists() or installed.read_text("utf-8") != wanted:
+        venv.create(folder, clear=True, with_pip=True)
+        for each in requirements:
+            _checked([str(python), "-m", "pip", "install", "-q", *each])
+        installed.write_text(wanted, "utf-8")
+    return python
+
+
+@contextmanager
+def _broken(broken: Break, source: Path, python: Path) -> Iterator[None]:
+    """Break a project, and mend it again."""
+    if broken.without:
+        kept = _checked([str(python), "-m", "pip", "freeze"])
+        pinned = next(line for line in kept.splitlines() if line.startswith(broken.without))
+        _checked([str(python), "-m", "pip", "uninstall", "-q", "-y", broken.without])
+        try:
+            yield
+        finally:
+            _checked([str(python), "-m", "pip", "install", "-q", pinned])
+        return
+    path = source / broken.path
+    text = path.read_text("utf-8")
+    if text.count(broken.old) != 1:
+        raise BrokenSetupError(f"{path}: does not hold {broken.old!r} exactly once")
+    path.write_text(text.replace(broken.old, broken.new), "utf-8")
+    try:
+        yield
+    finally:
+        path.write_text(text, "utf-8")
+
+
+def _checked(command: Sequence[str]) -> str:
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise BrokenSetupError(f"{' '.join(command)}\n{ended.stdout}{ended.stderr}")
+    return ended.stdout
+
+
+# Running.
+
+
+def _compare(
+    suite: str,
+    mode: str,
+    python: Path,
+    source: Path,
+    checker: Path,
+    arguments: Sequence[str],
+    broken: Break | None,
+) -> Comparison:
+    """Run a suite plain, with the report, and plain again, and check one against the other."""
+    place = source.parent.parent / "runs" / re.sub(r"\W+", "-", f"{suite} {mode}")
+    wanted = [*MODES[mode], *arguments]
+    without = ["-p", "no:failure_taxonomy", *wanted]
+    report = place / "ours" / "report.json"
+    first = _pytest(python, source, place / "plain", without)
+    ours = _pytest(
+        python, source, place / "ours", [f"--failure-taxonomy-report={report}", *wanted]
+    )
+    second = _pytest(python, source, place / "again", without)
+    if not report.exists():
+        raise BrokenSetupError(f"no report was written: {ours.command}")
+    out, said = _split_off_verdict(ours.out)
+    err, said_on_stderr = _split_off_verdict(ours.err)
+    comparison = Comparison(
+        suite=suite,
+        mode=mode,
+        plain=(first, second),
+        ours=ours,
+        report=json.loads(report.read_text("utf-8")),
+        verdict_lines=(*said, *said_on_stderr),
+    )
+    check = comparison.check
+    check("exit", _check_exit(comparison))
+    check(
+        "output",
+        chain(
+            _check_text(first.out, second.out, out, is_ordered=mode == "serial"),
+            _check_text(first.err, second.err, err, is_ordered=False),
+        ),
+    )
+    check("counts", _check_counts(comparison))
+    check("xml", _check_xml(comparison))
+    check("schema", _check_schema(checker, report))
+    check("failures", _check_failures(comparison, source))
+    check("verdict", _check_verdict(comparison, broken))
+    return comparison
+
+
+def _pytest(python: Path, source: Path, place: Path, arguments: Sequence[str]) -> Run:
+    """Run pytest in a project's folder, and in a small and fixed environment."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    xml = place / "junit.xml"
+    command = [str(python), "-m", "pytest", "-ra", *arguments, f"--junitxml={xml}"]
+    environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+    environment |= {
+        "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(place),
+        "LANG": "C.UTF-8",
+        "COLUMNS": "120",
+        "PYTHONHASHSEED": "0",
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(place / "hypothesis"),
+    }
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    with (place / "out").open("wb") as out, (place / "err").open("wb") as err:
+        process = subprocess.Popen(
+            command,
+            cwd=source,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        try:
+            exit_code = process.wait(RUN_LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise BrokenSetupError(f"not over in {RUN_LIMIT_SECONDS:.0f} s: {command}") from None
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Run(
+        command=" ".join(command),
+        exit_code=exit_code,
+        out=tuple((place / "out").read_text("utf-8", "replace").splitlines()),
+        err=tuple((place / "err").read_text("utf-8", "replace").splitlines()),
+        wall_seconds=time.perf_counter() - started,
+        cpu_seconds=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        xml=xml,
+        report=place / "report.json",
+    )
+
+
+# Comparing. Each check yields what is wrong, in words.
+
+_LAST_LINE: Final = re.compile(r"=*\s*(no tests ran|\d+ .+?) in [\d.]+s.*")
+_COUNT: Final = re.compile(r"(\d+) (passed|failed|error|skipped|xf|xp|deselected|warning|rerun)")
+_NAMES: Final = {"error": "errors", "xf": "xfailed", "xp": "xpassed", "warning": "warnings"}
+_OURS: Final = re.compile(r"=+ why this run failed =+|failure taxonomy: .*")
+_PROGRESS: Final = re.compile(r"[.FEsxXRuy,-]+( +\[ *\d+%\])?")
+_SHORT_SUMMARY: Final = re.compile(r"(FAILED|ERROR|SUBFAILED\S*) (.*)")
+_VARYING: Final = (
+    (re.compile(r"(, )?failure-taxonomy-[\w.]+"), ""),
+    (re.compile(r"\b\d+(\.\d+)? ?(s|ms|us|seconds)\b( \(\d+:\d\d:\d\d\))?"), "# s"),
+    (re.compile(r"0x[0-9a-fA-F]{6,}"), "0x#"),
+    (re.compile(r"/pytest-of-[^/]+/pytest-\d+|/popen-gw\d+"), "/#"),
+    (re.compile(r"\bgw\d\b"), "gw#"),
+    (re.compile(r"/runs/[^/]+/(plain|ours|again)\b"), "/#"),
+    (re.compile(r"([=_!+-])\1{2,}"), r"\1\1\1"),
+)
+"""What differs between two runs of the same suite, and what to read in its place."""
+
+
+def _split_off_verdict(lines: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return pytest's own lines, and ours."""
+    start = next((at for at, line in enumerate(lines) if _OURS.fullmatch(line)), len(lines))
+    end = next((at for at in range(start, len(lines)) if "report: " in lines[at]), start - 1) + 1
+    return lines[:start] + lines[end:], lines[start:end]
+
+
+def _check_exit(comparison: Comparison) -> Iterator[str]:
+    expected = {run.exit_code for run in comparison.plain}
+    code = comparison.ours.exit_code
+    if code not in expected:
+        yield f"exit status {code} instead of {sorted(expected)}"
+    if comparison.report["exit"]["code"] != code:
+        yield f"exit status {code}, and the report says {comparison.report['exit']}"
+    if comparison.report["completeness"] != "full":
+        yield f"completeness is {comparison.report['completeness']}"
+
+
+def _check_text(
+    first: Sequence[str], second: Sequence[str], ours: Sequence[str], *, is_ordered: bool
+) -> Iterator[str]:
+    """Compare what was printed; what differs between the plain runs, too, is not counted."""
+    one, two, three = map(_steady, (first, second, ours))
+    if is_ordered and three in (one, two):
+        return
+    plain_one, plain_two, with_report = map(_tally, (one, two, three))
+    missing = (plain_one & plain_two) - with_report
+    added = with_report - (plain_one | plain_two)
+    yield from (f"{count} times not: {line}" for line, count in missing.items())
+    yield from (f"{count} times new: {line}" for line, count in added.items())
+    if is_ordered and one == two and not missing and not added:
+        yield "the same lines in another order"
+
+
+def _steady(lines: Sequence[str]) -> list[str]:
+    """Return the lines without what differs from run to run."""
+    steady = list(lines)
+    for pattern, replacement in _VARYING:
+        steady = [pattern.sub(replacement, line) for line in steady]
+    return steady
+
+
+def _tally(lines: Sequence[str]) -> Counter[str]:
+    """Count the lines; of those that show progress count the characters."""
+    tally: Counter[str] = Counter()
+    for line in lines:
+        if _PROGRESS.fullmatch(line):
+            tally.update(f"progress {each}" for each in line.partition(" ")[0])
+        else:
+            tally[line] += 1
+    return tally
+
+
+def _last_line(run: Run) -> str:
+    found = [match[1] for line in run.out if (match := _LAST_LINE.fullmatch(line))]
+    return found[-1] if found else ""
+
+
+def _check_counts(comparison: Comparison) -> Iterator[str]:
+    """Compare the report's summary with pytest's last line, and with itself."""
+    summary = comparison.report["summary"]
+    line = _last_line(comparison.ours)
+    if not line and comparison.ours.exit_code < 3:
+        yield "pytest's last line is missing"
+    said = Counter({_NAMES.get(name, name): int(number) for number, name in _COUNT.findall(line)})
+    for name in (*_NAMES.values(), "passed", "failed", "skipped", "deselected", "rerun"):
+        if line and summary[name] != said[name]:
+            yield f"{name}: pytest says {said[name]}, the report {summary[name]}"
+    if summary["in_flight"] or summary["not_run"]:
+        yield f"{summary['in_flight']} in flight, {summary['not_run']} not run"
+
+
+def _check_xml(comparison: Comparison) -> Iterator[str]:
+    """Compare the report's summary with JUnit's totals."""
+    if not comparison.ours.xml.exists():
+        return
+    head = re.search("<testsuite .*?>", comparison.ours.xml.read_text("utf-8", "replace"))
+    said = dict(re.findall(r'(\w+)="(\d+)"', head[0])) if head else {}
+    summary = comparison.report["summary"]
+    failures = comparison.report["failures"]
+    called = {each["nodeid"] for each in failures if each["phase"] == "call"}
+    twice = sum(each["phase"] == "teardown" and each["nodeid"] in called for each in failures)
+    expected = {
+        "failures": summary["failed"],
+        "errors": summary["errors"],
+        "skipped": summary["skipped"] + summary["xfailed"],
+        "tests": summary["passed"] + summary["xpassed"] - twice,
+    }
+    expected["tests"] += expected["failures"] + expected["errors"] + expected["skipped"]
+    for name, number in expected.items():
+        if int(said.get(name, -1)) != number:
+            yield f"{name}: junit says {said.get(name)}, the report {number}"
+
+
+_CHECK_SCHEMA: Final = """
+import json, pathlib, sys
+from jsonschema import Draft202012Validator
+from pytest_failure_taxonomy import load_report
+from pytest_failure_taxonomy.report.schema import packaged_schema
+
+path = pathlib.Path(sys.argv[1])
+for error in Draft202012Validator(packaged_schema()).iter_errors(json.loads(path.read_bytes())):
+    print(f"{error.json_path}: {error.message}")
+try:
+    load_report(path)
+except Exception as error:
+    print(f"load_report: {error}")
+"""
+
+
+def _check_schema(checker: Path, report: Path) -> Iterator[str]:
+    yield from _checked([str(checker), "-c", _CHECK_SCHEMA, str(report)]).splitlines()
+
+
+def _check_failures(comparison: Comparison, source: Path) -> Iterator[str]:
+    """Compare each listed failure with pytest's short summary and with where it says it is."""
+    report, out = comparison.report, comparison.ours.out
+    summary, limits = report["summary"], report["limits"]
+    listed = len(report["failures"]) + limits["failures_omitted"]
+    if listed > summary["failed"] + summary["errors"]:
+        yield f"{listed} failures listed, {summary['failed']} failed, {summary['errors']} errors"
+    lines = {match[2] for line in out if (match := _SHORT_SUMMARY.fullmatch(line))}
+    places = {line for line in out if ": " in line}
+    for failure in (*report["failures"], *report["collection_errors"]):
+        nodeid, place = failure["nodeid"], failure["location"]
+        if lines and not any(line.startswith(nodeid) for line in lines):
+            yield f"{nodeid} is not in pytest's short summary"
+        if place is None or place["line"] is None:
+            yield f"{nodeid} has no place"
+            continue
+        path = source / place["path"]
+        if not path.is_file():
+            yield f"{nodeid}: {place['path']} is no file"
+        elif len(path.read_bytes().splitlines()) < place["line"]:
+            yield f"{nodeid}: {place['path']} has no line {place['line']}"
+        if "phase" in failure and failure["exception"] is not None:
+            shown = f"{place['path']}:{place['line']}: {failure['exception']['type']}"
+            if shown.rpartition(".")[0] not in places and shown not in places:
+                yield f"{nodeid}: pytest does not show {shown}"
+
+
+def _check_verdict(comparison: Comparison, broken: Break | None) -> Iterator[str]:
+    verdict = comparison.report["verdict"]
+    lines = comparison.verdict_lines
+    if not 0 < len(lines) <= MAX_VERDICT_LINES:
+        yield f"{len(lines)} lines on the terminal"
+    if (verdict is None) != (comparison.ours.exit_code == 0):
+        yield f"exit status {comparison.ours.exit_code}, and the verdict is {verdict}"
+    if comparison.report["extensions"]:
+        yield f"extensions: {comparison.report['extensions']}"
+    if broken is None:
+        return
+    kind = verdict["kind"] if verdict else None
+    if kind != broken.kind:
+        yield f"{kind} instead of {broken.kind}"
+    if broken.says not in "\n".join(lines):
+        yield f"the lines on the terminal do not say {broken.says!r}"
+
+
+# Telling.
+
+_HEAD: Final = (
+    "suite", "mode", "pytest says", "exit", "output", "counts", "xml", "schema", "failures",
+    "verdict", "report KiB", "wall s", "CPU s",
+)  # fmt: skip
+
+
+def _row(comparison: Comparison) -> str:
+    """Render one row of the table."""
+    checks = []
+    for problems in comparison.wrong.values():
+        checks.append(f"**{len(problems)} wrong**" if problems else "ok")
+    verdict = comparison.report["verdict"]
+    checks[0] = checks[0].replace("ok", f"{comparison.ours.exit_code} ok")
+    checks[-1] = f"{verdict['kind'] if verdict else '-'} {checks[-1]}"
+    cells = [
+        comparison.suite,
+        comparison.mode,
+        _last_line(comparison.ours),
+        *checks,
+        f"{comparison.ours.report.stat().st_size / 1024:.1f}",
+        _cost(*((run.wall_seconds) for run in (*comparison.plain, comparison.ours))),
+        _cost(*((run.cpu_seconds) for run in (*comparison.plain, comparison.ours))),
+    ]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _cost(first: float, second: float, ours: float) -> str:
+    """Render a cost as the plain runs' mean and what the report adds, with half their distance."""
+    mean = (first + second) / 2
+    return f"{mean:.2f} {ours - mean:+.2f} ± {abs(first - second) / 2:.2f}"
+
+
+def _render(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Render the table, then all that was wrong and what the terminal said of failures."""
+    yield f"| {' | '.join(_HEAD)} |\n|{' --- |' * len(_HEAD)}\n"
+    yield from map(_row, comparisons)
+    for comparison in comparisons:
+        if comparison.is_right and comparison.report["verdict"] is None:
+            continue
+        yield f"\n### {comparison.suite}, {comparison.mode}\n\n"
+        yield f"    {comparison.ours.command}\n\n"
+        yield from (f"    {line}\n" for line in comparison.verdict_lines)
+        for column, problems in comparison.wrong.items():
+            if problems:
+                yield f"\n{column}:\n\n"
+                yield from (f"- `{problem}`\n" for problem in problems[:MAX_SHOWN])
+                yield f"- and {len(problems) - MAX_SHOWN} more\n" * (len(problems) > MAX_SHOWN)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Run pytest in a process whose surroundings a test chooses: folder, environment, descriptors.
+
+`runs` checks a run against one without our plugin; this is for runs that are odd by intention.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.helpers.reports import assert_valid_report
+
+REPORT: Final = "failure-report.json"
+SWITCH: Final = "--failure-taxonomy"
+TIMEOUT_SECONDS: Final = 120.0
+
+_NOT_INHERITED: Final = re.compile(
+    "PYTEST_(?!DEBUG_TEMPROOT)|PYTHON(WARNINGS|UTF8|IOENCODING|UNBUFFERED|_COLORS)|PY_COLORS"
+    "|NO_COLOR|FORCE_COLOR|COLUMNS|LC_|LANG|CI$|CI_|BUILD|GITHUB_|GITLAB_|TF_BUILD|CIRCLE|JENKINS_"
+)
+"""Variables of the suite's own environment that would change what a child does or prints."""
+
+_LAST_LINE: Final = re.compile(r"(=+ )?(.*[a-z] )?in [0-9]+\.[0-9]+s( \([0-9:]+\))?( =+)?")
+_ELAPSED: Final = re.compile(r"(?<=, )[0-9]+\.[0-9](?= s\))")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildRun:
+    """What a child process was given and what came of it."""
+
+    folder: Path
+    """Where it was started."""
+    status: int
+    """As `subprocess` has it: negative for a death by signal."""
+    stdout: str
+    stderr: str
+
+    @property
+    def tail(self) -> list[str]:
+        """What was printed on stdout after pytest's last line, elapsed times replaced by `N`."""
+        lines = self.stdout.splitlines()
+        last = max((i for i, line in enumerate(lines) if _LAST_LINE.fullmatch(line)), default=-1)
+        return [_ELAPSED.sub("N", line) for line in lines[last + 1 :]]
+
+    @property
+    def outcome(self) -> str:
+        """Pytest's last line, without the time that it took."""
+        lines = [line for line in self.stdout.splitlines() if _LAST_LINE.fullmatch(line)]
+        return lines[-1].strip("= ").rpartition(" in ")[0] if lines else ""
+
+    def report(self, path: str | Path = REPORT, *, completeness: str = "full") -> dict[str, Any]:
+        """Return a report that the child has written, after checking it."""
+        report: dict[str, Any] = json.loads((self.folder / path).read_text("ascii"))
+        assert_valid_report(report)
+        assert report["completeness"] == completeness
+        return report
+
+
+def child_environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """Return the environment of a child: ours without what would change its output.
+
+    Args:
+        changes: variables to set, or to remove where the value is `None`.
+    """
+    inherited = {k: v for k, v in os.environ.items() if not _NOT_INHERITED.match(k)}
+    given: dict[str, str | None] = {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "COLUMNS": "80",
+        **(changes or {}),
+    }
+    inherited.update({name: value for name, value in given.items() if value is not None})
+    return {k: v for k, v in inherited.items() if given.get(k, v) is not None}
+
+
+def pytest_command(*args: str, plugins: Sequence[str] = ("failure_taxonomy",)) -> list[str]:
+    """Return the command that runs pytest with the entry points of the plugins named."""
+    loaded = [part for name in plugins for part in ("-p", name)]
+    return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *loaded, *args]
+
+
+def run_pytest(
+    folder: Path,
+    *args: str,
+    switch: Sequence[str] = (SWITCH,),
+    plugins: Sequence[str] = (),
+    env: Mapping[str, str | None] | None = None,
+    launcher: Sequence[str] = (),
+    **options: Any,
+) -> ChildRun:
+    """Run pytest with our plugin in a folder.
+
+    Args:
+        folder: where to start it.
+        args: further arguments.
+        switch: the arguments that switch the report on.
+        plugins: names of the entry points of other plugins to load.
+        env: changes to the environment; a value of `None` removes the variable.
+        launcher: a command that prepares its own process and executes the rest in it.
+        options: passed on to `subprocess.run`.
+    """
+    command = pytest_command(*switch, *args, plugins=("failure_taxonomy", *plugins))
+    return run_child(folder, [*launcher, *command], env=env, **options)
+
+
+def run_plain_pytest(folder: Path, *args: str, **options: Any) -> ChildRun:
+    """Run pytest without our plugin; the arguments are those of `run_pytest`."""
+    plugins: Sequence[str] = options.pop("plugins", ())
+    launcher: Sequence[str] = options.pop("launcher", ())
+    return run_child(folder, [*launcher, *pytest_command(*args, plugins=plugins)], **options)
+
+
+def run_child(
+    folder: Path,
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str | None] | None = None,
+    **options: Any,
+) -> ChildRun:
+    """Run a command in a folder to its end."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=child_environment(env),
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+        **{**streams, **options},
+    )
+    return ChildRun(
+        folder=folder,
+        status=done.returncode,
+        stdout=_text(done.stdout),
+        stderr=_text(done.stderr),
+    )
+
+
+def _text(output: bytes | None) -> str:
+    return (output or b"").decode("utf-8", "backslashreplace")

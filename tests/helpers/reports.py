@@ -1,0 +1,147 @@
+"""Make evidence and reports for tests, and check reports that a run has written."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.schema import packaged_schema
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    ContinuousIntegration,
+    Counts,
+    Environment,
+    InFlightTest,
+    Interruption,
+    Location,
+    ProcessExit,
+    RaisedException,
+    RunContext,
+    RunError,
+    RunEvidence,
+    TestFailure,
+    WorkerEnd,
+)
+from pytest_failure_taxonomy.taxonomy.judge import judge
+
+
+def make_run(**given: Any) -> RunEvidence:
+    """Return the evidence of a run that passed, with the given fields replaced."""
+    fields: dict[str, Any] = {
+        "exit": ProcessExit(code=0, source="pytest"),
+        "counts": Counts(collected=1, passed=1),
+    }
+    return RunEvidence(**{**fields, **given})
+
+
+def make_failure(**given: Any) -> TestFailure:
+    """Return a test that failed on an assertion, with the given fields replaced."""
+    fields: dict[str, Any] = {
+        "nodeid": "tests/test_cart.py::test_total",
+        "phase": "call",
+        "message": "assert 3 == 4",
+        "exception": RaisedException(
+            type="AssertionError",
+            module="builtins",
+            message="assert 3 == 4",
+            bases=("builtins.AssertionError", "builtins.Exception", "builtins.BaseException"),
+            raised_in="tests.test_cart",
+        ),
+        "location": Location(path="tests/test_cart.py", line=7),
+        "traceback": "    def test_total():\n>       assert 3 == 4\nE       assert 3 == 4",
+        "duration_seconds": 0.25,
+    }
+    return TestFailure(**{**fields, **given})
+
+
+def make_full_run() -> RunEvidence:
+    """Return the evidence of a run in which everything happened that a report has a place for."""
+    return make_run(
+        exit=ProcessExit(code=2, source="pytest"),
+        counts=Counts(collected=9, deselected=1, passed=1, failed=2, errors=2, warnings=3),
+        failures=(
+            make_failure(),
+            make_failure(phase="teardown", location=None, traceback=None, duration_seconds=None),
+            make_failure(exception=None, crashed=True, worker="gw1", attempts=2),
+        ),
+        collection_failures=(
+            CollectionFailure(
+                nodeid="tests/test_broken.py",
+                message="SyntaxError: invalid syntax",
+                exception=RaisedException(
+                    type="SyntaxError", module="builtins", message="invalid syntax"
+                ),
+                location=Location(path="tests/test_broken.py", line=None),
+                traceback="E   SyntaxError: invalid syntax",
+            ),
+            CollectionFailure(nodeid="tests/test_gone.py", message="no module"),
+        ),
+        errors=(
+            RunError(origin="internal", message="KeyError: 'x'", traceback="INTERNALERROR> ..."),
+            RunError(origin="plugin", message="ValueError"),
+        ),
+        interruptions=(Interruption(exception="KeyboardInterrupt", message="KeyboardInterrupt"),),
+        in_flight=(
+            InFlightTest(
+                nodeid="tests/test_slow.py::test_it",
+                phase="setup",
+                elapsed_seconds=1.5,
+                worker="gw0",
+            ),
+        ),
+        not_run=("tests/test_late.py::test_b", "tests/test_late.py::test_a"),
+        workers=(
+            WorkerEnd(id="gw0", tests=3, exit_code=0),
+            WorkerEnd(id="gw1", tests=2, signal="SIGSEGV", crashed_on="tests/test_cart.py::test_c"),
+        ),
+    )
+
+
+def make_context(**given: Any) -> RunContext:
+    """Return a plausible run's name, time and place, with the given fields replaced."""
+    fields: dict[str, Any] = {
+        "id": "0123456789abcdef" * 2,
+        "started_at": "2026-01-31T12:00:00.125Z",
+        "duration_seconds": 12.5,
+        "args": ("--failure-taxonomy", "tests"),
+        "rootdir": "/home/user/shop",
+        "environment": Environment(
+            python="3.13.1",
+            platform="Linux-6.18-x86_64",
+            pytest="9.0.0",
+            plugins=("pytest-failure-taxonomy-0.1.0", "pytest-xdist-3.8.0"),
+            ci=ContinuousIntegration(provider="github", run_id="1", job="tests", commit="abc"),
+        ),
+    }
+    return RunContext(**{**fields, **given})
+
+
+def make_report(run: RunEvidence | None = None, **given: Any) -> dict[str, Any]:
+    """Return the report of a run, as JSON; what is given goes to `build_report`."""
+    run = make_full_run() if run is None else run
+    context = given.pop("context", None) or make_context()
+    return build_report(run, judge(run), context, **given)
+
+
+def assert_valid_report(report: object) -> FailureReport:
+    """Check a report's JSON against the packaged schema and the model, which must give it back."""
+    problems = [
+        f"{problem.json_path}: {problem.message}" for problem in _validator().iter_errors(report)
+    ]
+    assert problems == []
+    model = FailureReport.model_validate_json(json.dumps(report))
+    again = model.model_dump(mode="json", by_alias=True)
+    assert json.dumps(again) == json.dumps(report), "the model gives back something else"
+    return model
+
+
+@cache
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(
+        packaged_schema(), format_checker=Draft202012Validator.FORMAT_CHECKER
+    )

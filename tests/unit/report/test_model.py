@@ -1,0 +1,464 @@
+"""The report's model, and what is refused where a report is read."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+import pytest_failure_taxonomy
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report import model
+from pytest_failure_taxonomy.report.load import (
+    MAX_INTEGER_DIGITS,
+    MAX_PROBLEMS,
+    MAX_REPORT_BYTES,
+    load_report,
+    parse_report,
+)
+from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.write import encode
+from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+from tests.helpers.reports import assert_valid_report, make_report
+
+RIGHT = "; a report is the JSON file that `pytest --failure-taxonomy` writes"
+
+
+def changed(*path_and_value: Any) -> bytes:
+    """Return a report in which the value at a path is another."""
+    *path, last, value = path_and_value
+    report = make_report()
+    at: Any = report
+    for step in path:
+        at = at[step]
+    at[last] = value
+    return json.dumps(report).encode()
+
+
+def with_extension(text: str) -> bytes:
+    """Return a report with this JSON text among its extensions."""
+    written = json.dumps({**make_report(), "extensions": {"mine": "HERE"}})
+    return written.replace('"HERE"', text).encode()
+
+
+def refusal(data: bytes) -> str:
+    """Return why these bytes are no report."""
+    with pytest.raises(ReportError) as caught:
+        parse_report(data, "r.json")
+    return str(caught.value)
+
+
+# --- What is read ------------------------------------------------------------------------------
+
+
+def test_a_report_is_read_from_its_file(tmp_path: Path) -> None:
+    """What was written is what is read, with members of the taxonomy for their names."""
+    path = tmp_path / "failure-report.json"
+    path.write_bytes(encode(make_report()))
+    report = load_report(path)
+    assert report == load_report(str(path)) == assert_valid_report(make_report())
+    assert report.verdict is not None
+    assert report.verdict.reason is FailureReason.TESTS_FAILED
+    assert report.run.stage is Stage.FINAL_TEST
+    assert report.failures[0].location == model.Location(path="tests/test_cart.py", line=7)
+
+
+def test_the_public_names_are_these() -> None:
+    """The package offers the model and the function that reads it."""
+    assert pytest_failure_taxonomy.FailureReport is FailureReport
+    assert pytest_failure_taxonomy.load_report is load_report
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(changed("run", "shard", {"index": 1, "total": 4}), id="a shard"),
+        pytest.param(changed("run", "started_at", "2026-01-31T12:00:00+00:00"), id="UTC as +00:00"),
+        pytest.param(changed("exit", "code", None), id="exit code not known"),
+        pytest.param(changed("verdict", None), id="success"),
+        pytest.param(changed("verdict", "kind", "sandbox.docker.gone"), id="a kind not ours"),
+        pytest.param(changed("verdict", "ambiguous", ["oom", "killed"]), id="ambiguous"),
+        pytest.param(
+            changed(
+                "groups",
+                [
+                    {
+                        "fingerprint": "f" * 16,
+                        "reason": "TESTS_FAILED",
+                        "kind": "test.failed",
+                        "title": "AssertionError in test_total",
+                        "count": 2,
+                        "nodeids": ["a.py::a", "a.py::b"],
+                    }
+                ],
+            ),
+            id="a group",
+        ),
+        pytest.param(changed("bench", [{"task_class": "vuln", "per_case": []}]), id="a bench"),
+        pytest.param(changed("environment", "ci", None), id="no CI"),
+        pytest.param(
+            changed("extensions", {"a": {"b": [1, -0.5, None, True, "x", {}, 10**40]}}),
+            id="extensions",
+        ),
+        pytest.param(with_extension("[" * 150 + "]" * 150), id="nested as deep as anybody needs"),
+        *(
+            pytest.param(changed("verdict", "failure_type", str(each)), id=f"type {each}")
+            for each in FailureType
+        ),
+        *(
+            pytest.param(changed("verdict", "recovery_action", str(each)), id=f"action {each}")
+            for each in RecoveryAction
+        ),
+        *(
+            pytest.param(changed("verdict", "reason", str(each)), id=f"reason {each}")
+            for each in FailureReason
+        ),
+        *(pytest.param(changed("run", "stage", str(each)), id=f"stage {each}") for each in Stage),
+    ],
+)
+def test_what_the_schema_allows_is_read_and_given_back(data: bytes) -> None:
+    """Places that this version leaves empty can be filled, and come back as they were."""
+    assert parse_report(data, "r.json") == assert_valid_report(json.loads(data))
+
+
+def test_python_objects_are_validated_like_json() -> None:
+    """Lists and names do for tuples and members, so that parsed JSON can be given as it is."""
+    report = make_report()
+    assert FailureReport.model_validate(report) == assert_valid_report(report)
+
+
+def _parts() -> list[type[BaseModel]]:
+    found = (each for each in vars(model).values() if isinstance(each, type))
+    return [
+        each for each in found if issubclass(each, BaseModel) and each.__module__ == model.__name__
+    ]
+
+
+@pytest.mark.parametrize("part", _parts(), ids=lambda part: str(part.__name__))
+def test_every_part_is_frozen_closed_and_described(part: type[BaseModel]) -> None:
+    """No part of a report takes unknown keys, can be changed, or has a field that says nothing."""
+    assert part.model_config["frozen"]
+    assert part.model_config["extra"] == "forbid"
+    assert part.model_config["strict"]
+    assert part.model_config["allow_inf_nan"] is False
+    assert part.__doc__
+    assert [name for name, field in part.model_fields.items() if not field.description] == []
+    assert [name for name, field in part.model_fields.items() if not field.is_required()] == []
+
+
+def test_a_report_can_not_be_changed() -> None:
+    """A report is evidence."""
+    report = assert_valid_report(make_report())
+    with pytest.raises(ValidationError, match="frozen"):
+        report.verdict = None
+
+
+# --- What is refused: files ----------------------------------------------------------------------
+
+
+def _missing(folder: Path) -> Path:
+    return folder / "missing.json"
+
+
+def _directory(folder: Path) -> Path:
+    return folder
+
+
+def _below_a_file(folder: Path) -> Path:
+    (folder / "file").touch()
+    return folder / "file" / "r.json"
+
+
+def _fifo(folder: Path) -> Path:
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("this system has no FIFOs")
+    os.mkfifo(folder / "fifo")
+    return folder / "fifo"
+
+
+def _device(folder: Path) -> Path:
+    if not Path("/dev/zero").is_char_device():
+        pytest.skip("this system has no /dev/zero")
+    return Path("/dev/zero")
+
+
+def _socket(folder: Path) -> Path:
+    if not hasattr(socket, "AF_UNIX") or sys.platform == "win32":
+        pytest.skip("this system has no sockets that are files")
+    here = os.getcwd()
+    os.chdir(folder)  # the path of a socket may have some 100 characters only
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind("socket")
+    finally:
+        os.chdir(here)
+    return folder / "socket"
+
+
+def _nul(folder: Path) -> Path:
+    return folder / "a\0b"
+
+
+def _huge(folder: Path) -> Path:
+    with (folder / "huge").open("wb") as file:
+        file.truncate(MAX_REPORT_BYTES + 1)
+    return folder / "huge"
+
+
+def _with_a_line_end(folder: Path) -> Path:
+    return folder / "a\n\x1b[31mb"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        pytest.param(_missing, "there is no such file", id="missing"),
+        pytest.param(_directory, "is a directory and not a file", id="directory"),
+        pytest.param(_below_a_file, "can't be read (Not a directory)", id="below a file"),
+        pytest.param(_fifo, "is a FIFO and not a file", id="FIFO without a writer"),
+        pytest.param(_device, "is a device and not a file", id="device"),
+        pytest.param(_socket, "is a socket and not a file", id="socket"),
+        pytest.param(_huge, "bigger than 64 MiB", id="too big"),
+        pytest.param(_with_a_line_end, "there is no such file", id="controls in the path"),
+    ],
+)
+def test_what_is_no_file_to_read_is_refused(
+    make: Callable[[Path], Path], words: str, tmp_path: Path
+) -> None:
+    """Whatever the path names, one line says where, what is wrong and what would be right."""
+    path = make(tmp_path)
+    with pytest.raises(ReportError) as caught:
+        load_report(path)
+    where = str(path).replace("\n", r"\x0a").replace("\x1b", r"\x1b")
+    assert str(caught.value) == f"{where}: {words}{RIGHT}"
+
+
+def test_a_path_that_no_system_knows_is_refused(tmp_path: Path) -> None:
+    """A NUL in a path is an error of the user's, not a bug of ours."""
+    with pytest.raises(ReportError, match=r"a\\x00b: is no path \(.*null"):
+        load_report(_nul(tmp_path))
+
+
+# --- What is refused: bytes ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        pytest.param(b"", "not JSON (Expecting value at line 1 column 1)", id="nothing"),
+        pytest.param(
+            encode(make_report())[:500].rpartition(b",")[0],
+            "not JSON (Expecting ',' delimiter at line",
+            id="torn",
+        ),
+        pytest.param(encode(make_report()) * 2, "not JSON (Extra data at line", id="two of them"),
+        pytest.param(b"\xff\xfe{\x00}\x00", "not UTF-8 at byte 0", id="UTF-16"),
+        pytest.param(b"\xef\xbb\xbf{}", "not JSON (Unexpected UTF-8 BOM", id="byte order mark"),
+        pytest.param(b'{"a": "\xe9"}', "not UTF-8 at byte 7", id="Latin-1"),
+        pytest.param(b'{"a": "\xed\xa0\x80"}', "not UTF-8 at byte 7", id="surrogate in UTF-8"),
+        pytest.param(b'{"a": "\n"}', "not JSON (Invalid control character at", id="control"),
+        pytest.param(b"[]", "an array and not an object", id="array"),
+        pytest.param(b'"x"', "a string and not an object", id="string"),
+        pytest.param(b"1", "a number and not an object", id="integer"),
+        pytest.param(b"1.5", "a number and not an object", id="float"),
+        pytest.param(b"true", "a boolean and not an object", id="boolean"),
+        pytest.param(b"null", "null and not an object", id="null"),
+        pytest.param(
+            b'{"schema_version": "1.0", "schema_version": "1.0"}',
+            'the key "schema_version" stands twice in one object',
+            id="a key twice",
+        ),
+        pytest.param(
+            with_extension('[{"a": 1, "\\u0061\\n": 2, "a\\n": 3}]'),
+            'the key "a\\x0a" stands twice in one object',
+            id="a key twice in an extension",
+        ),
+        pytest.param(with_extension("NaN"), "NaN is no number that JSON knows", id="NaN"),
+        pytest.param(
+            with_extension("[-Infinity]"), "-Infinity is no number that JSON knows", id="infinity"
+        ),
+        pytest.param(with_extension("1e999"), "the number 1e999 is too big", id="1e999"),
+        pytest.param(with_extension("-1E+999"), "the number -1E+999 is too big", id="-1E+999"),
+        pytest.param(
+            with_extension("9" * 400 + ".5"), "the number " + "9" * 79 + "… is too big", id="9999.5"
+        ),
+        pytest.param(
+            with_extension("9" * 5_000),
+            f"an integer of more than {MAX_INTEGER_DIGITS} digits",
+            id="5,000 digits",
+        ),
+        pytest.param(with_extension("[" * 100_000), "nested too deep", id="100,000 arrays"),
+        pytest.param(
+            with_extension('{"a":' * 100_000 + "1" + "}" * 100_000),
+            "nested too deep",
+            id="100,000 objects",
+        ),
+        pytest.param(
+            with_extension("[" * 300 + "]" * 300),
+            "Invalid JSON: recursion limit exceeded",
+            id="300 arrays",
+        ),
+        pytest.param(with_extension('"\\ud800"'), "Invalid JSON: ", id="half a surrogate pair"),
+        pytest.param(
+            with_extension('{"\\udc00": 1}'), "Invalid JSON: ", id="half a surrogate pair as a key"
+        ),
+        pytest.param(b" " * (MAX_REPORT_BYTES + 1), "bigger than 64 MiB", id="too big"),
+    ],
+)
+def test_what_is_no_json_of_ours_is_refused(data: bytes, words: str) -> None:
+    """One line says what is wrong, and nothing of the input can break that line."""
+    said = refusal(data)
+    assert said.startswith(f"r.json: {words}")
+    assert said.endswith(RIGHT)
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.0", "10.0", "999999.0"])
+def test_a_newer_report_asks_for_a_newer_program(version: str) -> None:
+    """What a later version wrote is not judged by this version's schema."""
+    assert refusal(b'{"schema_version": "%s"}' % version.encode()) == (
+        f"r.json: schema version {version} is newer than this program reads (1.0);"
+        " upgrade pytest-failure-taxonomy"
+    )
+
+
+# --- What is refused: content --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        pytest.param(changed("schema_version", "0.9"), "$.schema_version: ", id="older version"),
+        pytest.param(changed("schema_version", "2.0\n"), "$.schema_version: ", id="no version"),
+        pytest.param(
+            changed("schema_version", "9" * 5_000 + ".0"), "$.schema_version: ", id="huge version"
+        ),
+        pytest.param(changed("schema_version", 1.0), "$.schema_version: ", id="version as number"),
+        pytest.param(changed("$schema", "urn:x"), "$['$schema']: ", id="another schema"),
+        pytest.param(changed("more", 1), "$.more: is no key of this object", id="unknown key"),
+        pytest.param(
+            changed("exit", "a'b\n", 1), r"$.exit['a'b\x0a']: is no key", id="unknown odd key"
+        ),
+        pytest.param(changed("verdict", []), "$.verdict: ", id="array for an object"),
+        pytest.param(changed("run", "id", "A" * 32), "$.run.id: ", id="run id in capitals"),
+        pytest.param(changed("run", "started_at", 0), "$.run.started_at: ", id="time as number"),
+        pytest.param(
+            changed("run", "started_at", "2026-01-31T12:00:00+02:00"),
+            "$.run.started_at: ",
+            id="time not in UTC",
+        ),
+        pytest.param(
+            changed("run", "started_at", "٢٠٢٦-01-31T12:00:00Z"),
+            "$.run.started_at: ",
+            id="time in other digits",
+        ),
+        pytest.param(
+            changed("run", "duration_seconds", -0.5), "$.run.duration_seconds: ", id="negative time"
+        ),
+        pytest.param(
+            changed("run", "duration_seconds", "1"), "$.run.duration_seconds: ", id="time as text"
+        ),
+        pytest.param(
+            changed("run", "duration_seconds", 10**400),
+            "$.run.duration_seconds: ",
+            id="more than a float can hold",
+        ),
+        pytest.param(changed("run", "stage", "test"), "$.run.stage: ", id="unknown stage"),
+        pytest.param(
+            changed("run", "shard", {"index": 0, "total": 4}), "$.run.shard.index: ", id="shard 0"
+        ),
+        pytest.param(changed("completeness", "done"), "$.completeness: ", id="completeness"),
+        pytest.param(changed("exit", "code", "0"), "$.exit.code: ", id="code as text"),
+        pytest.param(changed("exit", "code", True), "$.exit.code: ", id="code as boolean"),
+        pytest.param(changed("exit", "code", 1.0), "$.exit.code: ", id="code as float"),
+        pytest.param(changed("exit", "observed", 1), "$.exit.observed: ", id="boolean as number"),
+        pytest.param(changed("verdict", "reason", "FLAKY"), "$.verdict.reason: ", id="reason"),
+        pytest.param(
+            changed("verdict", "reason", "tests_failed"), "$.verdict.reason: ", id="reason's case"
+        ),
+        pytest.param(changed("verdict", "precedence", 16), "$.verdict.precedence: ", id="rank 16"),
+        pytest.param(changed("verdict", "precedence", 0), "$.verdict.precedence: ", id="rank 0"),
+        pytest.param(
+            changed("verdict", "confidence", "sure"), "$.verdict.confidence: ", id="confidence"
+        ),
+        *(
+            pytest.param(changed("verdict", "kind", kind), "$.verdict.kind: ", id=f"kind {kind!r}")
+            for kind in ("", "failed", "Test.failed", "test..failed", ".a", "a.", "a.b\n", "a.é")
+        ),
+        pytest.param(changed("summary", "passed", -1), "$.summary.passed: ", id="negative count"),
+        pytest.param(
+            changed("failures", 1, "phase", "collect"), "$.failures[1].phase: ", id="phase"
+        ),
+        pytest.param(
+            changed("failures", 0, "location", "line", 0),
+            "$.failures[0].location.line: ",
+            id="line 0",
+        ),
+        pytest.param(
+            changed("failures", 0, "nodeid", None), "$.failures[0].nodeid: ", id="null for a text"
+        ),
+        pytest.param(changed("bench", ["x"]), "$.bench[0]: ", id="bench of a string"),
+        pytest.param(changed("extensions", []), "$.extensions: ", id="extensions as array"),
+    ],
+)
+def test_what_is_no_report_is_refused(data: bytes, problem: str) -> None:
+    """A value out of place is named by its JSON path, on a line of its own."""
+    head, line = refusal(data).splitlines()
+    assert head == (
+        "r.json: not a report of schema version 1.0, 1 problem;"
+        " `python -m pytest_failure_taxonomy.report.schema` prints what would be right"
+    )
+    assert line.startswith(f"  {problem}")
+    assert len(line) < 600
+
+
+def test_all_problems_are_told_at_once() -> None:
+    """Who mends a file wants to mend it once."""
+    report = copy.deepcopy(make_report())
+    report["exit"]["code"] = "zero"
+    report["verdict"]["reason"] = "FLAKY"
+    report["failures"][2].pop("phase")
+    report["not_run"]["\x1b[31m"] = 1
+    head, *lines = refusal(json.dumps(report).encode()).splitlines()
+    assert head.startswith("r.json: not a report of schema version 1.0, 4 problems; ")
+    assert [line.partition(": ")[0] for line in lines] == [
+        "  $.exit.code",
+        "  $.verdict.reason",
+        "  $.failures[2].phase",
+        r"  $.not_run['\x1b[31m']",
+    ]
+    assert lines[0].endswith(', found "zero"')
+    assert lines[2] == "  $.failures[2].phase: is missing"
+
+
+def test_an_object_without_anything_misses_everything() -> None:
+    """Every key is required, whatever its value."""
+    head, *lines = refusal(b"{}").splitlines()
+    assert "20 problems" in head
+    assert lines[0] == "  $['$schema']: is missing"
+    assert lines[-1] == "  $.extensions: is missing"
+
+
+def test_a_list_of_problems_has_an_end() -> None:
+    """A file full of problems is told by the first hundred and their number."""
+    report = {**make_report(), "bench": [0] * (MAX_PROBLEMS + 23)}
+    head, *lines = refusal(json.dumps(report).encode()).splitlines()
+    assert f"{MAX_PROBLEMS + 23} problems" in head
+    assert len(lines) == MAX_PROBLEMS + 1
+    assert lines[-1] == "  ... and 23 more"
+
+
+def test_the_name_of_the_source_stays_on_one_line() -> None:
+    """Whoever names the source may have it from a foreign hand."""
+    with pytest.raises(ReportError, match=r"^a\\x0ab: an array and not an object; "):
+        parse_report(b"[]", "a\nb")
