@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Phase
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
-from pytest_failure_taxonomy.taxonomy.judge import Confidence
+from pytest_failure_taxonomy.taxonomy.findings import Confidence
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 

@@ -151,16 +151,44 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimit:
+    """A time limit that was running when the process ended."""
+
+    owner: str
+    """Who would enforce it: `pytest-timeout (thread)`, `faulthandler_timeout`, `timeout`."""
+    budget_seconds: float
+    elapsed_seconds: float
+    nodeid: str | None = None
+    """The test that it limits; `None` where it limits the process."""
+
+    @property
+    def share(self) -> float:
+        """How much of it was used up, 1.0 for all of it."""
+        return self.elapsed_seconds / self.budget_seconds if self.budget_seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit:
     """How the pytest process, or its session, ended."""
 
     code: int | None
     """The exit status, as a shell would show it; `None` where it can't be known."""
     source: str
-    """How it is known: `pytest` (returned by it), `exception` (by what left it), `none`."""
+    """How it is known: `pytest` (returned by it), `exception` (by what left it), `none`, or the
+    process that observed the end: `watcher`, `supervisor`, `finalize`."""
     signal: str | None = None
     observed: bool = False
     """A second process saw it."""
+    session_code: int | None = None
+    """What the session itself said before, where it had ended when the process did."""
+    enforced_limit_seconds: float | None = None
+    """The limit of our own supervisor, if that ended the process."""
+    out_of_memory: bool = False
+    """The cgroup's count of processes that the OOM killer ended rose during the run."""
+    sender: str | None = None
+    """Name of the process that sent the signal, where that could be seen."""
+    limits: tuple[TimeLimit, ...] = ()
+    """Limits that were running, the tests' before the process's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

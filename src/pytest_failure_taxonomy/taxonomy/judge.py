@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
@@ -18,8 +18,9 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
     WorkerEnd,
 )
+from pytest_failure_taxonomy.taxonomy.deaths import judge_death, judge_late_death
+from pytest_failure_taxonomy.taxonomy.findings import Confidence, Finding, find, reason_of
 from pytest_failure_taxonomy.taxonomy.kinds import (
-    KINDS,
     PHASE_KINDS,
     STAGE_KINDS,
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
@@ -27,8 +28,6 @@ from pytest_failure_taxonomy.taxonomy.kinds import (
 )
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
-
-Confidence = Literal["certain", "likely"]
 
 MAX_EVIDENCE: Final = 10
 """How many pieces of evidence a verdict quotes; all of them stand in the rest of the report."""
@@ -54,18 +53,6 @@ class Evidence:
 
     source: str
     detail: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One rule's conclusion from one piece of evidence."""
-
-    reason: FailureReason
-    kind: str
-    source: str
-    detail: str
-    nodeid: str | None = None
-    confidence: Confidence = "certain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +131,7 @@ def classify_test_failure(failure: TestFailure) -> tuple[FailureReason, str]:
         kind = "test.xpass_strict"
     else:
         kind = PHASE_KINDS[failure.phase]
-    return _reason_of(kind), kind
+    return reason_of(kind), kind
 
 
 def is_timeout(failure: TestFailure) -> bool:
@@ -165,33 +152,7 @@ def is_strict_xpass(failure: TestFailure) -> bool:
 def classify_run_error(error: RunError) -> tuple[FailureReason, str]:
     """Return reason and kind of an error outside of the tests."""
     kind = f"{error.origin}.error"
-    return _reason_of(kind), kind
-
-
-def _reason_of(kind: str) -> FailureReason:
-    reason = KINDS[kind].reason
-    if reason is None:
-        raise ValueError(f"the kind {kind} has no reason of its own")
-    return reason
-
-
-def _find(
-    kind: str,
-    source: str,
-    detail: str,
-    *,
-    nodeid: str | None = None,
-    reason: FailureReason | None = None,
-    confidence: Confidence = "certain",
-) -> Finding:
-    return Finding(
-        reason=reason or _reason_of(kind),
-        kind=kind,
-        source=source,
-        detail=detail,
-        nodeid=nodeid,
-        confidence=confidence,
-    )
+    return reason_of(kind), kind
 
 
 def _from_failures(run: RunEvidence) -> Iterator[Finding]:
@@ -202,7 +163,7 @@ def _from_failures(run: RunEvidence) -> Iterator[Finding]:
         is_told = failure.crashed and failure.nodeid in told_by_workers
         if is_told and failure.attributed is None:
             continue
-        yield _find(
+        yield find(
             kind,
             "test report",
             f"{failure.phase} failed: {failure.message}",
@@ -214,7 +175,7 @@ def _from_failures(run: RunEvidence) -> Iterator[Finding]:
 def _from_workers(run: RunEvidence) -> Iterator[Finding]:
     for worker in run.workers:
         if worker.ending != "finished":
-            yield _find(
+            yield find(
                 "worker.crashed" if worker.ending == "died" else "interrupt.keyboard",
                 "xdist worker",
                 _worker_words(worker),
@@ -237,18 +198,18 @@ def _worker_words(worker: WorkerEnd) -> str:
 
 def _from_collection(run: RunEvidence) -> Iterator[Finding]:
     for failed in run.collection_failures:
-        yield _find("collection.error", "collection report", failed.message, nodeid=failed.nodeid)
+        yield find("collection.error", "collection report", failed.message, nodeid=failed.nodeid)
 
 
 def _from_errors(run: RunEvidence) -> Iterator[Finding]:
     for error in run.errors:
         reason, kind = classify_run_error(error)
-        yield _find(kind, f"{error.origin} error", error.message, reason=reason)
+        yield find(kind, f"{error.origin} error", error.message, reason=reason)
 
 
 def _from_session_limit(run: RunEvidence) -> Iterator[Finding]:
     if run.should_fail.startswith(_SESSION_LIMIT):
-        yield _find("session.timeout", "session.shouldfail", run.should_fail)
+        yield find("session.timeout", "session.shouldfail", run.should_fail)
 
 
 def _from_interruptions(run: RunEvidence) -> Iterator[Finding]:
@@ -261,7 +222,7 @@ def _from_interruptions(run: RunEvidence) -> Iterator[Finding]:
         if kind == "interrupt.keyboard" and stop.exception == "Interrupted" and told_by_workers:
             continue
         nodeid = running if kind == "interrupt.keyboard" else None
-        yield _find(kind, "session", stop.message or stop.exception, nodeid=nodeid)
+        yield find(kind, "session", stop.message or stop.exception, nodeid=nodeid)
 
 
 def _interruption_kind(stop: Interruption) -> str:
@@ -297,15 +258,14 @@ _RULES: Final[tuple[Callable[[RunEvidence], Iterator[Finding]], ...]] = (
 
 
 def _findings(run: RunEvidence) -> list[Finding]:
-    if not run.finished:
-        return [*_seen(run), _find("process.vanished", "report", _VANISHED, confidence="likely")]
     found = _seen(run)
+    if not run.finished:
+        return [*found, judge_death(run.exit, run.in_flight)]
+    if run.exit.session_code not in (None, run.exit.code):
+        found.append(judge_late_death(run.exit))
     found += _from_exit_code(run, explained=bool(found))
     found += _from_stage(run, found)
     return found
-
-
-_VANISHED: Final = "no end of the run has been recorded"
 
 
 def _seen(run: RunEvidence) -> list[Finding]:
@@ -320,15 +280,15 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
     if code == 5 and run.counts.collected == 0:
         deselected = run.counts.deselected
         if deselected:
-            yield _find("tests.all_deselected", "collection", f"{deselected} deselected, 0 left")
+            yield find("tests.all_deselected", "collection", f"{deselected} deselected, 0 left")
         else:
-            yield _find("tests.none_collected", "collection", "0 tests collected")
+            yield find("tests.none_collected", "collection", "0 tests collected")
     elif code == 6:
-        yield _find("warnings.exceeded", "exit status", f"{run.counts.warnings} warnings")
+        yield find("warnings.exceeded", "exit status", f"{run.counts.warnings} warnings")
     elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN:
         reason = FailureReason.from_pytest_exit_code(code)
         why = f": {run.should_fail}" if run.should_fail else ""
-        yield _find("exit_status.changed", "exit status", f"exit code {code}{why}", reason=reason)
+        yield find("exit_status.changed", "exit status", f"exit code {code}{why}", reason=reason)
 
 
 def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
@@ -343,7 +303,7 @@ def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
     if run.stage is Stage.SETUP and FailureReason.TIMEOUT in reasons:
         reason = FailureReason.SETUP_TIMEOUT
     if reason is not None:
-        yield _find(
+        yield find(
             STAGE_KINDS[reason], "stage", f"{run.stage} ended with exit code {code}", reason=reason
         )
 
@@ -402,6 +362,7 @@ def _pronounce(primary: HeldReason) -> Verdict:
             Evidence(source=finding.source, detail=_evidence_words(finding))
             for finding in primary.findings[:MAX_EVIDENCE]
         ),
+        ambiguous=first.ambiguous,
     )
 
 

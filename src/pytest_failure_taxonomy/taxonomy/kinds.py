@@ -41,6 +41,17 @@ _UNKNOWN = FailureReason.UNKNOWN
 _ONCE: Final = (
     ("session.timeout", FailureReason.TIMEOUT, True, "the session's time limit was used up"),
     ("process.vanished", _UNKNOWN, None, "pytest is still running, or died without a word"),
+    ("process.timeout", FailureReason.TIMEOUT, True, "the run used up its time limit"),
+    ("process.killed", FailureReason.TIMEOUT, True, "pytest was killed (SIGKILL)"),
+    (
+        "process.oom",
+        FailureReason.SANDBOX_ERROR,
+        True,
+        "pytest was killed because the memory ran out",
+    ),
+    ("process.terminated", _STOPPED, True, "pytest was told to end by a signal"),
+    ("process.crashed", _UNKNOWN, None, "the pytest process crashed"),
+    ("process.exited", _UNKNOWN, False, "the process left before pytest had finished"),
     ("usage.error", _INTERNAL, False, "pytest was called in a way that it refused"),
     ("conftest.error", _INTERNAL, False, "a conftest.py could not be loaded"),
     ("tests.none_collected", _NONE, False, "no test was found"),

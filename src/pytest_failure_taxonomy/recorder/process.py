@@ -1,0 +1,136 @@
+"""What can be known of processes on this machine: who one is, what limits it, how memory went.
+
+All of it is Linux's `/proc`; elsewhere nothing is known and each function says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
+_UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_OPTIONS_WITH_A_VALUE: Final = frozenset({"-k", "--kill-after", "-s", "--signal"})
+
+MAX_ANCESTORS: Final = 12
+"""How far up to look for a `timeout`."""
+
+
+def read_identity(process_id: int) -> dict[str, Any]:
+    """Return what tells a process from a later one of the same number.
+
+    Returns:
+        `pid`, `start_ticks` (its start in clock ticks since the machine's) and `boot_id`; the last
+        two `None` where they can't be known.
+    """
+    fields = _stat_fields(process_id)
+    return {
+        "pid": process_id,
+        "start_ticks": int(fields[19]) if fields else None,
+        "boot_id": _read("/proc/sys/kernel/random/boot_id").strip() or None,
+    }
+
+
+def is_alive(identity: dict[str, Any]) -> bool:
+    """Tell whether the process of an identity still runs; a zombie does not."""
+    if identity["boot_id"] != read_identity(identity["pid"])["boot_id"]:
+        return False
+    fields = _stat_fields(identity["pid"])
+    if fields:
+        return fields[0] not in "ZX" and int(fields[19]) == identity["start_ticks"]
+    if Path("/proc/self/stat").exists() or identity["pid"] <= 0:
+        return False
+    try:  # not Linux
+        os.kill(identity["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def enclosing_limits(process_id: int) -> list[dict[str, Any]]:
+    """Return the budgets of the GNU `timeout` commands that a process runs under.
+
+    Returns:
+        For each: `pid`, `budget_seconds`, and `started_ns` on the monotonic clock, good to one
+        clock tick of 10 ms.
+    """
+    found = []
+    for _ in range(MAX_ANCESTORS):
+        fields = _stat_fields(process_id)
+        if not fields:
+            break
+        process_id = int(fields[1])
+        if _read(f"/proc/{process_id}/comm").strip() != "timeout":
+            continue
+        budget = _timeout_budget(_read(f"/proc/{process_id}/cmdline").split("\0"))
+        ticks = _stat_fields(process_id)
+        if budget and ticks:
+            seconds = int(ticks[19]) / os.sysconf("SC_CLK_TCK") - _suspended_seconds()
+            found.append(
+                {
+                    "pid": process_id,
+                    "budget_seconds": budget,
+                    "started_ns": int(seconds * 1e9),
+                }
+            )
+    return found
+
+
+def oom_events_file() -> str | None:
+    """Return the file in which the kernel counts this cgroup's OOM kills, if it can be read."""
+    for line in _read("/proc/self/cgroup").splitlines():
+        if line.startswith("0::"):
+            path = Path("/sys/fs/cgroup" + line[3:]) / "memory.events"
+            return str(path) if _oom_count(path) is not None else None
+    return None
+
+
+def read_oom_count(path: str | None) -> int | None:
+    """Return the count in such a file."""
+    return None if path is None else _oom_count(Path(path))
+
+
+def _oom_count(path: Path) -> int | None:
+    found = re.search(r"^oom_kill (\d+)$", _read(str(path)), re.MULTILINE)
+    return int(found.group(1)) if found else None
+
+
+def _timeout_budget(arguments: list[str]) -> float | None:
+    """Return the seconds that a `timeout` command allows; 0 and what can't be read are no limit."""
+    rest = iter(arguments[1:])
+    for argument in rest:
+        if argument in _OPTIONS_WITH_A_VALUE:
+            next(rest, None)
+        elif not argument.startswith("-"):
+            found = _DURATION.fullmatch(argument)
+            return float(found.group(1)) * _UNITS[found.group(2)] or None if found else None
+    return None
+
+
+def _suspended_seconds() -> float:
+    """Return how far the clock of process starts is ahead of the monotonic one.
+
+    Process starts count the time that the machine slept, the monotonic clock does not.
+    """
+    with suppress(AttributeError, OSError):
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    return 0.0
+
+
+def _stat_fields(process_id: int) -> list[str]:
+    """Return the fields of `/proc/PID/stat` behind the name: state, parent, …, start at 19."""
+    return _read(f"/proc/{process_id}/stat").rpartition(") ")[2].split()
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,209 @@
+"""From a record and the end of its process to the evidence that the judge takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pytest_failure_taxonomy.recorder.record.reader import RecordedRun, StartedTest, Timer
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    ContinuousIntegration,
+    Counts,
+    Environment,
+    InFlightTest,
+    Interruption,
+    Location,
+    ProcessExit,
+    RaisedException,
+    RunContext,
+    RunError,
+    RunEvidence,
+    TestFailure,
+    TimeLimit,
+    WorkerEnd,
+)
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+
+
+def evidence_of(
+    run: RecordedRun,
+    end: ProcessExit,
+    *,
+    ended_ns: int | None,
+    workers: Mapping[str, tuple[StartedTest | None, Timer | None]],
+) -> RunEvidence:
+    """Return the evidence of a run whose process has ended.
+
+    Args:
+        run: its record.
+        end: how the process ended.
+        ended_ns: when it ended, on the monotonic clock of the same boot; `None` where that can't be
+            known. Then nothing is said of how long a test had run.
+        workers: for each xdist worker's id the test that it was at, and its armed timer.
+    """
+    failures = _failures(run)
+    failed = {failure.nodeid for failure in failures}
+    recovered = {str(fields["nodeid"]) for fields in run.named("recovered")}
+    in_flight = _in_flight(run, workers, ended_ns)
+    end = replace(end, limits=(*_test_limits(run, workers, in_flight, ended_ns), *_outer(run, ended_ns)))
+    finished = run.named("end")
+    return RunEvidence(
+        stage=Stage(run.header["stage"]),
+        strict_baseline=run.header["strict_baseline"],
+        finished=bool(finished),
+        exit=replace(end, session_code=run.exit_code),
+        should_fail=finished[-1]["should_fail"] if finished else "",
+        counts=Counts(
+            collected=len(run.nodeids), flaky=len(recovered - failed), **run.counters
+        ),
+        failures=failures,
+        collection_failures=tuple(
+            _collection_failure(fields["failure"]) for fields in run.named("collection_failure")
+        ),
+        errors=tuple(RunError(**fields["error"]) for fields in run.named("error")),
+        interruptions=tuple(
+            Interruption(**{**fields["stop"], "location": _location(fields["stop"]["location"])})
+            for fields in run.named("interruption")
+        ),
+        in_flight=in_flight,
+        not_run=run.not_run,
+        workers=tuple(WorkerEnd(**each) for each in _workers(run)),
+    )
+
+
+def context_of(run: RecordedRun, *, ended_ns: int | None) -> RunContext:
+    """Return which run it was; its duration where the time of its end is known."""
+    context = run.header["context"]
+    environment = context["environment"]
+    ci = environment["ci"]
+    duration = None if ended_ns is None else max(0, ended_ns - run.header["started_ns"]) / 1e9
+    return RunContext(
+        id=context["id"],
+        started_at=context["started_at"],
+        duration_seconds=duration,
+        args=tuple(context["args"]),
+        rootdir=context["rootdir"],
+        environment=Environment(
+            **{
+                **environment,
+                "plugins": tuple(environment["plugins"]),
+                "ci": ci and ContinuousIntegration(**ci),
+            }
+        ),
+    )
+
+
+def _failures(run: RecordedRun) -> tuple[TestFailure, ...]:
+    failures: list[TestFailure] = []
+    for name, fields in run.events:
+        if name == "failure":
+            failures.append(_failure(fields["failure"]))
+        elif name == "exception" and failures:
+            # What failed the test just reported; pytest tells it after the report.
+            failures[-1] = replace(failures[-1], exception=_exception(fields["exception"]))
+    return tuple(failures)
+
+
+def _failure(sent: dict[str, Any]) -> TestFailure:
+    attributed = sent["attributed"]
+    return TestFailure(
+        **{
+            **sent,
+            "exception": _exception(sent["exception"]),
+            "location": _location(sent["location"]),
+            "attributed": attributed and (FailureReason(attributed[0]), attributed[1]),
+        }
+    )
+
+
+def _collection_failure(sent: dict[str, Any]) -> CollectionFailure:
+    return CollectionFailure(
+        **{
+            **sent,
+            "exception": _exception(sent["exception"]),
+            "location": _location(sent["location"]),
+        }
+    )
+
+
+def _exception(sent: dict[str, Any] | None) -> RaisedException | None:
+    return None if sent is None else RaisedException(**{**sent, "bases": tuple(sent["bases"])})
+
+
+def _location(sent: dict[str, Any] | None) -> Location | None:
+    return None if sent is None else Location(**sent)
+
+
+def _workers(run: RecordedRun) -> list[dict[str, Any]]:
+    """Return the last that was said of each worker, sorted by id."""
+    last = {fields["worker"]["id"]: fields["worker"] for fields in run.named("worker")}
+    return [last[worker] for worker in sorted(last, key=lambda worker: (len(worker), worker))]
+
+
+def _in_flight(
+    run: RecordedRun,
+    workers: Mapping[str, tuple[StartedTest | None, Timer | None]],
+    ended_ns: int | None,
+) -> tuple[InFlightTest, ...]:
+    """Return the tests that ran at the end, in order of their start.
+
+    Where xdist ran them, each worker's own word comes first: what the controller has heard may be
+    a test old.
+    """
+    dead = {each["id"] for each in _workers(run) if each["ending"] != "finished"}
+    said = {
+        worker: test for worker, (test, _) in workers.items() if test is not None and worker not in dead
+    }
+    started = [(test, worker) for worker, test in said.items()]
+    if not workers:
+        started = [(test, None) for test in run.in_flight]  # type: ignore[misc]  # no worker
+    started.sort(key=lambda each: each[0].start_ns)
+    return tuple(
+        InFlightTest(
+            nodeid=test.nodeid,
+            phase=test.phase,  # type: ignore[arg-type]  # one of the three
+            worker=worker,
+            elapsed_seconds=0.0 if ended_ns is None else max(0, ended_ns - test.start_ns) / 1e9,
+        )
+        for test, worker in started
+    )
+
+
+def _test_limits(
+    run: RecordedRun,
+    workers: Mapping[str, tuple[StartedTest | None, Timer | None]],
+    in_flight: tuple[InFlightTest, ...],
+    ended_ns: int | None,
+) -> tuple[TimeLimit, ...]:
+    """Return the limits of the test that was running in the process itself."""
+    if ended_ns is None or workers or not in_flight:
+        return ()
+    test = in_flight[0]
+    found = []
+    if run.timer is not None:
+        elapsed = (ended_ns - run.timer.armed_ns) / 1e9
+        found.append((f"pytest-timeout ({run.timer.method})", run.timer.budget_seconds, elapsed))
+    budget = run.header["faulthandler_exit_seconds"]
+    if budget:
+        found.append(("faulthandler_timeout", budget, test.elapsed_seconds))
+    return tuple(
+        TimeLimit(owner=owner, budget_seconds=budget, elapsed_seconds=elapsed, nodeid=test.nodeid)
+        for owner, budget, elapsed in found
+    )
+
+
+def _outer(run: RecordedRun, ended_ns: int | None) -> tuple[TimeLimit, ...]:
+    """Return the limits around the process."""
+    if ended_ns is None:
+        return ()
+    return tuple(
+        TimeLimit(
+            owner="timeout",
+            budget_seconds=limit["budget_seconds"],
+            elapsed_seconds=(ended_ns - limit["started_ns"]) / 1e9,
+        )
+        for limit in run.header["enclosing_limits"]
+    )

@@ -1,0 +1,115 @@
+"""Judge how a process ended that did not finish its session, or ended otherwise than its session.
+
+What is inferred and not seen is `likely`, and what can't be told apart is named. The test that was
+in flight "was running when it died"; it never "caused" it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pytest_failure_taxonomy.taxonomy.evidence import InFlightTest, ProcessExit, TimeLimit
+from pytest_failure_taxonomy.taxonomy.findings import Finding, find
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.signals import CRASH_SIGNALS
+
+TEST_LIMIT_SHARE: Final = 0.98
+"""How much of a test's time limit must be used up for the limit to be what ended the process.
+Timers fire late, never early; the rest is the resolution of the record."""
+
+PROCESS_LIMIT_SHARE: Final = 0.97
+"""The same for GNU `timeout` around the run, whose start is known to 10 ms only. That there is one
+says nothing: taken alone it made a timeout of every kill."""
+
+
+def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> Finding:
+    """Say how a process ended that left its session unfinished."""
+    running = in_flight[0].nodeid if in_flight else None
+    if end.enforced_limit_seconds is not None:
+        return find(
+            "process.timeout",
+            end.source,
+            f"the limit of {end.enforced_limit_seconds:g} s was used up",
+            nodeid=running,
+        )
+    if end.signal is not None:
+        return _judge_signal(end, running)
+    if end.code is None:
+        return find("process.vanished", end.source, _VANISHED, nodeid=running, confidence="likely")
+    limit = used_up(end.limits, TEST_LIMIT_SHARE, of_test=True)
+    if limit is not None:
+        return find(
+            "test.timeout",
+            limit.owner,
+            f"{_limit_words(limit)}; the process left with exit code {end.code}",
+            nodeid=limit.nodeid or running,
+            confidence="likely",
+        )
+    outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
+    if outer is not None and end.code in (124, 137):
+        return find("process.timeout", outer.owner, _limit_words(outer), nodeid=running)
+    return find(
+        "process.exited",
+        end.source,
+        f"the process left with exit code {end.code} before the session had finished",
+        nodeid=running,
+    )
+
+
+def judge_late_death(end: ProcessExit) -> Finding:
+    """Say how a process ended whose session had finished with another status."""
+    before = f"after the session had ended with exit code {end.session_code}"
+    if end.signal is not None:
+        kind = "process.crashed" if end.signal in CRASH_SIGNALS else _judge_signal(end, None).kind
+        return find(kind, end.source, f"{end.signal} {before}")
+    if end.enforced_limit_seconds is not None:
+        return find("process.timeout", end.source, f"the time limit was used up {before}")
+    code = end.code or 0
+    reason = FailureReason.from_pytest_exit_code(code) or FailureReason.UNKNOWN
+    return find(
+        "exit_status.changed",
+        end.source,
+        f"the process left with exit code {end.code} {before}",
+        reason=reason,
+    )
+
+
+def used_up(limits: tuple[TimeLimit, ...], share: float, *, of_test: bool) -> TimeLimit | None:
+    """Return the first limit of a test, or of the process, that had run for that share of it."""
+    for limit in limits:
+        if (limit.nodeid is not None) == of_test and limit.share >= share:
+            return limit
+    return None
+
+
+def _judge_signal(end: ProcessExit, running: str | None) -> Finding:
+    signal = end.signal or ""
+    if signal in CRASH_SIGNALS:
+        return find("process.crashed", end.source, signal, nodeid=running)
+    if signal == "SIGINT":
+        return find("interrupt.keyboard", end.source, signal, nodeid=running)
+    outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
+    if end.sender == "timeout":
+        return find("process.timeout", end.source, f"{signal} from timeout", nodeid=running)
+    if outer is not None:
+        words = f"{signal}; {_limit_words(outer)}"
+        return find("process.timeout", outer.owner, words, nodeid=running, confidence="likely")
+    if signal == "SIGKILL" and end.out_of_memory:
+        words = "SIGKILL; the cgroup counts one more process killed for want of memory"
+        return find("process.oom", "cgroup oom_kill", words, nodeid=running, confidence="likely")
+    if signal == "SIGKILL":
+        return find(
+            "process.killed", end.source, signal, nodeid=running, ambiguous=("oom", "killed")
+        )
+    sender = f" from {end.sender}" if end.sender else ""
+    return find("process.terminated", end.source, f"{signal}{sender}", nodeid=running)
+
+
+_VANISHED: Final = "no end of the run has been recorded"
+
+
+def _limit_words(limit: TimeLimit) -> str:
+    return (
+        f"{limit.elapsed_seconds:.2f} s of the {limit.budget_seconds:g} s that {limit.owner} "
+        "allows were used up"
+    )

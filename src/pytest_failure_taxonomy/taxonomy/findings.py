@@ -1,0 +1,59 @@
+"""What a rule of the judge concludes from one piece of evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+
+Confidence = Literal["certain", "likely"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One rule's conclusion from one piece of evidence."""
+
+    reason: FailureReason
+    kind: str
+    source: str
+    detail: str
+    nodeid: str | None = None
+    confidence: Confidence = "certain"
+    ambiguous: tuple[str, ...] = ()
+    """What else it could have been, where the evidence can't tell."""
+
+
+def reason_of(kind: str) -> FailureReason:
+    """Return the reason that a kind of ours refines.
+
+    Raises:
+        ValueError: it has none of its own; the exit table or the stage decides.
+    """
+    reason = KINDS[kind].reason
+    if reason is None:
+        raise ValueError(f"the kind {kind} has no reason of its own")
+    return reason
+
+
+def find(
+    kind: str,
+    source: str,
+    detail: str,
+    *,
+    nodeid: str | None = None,
+    reason: FailureReason | None = None,
+    confidence: Confidence = "certain",
+    ambiguous: tuple[str, ...] = (),
+) -> Finding:
+    """Return a finding of one kind, with the kind's own reason unless another one is given."""
+    return Finding(
+        reason=reason or reason_of(kind),
+        kind=kind,
+        source=source,
+        detail=detail,
+        nodeid=nodeid,
+        confidence=confidence,
+        ambiguous=ambiguous,
+    )
