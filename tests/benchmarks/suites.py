@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-PASSING_TESTS_PER_MODULE, PASSING_TESTS_PER_STAMP = 50, 25
-FAILING_TESTS_PER_MODULE, FAILING_TESTS_PER_STAMP = 10, 5
+PASSING_TESTS_PER_MODULE, PASSING_TESTS_PER_STAMP = 50, 5
+FAILING_TESTS_PER_MODULE, FAILING_TESTS_PER_STAMP = 10, 1
 """Fewer where tests fail: for each, pytest parses the whole module again to quote its source."""
 
 WRONG_COUNT_EXIT_CODE = 99
@@ -60,7 +60,7 @@ def write_suite(parent: Path, *, tests: int, is_failing: bool = False) -> Suite:
     """Write a suite of equal, trivial tests, unless the same one is there already.
 
     It notes the CPU time of its process when its ``conftest.py`` is imported, after collection,
-    in every 25th passing or 5th failing test, and at the end of the session. It makes pytest end
+    in every fifth passing test and every failing one, and at the end of the session. It makes pytest end
     with exit code 99 when another number of tests ran or failed, so that a variant without an
     artifact is checked as well.
 

@@ -33,16 +33,23 @@ BROKEN: Final = (
     ),
 )
 
+FAILED: Final = {"errors": 1, "collection_errors": 1}
 MODES: Final = (
-    pytest.param((), 2, 1, id="plain"),
-    pytest.param(("-x",), 1, 1, id="exitfirst"),
-    pytest.param(("--continue-on-collection-errors",), 1, 0, id="continue"),
-    pytest.param(("-n", "2"), 1, 1, id="xdist"),
+    pytest.param((), 2, {"collected": 1, "not_run": 1, **FAILED}, id="plain"),
+    pytest.param(("-x",), 1, FAILED, id="exitfirst"),
+    pytest.param(
+        ("--continue-on-collection-errors",),
+        1,
+        {"collected": 1, "passed": 1, **FAILED},
+        id="continue",
+    ),
+    # Both workers may report the error, and pytest's last line counts it as often as they do.
+    pytest.param(("-n", "2"), 1, None, id="xdist"),
 )
 
 
 @pytest.mark.parametrize(("files", "nodeid", "exception"), BROKEN)
-@pytest.mark.parametrize(("args", "exit_status", "not_run"), MODES)
+@pytest.mark.parametrize(("args", "exit_status", "counts"), MODES)
 def test_collection_error(
     runs: PytestRuns,
     files: Mapping[str, str],
@@ -50,11 +57,9 @@ def test_collection_error(
     exception: str,
     args: Sequence[str],
     exit_status: int,
-    not_run: int,
+    counts: Mapping[str, int] | None,
 ) -> None:
     """A file that can't be collected is an internal error, whatever the exit code looks like."""
-    counts = {"collected": 1, "errors": 1, "collection_errors": 1}
-    left = {"not_run": 1} if not_run else {"passed": 1}
     run = check_ending(
         runs,
         Ending(
@@ -65,7 +70,104 @@ def test_collection_error(
             reason="INTERNAL_ERROR",
             kind="collection.error",
             nodeid=nodeid,
-            counts={**counts, **left},
+            counts=counts,
         ),
     )
+    assert [error["nodeid"] for error in run.report["collection_errors"]] == [nodeid]
     assert [error["exception"]["type"] for error in run.report["collection_errors"]] == [exception]
+    assert run.report["summary"]["collection_errors"] == 1
+
+
+OTHERS: Final = (
+    pytest.param(
+        Ending(
+            files={"test_it.py": PASSING + "import pytest\npytest.skip('no such argument given')\n"},
+            exit_status=2,
+            reason="INTERNAL_ERROR",
+            kind="collection.error",
+            nodeid="test_it.py",
+            counts=FAILED,
+        ),
+        id="skip-at-module-level",
+    ),
+    pytest.param(
+        Ending(
+            files={"test_it.py": PASSING + "import pytest\npytest.fail('not today')\n"},
+            exit_status=2,
+            reason="INTERNAL_ERROR",
+            kind="collection.error",
+            nodeid="test_it.py",
+            counts=FAILED,
+        ),
+        id="fail-at-module-level",
+    ),
+    pytest.param(
+        Ending(
+            files={
+                "test_it.py": PASSING + "import pytest\n"
+                "@pytest.mark.parametrize('absent', [1])\n"
+                "def test_it(present): pass\n"
+            },
+            exit_status=2,
+            reason="INTERNAL_ERROR",
+            kind="collection.error",
+            nodeid="test_it.py",
+            counts=FAILED,
+        ),
+        id="parametrize",
+    ),
+    pytest.param(
+        Ending(
+            files={
+                "test_it.py": "import pytest\n@pytest.mark.no_such_mark\ndef test_it(): pass\n",
+            },
+            args=["--strict-markers"],
+            exit_status=2,
+            reason="INTERNAL_ERROR",
+            kind="collection.error",
+            nodeid="test_it.py",
+            counts=FAILED,
+        ),
+        id="unknown-mark",
+    ),
+    pytest.param(
+        Ending(
+            files={"a/test_it.py": PASSING, "b/test_it.py": PASSING},
+            exit_status=2,
+            reason="INTERNAL_ERROR",
+            kind="collection.error",
+            nodeid="b/test_it.py",
+            counts={"collected": 1, "not_run": 1, **FAILED},
+        ),
+        id="two-modules-of-one-name",
+    ),
+    pytest.param(
+        Ending(
+            files={
+                "test_bad.py": "import no_such_module\n",
+                "test_worse.py": "def test_it()\n",
+                "test_good.py": PASSING + "def test_fails(): assert 0\n",
+            },
+            args=["--continue-on-collection-errors"],
+            exit_status=1,
+            reason="TESTS_FAILED",
+            kind="test.failed",
+            also=["collection.error"],
+            nodeid="test_good.py::test_fails",
+            counts={
+                "collected": 2,
+                "passed": 1,
+                "failed": 1,
+                "errors": 2,
+                "collection_errors": 2,
+            },
+        ),
+        id="beside-a-failed-test",
+    ),
+)
+
+
+@pytest.mark.parametrize("ending", OTHERS)
+def test_other_reasons_not_to_be_collected(runs: PytestRuns, ending: Ending) -> None:
+    """A node that can't be collected is told apart from a failed test, and yields to one."""
+    check_ending(runs, ending)

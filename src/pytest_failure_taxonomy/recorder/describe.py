@@ -8,12 +8,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+import pytest
+
 from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException
 
 MAX_MESSAGE: Final = 8_000
 """Characters kept of an exception's message; the report cuts further."""
 
-_NOT_THE_USERS: Final = (f"{os.sep}_pytest{os.sep}", f"{os.sep}pluggy{os.sep}", "<frozen ")
+_NOT_THE_USERS: Final = (
+    f"{os.sep}_pytest{os.sep}",
+    f"{os.sep}pluggy{os.sep}",
+    f"{os.sep}importlib{os.sep}",
+    "<frozen ",
+)
 
 
 def describe_exception(error: BaseException) -> RaisedException:
@@ -26,6 +33,17 @@ def describe_exception(error: BaseException) -> RaisedException:
         bases=tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[:-1]),
         raised_in=_raising_module(error.__traceback__),
     )
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Return what is behind the exceptions in which pytest wraps what an import raised."""
+    is_wrapper = isinstance(error, pytest.Collector.CollectError) or is_import_failure(error)
+    return error.__cause__ or error if is_wrapper else error
+
+
+def is_import_failure(error: BaseException) -> bool:
+    """Tell whether this is pytest's wrapper for an error in a conftest or, from 9.2 on, a plugin."""
+    return type(error).__name__ in ("ConftestImportFailure", "PluginImportFailure")  # not public
 
 
 def message_of(error: BaseException) -> str:
@@ -66,11 +84,16 @@ def place_of(error: BaseException, rootdir: Path) -> Location | None:
         (frame.tb_frame.f_code.co_filename, frame.tb_lineno)
         for frame in _frames(error.__traceback__)
     ]
-    own = [each for each in frames if not any(part in each[0] for part in _NOT_THE_USERS)]
+    own = [each for each in frames if is_of_the_user(each[0])]
     below = [each for each in own if Path(each[0]).is_relative_to(rootdir)]
     for path, line in reversed(below or own):
         return location(path, line, rootdir)
     return None
+
+
+def is_of_the_user(path: str) -> bool:
+    """Tell whether a file is neither pytest's nor one of the import system."""
+    return not any(part in path for part in _NOT_THE_USERS)
 
 
 def location(path: str, line: int | None, rootdir: Path) -> Location:

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_failure_taxonomy.recorder.describe import (
     as_json,
+    cause_of,
     describe_exception,
     from_json,
     place_of,
@@ -52,12 +53,10 @@ class ExceptionMemory:
             self._raised.clear()
 
     def see_collector(self, node: pytest.Collector, call: pytest.CallInfo[Any]) -> None:
-        """Remember why a node could not be collected: the cause behind pytest's `CollectError`."""
+        """Remember why a node could not be collected."""
         if call.excinfo is None:
             return
-        error = call.excinfo.value
-        if isinstance(error, pytest.Collector.CollectError) and error.__cause__ is not None:
-            error = error.__cause__
+        error = cause_of(call.excinfo.value)
         self._collecting[node.nodeid] = describe_exception(error), place_of(error, self._rootdir)
 
     def take_collector(

@@ -164,7 +164,7 @@ class SessionRecorder:
                 if exception
                 else longrepr.message_of(report.longrepr),
                 exception=exception,
-                location=place or longrepr.place_of(report.longrepr, self._rootdir),
+                location=place if exception else longrepr.place_of(report.longrepr, self._rootdir),
                 traceback=longrepr.text_of(report.longrepr),
             ),
         )

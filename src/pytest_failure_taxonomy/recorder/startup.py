@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from pytest_failure_taxonomy.recorder.describe import cause_of
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 
@@ -23,8 +24,8 @@ def record_startup_error(session: SessionRecorder, error: BaseException) -> Proc
         session.record_error("plugin", error)
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
         return ProcessExit(code=code, source="exception")
-    cause = getattr(error, "cause", None)
-    if type(error).__name__ == "ConftestImportFailure" and isinstance(cause, BaseException):
+    cause = cause_of(error)
+    if cause is not error:
         session.record_error("conftest", error, traceback=_short_traceback(cause))
         return ProcessExit(code=4, source="exception")
     about_plugin = str(error).startswith(_ABOUT_A_PLUGIN)

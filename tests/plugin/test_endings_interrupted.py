@@ -1,0 +1,239 @@
+"""Runs that something ends early: Ctrl+C, `pytest.exit`, a limit on failures, a stepwise stop."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tests.helpers.endings import PASSING, Ending, check_ending
+from tests.helpers.runs import PytestRuns
+
+CTRL_C: Final = (
+    "import signal\n"
+    "def press_ctrl_c():\n"
+    "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores it
+    "    signal.raise_signal(signal.SIGINT)\n"
+)
+FIXTURE: Final = "import pytest\n@pytest.fixture\ndef stop():\n"
+
+INTERRUPTS: Final = (
+    pytest.param(
+        {
+            "test_it.py": CTRL_C
+            + PASSING
+            + "def test_interrupted(): press_ctrl_c()\n"
+            + "def test_never_run(): pass\n"
+        },
+        {"collected": 3, "passed": 1, "in_flight": 1, "not_run": 1},
+        ("test_it.py::test_interrupted", "call"),
+        id="test",
+    ),
+    pytest.param(
+        {
+            "test_it.py": CTRL_C
+            + FIXTURE
+            + "    press_ctrl_c()\n"
+            + "def test_interrupted(stop): pass\n"
+            + "def test_never_run(): pass\n"
+        },
+        {"collected": 2, "in_flight": 1, "not_run": 1},
+        ("test_it.py::test_interrupted", "setup"),
+        id="setup",
+    ),
+    pytest.param(
+        {
+            "test_it.py": CTRL_C
+            + FIXTURE
+            + "    yield\n"
+            + "    press_ctrl_c()\n"
+            + "def test_interrupted(stop): pass\n"
+            + "def test_never_run(): pass\n"
+        },
+        # It had passed before it was torn down, and pytest's last line says so, too.
+        {"collected": 2, "passed": 1, "in_flight": 1, "not_run": 1},
+        ("test_it.py::test_interrupted", "teardown"),
+        id="teardown",
+    ),
+    pytest.param(
+        {
+            "test_it.py": CTRL_C
+            + "def test_fails(): assert 0\n"
+            + "def test_interrupted(): raise KeyboardInterrupt\n"
+        },
+        {"collected": 2, "failed": 1, "in_flight": 1},
+        ("test_it.py::test_interrupted", "call"),
+        id="after-a-failure",
+    ),
+    pytest.param(
+        {"test_it.py": CTRL_C + PASSING + "press_ctrl_c()\n"}, {}, None, id="collection"
+    ),
+    pytest.param(
+        {"test_it.py": PASSING, "conftest.py": CTRL_C + "def pytest_collection(): press_ctrl_c()\n"},
+        {},
+        None,
+        id="hook",
+    ),
+    pytest.param(
+        {
+            "test_it.py": PASSING,
+            "conftest.py": CTRL_C + "def pytest_sessionfinish(): press_ctrl_c()\n",
+        },
+        {"collected": 1, "passed": 1},
+        None,
+        id="sessionfinish",
+    ),
+)
+
+
+@pytest.mark.parametrize(("files", "counts", "in_flight"), INTERRUPTS)
+def test_ctrl_c(
+    runs: PytestRuns,
+    files: dict[str, str],
+    counts: dict[str, int],
+    in_flight: tuple[str, str] | None,
+) -> None:
+    """A Ctrl+C is an interrupt; the test it hit is in flight, the rest has not run."""
+    has_failure = "failed" in counts
+    run = check_ending(
+        runs,
+        Ending(
+            files=files,
+            exit_status=2,
+            reason="TESTS_FAILED" if has_failure else "INTERRUPTED",
+            kind="test.failed" if has_failure else "interrupt.keyboard",
+            also=["interrupt.keyboard"] if has_failure else [],
+            nodeid="test_it.py::test_fails" if has_failure else in_flight and in_flight[0],
+            counts=counts,
+        ),
+    )
+    shown = [(test["nodeid"], test["phase"]) for test in run.report["in_flight"]]
+    assert shown == ([in_flight] if in_flight else [])
+
+
+EXITS: Final = (
+    pytest.param(
+        {
+            "test_it.py": PASSING
+            + "import pytest\n"
+            + "def test_exits(): pytest.exit('enough', returncode=42)\n"
+            + "def test_never_run(): pass\n"
+        },
+        42,
+        {"collected": 3, "passed": 1, "in_flight": 1, "not_run": 1},
+        id="returncode",
+    ),
+    pytest.param(
+        {
+            "test_it.py": "import pytest\n"
+            "def test_exits(): pytest.exit('enough')\n"
+            "def test_never_run(): pass\n"
+        },
+        2,
+        {"collected": 2, "in_flight": 1, "not_run": 1},
+        id="no-returncode",
+    ),
+    pytest.param(
+        {"test_it.py": "import pytest\ndef test_exits(): pytest.exit('done', returncode=0)\n"},
+        0,
+        {"collected": 1, "in_flight": 1},
+        id="returncode-0",
+    ),
+    pytest.param(
+        {"test_it.py": "import pytest\ndef test_exits(): pytest.exit('done', returncode=-1)\n"},
+        255,
+        {"collected": 1, "in_flight": 1},
+        id="returncode-negative",
+    ),
+    pytest.param(
+        {"test_it.py": "import pytest\ndef test_exits(): pytest.exit('done', returncode=256)\n"},
+        0,
+        {"collected": 1, "in_flight": 1},
+        id="returncode-256",
+    ),
+    pytest.param(
+        {
+            "test_it.py": FIXTURE
+            + "    pytest.exit('no database', returncode=7)\n"
+            + "def test_exits(stop): pass\n"
+            + PASSING
+        },
+        7,
+        {"collected": 2, "in_flight": 1, "not_run": 1},
+        id="setup",
+    ),
+    pytest.param(
+        {
+            "test_it.py": FIXTURE
+            + "    yield\n"
+            + "    pytest.exit('no database', returncode=7)\n"
+            + "def test_exits(stop): pass\n"
+        },
+        7,
+        {"collected": 1, "passed": 1, "in_flight": 1},
+        id="teardown",
+    ),
+    pytest.param(
+        {"test_it.py": PASSING + "import pytest\npytest.exit('not here', returncode=9)\n"},
+        9,
+        {},
+        id="collection",
+    ),
+    pytest.param(
+        {
+            "test_it.py": PASSING,
+            "conftest.py": "import pytest\n"
+            "def pytest_sessionfinish(): pytest.exit('late', returncode=11)\n",
+        },
+        11,
+        {"collected": 1, "passed": 1},
+        id="sessionfinish",
+    ),
+    pytest.param(
+        {
+            "test_it.py": PASSING,
+            "conftest.py": "import pytest\n"
+            "def pytest_sessionstart(): pytest.exit('early', returncode=12)\n",
+        },
+        12,
+        {},
+        id="sessionstart",
+    ),
+    pytest.param(
+        {
+            "test_it.py": PASSING,
+            "conftest.py": "import pytest\n"
+            "def pytest_configure(): pytest.exit('earlier', returncode=13)\n",
+        },
+        13,
+        {},
+        id="configure",
+    ),
+    pytest.param(
+        {
+            "test_it.py": PASSING,
+            "conftest.py": "import pytest\npytest.exit('at once', returncode=14)\n",
+        },
+        14,
+        {},
+        id="conftest",
+    ),
+)
+
+
+@pytest.mark.parametrize(("files", "exit_status", "counts"), EXITS)
+def test_pytest_exit(
+    runs: PytestRuns, files: dict[str, str], exit_status: int, counts: dict[str, int]
+) -> None:
+    """`pytest.exit` is an interrupt, whatever its return code, 0 included."""
+    run = check_ending(
+        runs,
+        Ending(
+            files=files,
+            exit_status=exit_status,
+            reason="INTERRUPTED",
+            kind="interrupt.exit",
+            counts=counts,
+        ),
+    )
+    assert len(run.report["verdict"]["evidence"]) == 1

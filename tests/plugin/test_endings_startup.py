@@ -1,0 +1,130 @@
+"""Runs that end before their first test: pytest refuses its arguments, or can't load a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pytest
+
+from tests.helpers.endings import PASSING, Ending, check_ending
+from tests.helpers.runs import PytestRuns
+
+TEST: Final = {"test_it.py": PASSING}
+
+USAGE: Final = (
+    pytest.param({}, ["--no-such-option"], "--no-such-option", id="option"),
+    pytest.param({}, ["--maxfail=many"], "many", id="option-value"),
+    pytest.param({}, ["no_such_folder"], "no_such_folder", id="path"),
+    pytest.param({}, ["test_it.py::test_absent"], "test_absent", id="node-id"),
+    pytest.param({}, ["-m", "not ("], "not (", id="mark-expression"),
+    pytest.param({}, ["-k", "1 +"], "1 +", id="keyword-expression"),
+    pytest.param({}, ["-W", "no-such-action"], "no-such-action", id="warning-filter"),
+    pytest.param({"pytest.ini": "[pytest]\nminversion = 99\n"}, [], "99", id="minversion"),
+    pytest.param(
+        {"pytest.ini": "[pytest]\naddopts = --no-such-option\n"}, [], "--no-such-option", id="addopts"
+    ),
+    pytest.param(
+        {"pytest.ini": "[pytest]\nno_such_key = 1\naddopts = --strict-config\n"},
+        [],
+        "no_such_key",
+        id="strict-config",
+    ),
+    pytest.param(
+        {"conftest.py": "import pytest\nraise pytest.UsageError('set SERVER first')\n"},
+        [],
+        "SERVER",
+        id="raised-in-conftest",
+    ),
+    pytest.param(
+        {
+            "conftest.py": "import pytest\n"
+            "def pytest_configure(): raise pytest.UsageError('set SERVER first')\n"
+        },
+        [],
+        "SERVER",
+        id="raised-in-configure",
+    ),
+)
+
+
+@pytest.mark.parametrize(("files", "args", "word"), USAGE)
+def test_usage_error(
+    runs: PytestRuns, files: Mapping[str, str], args: Sequence[str], word: str
+) -> None:
+    """What pytest refuses is a usage error, and the report says in its words what was wrong."""
+    run = check_ending(
+        runs,
+        Ending(
+            files={**TEST, **files},
+            args=args,
+            exit_status=4,
+            reason="INTERNAL_ERROR",
+            kind="usage.error",
+            counts=None,
+        ),
+    )
+    (error,) = run.report["internal_errors"]
+    assert error["kind"] == "usage.error"
+    assert word in error["message"]
+    assert "usage:" not in error["message"]
+
+
+CONFTEST: Final = (
+    pytest.param("import no_such_module\n", "ModuleNotFoundError", id="import"),
+    pytest.param("def fixture()\n", "SyntaxError", id="syntax"),
+    pytest.param("1 / 0\n", "ZeroDivisionError", id="exception"),
+)
+
+
+@pytest.mark.parametrize(("content", "exception"), CONFTEST)
+@pytest.mark.parametrize(("folder", "args"), [("", []), ("sub/", ["sub"])], ids=["root", "named"])
+def test_broken_conftest(
+    runs: PytestRuns, folder: str, args: Sequence[str], content: str, exception: str
+) -> None:
+    """A conftest that can't be loaded at the start ends pytest before there is a session."""
+    run = check_ending(
+        runs,
+        Ending(
+            files={f"{folder}conftest.py": content, f"{folder}test_it.py": PASSING},
+            args=args,
+            exit_status=4,
+            reason="INTERNAL_ERROR",
+            kind="conftest.error",
+        ),
+    )
+    (error,) = run.report["internal_errors"]
+    assert exception in error["message"]
+    assert f"{folder}conftest.py:1" in error["traceback"]
+
+
+PLUGINS: Final = (
+    pytest.param({}, ["-p", "nope"], "nope", id="option"),
+    pytest.param({"conftest.py": "pytest_plugins = ['nope']\n"}, [], "nope", id="conftest"),
+    pytest.param(
+        {"pytest.ini": "[pytest]\nrequired_plugins = pytest-nope\n"}, [], "pytest-nope", id="ini"
+    ),
+    pytest.param(
+        {"pytest.ini": "[pytest]\naddopts = -p nope\n"}, [], "nope", id="addopts"
+    ),
+    pytest.param({"broken.py": "1 / 0\n"}, ["-p", "broken"], "division", id="broken"),
+    pytest.param(
+        {"broken.py": "1 / 0\n", "conftest.py": "pytest_plugins = ['broken']\n"},
+        [],
+        "division",
+        id="broken-in-conftest",
+    ),
+)
+
+
+@pytest.mark.parametrize(("files", "args", "word"), PLUGINS)
+def test_plugin_that_is_not_there(
+    runs: PytestRuns, files: Mapping[str, str], args: Sequence[str], word: str
+) -> None:
+    """A plugin that is missing or can't be imported is a plugin error that names it."""
+    runs.write({**TEST, **files})
+    run = runs.compare(*args)
+    assert run.exit_status != 0
+    assert run.report["exit"]["code"] == run.exit_status
+    assert run.verdict == ("INTERNAL_ERROR", "plugin.error")
+    assert word in run.report["internal_errors"][0]["message"]

@@ -1,0 +1,664 @@
+"""Which options, ini values and hooks there are, and what each of them does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy import Stage
+from pytest_failure_taxonomy.plugin import STAGES
+from tests.helpers.children import (
+    REPORT,
+    SWITCH,
+    child_environment,
+    pytest_command,
+    run_child,
+    run_plain_pytest,
+    run_pytest,
+)
+
+TO: Final = "--failure-taxonomy-report"
+PASSING: Final = "def test_passes():\n    pass\n"
+FAILING: Final = "def test_fails():\n    assert 0\n"
+
+NOTES_MODULES: Final = """
+import atexit, json, os, pathlib, sys
+
+def note():
+    ours = [name for name in sys.modules if name.startswith("pytest_failure_taxonomy")]
+    heavy = [name for name in ("pydantic", "yaml", "jsonschema") if name in sys.modules]
+    pathlib.Path(__file__).with_name(f"modules.{os.getpid()}").write_text(json.dumps(ours + heavy))
+
+atexit.register(note)
+"""
+
+
+@pytest.fixture
+def folder(pytester: pytest.Pytester) -> Path:
+    """Return a folder with a configuration and one passing test."""
+    write(pytester.path, {"pytest.ini": "[pytest]\n", "test_it.py": PASSING})
+    return pytester.path
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    """Write files below a folder, given by path and content."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+
+
+def files_in(folder: Path) -> set[str]:
+    """Return the paths of all files below a folder, but for compiled ones."""
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+
+# Off.
+
+
+@pytest.mark.parametrize(
+    ("args", "test", "plugins"),
+    [
+        pytest.param((), PASSING, (), id="passing"),
+        pytest.param((), FAILING, (), id="failing"),
+        pytest.param(("--collect-only",), PASSING, (), id="collect-only"),
+        pytest.param(("-n", "2"), FAILING, ("xdist",), id="xdist"),
+        pytest.param(("--no-such-option",), PASSING, (), id="bad-option"),
+        pytest.param(("--help",), PASSING, (), id="help"),
+    ],
+)
+def test_without_the_option_nothing_is_loaded_printed_or_written(
+    folder: Path, args: tuple[str, ...], test: str, plugins: tuple[str, ...]
+) -> None:
+    """With the option absent only the entry module is imported, and nothing is left behind."""
+    write(folder, {"test_it.py": test, "conftest.py": NOTES_MODULES})
+    before = files_in(folder)
+    plain = run_plain_pytest(folder, *args, plugins=plugins)
+    for notes in folder.glob("modules.*"):
+        notes.unlink()
+    run = run_pytest(folder, *args, switch=(), plugins=plugins)
+    assert run.status == plain.status
+    assert run.outcome == plain.outcome
+    assert "taxonomy: " not in run.stdout + run.stderr
+    assert "why this run failed\n" not in run.stdout + run.stderr
+    noted = [path.name for path in folder.glob("modules.*")]
+    assert files_in(folder) == before | set(noted)
+    if "--no-such-option" not in args:
+        assert noted
+    for name in noted:
+        loaded = json.loads((folder / name).read_text("utf-8"))
+        assert sorted(loaded) == ["pytest_failure_taxonomy", "pytest_failure_taxonomy.plugin"]
+
+
+@pytest.mark.parametrize(
+    ("args", "ini"),
+    [
+        pytest.param((), "", id="nothing"),
+        pytest.param((), "failure_taxonomy = false", id="ini"),
+        pytest.param(
+            (), "failure_taxonomy = false\nfailure_taxonomy_report = r.json", id="ini-with-path"
+        ),
+        pytest.param(
+            ("-o", "failure_taxonomy=false"), "failure_taxonomy = true", id="override-of-ini"
+        ),
+        pytest.param(("--failure-taxonomy-stage=setup",), "", id="stage-alone"),
+        pytest.param((), "failure_taxonomy_stage = setup", id="ini-stage-alone"),
+        pytest.param(("--failure-taxonomy-strict-baseline",), "", id="strict-baseline-alone"),
+    ],
+)
+def test_ways_to_stay_off(folder: Path, args: tuple[str, ...], ini: str) -> None:
+    """What does not ask for a report gets none."""
+    write(folder, {"pytest.ini": f"[pytest]\n{ini}\n"})
+    before = files_in(folder)
+    run = run_pytest(folder, *args, switch=())
+    assert run.status == 0
+    assert run.tail == []
+    assert files_in(folder) == before
+
+
+def test_the_plugin_can_be_blocked(folder: Path) -> None:
+    """`-p no:failure_taxonomy` keeps the installed plugin out, its options included."""
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None}
+    blocked = ("-p", "no:failure_taxonomy")
+    run = run_pytest(folder, *blocked, "--trace-config", switch=(), env=environment)
+    assert run.status == 0
+    assert "pytest_failure_taxonomy" not in run.stdout
+    refused = run_pytest(folder, *blocked, env=environment)
+    assert refused.status == 4
+    assert f"unrecognized arguments: {SWITCH}" in refused.stderr
+    assert not (folder / REPORT).exists()
+
+
+def test_the_plugin_is_found_where_it_is_installed(folder: Path) -> None:
+    """Beside the other installed plugins, it is loaded by its entry point without being named."""
+    command = pytest_command(SWITCH, plugins=())
+    run = run_child(folder, command, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None})
+    assert run.status == 0
+    assert run.tail == [f"failure taxonomy: no failure (1 passed); report: {REPORT}"]
+    plugins = run.report()["environment"]["plugins"]
+    assert any(plugin.startswith("pytest-failure-taxonomy-") for plugin in plugins)
+
+
+# On.
+
+
+@pytest.mark.parametrize(
+    ("args", "ini", "addopts", "path"),
+    [
+        pytest.param((SWITCH,), "", "", REPORT, id="flag"),
+        pytest.param(("test_it.py", SWITCH), "", "", REPORT, id="flag-after-path"),
+        pytest.param((f"{TO}=r.json",), "", "", "r.json", id="path"),
+        pytest.param((TO, "r.json"), "", "", "r.json", id="path-apart"),
+        pytest.param((SWITCH, f"{TO}=r.json"), "", "", "r.json", id="flag-and-path"),
+        pytest.param((f"{TO}=a.json", f"{TO}=b.json"), "", "", "b.json", id="path-last-wins"),
+        pytest.param((), "failure_taxonomy = true", "", REPORT, id="ini"),
+        pytest.param((), "failure_taxonomy_report = r.json", "", "r.json", id="ini-path"),
+        pytest.param(
+            (), "failure_taxonomy = true\nfailure_taxonomy_report = r.json", "", "r.json",
+            id="ini-both",
+        ),
+        pytest.param((SWITCH,), "failure_taxonomy = false", "", REPORT, id="flag-over-ini"),
+        pytest.param(
+            (f"{TO}=a.json",), "failure_taxonomy_report = b.json", "", "a.json",
+            id="path-over-ini",
+        ),
+        pytest.param(
+            (f"{TO}=r.json",), "failure_taxonomy = false", "", "r.json", id="path-over-ini-off"
+        ),
+        pytest.param(
+            (SWITCH,), "failure_taxonomy = false\nfailure_taxonomy_report = r.json", "", "r.json",
+            id="flag-with-ini-path",
+        ),
+        pytest.param(("-o", "failure_taxonomy=true"), "", "", REPORT, id="override"),
+        pytest.param(
+            ("-o", "failure_taxonomy_report=r.json"), "", "", "r.json", id="override-path"
+        ),
+        pytest.param((), f"addopts = {SWITCH}", "", REPORT, id="addopts"),
+        pytest.param((), f"addopts = {TO}=r.json", "", "r.json", id="addopts-path"),
+        pytest.param((), "", SWITCH, REPORT, id="PYTEST_ADDOPTS"),
+        pytest.param(
+            (), "", "-o failure_taxonomy_report=r.json", "r.json", id="PYTEST_ADDOPTS-override"
+        ),
+    ],
+)  # fmt: skip
+def test_ways_to_switch_on(
+    folder: Path, args: tuple[str, ...], ini: str, addopts: str, path: str
+) -> None:
+    """Flag, path, ini values and addopts each switch the report on; what is nearer wins."""
+    write(folder, {"pytest.ini": f"[pytest]\n{ini}\n"})
+    before = files_in(folder)
+    run = run_pytest(folder, *args, switch=(), env={"PYTEST_ADDOPTS": addopts})
+    assert run.status == 0
+    assert run.tail == [f"failure taxonomy: no failure (1 passed); report: {path}"]
+    assert files_in(folder) == before | {path}
+    assert run.report(path)["verdict"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        pytest.param("pyproject.toml", "[tool.pytest.ini_options]\n{}", id="pyproject-ini_options"),
+        pytest.param("tox.ini", "[pytest]\n{}", id="tox"),
+        pytest.param("setup.cfg", "[tool:pytest]\n{}", id="setup.cfg"),
+        pytest.param(
+            "pyproject.toml",
+            "[tool.pytest]\n{}",
+            id="pyproject-native",
+            marks=pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="new in pytest 9"),
+        ),
+    ],
+)
+def test_every_sort_of_configuration_file(folder: Path, name: str, content: str) -> None:
+    """The ini values work in each file that pytest reads, as text and as TOML's own types."""
+    (folder / "pytest.ini").unlink()
+    quote = '"' if name.endswith(".toml") else ""
+    values = f"failure_taxonomy = true\nfailure_taxonomy_stage = {quote}setup{quote}\n"
+    write(folder, {name: content.format(values)})
+    run = run_pytest(folder, switch=())
+    assert run.status == 0
+    assert run.report()["run"]["stage"] == "setup"
+
+
+def test_the_flag_takes_no_value(folder: Path) -> None:
+    """A path that follows the flag is a path to tests."""
+    write(folder, {"tests/test_other.py": PASSING.replace("passes", "other")})
+    run = run_pytest(folder, SWITCH, "tests/", "-v", switch=())
+    assert run.outcome == "1 passed"
+    assert "tests/test_other.py::test_other PASSED" in run.stdout
+    assert run.report()["summary"]["collected"] == 1
+
+
+# Where the report goes.
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        pytest.param("out/a/b/r.json", "out/a/b/r.json", id="missing-parents"),
+        pytest.param("two words.json", "two words.json", id="space"),
+        pytest.param("größe/報告 ✓.json", "größe/報告 ✓.json", id="unicode"),
+        pytest.param("é" * 120 + ".json", "é" * 120 + ".json", id="long-unicode"),
+        pytest.param("no_suffix", "no_suffix", id="no-suffix"),
+        pytest.param(".hidden.json", ".hidden.json", id="hidden"),
+        pytest.param("sub/../r.json", "r.json", id="dots"),
+        pytest.param("~/r.json", "home/r.json", id="home"),
+        pytest.param("$PLACE/r.json", "elsewhere/r.json", id="variable"),
+        pytest.param("${PLACE}-1/r.json", "elsewhere-1/r.json", id="variable-in-braces"),
+        pytest.param("$UNKNOWN/r.json", "$UNKNOWN/r.json", id="unknown-variable"),
+    ],
+)
+@pytest.mark.parametrize("how", ["option", "ini"])
+def test_paths(folder: Path, given: str, place: str, how: str) -> None:
+    """Missing folders are made; `~`, variables, blanks and any script of the world are fine."""
+    environment = {"HOME": str(folder / "home"), "PLACE": str(folder / "elsewhere")}
+    if how == "ini":
+        write(folder, {"pytest.ini": f"[pytest]\nfailure_taxonomy_report = {given}\n"})
+    option = (f"{TO}={given}",) if how == "option" else ()
+    run = run_pytest(folder, *option, switch=(), env=environment)
+    assert run.status == 0
+    assert run.stdout.endswith(f"; report: {place}\n")
+    assert run.report(place)["verdict"] is None
+
+
+def test_an_absolute_path_is_shown_as_it_is(folder: Path, tmp_path: Path) -> None:
+    """A report outside of the folder that pytest was started in is shown by its full path."""
+    elsewhere = tmp_path / "elsewhere" / "r.json"
+    run = run_pytest(folder, f"{TO}={elsewhere}", switch=())
+    assert run.stdout.endswith(f"; report: {elsewhere}\n")
+    assert run.report(elsewhere)["verdict"] is None
+
+
+@pytest.mark.skipif("sys.platform == 'win32'", reason="paths are text there")
+def test_a_path_that_is_no_text(folder: Path) -> None:
+    """A path in another encoding than the system's works, and is escaped where it is shown."""
+    command = [*pytest_command(), b"--failure-taxonomy-report=caf\xe9.json"]
+    run = run_child(folder, command, env={"LC_ALL": "C.UTF-8"})  # type: ignore[arg-type]  # bytes, too
+    assert run.status == 0
+    assert run.tail == ["failure taxonomy: no failure (1 passed); report: caf\\udce9.json"]
+    assert run.report("caf\udce9.json")["verdict"] is None
+
+
+def test_a_relative_option_starts_where_pytest_was_started(folder: Path) -> None:
+    """A relative path on the command line is relative to the current folder, not to the root."""
+    write(folder, {"sub/test_sub.py": PASSING})
+    run = run_pytest(folder / "sub", f"{TO}=r.json", switch=())
+    assert run.report("r.json")["run"]["invocation"]["rootdir"] == str(folder)
+    assert files_in(folder) == {"pytest.ini", "test_it.py", "sub/test_sub.py", "sub/r.json"}
+
+
+def test_the_default_report_stands_where_pytest_was_started(folder: Path) -> None:
+    """Without a path, the report is in the current folder, whatever the root is."""
+    write(folder, {"sub/test_sub.py": PASSING})
+    assert run_pytest(folder / "sub").report()["run"]["invocation"]["rootdir"] == str(folder)
+
+
+def test_a_relative_ini_path_starts_at_the_ini_file(folder: Path) -> None:
+    """A relative path in a configuration file is relative to that file."""
+    write(
+        folder,
+        {
+            "sub/test_sub.py": PASSING,
+            "conf/my.ini": "[pytest]\nfailure_taxonomy_report = out/r.json\n",
+        },
+    )
+    run = run_pytest(folder / "sub", "-c", "../conf/my.ini", "--rootdir=..", switch=())
+    assert run.report("../conf/out/r.json")["summary"]["passed"] == 1
+
+
+# Runs that are none.
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param(("--help",), id="help"),
+        pytest.param(("-h",), id="h"),
+        pytest.param(("--version",), id="version"),
+        pytest.param(("-VV",), id="long-version"),
+        pytest.param(("--markers",), id="markers"),
+        pytest.param(("--fixtures",), id="fixtures"),
+        pytest.param(("--funcargs",), id="funcargs"),
+        pytest.param(("--fixtures-per-test",), id="fixtures-per-test"),
+        pytest.param(("-p", "cacheprovider", "--cache-show"), id="cache-show"),
+    ],
+)
+def test_questions_leave_no_report(folder: Path, args: tuple[str, ...]) -> None:
+    """Options that only make pytest print something neither write a report nor a verdict."""
+    before = files_in(folder)
+    run = run_pytest(folder, *args)
+    assert run.status == 0, run.stderr
+    assert "taxonomy: no failure" not in run.stdout
+    assert files_in(folder) == before
+
+
+def test_help_tells_of_us(folder: Path) -> None:
+    """`--help` has a group of our options, the six stages, and a line for each ini value."""
+    run = run_pytest(folder, "--help", switch=(), env={"COLUMNS": "200"})
+    lines = [line.strip() for line in run.stdout.splitlines()]
+    assert "why this run failed (pytest-failure-taxonomy):" in lines
+    for start in (
+        "--failure-taxonomy ",
+        "--failure-taxonomy-report=PATH",
+        "--failure-taxonomy-stage={git_clone,git_checkout,setup,baseline_run,agent_run,final_test}",
+        "--failure-taxonomy-strict-baseline",
+        "failure_taxonomy (bool):",
+        "failure_taxonomy_report (string):",
+        "failure_taxonomy_stage (string):",
+        "failure_taxonomy_strict_baseline (bool):",
+    ):
+        assert any(line.startswith(start) for line in lines), start
+
+
+def test_collecting_only_leaves_a_report_that_is_final(folder: Path) -> None:
+    """`--collect-only` is a run in which no test was to run."""
+    run = run_pytest(folder, "--collect-only")
+    assert run.status == 0
+    assert run.tail == [
+        "failure taxonomy: no failure (no test ran); report: failure-report.json",
+    ]
+    assert run.report()["summary"]["collected"] == 1
+
+
+def test_collecting_only_never_says_running(folder: Path) -> None:
+    """A `--collect-only` that dies leaves no report: nothing was promised to run."""
+    write(folder, {"test_it.py": "import os\nos._exit(3)\n"})
+    assert run_pytest(folder, "--collect-only").status == 3
+    assert not (folder / REPORT).exists()
+
+
+def test_collecting_only_reports_what_could_not_be_collected(folder: Path) -> None:
+    """`--collect-only` fails for a broken module, and says why."""
+    write(folder, {"test_it.py": "import no_such_module\n"})
+    run = run_pytest(folder, "--collect-only")
+    assert run.report()["verdict"]["kind"] == "collection.error"
+
+
+# More than one pytest.
+
+
+def test_two_runs_in_one_process(folder: Path) -> None:
+    """`pytest.main()` called twice gives two reports that know nothing of each other."""
+    write(folder, {"test_two.py": FAILING})
+    main = "pytest.main(['-p', 'failure_taxonomy', {!r}, {!r}])"
+    script = (
+        "import pytest, sys\n"
+        f"first = {main.format('test_it.py', f'{TO}=a.json')}\n"
+        f"second = {main.format('test_two.py', f'{TO}=b.json')}\n"
+        "sys.exit(10 * first + second)"
+    )
+    import sys  # not at the top, where it would be taken for the script's
+
+    run = run_child(folder, [sys.executable, "-c", script])
+    assert run.status == 1
+    first, second = run.report("a.json"), run.report("b.json")
+    assert first["verdict"] is None
+    assert second["verdict"]["kind"] == "test.failed"
+    assert first["run"]["id"] != second["run"]["id"]
+    assert second["summary"]["collected"] == 1
+
+
+NESTED: Final = """
+import json, pathlib, pytest
+
+pytest_plugins = "pytester"
+
+def test_nested(pytester, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makepyfile(test_inner="def test_inner(): assert 0")
+    path = pathlib.Path({path!r})
+    result = pytester.{how}("-p", "failure_taxonomy", "--failure-taxonomy-report", str(path))
+    assert result.ret == 1
+    report = json.loads(path.read_text("utf-8"))
+    assert report["completeness"] == "full"
+    assert report["verdict"]["nodeid"] == "test_inner.py::test_inner"
+    assert result.outlines[-1].startswith("report: ")
+"""
+
+
+@pytest.mark.parametrize("how", ["runpytest_inprocess", "runpytest_subprocess"])
+@pytest.mark.parametrize("args", [(), ("-n", "1")], ids=["alone", "in-a-worker"])
+def test_a_run_inside_a_run_has_its_own_report(
+    folder: Path, tmp_path: Path, how: str, args: tuple[str, ...]
+) -> None:
+    """A pytest that a test starts reports for itself, even where a worker's environment says no."""
+    path = str(tmp_path / "inner.json")
+    write(folder, {"test_it.py": NESTED.format(path=path, how=how)})
+    run = run_pytest(folder, *args, plugins=("xdist",))
+    assert run.outcome == "1 passed", run.stdout
+    assert run.report()["verdict"] is None
+
+
+@pytest.mark.parametrize("how", ["runpytest_inprocess", "runpytest_subprocess"])
+def test_a_run_inside_a_run_with_the_same_path(folder: Path, how: str) -> None:
+    """Where both have one path, the outer run's report is the one that stays, and is right."""
+    write(folder, {"test_it.py": NESTED.format(path=str(folder / REPORT), how=how)})
+    run = run_pytest(folder)
+    assert run.outcome == "1 passed", run.stdout
+    report = run.report()
+    assert report["verdict"] is None
+    assert report["run"]["invocation"]["rootdir"] == str(folder)
+    assert {name for name, count in report["summary"].items() if count} == {"collected", "passed"}
+
+
+def test_only_the_controller_writes(folder: Path) -> None:
+    """Under xdist one process writes one report, and the workers none."""
+    write(
+        folder,
+        {
+            "test_it.py": "import pytest\n\n"
+            "@pytest.mark.parametrize('number', range(8))\n"
+            "def test_it(number, pytestconfig):\n"
+            "    assert not pytestconfig.pluginmanager.has_plugin('failure_taxonomy_run')\n",
+            "conftest.py": "import os, pathlib\n\n"
+            "def pytest_failure_taxonomy_report(report):\n"
+            "    with pathlib.Path('pids').open('a') as file:\n"
+            "        file.write(f'{os.getpid()}\\n')\n",
+        },
+    )
+    before = files_in(folder)
+    run = run_pytest(folder, "-n", "2", plugins=("xdist",))
+    assert run.outcome == "8 passed", run.stdout
+    assert files_in(folder) == before | {REPORT, "pids"}
+    assert len((folder / "pids").read_text().splitlines()) == 1
+    assert [worker["id"] for worker in run.report()["workers"]] == ["gw0", "gw1"]
+
+
+# Stages.
+
+
+def test_stages_are_the_taxonomys() -> None:
+    """The names that the entry module repeats are those of `Stage`, in its order."""
+    assert tuple(Stage) == STAGES
+
+
+@pytest.mark.parametrize("stage", list(Stage))
+@pytest.mark.parametrize("how", ["option", "ini"])
+def test_every_stage_can_be_given(folder: Path, stage: Stage, how: str) -> None:
+    """Each of the six can be given as an option and as an ini value."""
+    option = (f"--failure-taxonomy-stage={stage}",) if how == "option" else ()
+    write(
+        folder,
+        {"pytest.ini": f"[pytest]\n{'' if option else f'failure_taxonomy_stage = {stage}'}\n"},
+    )
+    run = run_pytest(folder, *option)
+    assert run.status == 0
+    assert run.report()["run"]["stage"] == stage
+
+
+def test_the_default_stage_is_the_final_test(folder: Path) -> None:
+    """A run that names no stage is a final test."""
+    assert run_pytest(folder).report()["run"]["stage"] == "final_test"
+
+
+def test_a_stage_option_wins_over_ini(folder: Path) -> None:
+    """The option replaces the ini value."""
+    write(folder, {"pytest.ini": "[pytest]\nfailure_taxonomy_stage = setup\n"})
+    run = run_pytest(folder, "--failure-taxonomy-stage=agent_run")
+    assert run.report()["run"]["stage"] == "agent_run"
+
+
+STRICT: Final = "--failure-taxonomy-strict-baseline"
+BASELINE: Final = "--failure-taxonomy-stage=baseline_run"
+
+
+@pytest.mark.parametrize(
+    ("args", "ini", "test", "kind", "notes"),
+    [
+        pytest.param((), "", FAILING, None, 0, id="failing"),
+        pytest.param((), "", PASSING, "stage.baseline_not_failing", 0, id="passing"),
+        pytest.param((), "", "", None, 1, id="no-tests"),
+        pytest.param((STRICT,), "", FAILING, None, 0, id="strict-failing"),
+        pytest.param((STRICT,), "", "", "tests.none_collected", 0, id="strict-no-tests"),
+        pytest.param((), "true", "", "tests.none_collected", 0, id="ini-strict-no-tests"),
+        pytest.param((), "false", "", None, 1, id="ini-not-strict"),
+    ],
+)
+def test_baselines(
+    folder: Path, args: tuple[str, ...], ini: str, test: str, kind: str | None, notes: int
+) -> None:
+    """A baseline has to fail; a strict one with exit code 1; one without a test gets a note."""
+    value = f"failure_taxonomy_strict_baseline = {ini}" if ini else ""
+    write(folder, {"pytest.ini": f"[pytest]\n{value}\n", "test_it.py": test})
+    report = run_pytest(folder, BASELINE, *args).report()
+    verdict: dict[str, Any] = report["verdict"] or {"kind": None}
+    assert verdict["kind"] == kind
+    own = report["extensions"].get("pytest_failure_taxonomy", {})
+    assert len(own.get("notes", [])) == notes
+
+
+def test_a_strict_baseline_in_the_ini_file_leaves_other_stages_alone(folder: Path) -> None:
+    """One configuration serves all stages; the strictness is for its own."""
+    write(folder, {"pytest.ini": "[pytest]\nfailure_taxonomy_strict_baseline = true\n"})
+    assert run_pytest(folder).report()["verdict"] is None
+
+
+# The hook.
+
+ADDS: Final = "def pytest_failure_taxonomy_report(report):\n    "
+
+
+@pytest.mark.parametrize("args", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_a_conftest_adds_to_the_extensions(folder: Path, args: tuple[str, ...]) -> None:
+    """What the hook returns stands in the report, made from the whole report."""
+    body = "return {'shop': {'failed': report['summary']['failed'], 'word': '\\u00e9'}}\n"
+    write(folder, {"conftest.py": ADDS + body, "test_it.py": FAILING})
+    run = run_pytest(folder, *args, plugins=("xdist",))
+    assert run.status == 1
+    assert run.report()["extensions"] == {"shop": {"failed": 1, "word": "é"}}
+
+
+def test_several_hooks_are_merged(folder: Path) -> None:
+    """Each implementation's namespace is kept; one that returns nothing adds nothing."""
+    write(
+        folder,
+        {
+            "conftest.py": ADDS + "return {'conftest': 1}\n",
+            "one.py": ADDS + "return {'one': [None, True, 1.5]}\n",
+            "two.py": ADDS + "return None\n",
+        },
+    )
+    run = run_pytest(folder, "-p", "one", "-p", "two", env={"PYTHONPATH": str(folder)})
+    assert run.report()["extensions"] == {"conftest": 1, "one": [None, True, 1.5]}
+
+
+def test_the_hook_may_stand_there_with_the_option_off(folder: Path) -> None:
+    """A conftest with the hook is no error for those who run without the option."""
+    write(folder, {"conftest.py": ADDS + "raise SystemExit(9)\n"})
+    run = run_pytest(folder, switch=())
+    assert (run.status, run.outcome) == (0, "1 passed")
+
+
+def test_the_hook_can_not_change_the_report(folder: Path) -> None:
+    """It is given a copy."""
+    write(folder, {"conftest.py": ADDS + "report['summary'].clear(); report['verdict'] = 1\n"})
+    report = run_pytest(folder).report()
+    assert report["verdict"] is None
+    assert report["summary"]["passed"] == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("return {'x': {1, 2}}", id="no-JSON"),
+        pytest.param("return {'x': float('nan')}", id="not-a-number"),
+        pytest.param("return 3", id="number"),
+        pytest.param("return 'word'", id="text"),
+        pytest.param("return [['x', 1]]", id="list-of-pairs"),
+        pytest.param("x = {}; x['x'] = x; return x", id="circular"),
+        pytest.param("return {(1, 2): 3}", id="key-that-is-no-text"),
+        pytest.param("return {'pytest_failure_taxonomy': {}}", id="our-name"),
+        pytest.param("raise ValueError('a\\nb\\x1b[31m')", id="error"),
+        pytest.param("import pytest; pytest.fail('no')", id="pytest.fail"),
+        pytest.param("import pytest; pytest.skip('no')", id="pytest.skip"),
+        pytest.param("import pytest; pytest.exit('no', 7)", id="pytest.exit"),
+        pytest.param("return pytest_failure_taxonomy_report(report)", id="recursion"),
+    ],
+)
+def test_a_hook_that_fails_or_returns_rubbish(folder: Path, body: str) -> None:
+    """It is left out with one line on stderr and a note in the report; the run is as it was."""
+    write(folder, {"conftest.py": f"{ADDS}{body}\n", "test_it.py": FAILING})
+    run = run_pytest(folder)
+    assert (run.status, run.outcome) == (1, "1 failed")
+    assert run.tail[-1] == f"report: {REPORT}"
+    (line,) = run.stderr.splitlines()
+    assert "pytest_failure_taxonomy_report" in line
+    assert "\x1b" not in line
+    extensions = run.report()["extensions"]
+    assert list(extensions) == ["pytest_failure_taxonomy"]
+    (fault,) = extensions["pytest_failure_taxonomy"]["faults"]
+    assert "pytest_failure_taxonomy_report" in fault
+
+
+def test_rubbish_does_not_spoil_what_others_return(folder: Path) -> None:
+    """One bad answer is left out; the good one beside it stays."""
+    write(folder, {"conftest.py": ADDS + "return 3\n", "one.py": ADDS + "return {'one': 1}\n"})
+    run = run_pytest(folder, "-p", "one", env={"PYTHONPATH": str(folder)})
+    assert run.report()["extensions"]["one"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        pytest.param("raise SystemExit(9)", 9, id="SystemExit"),
+        pytest.param("raise KeyboardInterrupt", -2, id="KeyboardInterrupt"),
+    ],
+)
+def test_a_hook_that_ends_the_process_leaves_a_report(
+    folder: Path, body: str, status: int
+) -> None:
+    """What is meant to end the process does so, and the report has been written all the same."""
+    write(folder, {"conftest.py": f"{ADDS}{body}\n"})
+    run = run_pytest(folder)
+    assert run.status == status
+    assert run.report()["verdict"] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        pytest.param("'\\ud800'", "\\ud800", id="lone-surrogate"),
+        pytest.param("'\\0\\x1b'", "\0\x1b", id="controls"),
+        pytest.param("{1: {None: 2}}", {"1": {"null": 2}}, id="keys"),
+        pytest.param("(1, 2)", [1, 2], id="tuple"),
+    ],
+)
+def test_odd_values_of_a_hook_leave_the_report_readable(
+    folder: Path, value: str, shown: object
+) -> None:
+    """What JSON can hold is kept, in a form that every reader of JSON accepts."""
+    write(folder, {"conftest.py": f"{ADDS}return {{'x': {value}}}\n"})
+    assert run_pytest(folder).report()["extensions"] == {"x": shown}
+
+
+def test_the_environment_of_the_suite_does_not_leak() -> None:
+    """The runs of these tests start from an environment without pytest's own variables."""
+    names = child_environment({"COLUMNS": None})
+    assert not [name for name in names if name.startswith("PYTEST_XDIST")]
+    assert "COLUMNS" not in names
