@@ -9,7 +9,6 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
-from pytest_failure_taxonomy.recorder.selection import Selection
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.taxonomy.evidence import WorkerEnd
@@ -44,11 +43,11 @@ class ControllerRecorder:
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """Record which tests are selected; every worker collects the same ones."""
         del node
-        known = self._session.selection
+        progress = self._session.progress
         if self._each:
-            self._session.selection = Selection([*known, *ids])
-        elif not len(known):
-            self._session.selection = Selection(list(ids))
+            progress.select([*progress.nodeids, *ids])
+        elif not progress.nodeids:
+            progress.select(list(ids))
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -61,7 +60,7 @@ class ControllerRecorder:
         worker = node.gateway.id
         if report.when == "setup":
             self._started[worker] += 1
-            self._session.assign_worker(report.nodeid, worker)
+            self._session.progress.assign_worker(report.nodeid, worker)
         elif report.when not in ("call", "teardown"):
             self._crashed_on[worker] = report.nodeid
 
@@ -78,7 +77,8 @@ class ControllerRecorder:
         worker = node.gateway.id
         output = getattr(node, "workeroutput", None) or {}
         deselected = output.get(OUTPUT_KEY, {}).get("deselected", 0)
-        self._session.deselected = max(self._session.deselected, deselected)
+        if deselected:  # every worker deselects the same ones
+            self._session.progress.set_deselected(deselected)
         if error:
             self._errors[worker] = str(error)
             self._returncodes[worker] = _returncode(node, MAX_WAIT_SECONDS)

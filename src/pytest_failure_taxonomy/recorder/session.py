@@ -6,11 +6,8 @@ test leaves a number behind and nothing else.
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final, cast
 
 import pytest
@@ -18,13 +15,13 @@ import pytest
 from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.describe import describe_exception, message_of, place_of
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
+from pytest_failure_taxonomy.recorder.facts import Facts
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
-from pytest_failure_taxonomy.recorder.selection import Selection
+from pytest_failure_taxonomy.recorder.progress import Progress, state_after
+from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
-    Counts,
     ErrorOrigin,
-    InFlightTest,
     Interruption,
     Location,
     Phase,
@@ -40,39 +37,22 @@ MAX_DETAILED_FAILURES: Final = 1_000
 """Failures whose text and place are kept; the report lists no more than that."""
 
 _PHASES: Final = frozenset({"setup", "call", "teardown"})
-_PHASE_AFTER: Final[dict[str | None, Phase]] = {
-    None: "setup",
-    "setup": "call",
-    "call": "teardown",
-    "teardown": "teardown",
-}
 _TestReport: Final = pytest.TestReport
 
 
 class SessionRecorder:
     """A plugin that records a session: in one process, or on the controller of several."""
 
-    def __init__(self, config: pytest.Config, faults: Faults) -> None:
+    def __init__(self, config: pytest.Config, faults: Faults, record: Record) -> None:
         self.faults = faults
+        self.progress = Progress(record)
+        self.facts = Facts(record)
         self.exceptions = ExceptionMemory(config.rootpath)
-        self.selection = Selection()
-        self.deselected = 0
         self.should_fail = ""
-        self.failures: list[TestFailure] = []
-        self.collection_failures: dict[str, CollectionFailure] = {}
-        self.errors: list[RunError] = []
-        self.interruptions: list[Interruption] = []
         self._config = config
         self._rootdir = config.rootpath
-        # Held here because a test may replace the function in its module (freezegun, pyfakefs).
-        self._clock = time.monotonic_ns
-        self._in_flight: dict[str, list[Any]] = {}
-        """Node id: start in nanoseconds, last phase that has been reported, worker."""
+        self._record = record
         self._last_failed: pytest.TestReport | None = None
-        self._passed = 0
-        self._other: Counter[str] = Counter()
-        self._reruns: Counter[str] = Counter()
-        self._passed_at_last: set[str] = set()
 
     # What is called for every test. The guard is written out in these three, because a wrapper
     # around each would cost as much as what they do.
@@ -81,8 +61,7 @@ class SessionRecorder:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record that a test is in flight."""
         try:
-            self._in_flight[nodeid] = [self._clock(), None, None]
-            self.selection.start(nodeid)
+            self.progress.start(nodeid)
         except Exception as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logstart", error)
 
@@ -92,15 +71,14 @@ class SessionRecorder:
         """Record how a phase of a test ended."""
         try:
             when = report.when
-            flight = self._in_flight.get(report.nodeid)
-            if flight is not None and type(report) is _TestReport:
-                flight[1] = when
-            if report.outcome != "passed" or hasattr(report, "wasxfail"):
+            nodeid = report.nodeid
+            passed = report.outcome == "passed"
+            if type(report) is _TestReport and when != "teardown":
+                self.progress.advance(nodeid, state_after(when, passed=passed))
+            if not passed or hasattr(report, "wasxfail"):
                 self._record_other_than_passed(report)
             elif when == "call" and not hasattr(report, "context"):
-                self._passed += 1
-                if self._reruns and report.nodeid in self._reruns:
-                    self._passed_at_last.add(report.nodeid)
+                self.progress.count_pass(nodeid)
         except Exception as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logreport", error)
 
@@ -108,7 +86,7 @@ class SessionRecorder:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Record that a test is in flight no more."""
         try:
-            self._in_flight.pop(nodeid, None)
+            self.progress.finish(nodeid)
             self.exceptions.forget()
         except Exception as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logfinish", error)
@@ -118,12 +96,12 @@ class SessionRecorder:
     @guarded
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Record which tests are selected to run."""
-        self.selection = Selection([item.nodeid for item in session.items])
+        self.progress.select([item.nodeid for item in session.items])
 
     @guarded
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Record how many tests were left out by options."""
-        self.deselected += len(items)
+        self.progress.count("deselected", len(items))
 
     @pytest.hookimpl(trylast=True)
     @guarded
@@ -143,21 +121,19 @@ class SessionRecorder:
         elif report is not self._last_failed:
             self.exceptions.see_test(node, call)
         elif call.excinfo is not None:
-            exception = describe_exception(call.excinfo.value)
-            self.failures[-1] = replace(self.failures[-1], exception=exception)
+            self.facts.explain_last_failure(describe_exception(call.excinfo.value))
 
     @pytest.hookimpl(trylast=True)
     @guarded
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Record a node that could not be collected, once however many workers say so."""
         if report.skipped:
-            self._other["skipped"] += 1
+            self.progress.count("skipped")
         if not report.failed:
             return
-        self._other["errors"] += 1
+        self.progress.count("errors")
         exception, place = self.exceptions.take_collector(report)
-        self.collection_failures.setdefault(
-            report.nodeid,
+        self.facts.add_collection_failure(
             CollectionFailure(
                 nodeid=report.nodeid,
                 message=f"{exception.type}: {exception.message}"
@@ -193,7 +169,7 @@ class SessionRecorder:
     @guarded
     def pytest_warning_recorded(self) -> None:
         """Count a warning as pytest's last line does."""
-        self._other["warnings"] += 1
+        self.progress.count("warnings")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
@@ -221,7 +197,7 @@ class SessionRecorder:
             text = message_of(error)
             name = type(error).__qualname__
             message = f"{name}: {text}" if text else name
-        self.errors.append(RunError(origin=origin, message=message, traceback=traceback))
+        self.facts.add_error(RunError(origin=origin, message=message, traceback=traceback))
 
     def evidence(
         self,
@@ -232,54 +208,24 @@ class SessionRecorder:
         workers: tuple[WorkerEnd, ...],
     ) -> RunEvidence:
         """Return all that was recorded, with how the run ended."""
+        facts, progress = self.facts, self.progress
         return RunEvidence(
             stage=stage,
             strict_baseline=strict_baseline,
             exit=exit_seen,
             should_fail=self.should_fail,
-            counts=self.counts(),
-            failures=tuple(self.failures),
-            collection_failures=tuple(self.collection_failures.values()),
-            errors=tuple(self.errors),
-            interruptions=tuple(self.interruptions),
-            in_flight=self.in_flight(),
-            not_run=self.selection.not_started(),
+            counts=progress.counts({failure.nodeid for failure in facts.failures}),
+            failures=tuple(facts.failures),
+            collection_failures=facts.collection_failures,
+            errors=tuple(facts.errors),
+            interruptions=tuple(facts.interruptions),
+            in_flight=progress.in_flight(),
+            not_run=progress.not_started(),
             workers=workers,
         )
 
-    def counts(self) -> Counts:
-        """Return the numbers of the run so far."""
-        failed = {failure.nodeid for failure in self.failures}
-        return Counts(
-            collected=len(self.selection),
-            deselected=self.deselected,
-            passed=self._passed,
-            flaky=len(self._passed_at_last - failed),
-            rerun=self._reruns.total(),
-            **self._other,
-        )
-
-    def in_flight(self) -> tuple[InFlightTest, ...]:
-        """Return the tests that have started and not finished, in order of start."""
-        now = self._clock()
-        return tuple(
-            InFlightTest(
-                nodeid=nodeid,
-                phase=_PHASE_AFTER[reported],
-                worker=worker,
-                elapsed_seconds=(now - start) / 1e9,
-            )
-            for nodeid, (start, reported, worker) in self._in_flight.items()
-        )
-
-    def assign_worker(self, nodeid: str, worker: str) -> None:
-        """Record which worker runs a test that is in flight."""
-        flight = self._in_flight.get(nodeid)
-        if flight is not None:
-            flight[2] = worker
-
     def _interrupt(self, exception: Any, message: str, where: Location | None) -> None:
-        self.interruptions.append(
+        self.facts.add_interruption(
             Interruption(exception=exception, message=message, location=where)
         )
 
@@ -288,13 +234,14 @@ class SessionRecorder:
         if outcome == "failed":
             self._record_failure(report)
         elif outcome == "rerun":  # pytest-rerunfailures
-            self._reruns[report.nodeid] += 1
+            self.progress.count_rerun(report.nodeid)
+            self._record.write("rerun", nodeid=report.nodeid)
         elif hasattr(report, "context") and self._hides_subtests():
             return
         elif hasattr(report, "wasxfail"):
-            self._other["xfailed" if outcome == "skipped" else "xpassed"] += 1
+            self.progress.count("xfailed" if outcome == "skipped" else "xpassed")
         elif outcome == "skipped":
-            self._other["skipped"] += 1
+            self.progress.count("skipped")
 
     def _hides_subtests(self) -> bool:
         """Tell whether pytest's last line leaves out subtests that did not fail."""
@@ -307,8 +254,8 @@ class SessionRecorder:
         phase = self._phase_of(report)
         crashed = report.when not in _PHASES
         if crashed:
-            self._in_flight.pop(report.nodeid, None)  # its worker can't say that it finished
-        self._other["failed" if phase == "call" or crashed else "errors"] += 1
+            self.progress.finish(report.nodeid)  # its worker can't say that it has
+        self.progress.count("failed" if phase == "call" or crashed else "errors")
         node = getattr(report, "node", None)
         failure = TestFailure(
             nodeid=report.nodeid,
@@ -317,15 +264,15 @@ class SessionRecorder:
             exception=exception,
             crashed=crashed,
             duration_seconds=None if crashed else report.duration,
-            attempts=1 + self._reruns[report.nodeid] if self._reruns else 1,
+            attempts=self.progress.attempts(report.nodeid),
             worker=None if node is None else node.gateway.id,
             **self._details(report),
         )
-        self.failures.append(failure)
+        self.facts.add_failure(failure)
         self._last_failed = report
 
     def _details(self, report: pytest.TestReport) -> dict[str, Any]:
-        if len(self.failures) >= MAX_DETAILED_FAILURES:
+        if len(self.facts.failures) >= MAX_DETAILED_FAILURES:
             return {}
         text = longrepr.text_of(report.longrepr)
         head = getattr(report, "head_line", None) if hasattr(report, "context") else None
@@ -339,8 +286,7 @@ class SessionRecorder:
         """Return the report's phase; of a test whose worker died, the one it was known to be in."""
         if report.when in _PHASES:
             return report.when
-        flight = self._in_flight.get(report.nodeid)
-        return "call" if flight is None else _PHASE_AFTER[flight[1]]
+        return self.progress.phase_of(report.nodeid) or "call"
 
 
 def _place_of_definition(report: pytest.TestReport) -> Location | None:

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any, Final
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.report.text import cap, change_texts, encodable
+from pytest_failure_taxonomy.report.limits import JSONObject, Limits
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Completeness,
@@ -36,18 +36,6 @@ from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES
 SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
 SCHEMA_VERSION: Final = "1.0"
 
-MAX_FAILURES: Final = 1_000
-"""Failures, collection errors and internal errors listed, each; `limits` says how many more."""
-MAX_NODEIDS: Final = 1_000
-"""Node ids in any one list."""
-MAX_MESSAGE: Final = 2_000
-MAX_TRACEBACK: Final = 10_000
-"""Also the most that any text without a narrower cap may have: a parameter can make a node id of
-a megabyte."""
-MAX_TRACEBACKS: Final = 4_000_000
-"""Characters of all tracebacks together; later failures go without."""
-
-JSONObject = dict[str, Any]
 
 
 def build_report(
@@ -67,7 +55,7 @@ def build_report(
         completeness: who completes the report: pytest, a reader of its remains, or nobody yet.
         faults: what failed in the recorder itself, in words.
     """
-    limits = _Limits()
+    limits = Limits()
     report: JSONObject = {
         "$schema": SCHEMA_ID,
         "schema_version": SCHEMA_VERSION,
@@ -81,17 +69,9 @@ def build_report(
             "shard": None,
         },
         "completeness": completeness,
-        "exit": _exit(run, judgement),
-        "verdict": _verdict(judgement.verdict, limits),
-        "reasons": [
-            {
-                "reason": str(held.reason),
-                "kind": held.kind,
-                "count": held.count,
-                "nodeids": limits.nodeids(held.nodeids),
-            }
-            for held in judgement.reasons
-        ],
+        "exit": exit_as_json(run, judgement),
+        "verdict": verdict_as_json(judgement.verdict, limits),
+        "reasons": reasons_as_json(judgement, limits),
         "summary": _summary(run),
         "failures": [_failure(each, limits) for each in limits.failures(run.failures)],
         "groups": [],
@@ -105,7 +85,7 @@ def build_report(
                 "nodeid": test.nodeid,
                 "phase": test.phase,
                 "worker": test.worker,
-                "elapsed_seconds": _seconds(test.elapsed_seconds) or 0.0,
+                "elapsed_seconds": _seconds(test.elapsed_seconds),
             }
             for test in run.in_flight
         ],
@@ -128,71 +108,8 @@ def build_report(
     return {**report, "limits": limits.as_json()}
 
 
-class _Limits:
-    """Apply the caps of the report and count what they cut."""
-
-    def __init__(self) -> None:
-        self._failures_omitted = 0
-        self._collection_errors_omitted = 0
-        self._internal_errors_omitted = 0
-        self._tracebacks_omitted = 0
-        self._nodeids_omitted = 0
-        self._texts_truncated = 0
-        self._characters_left = MAX_TRACEBACKS
-
-    def failures(self, failures: tuple[TestFailure, ...]) -> tuple[TestFailure, ...]:
-        self._failures_omitted = max(0, len(failures) - MAX_FAILURES)
-        return failures[:MAX_FAILURES]
-
-    def collection_failures(
-        self, failures: tuple[CollectionFailure, ...]
-    ) -> tuple[CollectionFailure, ...]:
-        self._collection_errors_omitted = max(0, len(failures) - MAX_FAILURES)
-        return failures[:MAX_FAILURES]
-
-    def run_errors(self, errors: tuple[RunError, ...]) -> tuple[RunError, ...]:
-        self._internal_errors_omitted = max(0, len(errors) - MAX_FAILURES)
-        return errors[:MAX_FAILURES]
-
-    def nodeids(self, nodeids: tuple[str, ...]) -> list[str]:
-        self._nodeids_omitted += max(0, len(nodeids) - MAX_NODEIDS)
-        return list(nodeids[:MAX_NODEIDS])
-
-    def message(self, text: str) -> str:
-        return self._capped(text, MAX_MESSAGE)
-
-    def traceback(self, text: str | None, *, cut_before: bool = False) -> str | None:
-        if text is None:
-            return None
-        if self._characters_left <= 0:
-            self._tracebacks_omitted += 1
-            return None
-        shown = self._capped(text, MAX_TRACEBACK, cut_before=cut_before)
-        self._characters_left -= len(shown)
-        return shown
-
-    def fit(self, report: JSONObject) -> JSONObject:
-        """Return the report with every text in it fit for UTF-8 and no longer than allowed."""
-        fitted: JSONObject = change_texts(report, lambda text: self._capped(text, MAX_TRACEBACK))
-        return fitted
-
-    def as_json(self) -> JSONObject:
-        return {
-            "failures_omitted": self._failures_omitted,
-            "collection_errors_omitted": self._collection_errors_omitted,
-            "internal_errors_omitted": self._internal_errors_omitted,
-            "tracebacks_omitted": self._tracebacks_omitted,
-            "nodeids_omitted": self._nodeids_omitted,
-            "texts_truncated": self._texts_truncated,
-        }
-
-    def _capped(self, text: str, limit: int, *, cut_before: bool = False) -> str:
-        text = encodable(text)
-        self._texts_truncated += cut_before or len(text) > limit
-        return cap(text, limit)
-
-
-def _exit(run: RunEvidence, judgement: Judgement) -> JSONObject:
+def exit_as_json(run: RunEvidence, judgement: Judgement) -> JSONObject:
+    """Return the field `exit`."""
     code = run.exit.code
     return {
         "code": code,
@@ -204,7 +121,8 @@ def _exit(run: RunEvidence, judgement: Judgement) -> JSONObject:
     }
 
 
-def _verdict(verdict: Verdict | None, limits: _Limits) -> JSONObject | None:
+def verdict_as_json(verdict: Verdict | None, limits: Limits) -> JSONObject | None:
+    """Return the field `verdict`."""
     if verdict is None:
         return None
     return {
@@ -223,6 +141,19 @@ def _verdict(verdict: Verdict | None, limits: _Limits) -> JSONObject | None:
         ],
         "ambiguous": list(verdict.ambiguous),
     }
+
+
+def reasons_as_json(judgement: Judgement, limits: Limits) -> list[JSONObject]:
+    """Return the field `reasons`."""
+    return [
+        {
+            "reason": str(held.reason),
+            "kind": held.kind,
+            "count": held.count,
+            "nodeids": limits.nodeids(held.nodeids),
+        }
+        for held in judgement.reasons
+    ]
 
 
 def _summary(run: RunEvidence) -> JSONObject:
@@ -247,7 +178,7 @@ def _summary(run: RunEvidence) -> JSONObject:
     }
 
 
-def _failure(failure: TestFailure, limits: _Limits) -> JSONObject:
+def _failure(failure: TestFailure, limits: Limits) -> JSONObject:
     reason, kind = classify_test_failure(failure)
     return {
         "nodeid": failure.nodeid,
@@ -267,7 +198,7 @@ def _failure(failure: TestFailure, limits: _Limits) -> JSONObject:
     }
 
 
-def _collection_error(failure: CollectionFailure, limits: _Limits) -> JSONObject:
+def _collection_error(failure: CollectionFailure, limits: Limits) -> JSONObject:
     return {
         "nodeid": failure.nodeid,
         "exception": _exception(failure.exception, limits),
@@ -278,7 +209,7 @@ def _collection_error(failure: CollectionFailure, limits: _Limits) -> JSONObject
     }
 
 
-def _run_error(error: RunError, limits: _Limits) -> JSONObject:
+def _run_error(error: RunError, limits: Limits) -> JSONObject:
     _, kind = classify_run_error(error)
     return {
         "kind": kind,
@@ -287,7 +218,7 @@ def _run_error(error: RunError, limits: _Limits) -> JSONObject:
     }
 
 
-def _exception(raised: RaisedException | None, limits: _Limits) -> JSONObject | None:
+def _exception(raised: RaisedException | None, limits: Limits) -> JSONObject | None:
     if raised is None:
         return None
     return {

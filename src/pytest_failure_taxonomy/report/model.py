@@ -307,8 +307,8 @@ class InFlightTest(_Part):
     """The phase that it was in."""
     worker: str | None
     """Id of the xdist worker that ran it; null without xdist."""
-    elapsed_seconds: _Seconds
-    """How long it had been running."""
+    elapsed_seconds: _Seconds | None
+    """How long it had been running; null where the time of the end can't be known."""
 
 
 class NotRun(_Part):

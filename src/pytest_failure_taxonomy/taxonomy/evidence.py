@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pytest_failure_taxonomy.taxonomy.findings import Finding
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 
@@ -103,7 +104,8 @@ class InFlightTest:
 
     nodeid: str
     phase: Phase
-    elapsed_seconds: float
+    elapsed_seconds: float | None
+    """`None` where the time of the end can't be known."""
     worker: str | None = None
 
 
@@ -214,6 +216,8 @@ class RunEvidence:
     """Node ids of selected tests that never started, in their order."""
     workers: tuple[WorkerEnd, ...] = ()
     """Sorted by id."""
+    settled: tuple[Finding, ...] = ()
+    """What was found before, where a report is judged again with the end of its process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pytest_failure_taxonomy.taxonomy.deaths import judge_death, judge_late_death
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
     RunError,
@@ -18,7 +19,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.deaths import judge_death, judge_late_death
 from pytest_failure_taxonomy.taxonomy.findings import Confidence, Finding, find, reason_of
 from pytest_failure_taxonomy.taxonomy.kinds import (
     PHASE_KINDS,
@@ -269,7 +269,7 @@ def _findings(run: RunEvidence) -> list[Finding]:
 
 
 def _seen(run: RunEvidence) -> list[Finding]:
-    return [finding for rule in _RULES for finding in rule(run)]
+    return [*run.settled, *(finding for rule in _RULES for finding in rule(run))]
 
 
 def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
@@ -295,6 +295,8 @@ def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
     """Yield the stage's own reason, unless evidence names one that says more."""
     code = run.exit.code
     if code is None or run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST):
+        return
+    if any(finding.kind in STAGE_KINDS.values() for finding in found):
         return
     reasons = {finding.reason for finding in found}
     if FailureReason.INTERRUPTED in reasons or reasons & _ENVIRONMENT_REASONS:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.report.build import (
+from pytest_failure_taxonomy.report.limits import (
     MAX_FAILURES,
     MAX_MESSAGE,
     MAX_NODEIDS,

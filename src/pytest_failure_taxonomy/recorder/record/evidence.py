@@ -48,7 +48,9 @@ def evidence_of(
     failed = {failure.nodeid for failure in failures}
     recovered = {str(fields["nodeid"]) for fields in run.named("recovered")}
     in_flight = _in_flight(run, workers, ended_ns)
-    end = replace(end, limits=(*_test_limits(run, workers, in_flight, ended_ns), *_outer(run, ended_ns)))
+    end = replace(
+        end, limits=(*_test_limits(run, workers, in_flight, ended_ns), *_outer(run, ended_ns))
+    )
     finished = run.named("end")
     return RunEvidence(
         stage=Stage(run.header["stage"]),
@@ -56,9 +58,7 @@ def evidence_of(
         finished=bool(finished),
         exit=replace(end, session_code=run.exit_code),
         should_fail=finished[-1]["should_fail"] if finished else "",
-        counts=Counts(
-            collected=len(run.nodeids), flaky=len(recovered - failed), **run.counters
-        ),
+        counts=Counts(collected=len(run.nodeids), flaky=len(recovered - failed), **run.counters),
         failures=failures,
         collection_failures=tuple(
             _collection_failure(fields["failure"]) for fields in run.named("collection_failure")
@@ -69,7 +69,7 @@ def evidence_of(
             for fields in run.named("interruption")
         ),
         in_flight=in_flight,
-        not_run=run.not_run,
+        not_run=_not_run(run, in_flight),
         workers=tuple(WorkerEnd(**each) for each in _workers(run)),
     )
 
@@ -155,7 +155,9 @@ def _in_flight(
     """
     dead = {each["id"] for each in _workers(run) if each["ending"] != "finished"}
     said = {
-        worker: test for worker, (test, _) in workers.items() if test is not None and worker not in dead
+        worker: test
+        for worker, (test, _) in workers.items()
+        if test is not None and worker not in dead
     }
     started = [(test, worker) for worker, test in said.items()]
     if not workers:
@@ -166,10 +168,16 @@ def _in_flight(
             nodeid=test.nodeid,
             phase=test.phase,  # type: ignore[arg-type]  # one of the three
             worker=worker,
-            elapsed_seconds=0.0 if ended_ns is None else max(0, ended_ns - test.start_ns) / 1e9,
+            elapsed_seconds=None if ended_ns is None else max(0, ended_ns - test.start_ns) / 1e9,
         )
         for test, worker in started
     )
+
+
+def _not_run(run: RecordedRun, in_flight: tuple[InFlightTest, ...]) -> tuple[str, ...]:
+    """Leave out what a worker had started before the controller could hear of it."""
+    started = {test.nodeid for test in in_flight}
+    return tuple(nodeid for nodeid in run.not_run if nodeid not in started)
 
 
 def _test_limits(
@@ -192,6 +200,7 @@ def _test_limits(
     return tuple(
         TimeLimit(owner=owner, budget_seconds=budget, elapsed_seconds=elapsed, nodeid=test.nodeid)
         for owner, budget, elapsed in found
+        if elapsed is not None
     )
 
 

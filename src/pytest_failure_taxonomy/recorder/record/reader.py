@@ -87,18 +87,18 @@ def read_record(folder: Path, run_id: str) -> RecordedRun:
 def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> RecordedRun:
     """Read a record from the contents of its two files; `read_record` says what is raised."""
     notes: list[str] = []
-    parsed = _parse_events(events, where, notes)
+    parsed = _parse_events(events, notes)
     if not parsed or parsed[0][0] != "run":
         raise ReportError(f"{where}: the record has no beginning; nothing can be read from it")
     header = parsed[0][1]
     if header.get("run_id") != run_id:
-        raise ReportError(
-            f"{where}: the record is of run {header.get('run_id')}, not of {run_id}"
-        )
+        raise ReportError(f"{where}: the record is of run {header.get('run_id')}, not of {run_id}")
     nodeids: list[str] = []
     rest = []
     for name, fields in parsed[1:]:
-        if name == "selected":
+        if name == "selection":  # made anew each time a worker of `--dist each` has collected
+            nodeids = []
+        elif name == "selected":
             nodeids += fields["nodeids"]
         else:
             rest.append((name, fields))
@@ -198,9 +198,7 @@ def _parse_timer(state: bytes) -> Timer | None:
     return Timer(armed_ns=armed_ns, budget_seconds=seconds, method=TIMER_METHODS[method])
 
 
-def _parse_events(
-    content: bytes, where: str, notes: list[str]
-) -> list[tuple[str, dict[str, Any]]]:
+def _parse_events(content: bytes, where: str, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
     if len(content) >= MAX_EVENTS_BYTES:
         notes.append(f"the record was read up to {MAX_EVENTS_BYTES} bytes")
     *lines, torn = content.split(b"\n")
@@ -237,4 +235,3 @@ def _read(path: Path) -> bytes:
         return b""
     except OSError as error:
         raise ReportError(f"{path}: the record can't be read: {error.strerror}") from error
-

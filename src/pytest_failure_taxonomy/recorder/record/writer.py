@@ -124,6 +124,7 @@ class DiskRecord:
         self.counters = self._view_counters()
         magic, finished, code, _ = HEAD.unpack_from(larger)
         # The node ids first: a count without them would be a record that can't be read.
+        self.write("selection", count=count)
         for first in range(0, count, NODEIDS_A_LINE):
             self.write("selected", nodeids=list(nodeids[first : first + NODEIDS_A_LINE]))
         HEAD.pack_into(larger, 0, magic, finished, code, count)
@@ -177,7 +178,7 @@ class DiskRecord:
     def _open_events(self) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._events = _move_high(os.open(self.folder / EVENTS, flags, 0o666))
+        self._events = move_high(os.open(self.folder / EVENTS, flags, 0o666))
         status = os.fstat(self._events)
         self._identity = status.st_dev, status.st_ino
 
@@ -218,7 +219,7 @@ def _map_file(path: Path, size: int) -> mmap.mmap:
         os.close(descriptor)
 
 
-def _move_high(descriptor: int) -> int:
+def move_high(descriptor: int) -> int:
     """Move a descriptor to the end of the range, where no program looks for one."""
     try:
         import fcntl

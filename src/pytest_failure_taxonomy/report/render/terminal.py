@@ -124,7 +124,8 @@ def _left_line(report: dict[str, Any]) -> Line | None:
     if running:
         first = running[0]
         more = f" and {len(running) - 1} more" if len(running) > 1 else ""
-        since = f"{first['phase']}, {first['elapsed_seconds']:.1f} s"
+        elapsed = first["elapsed_seconds"]
+        since = first["phase"] if elapsed is None else f"{first['phase']}, {elapsed:.1f} s"
         words.append(f"in flight: {first['nodeid']} ({since}){more}")
     not_run = report["not_run"]["count"]
     if not_run:

@@ -1,0 +1,145 @@
+"""Complete the report of a run whose process has ended, from what the run left behind.
+
+Used by the watcher, by the supervisor and by `failure-taxonomy finalize`. It imports no pytest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_failure_taxonomy.recorder.process import is_alive, read_oom_count
+from pytest_failure_taxonomy.recorder.record.evidence import context_of, evidence_of
+from pytest_failure_taxonomy.recorder.record.layout import record_folder
+from pytest_failure_taxonomy.recorder.record.reader import (
+    RecordedRun,
+    parse_record,
+    read_current,
+    read_record,
+)
+from pytest_failure_taxonomy.recorder.record.writer import remove_folder
+from pytest_failure_taxonomy.report.amend import amend_report
+from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.write import write_report
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
+from pytest_failure_taxonomy.taxonomy.signals import signal_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessEnd:
+    """How and when a process ended, as a second process saw it."""
+
+    exit: ProcessExit
+    ended_ns: int | None = None
+    """On the monotonic clock of this boot."""
+
+
+def end_from_status(status: int | None, source: str, ended_ns: int | None) -> ProcessEnd:
+    """Return the end of a process from the status that `waitpid` gives, `None` if there is none."""
+    if status is None:
+        return ProcessEnd(exit=ProcessExit(code=None, source=source), ended_ns=ended_ns)
+    returncode = os.waitstatus_to_exitcode(status)
+    return ProcessEnd(
+        exit=ProcessExit(
+            code=exit_code_from_returncode(returncode),
+            signal=signal_name(-returncode) if returncode < 0 else None,
+            observed=True,
+            source=source,
+        ),
+        ended_ns=ended_ns,
+    )
+
+
+def complete_watched(
+    report: str, run_id: str, status: int | None, ended_ns: int, contents: list[bytes]
+) -> None:
+    """Complete a report for the watcher, from the record's files that it has held open."""
+    path = Path(report)
+    end = end_from_status(status, "watcher", ended_ns)
+    current = _read_report(path)
+    if current is not None and current["run"]["id"] != run_id:
+        return  # a later run has the path; its own report is the one to keep
+    if current is not None and current["completeness"] != "running":
+        complete(path, current, end)
+        return
+    state, events = contents
+    folder = record_folder(path, run_id)
+    run = parse_record(state, events, run_id, str(folder))
+    write_report(path, reconstruct(run, folder, end))
+    remove_folder(folder)
+
+
+def complete(path: Path, report: dict[str, Any], end: ProcessEnd) -> dict[str, Any]:
+    """Complete a report with the end of its process, write it if that changed it, and return it.
+
+    Raises:
+        ReportError: the run's record is not there, or not to be understood.
+        OSError: the report can't be written.
+    """
+    run_id = report["run"]["id"]
+    folder = record_folder(path, run_id)
+    if report["completeness"] == "running":
+        completed = reconstruct(read_record(folder, run_id), folder, end)
+    else:
+        completed = amend_report(report, end.exit)
+    if completed != report:
+        write_report(path, completed)
+    remove_folder(folder)
+    with suppress(OSError):
+        path.with_name(f".{path.name}.lock").unlink()
+    return completed
+
+
+def reconstruct(run: RecordedRun, folder: Path, end: ProcessEnd) -> dict[str, Any]:
+    """Return the report of a run that did not live to write it."""
+    workers = {}
+    with suppress(OSError):
+        workers = {
+            entry.name: read_current(Path(entry.path))
+            for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)
+            if entry.is_dir(follow_symlinks=False)
+        }
+    evidence = evidence_of(
+        run, _with_memory(run, end.exit), ended_ns=end.ended_ns, workers=workers
+    )
+    return build_report(
+        evidence,
+        judge(evidence),
+        context_of(run, ended_ns=end.ended_ns),
+        completeness="reconstructed",
+        faults=run.notes,
+    )
+
+
+def is_still_running(path: Path, report: dict[str, Any]) -> bool:
+    """Tell whether the process that a `running` report is of still runs.
+
+    Raises:
+        ReportError: the run's record is not there, or not to be understood.
+    """
+    run_id = report["run"]["id"]
+    return is_alive(read_record(record_folder(path, run_id), run_id).header["process"])
+
+
+def _with_memory(run: RecordedRun, end: ProcessExit) -> ProcessExit:
+    """Add whether the OOM killer was at work in the run's cgroup while the run lasted."""
+    memory = run.header["memory"]
+    before, after = memory["oom_kills"], read_oom_count(memory["events_file"])
+    return replace(
+        end, out_of_memory=before is not None and after is not None and after > before
+    )
+
+
+def _read_report(path: Path) -> dict[str, Any] | None:
+    """Return a report of ours as it is on disk, `None` where there is none to be read."""
+    try:
+        report = json.loads(path.read_bytes())
+        return report if {"run", "completeness"} <= report.keys() else None
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None

@@ -1,0 +1,56 @@
+"""What happened in a run besides tests passing, in memory and in the run's record at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_failure_taxonomy.recorder.record.writer import Record
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    Interruption,
+    RaisedException,
+    RunError,
+    TestFailure,
+)
+
+
+class Facts:
+    """Gather the facts of a run, in order of occurrence."""
+
+    def __init__(self, record: Record) -> None:
+        self.failures: list[TestFailure] = []
+        self.errors: list[RunError] = []
+        self.interruptions: list[Interruption] = []
+        self._collection_failures: dict[str, CollectionFailure] = {}
+        self._record = record
+
+    @property
+    def collection_failures(self) -> tuple[CollectionFailure, ...]:
+        """Nodes that could not be collected, each once."""
+        return tuple(self._collection_failures.values())
+
+    def add_failure(self, failure: TestFailure) -> None:
+        """Add a test that failed."""
+        self.failures.append(failure)
+        self._record.write("failure", failure=failure)
+
+    def explain_last_failure(self, exception: RaisedException) -> None:
+        """Add what was raised to the failure that was added last."""
+        self.failures[-1] = replace(self.failures[-1], exception=exception)
+        self._record.write("exception", exception=exception)
+
+    def add_collection_failure(self, failure: CollectionFailure) -> None:
+        """Add a node that could not be collected, unless another worker has said so already."""
+        if failure.nodeid not in self._collection_failures:
+            self._collection_failures[failure.nodeid] = failure
+            self._record.write("collection_failure", failure=failure)
+
+    def add_error(self, error: RunError) -> None:
+        """Add an error outside of the tests."""
+        self.errors.append(error)
+        self._record.write("error", error=error)
+
+    def add_interruption(self, stop: Interruption) -> None:
+        """Add what ended the session early."""
+        self.interruptions.append(stop)
+        self._record.write("interruption", stop=stop)

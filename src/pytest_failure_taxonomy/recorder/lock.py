@@ -1,0 +1,54 @@
+"""Keep two runs from writing to one report."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_failure_taxonomy.recorder.record.writer import move_high
+
+
+class ReportLock:
+    """Hold a report's path against other runs until this process ends or lets go.
+
+    A POSIX lock on a file of its own: it ends with the process, and a process that a test leaves
+    behind does not inherit it, as it would a `flock`.
+    """
+
+    def __init__(self, report: Path) -> None:
+        self._path = report.with_name(f".{report.name}.lock")
+        self._descriptor = -1
+
+    def acquire(self) -> bool:
+        """Take the lock; tell whether this run has it.
+
+        A system without such locks has no say: there the later run wins.
+
+        Raises:
+            OSError: the lock's file can't be made.
+        """
+        try:
+            import fcntl
+        except ImportError:
+            return True
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        # Moved first: closing any descriptor of a file lets go of all the process's locks on it.
+        descriptor = move_high(os.open(self._path, flags, 0o666))
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return False
+        self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        """Let go and remove the lock's file."""
+        if self._descriptor < 0:
+            return
+        with suppress(OSError):
+            if os.fstat(self._descriptor).st_ino == os.stat(self._path).st_ino:
+                os.unlink(self._path)
+                os.close(self._descriptor)
+        self._descriptor = -1

@@ -1,0 +1,171 @@
+"""How far a run has come: which tests have started, where they are, and what came of them.
+
+The numbers live in the arrays of the run's record, so that they are on disk the moment they change.
+Memory does not grow with the tests that pass: each selected test has five bytes from the start.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from pytest_failure_taxonomy.recorder.record.layout import (
+    COUNTERS,
+    DONE,
+    IN_CALL,
+    IN_SETUP,
+    IN_TEARDOWN,
+    NOT_STARTED,
+    PHASES,
+)
+from pytest_failure_taxonomy.recorder.record.writer import MemoryRecord, Record
+from pytest_failure_taxonomy.taxonomy.evidence import Counts, InFlightTest, Phase
+
+_INDEX: Final = {name: index for index, name in enumerate(COUNTERS)}
+_PASSED: Final = _INDEX["passed"]
+
+_UNKNOWN: Final = -1
+"""Index of a test that was never selected: each array has one element more at its end for it."""
+
+
+class Progress:
+    """Follow the selected tests from their start to their end."""
+
+    def __init__(self, record: Record) -> None:
+        # Held here because a test may replace the function in its module (freezegun, pyfakefs).
+        self.clock = time.monotonic_ns
+        self.started_ns = self.clock()
+        self.nodeids: Sequence[str] = ()
+        self._record = record
+        self._states, self._starts = record.select(())
+        self._counters = record.counters
+        self._cursor = 0
+        self._indices: dict[str, int] | None = None
+        self._running: dict[str, int] = {}
+        self._workers: dict[str, str] = {}
+        self._reruns: Counter[str] = Counter()
+        self._recovered: set[str] = set()
+
+    def select(self, nodeids: Sequence[str]) -> None:
+        """Take the tests that are going to run, in their order."""
+        self.nodeids = nodeids
+        self._states, self._starts = self._record.select(nodeids)
+        self._counters = self._record.counters
+        self._cursor = 0
+        self._indices = None
+
+    def start(self, nodeid: str) -> None:
+        """Note that a test has started."""
+        nodeids = self.nodeids
+        index = self._cursor
+        # Tests start in the order of selection, or nearly so under xdist.
+        if index < len(nodeids) and nodeids[index] == nodeid:
+            self._cursor = index + 1
+        else:
+            index = self._find(nodeid)
+        self._running[nodeid] = index
+        self._starts[index] = (self.clock() - self.started_ns) // 1_000_000
+        self._states[index] = IN_SETUP
+
+    def advance(self, nodeid: str, state: int) -> None:
+        """Note that a test has come to another phase."""
+        index = self._running.get(nodeid)
+        if index is not None:
+            self._states[index] = state
+
+    def finish(self, nodeid: str) -> None:
+        """Note that a test has ended."""
+        index = self._running.pop(nodeid, None)
+        if index is not None:
+            self._states[index] = DONE
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Count a result under one of the names of `layout.COUNTERS`."""
+        self._counters[_INDEX[name]] += by
+
+    def count_pass(self, nodeid: str) -> None:
+        """Count a test that passed."""
+        self._counters[_PASSED] += 1
+        if self._reruns and nodeid in self._reruns:
+            self._recovered.add(nodeid)
+            self._record.write("recovered", nodeid=nodeid)
+
+    def count_rerun(self, nodeid: str) -> None:
+        """Count an attempt that failed and is made again."""
+        self.count("rerun")
+        self._reruns[nodeid] += 1
+
+    def set_deselected(self, count: int) -> None:
+        """Set how many tests the options left out."""
+        self._counters[_INDEX["deselected"]] = count
+
+    def attempts(self, nodeid: str) -> int:
+        """Return how often a test has been tried."""
+        return 1 + self._reruns[nodeid] if self._reruns else 1
+
+    def assign_worker(self, nodeid: str, worker: str) -> None:
+        """Note which worker runs a test."""
+        self._workers[nodeid] = worker
+
+    def phase_of(self, nodeid: str) -> Phase | None:
+        """Return the phase that a running test is in."""
+        index = self._running.get(nodeid)
+        return None if index is None else _phase(self._states[index])
+
+    def counts(self, failed: set[str]) -> Counts:
+        """Return the numbers so far; `failed` are the node ids that failed for good."""
+        numbers = dict(zip(COUNTERS, self._counters, strict=True))
+        flaky = len(self._recovered - failed)
+        return Counts(collected=len(self.nodeids), flaky=flaky, **numbers)
+
+    def in_flight(self) -> tuple[InFlightTest, ...]:
+        """Return the tests that have started and not ended, in order of start."""
+        now_ms = (self.clock() - self.started_ns) // 1_000_000
+        return tuple(
+            InFlightTest(
+                nodeid=nodeid,
+                phase=_phase(self._states[index]),
+                worker=self._workers.get(nodeid),
+                elapsed_seconds=max(0, now_ms - self._starts[index]) / 1e3,
+            )
+            for nodeid, index in self._running.items()
+        )
+
+    def not_started(self) -> tuple[str, ...]:
+        """Return the selected tests that never started, in the order of selection."""
+        states = self._states
+        return tuple(
+            nodeid for index, nodeid in enumerate(self.nodeids) if states[index] == NOT_STARTED
+        )
+
+    def detach(self) -> None:
+        """Go on in memory alone: a forked child must not write into its parent's record."""
+        memory = MemoryRecord()
+        memory.counters = array("I", self._counters)
+        self._record, self._counters = memory, memory.counters
+        self._states, self._starts = bytearray(self._states), array("I", self._starts)
+
+    def _find(self, nodeid: str) -> int:
+        """Return the index of a test that starts out of order."""
+        if self._indices is None:
+            self._indices = {each: index for index, each in reversed([*enumerate(self.nodeids)])}
+        index = self._indices.get(nodeid, _UNKNOWN)
+        if index == _UNKNOWN or self._states[index] == NOT_STARTED:
+            return index
+        # Started before: it is started again, or selected more than once (`--dist each`).
+        for later in range(index + 1, len(self.nodeids)):
+            if self._states[later] == NOT_STARTED and self.nodeids[later] == nodeid:
+                return later
+        return index
+
+
+def state_after(phase: str | None, *, passed: bool) -> int:
+    """Return the state of a test after the report of a phase."""
+    return IN_CALL if phase == "setup" and passed else IN_TEARDOWN
+
+
+def _phase(state: int) -> Phase:
+    return PHASES.get(state, "call")  # type: ignore[return-value]  # one of the three

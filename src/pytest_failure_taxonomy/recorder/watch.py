@@ -1,0 +1,110 @@
+"""The process that watches pytest: run as a script by `watcher`, with the standard library alone.
+
+It waits for one process to end, learns how, and imports the package only when there is something
+to write. It holds the record's files open, so that they can be read after a test has removed them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import struct
+import sys
+import time
+
+_HEAD = struct.Struct("<8sIiI")  # as in record/layout.py, which is not loaded before it is needed
+
+# linux/pidfd.h: PIDFD_GET_INFO tells how a process ended once it has been waited for (Linux 6.15).
+_PIDFD_INFO_EXIT = 1 << 3
+_PIDFD_INFO = struct.Struct("=QQ11Ii8x")
+_PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
+
+
+def watch(pidfd: int, process_id: int, root: str, report: str, run_id: str) -> None:
+    """Wait for the end of a process and complete its report if need be."""
+    folder = os.path.join(os.path.dirname(report), f".{os.path.basename(report)}.{run_id}")
+    files = [_open(os.path.join(folder, name)) for name in ("state", "events")]
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    poller.poll()
+    ended_ns = time.monotonic_ns()
+    status = _wait_status(pidfd, process_id)
+    if _has_finished(files[0], status):
+        return
+    sys.path.insert(0, root)
+    from pytest_failure_taxonomy.completion import complete_watched
+
+    complete_watched(report, run_id, status, ended_ns, [_read(file) for file in files])
+
+
+def _wait_status(pidfd: int, process_id: int) -> int | None:
+    """Return the status of a process that is not our child, as `waitpid` would, if it can be had.
+
+    While it is a zombie its `/proc` entry says; after it was waited for, the kernel does.
+    """
+    for _ in range(50):
+        try:
+            with open(f"/proc/{process_id}/stat", encoding="utf-8", errors="replace") as file:
+                fields = file.read().rpartition(") ")[2].split()
+            if fields[0] in "ZX" and len(fields) > 49:
+                return int(fields[49])
+        except (OSError, ValueError, IndexError):
+            pass
+        status = _status_from_pidfd(pidfd)
+        if status is not None:
+            return status
+        time.sleep(0.002)
+    return None
+
+
+def _status_from_pidfd(pidfd: int) -> int | None:
+    import fcntl
+
+    asked = bytearray(_PIDFD_INFO.size)
+    struct.pack_into("=Q", asked, 0, _PIDFD_INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, asked)
+    except OSError:
+        return None
+    answer = _PIDFD_INFO.unpack(asked)
+    return int(answer[-1]) if answer[0] & _PIDFD_INFO_EXIT else None
+
+
+def _has_finished(state: int, status: int | None) -> bool:
+    """Tell whether the session has ended, and its process in the way that the session said."""
+    head = _read(state)[: _HEAD.size]
+    if len(head) < _HEAD.size:
+        return False
+    _, finished, code, _ = _HEAD.unpack(head)
+    return bool(finished) and (status is None or status == code << 8)
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError:
+        return -1
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        size = os.fstat(descriptor).st_size
+        return os.pread(descriptor, size, 0)
+    except OSError:
+        return b""
+
+
+def _leave_the_users_world(keep: int) -> None:
+    """Cut what ties this process to the run: its session, its signals, folder and descriptors."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    os.setsid()
+    os.chdir("/")
+    os.closerange(3, keep)
+    os.closerange(keep + 1, 1 << 16)
+
+
+if __name__ == "__main__":
+    _leave_the_users_world(int(sys.argv[1]))
+    watch(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:6])

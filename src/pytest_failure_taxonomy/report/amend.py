@@ -1,0 +1,56 @@
+"""Correct a report that pytest wrote itself by how its process ended after that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from pytest_failure_taxonomy.report.build import exit_as_json, reasons_as_json, verdict_as_json
+from pytest_failure_taxonomy.report.limits import Limits
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
+from pytest_failure_taxonomy.taxonomy.findings import Finding
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+
+
+_UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
+
+
+def amend_report(report: dict[str, Any], end: ProcessExit) -> dict[str, Any]:
+    """Return the report with the end of its process in it; unchanged where that says nothing new.
+
+    What was judged before stands; the end adds to it, and the judge says which comes first.
+    """
+    before = report["exit"]["code"]
+    if end.code is None or (end.code == before and end.signal == report["exit"]["signal"]):
+        return report
+    evidence = RunEvidence(
+        stage=Stage(report["run"]["stage"]),
+        exit=replace(end, session_code=before),
+        settled=tuple(_findings(report)),
+    )
+    judgement = judge(evidence)
+    limits = Limits()
+    return {
+        **report,
+        "exit": exit_as_json(evidence, judgement),
+        "verdict": verdict_as_json(judgement.verdict, limits),
+        "reasons": reasons_as_json(judgement, limits),
+    }
+
+
+def _findings(report: dict[str, Any]) -> Iterator[Finding]:
+    """Yield what was found before, as far as the report tells: all reasons, their first details."""
+    quoted = report["verdict"]["evidence"] if report["verdict"] else []
+    for rank, held in enumerate(report["reasons"]):
+        for index in range(held["count"]):
+            told = quoted[index] if rank == 0 and index < len(quoted) else _UNQUOTED
+            yield Finding(
+                reason=FailureReason(held["reason"]),
+                kind=held["kind"],
+                source=told["source"],
+                detail=told["detail"],
+                nodeid=held["nodeids"][index] if index < len(held["nodeids"]) else None,
+            )

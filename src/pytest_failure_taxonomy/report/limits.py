@@ -1,0 +1,92 @@
+"""The caps of the report: how much of anything it holds, and what they cut."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pytest_failure_taxonomy.report.text import cap, change_texts, encodable
+from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
+
+JSONObject = dict[str, Any]
+
+MAX_FAILURES: Final = 1_000
+"""Failures, collection errors and internal errors listed, each; `limits` says how many more."""
+MAX_NODEIDS: Final = 1_000
+"""Node ids in any one list."""
+MAX_MESSAGE: Final = 2_000
+MAX_TRACEBACK: Final = 10_000
+"""Also the most that any text without a narrower cap may have: a parameter can make a node id of
+a megabyte."""
+MAX_TRACEBACKS: Final = 4_000_000
+"""Characters of all tracebacks together; later failures go without."""
+
+
+class Limits:
+    """Apply the caps of the report and count what they cut."""
+
+    def __init__(self) -> None:
+        self._failures_omitted = 0
+        self._collection_errors_omitted = 0
+        self._internal_errors_omitted = 0
+        self._tracebacks_omitted = 0
+        self._nodeids_omitted = 0
+        self._texts_truncated = 0
+        self._characters_left = MAX_TRACEBACKS
+
+    def failures(self, failures: tuple[TestFailure, ...]) -> tuple[TestFailure, ...]:
+        """Return the failures that are listed."""
+        self._failures_omitted = max(0, len(failures) - MAX_FAILURES)
+        return failures[:MAX_FAILURES]
+
+    def collection_failures(
+        self, failures: tuple[CollectionFailure, ...]
+    ) -> tuple[CollectionFailure, ...]:
+        """Return the collection errors that are listed."""
+        self._collection_errors_omitted = max(0, len(failures) - MAX_FAILURES)
+        return failures[:MAX_FAILURES]
+
+    def run_errors(self, errors: tuple[RunError, ...]) -> tuple[RunError, ...]:
+        """Return the internal errors that are listed."""
+        self._internal_errors_omitted = max(0, len(errors) - MAX_FAILURES)
+        return errors[:MAX_FAILURES]
+
+    def nodeids(self, nodeids: tuple[str, ...]) -> list[str]:
+        """Return the node ids that are listed."""
+        self._nodeids_omitted += max(0, len(nodeids) - MAX_NODEIDS)
+        return list(nodeids[:MAX_NODEIDS])
+
+    def message(self, text: str) -> str:
+        """Return a message, capped."""
+        return self._capped(text, MAX_MESSAGE)
+
+    def traceback(self, text: str | None, *, cut_before: bool = False) -> str | None:
+        """Return a traceback, capped, while there is room for more of them."""
+        if text is None:
+            return None
+        if self._characters_left <= 0:
+            self._tracebacks_omitted += 1
+            return None
+        shown = self._capped(text, MAX_TRACEBACK, cut_before=cut_before)
+        self._characters_left -= len(shown)
+        return shown
+
+    def fit(self, report: JSONObject) -> JSONObject:
+        """Return the report with every text in it fit for UTF-8 and no longer than allowed."""
+        fitted: JSONObject = change_texts(report, lambda text: self._capped(text, MAX_TRACEBACK))
+        return fitted
+
+    def as_json(self) -> JSONObject:
+        """Return the field `limits`."""
+        return {
+            "failures_omitted": self._failures_omitted,
+            "collection_errors_omitted": self._collection_errors_omitted,
+            "internal_errors_omitted": self._internal_errors_omitted,
+            "tracebacks_omitted": self._tracebacks_omitted,
+            "nodeids_omitted": self._nodeids_omitted,
+            "texts_truncated": self._texts_truncated,
+        }
+
+    def _capped(self, text: str, limit: int, *, cut_before: bool = False) -> str:
+        text = encodable(text)
+        self._texts_truncated += cut_before or len(text) > limit
+        return cap(text, limit)
