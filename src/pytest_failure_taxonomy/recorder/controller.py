@@ -76,9 +76,10 @@ class ControllerRecorder:
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Record how a worker ended."""
         worker = node.gateway.id
-        output = getattr(node, "workeroutput", None) or {}
-        deselected = output.get(OUTPUT_KEY, {}).get("deselected", 0)
-        self._session.deselected = max(self._session.deselected, deselected)
+        output = (getattr(node, "workeroutput", None) or {}).get(OUTPUT_KEY, {})
+        self._session.deselected = max(self._session.deselected, output.get("deselected", 0))
+        for fault in output.get("faults", ()):
+            self.faults.note(fault)
         if error:
             self._errors[worker] = str(error)
             self._returncodes[worker] = _returncode(node, MAX_WAIT_SECONDS)
