@@ -23,7 +23,7 @@ RAISING: Final = (
     pytest.param(
         "pytest_collection_modifyitems()", 3, "internal.error", NOT_RUN, id="modifyitems"
     ),
-    pytest.param("pytest_collection_finish()", 3, "internal.error", NOT_RUN, id="collection_finish"),
+    pytest.param("pytest_collection_finish()", 3, "internal.error", None, id="collection_finish"),
     pytest.param("pytest_collectreport()", 3, "internal.error", {}, id="collectreport"),
     pytest.param("pytest_runtestloop()", 3, "internal.error", NOT_RUN, id="runtestloop"),
     pytest.param("pytest_runtest_protocol()", 3, "internal.error", NOT_RUN, id="runtest_protocol"),
@@ -154,7 +154,7 @@ CHANGES: Final = (
         LATE.format("wrapper=True", "    yield\n    session.exitstatus = 77\n"), 77, id="wrapper"
     ),
     pytest.param(
-        "import pytest\n@pytest.hookimpl(wrapper=True, tryfirst=True)\n"
+        "import pytest\n@pytest.hookimpl(wrapper=True)\n"
         "def pytest_cmdline_main(config):\n    yield\n    return 1\n",
         1,
         id="cmdline-main",

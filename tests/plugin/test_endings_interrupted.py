@@ -76,6 +76,12 @@ INTERRUPTS: Final = (
         None,
         id="hook",
     ),
+    pytest.param(
+        {"test_it.py": PASSING, "conftest.py": CTRL_C + "def pytest_configure(): press_ctrl_c()\n"},
+        {},
+        None,
+        id="configure",
+    ),
 )
 
 
@@ -106,7 +112,6 @@ def test_ctrl_c(
 
 UNCAUGHT: Final = (
     pytest.param("press_ctrl_c()\n", {}, id="conftest"),
-    pytest.param("def pytest_configure(): press_ctrl_c()\n", None, id="configure"),
     pytest.param(
         "def pytest_sessionfinish(): press_ctrl_c()\n",
         {"collected": 1, "passed": 1},

@@ -93,7 +93,7 @@ class SessionRecorder:
         try:
             when = report.when
             flight = self._in_flight.get(report.nodeid)
-            if flight is not None and type(report) is _TestReport:
+            if flight is not None and type(report) is _TestReport and when in _PHASES:
                 flight[1] = when
             if report.outcome != "passed" or hasattr(report, "wasxfail"):
                 self._record_other_than_passed(report)
