@@ -5,22 +5,22 @@ This is the only place that knows all the parts. `plugin` loads it when the opti
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.extensions import add_extensions
 from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
 from pytest_failure_taxonomy.recorder.environment import describe_environment
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
-from pytest_failure_taxonomy.recorder.startup import record_startup_error
+from pytest_failure_taxonomy.recorder.startup import exit_code_of, record_startup_error
 from pytest_failure_taxonomy.recorder.worker import WorkerRecorder, is_worker, may_be_worker
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
@@ -36,7 +36,9 @@ from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.terminal import print_lines, verbosity
 
 RUN = pytest.StashKey["Run | None"]()
-"""The run of a config; `None` where its settings were refused."""
+"""The run of a config; `None` where its settings leave no place for a report."""
+
+_getpid = os.getpid  # held here, because a test may replace it in its module
 
 
 def begin(config: pytest.Config) -> None:
@@ -56,13 +58,16 @@ def begin(config: pytest.Config) -> None:
 def _begin_run(config: pytest.Config) -> None:
     config.stash[RUN] = None
     try:
-        run = Run(config, read_settings(config))
+        settings = read_settings(config)
+        run = Run(config, settings)
         run.announce()
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[RUN] = run
     config.pluginmanager.register(run, "failure_taxonomy_run")
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
+    if settings.problems:
+        raise pytest.UsageError("; ".join(settings.problems))
 
 
 def startup_failed(config: pytest.Config, error: BaseException) -> None:
@@ -70,10 +75,8 @@ def startup_failed(config: pytest.Config, error: BaseException) -> None:
     if RUN not in config.stash:
         if may_be_worker():
             return
-        try:
+        with suppress(pytest.UsageError):  # pytest is about to tell the error that came first
             begin(config)
-        except pytest.UsageError:
-            return
     run = config.stash[RUN]
     if run is not None and not run.has_main:
         run.finish(record_startup_error(run.session, error))
@@ -93,7 +96,7 @@ class Run:
         self._moved = ""
         self._controller: ControllerRecorder | None = None
         self._id = os.urandom(16).hex()
-        self._process_id = os.getpid()
+        self._process_id = _getpid()
         self._is_finished = False
         self._clock = time.monotonic
         self._started = self._clock()
@@ -111,18 +114,27 @@ class Run:
         evidence = RunEvidence(
             stage=self._settings.stage, finished=False, exit=ProcessExit(code=None, source="none")
         )
-        report = self._build(evidence, "running", None)
+        try:
+            report = self._build(evidence, "running", None)
+            self._write_first(report)
+        except OSError as error:
+            raise SettingsError(
+                f"--failure-taxonomy-report: {self._path} can't be written: {error.strerror}; "
+                "give a path in a folder that can be"
+            ) from error
+        except Exception as error:  # noqa: BLE001 - the user's run begins, whatever is wrong here
+            self.faults.add("the start of the run", error)
+
+    def _write_first(self, report: dict[str, Any]) -> None:
         try:
             write_report(self._path, report)
-        except OSError as error:
+        except OSError:
             if self._settings.report_was_named:
-                raise SettingsError(
-                    f"--failure-taxonomy-report: {self._path} can't be written: {error.strerror}; "
-                    "give a path in a folder that can be"
-                ) from error
-            self._path = fallback_path(self._path, self._id)
-            self._moved = f"{self._settings.report.parent} can't be written"
-            self._try_to_write(report)
+                raise
+            self._moved = f"{self._path.parent} can't be written"
+            with suppress(OSError):  # where nothing can be written at all, the last line says so
+                self._path = fallback_path(self._path, self._id)
+                write_report(self._path, report)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -142,7 +154,7 @@ class Run:
         except BaseException as error:
             self.finish(record_startup_error(self.session, error))
             raise
-        self.finish(ProcessExit(code=int(status or 0), source="pytest"))
+        self.finish(ProcessExit(code=exit_code_of(int(status or 0)), source="pytest"))
         return status
 
     def finish(self, exit_seen: ProcessExit) -> None:
@@ -150,14 +162,14 @@ class Run:
 
         A process that a test has forked and that goes on to the end of the session is not the run.
         """
-        if self._is_finished or os.getpid() != self._process_id:
+        if self._is_finished or _getpid() != self._process_id:
             return
         self._is_finished = True
+        self.faults.session_is_over()
         try:
             self._finish(exit_seen)
         except Exception as error:  # noqa: BLE001 - the user's exit status stands, whatever is wrong here
             self.faults.add("the end of the run", error)
-            sys.stderr.write(f"{self.faults.messages[-1]}\n")
 
     def _finish(self, exit_seen: ProcessExit) -> None:
         duration = self._clock() - self._started
@@ -168,8 +180,10 @@ class Run:
             workers=self._controller.ends() if self._controller else (),
         )
         report = self._build(evidence, "full", duration)
-        self._extend(report)
-        problem = self._try_to_write(report)
+        try:
+            add_extensions(self._config, report, self.faults)
+        finally:  # a hook may end the process
+            problem = self._try_to_write(report)
         shown = self._shown_path() if problem is None else ""
         level = verbosity(self._config)
         if level > -2:
@@ -196,22 +210,6 @@ class Run:
             faults=self.faults.messages,
         )
 
-    def _extend(self, report: dict[str, Any]) -> None:
-        """Let other plugins add to the report's `extensions`."""
-        hook = self._config.hook.pytest_failure_taxonomy_report
-        if not hook.get_hookimpls():
-            return
-        try:
-            added: dict[str, Any] = {}
-            for extension in hook(report=json.loads(json.dumps(report))):
-                added |= json.loads(json.dumps(extension, allow_nan=False))
-        except Exception as error:  # noqa: BLE001 - a foreign hook, anything can come out of it
-            self.faults.add("the hook pytest_failure_taxonomy_report", error)
-            own = report["extensions"].setdefault("pytest_failure_taxonomy", {})
-            own["faults"] = list(self.faults.messages)
-        else:
-            report["extensions"] |= added
-
     def _try_to_write(self, report: dict[str, Any]) -> str | None:
         """Write the report; return what went wrong in words, or `None`."""
         try:
@@ -231,10 +229,13 @@ class Run:
 class _WorkerStart:
     """A plugin that waits until it is certain whether this is an xdist worker."""
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_configure(self, config: pytest.Config) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Any, Any]:
         """Begin as a worker, or as a run of its own in a pytest that a worker's test runs."""
         if is_worker(config):
             config.pluginmanager.register(WorkerRecorder(config), "failure_taxonomy_recorder")
-        else:
-            _begin_run(config)
+            return (yield)
+        _begin_run(config)
+        run = config.stash[RUN]
+        # Its own implementation of this hook comes too late to be called.
+        return (yield from run.pytest_cmdline_main()) if run is not None else (yield)

@@ -117,8 +117,11 @@ def is_requested(config: pytest.Config) -> bool:
         )
     if given:
         return True
-    switch = config.getini("failure_taxonomy")
-    return bool(config.getini("failure_taxonomy_report")) if switch is None else bool(switch)
+    try:
+        switch = config.getini("failure_taxonomy")
+        return bool(config.getini("failure_taxonomy_report")) if switch is None else bool(switch)
+    except (TypeError, ValueError, pytest.UsageError):
+        return True  # the settings will say what is wrong with the value
 
 
 def _after_a_failed_start(config: pytest.Config) -> None:

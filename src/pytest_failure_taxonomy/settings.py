@@ -6,13 +6,12 @@ import argparse
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
+
+import pytest
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.taxonomy.stages import Stage, parse_stage
-
-if TYPE_CHECKING:
-    import pytest
 
 DEFAULT_REPORT: Final = "failure-report.json"
 
@@ -36,44 +35,53 @@ class Settings:
     """The user chose the path; where not, a folder that can't be written is no error."""
     stage: Stage
     strict_baseline: bool
+    problems: tuple[str, ...] = ()
+    """What is wrong with the rest: no test must run, but the report has a place and can say so."""
 
 
 def read_settings(config: pytest.Config) -> Settings:
     """Settle the options of a run; a flag wins over its ini value.
 
     Raises:
-        SettingsError: values are unusable or contradict each other; the message names all.
+        SettingsError: there is no place for the report; the message names all problems.
     """
     problems: list[str] = []
     options = _options(config)
-    report, named = _report_path(config, options)
+    _ini(config, "failure_taxonomy", "true or false", problems)
+    ini_report = _ini(config, "failure_taxonomy_report", "the name of a file", problems)
+    ini_stage = _ini(config, "failure_taxonomy_stage", "one of the six stages", problems)
+    ini_strict = _ini(config, "failure_taxonomy_strict_baseline", "true or false", problems)
     stage = Stage.FINAL_TEST
     try:
-        stage = parse_stage(
-            options.failure_taxonomy_stage or config.getini("failure_taxonomy_stage") or stage
-        )
+        stage = parse_stage(options.failure_taxonomy_stage or ini_stage or stage)
     except ValueError as error:
         problems.append(f"failure_taxonomy_stage: {error}")
-    strict = options.failure_taxonomy_strict_baseline
-    if strict and stage is not Stage.BASELINE_RUN:
-        problems.append(
-            f"--failure-taxonomy-strict-baseline contradicts the stage {stage}; "
-            "give --failure-taxonomy-stage=baseline_run with it or leave it out"
-        )
-    for name, option in _OTHER_REPORTS.items():
-        other = getattr(options, name, None)
-        if isinstance(other, str) and other and _absolute(config, other) == report:
+    else:
+        if options.failure_taxonomy_strict_baseline and stage is not Stage.BASELINE_RUN:
             problems.append(
-                f"--failure-taxonomy-report and {option} both name {other}; give each its own file"
+                f"--failure-taxonomy-strict-baseline contradicts the stage {stage}; "
+                "give --failure-taxonomy-stage=baseline_run with it or leave it out"
             )
-    if problems:
-        raise SettingsError("; ".join(problems))
+    try:
+        report, named = _report_path(config, options.failure_taxonomy_report, ini_report)
+        _refuse_shared_path(config, options, report)
+    except SettingsError as error:
+        raise SettingsError("; ".join([str(error), *problems])) from error
     return Settings(
         report=report,
         report_was_named=named,
         stage=stage,
-        strict_baseline=strict or config.getini("failure_taxonomy_strict_baseline"),
+        strict_baseline=bool(options.failure_taxonomy_strict_baseline or ini_strict),
+        problems=tuple(problems),
     )
+
+
+def _ini(config: pytest.Config, name: str, wanted: str, problems: list[str]) -> Any:
+    try:
+        return config.getini(name)
+    except (TypeError, ValueError, pytest.UsageError) as error:  # it differs by pytest's version
+        problems.append(f"ini value {name}: {error}; give {wanted}")
+        return None
 
 
 def _options(config: pytest.Config) -> argparse.Namespace:
@@ -82,28 +90,42 @@ def _options(config: pytest.Config) -> argparse.Namespace:
     if options is not None and hasattr(options, "failure_taxonomy"):
         return options
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--failure-taxonomy-report")
-    parser.add_argument("--failure-taxonomy-stage")
+    # A value that is missing is what pytest complains of already.
+    parser.add_argument("--failure-taxonomy-report", nargs="?")
+    parser.add_argument("--failure-taxonomy-stage", nargs="?")
     parser.add_argument("--failure-taxonomy-strict-baseline", action="store_true")
     return parser.parse_known_args([str(arg) for arg in config.invocation_params.args])[0]
 
 
-def _report_path(config: pytest.Config, options: argparse.Namespace) -> tuple[Path, bool]:
-    option: str | None = options.failure_taxonomy_report
-    if option is not None:
-        if not option.strip():
-            raise SettingsError(
-                "--failure-taxonomy-report: the path is empty; give the name of a file"
-            )
-        return _absolute(config, option), True
-    ini = config.getini("failure_taxonomy_report")
-    if ini:
-        base = config.inipath.parent if config.inipath else config.rootpath
-        return Path(os.path.abspath(base / Path(ini).expanduser())), True
-    return _absolute(config, DEFAULT_REPORT), False
-
-
-def _absolute(config: pytest.Config, path: str) -> Path:
-    # Not resolve(): a symbolic link has to stay one to be refused.
+def _report_path(config: pytest.Config, option: str | None, ini: str) -> tuple[Path, bool]:
+    """Return where the report goes, and whether the user has chosen that."""
     started_in = config.invocation_params.dir
-    return Path(os.path.abspath(started_in / Path(os.path.expandvars(path)).expanduser()))
+    given = ini if option is None else option
+    problem = "holds a null character" if "\0" in (given or "") else None
+    if option is not None and not option.strip():
+        problem = "is empty"
+    if problem is not None:
+        raise SettingsError(
+            f"--failure-taxonomy-report: the path {problem}; give the name of a file"
+        )
+    if option is not None:
+        return _absolute(started_in, option), True
+    if ini:
+        return _absolute(config.inipath.parent if config.inipath else config.rootpath, ini), True
+    return _absolute(started_in, DEFAULT_REPORT), False
+
+
+def _refuse_shared_path(config: pytest.Config, options: argparse.Namespace, report: Path) -> None:
+    for name, option in _OTHER_REPORTS.items():
+        other = getattr(options, name, None)
+        if not isinstance(other, str) or not other:
+            continue
+        if _absolute(config.invocation_params.dir, other) == report:
+            raise SettingsError(
+                f"--failure-taxonomy-report and {option} both name {other}; give each its own file"
+            )
+
+
+def _absolute(base: Path, path: str) -> Path:
+    # Not resolve(): a symbolic link has to stay one to be refused.
+    return Path(os.path.abspath(base / os.path.expanduser(os.path.expandvars(path))))

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from .measures import MEASURES, Bench
 from .runs import BrokenRunError, adopt_orphans
 from .table import render_table
-from .variants import FLOOR, OURS, PEERS
+from .variants import AGAIN, FLOOR, OURS, PEERS, PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .measures import Column
     from .variants import Variant
 
 QUICK_ROUNDS, QUICK_TESTS = 2, 200
@@ -33,43 +34,41 @@ def main() -> int:
         0 when everything was measured, whatever the figures; 1 when a run broke.
     """
     options = _parse_arguments()
-    started = time.monotonic()
     reporters = [each for each in (*PEERS, OURS) if each.name not in options.without]
     present = tuple(each for each in reporters if each.is_installed)
-    adopt_orphans()
+    started = time.monotonic()
     try:
         if OURS in reporters and OURS not in present:
             raise BrokenRunError(f"{OURS.name} is not installed here; `pip install -e .` does it")
-        with tempfile.TemporaryDirectory() as workplace:
-            bench = Bench(
-                reporters=present,
-                rounds=options.rounds,
-                tests=options.tests,
-                workplace=Path(workplace).resolve(),
-            )
-            columns = [
-                column
-                for name, measure in MEASURES.items()
-                if name in (options.only or MEASURES)
-                for column in measure(bench)
-            ]
+        columns = _measure(options, present)
     except BrokenRunError as error:
         sys.stderr.write(f"benchmark: {error}\n")
         return 1
-    names = [each.name for each in (*bench.variants[:2], FLOOR, *present)]
+    settings = f"{options.rounds} rounds, {options.tests} tests"
     text = (
-        f"{_describe_surroundings(present)}\n"
-        f"{options.rounds} rounds, {options.tests} tests,"
-        f" {time.monotonic() - started:.0f} s\n\n{render_table(columns, names)}"
+        f"{_describe_surroundings(present)}\n{settings}, {time.monotonic() - started:.0f} s\n\n"
+        f"{render_table(columns, [each.name for each in (PLAIN, AGAIN, FLOOR, *present)])}"
     )
-    skipped = [
-        f"\nskipped: {each.name} is not installed\n" for each in reporters if each not in present
-    ]
-    text += "".join(skipped)
+    for missing in (each for each in reporters if each not in present):
+        text += f"\nSkipped: {missing.name} is not installed.\n"
     sys.stdout.write(text)
     if options.output:
         options.output.write_text(text, encoding="utf-8")
     return 0
+
+
+def _measure(options: argparse.Namespace, reporters: tuple[Variant, ...]) -> list[Column]:
+    """Measure what was asked for, in the order of the table's columns."""
+    adopt_orphans()
+    with tempfile.TemporaryDirectory() as workplace:
+        bench = Bench(
+            reporters=reporters,
+            rounds=options.rounds,
+            tests=options.tests,
+            workplace=Path(workplace).resolve(),
+        )
+        chosen = [name for name in MEASURES if name in (options.only or MEASURES)]
+        return [column for name in chosen for column in MEASURES[name](bench)]
 
 
 def _parse_arguments() -> argparse.Namespace:

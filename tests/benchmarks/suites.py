@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-PASSING_TESTS_PER_MODULE, PASSING_TESTS_PER_STAMP = 50, 5
-FAILING_TESTS_PER_MODULE, FAILING_TESTS_PER_STAMP = 10, 1
-"""Fewer where tests fail: for each, pytest parses the whole module again to quote its source."""
-
+PASSING_TESTS_PER_MODULE = 50
+FAILING_TESTS_PER_MODULE = 10
+"""Fewer, because for each failure pytest parses the whole module again to quote its source."""
+PASSING_TESTS_PER_STAMP = 5
 WRONG_COUNT_EXIT_CODE = 99
 
 MODULE_HEAD = "from time import process_time_ns\n\nfrom conftest import stamps\n"
@@ -60,9 +60,9 @@ def write_suite(parent: Path, *, tests: int, is_failing: bool = False) -> Suite:
     """Write a suite of equal, trivial tests, unless the same one is there already.
 
     It notes the CPU time of its process when its ``conftest.py`` is imported, after collection,
-    in every fifth passing test and every failing one, and at the end of the session. It makes pytest end
-    with exit code 99 when another number of tests ran or failed, so that a variant without an
-    artifact is checked as well.
+    in every fifth passing and in every failing test, and at the end of the session. It makes
+    pytest end with exit code 99 when another number of tests ran or failed, so that a variant
+    without an artifact is checked as well.
 
     Args:
         parent: The folder in which the suite gets its own.
@@ -94,6 +94,5 @@ def write_suite(parent: Path, *, tests: int, is_failing: bool = False) -> Suite:
 
 def _test_source(number: int, *, is_failing: bool) -> str:
     """Return the source of one test."""
-    every = FAILING_TESTS_PER_STAMP if is_failing else PASSING_TESTS_PER_STAMP
-    stamp = "" if number % every else STAMP
+    stamp = STAMP if is_failing or number % PASSING_TESTS_PER_STAMP == 0 else ""
     return f"\n\ndef test_{number}():\n{stamp}{FAILING_BODY if is_failing else PASSING_BODY}"

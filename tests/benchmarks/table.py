@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def render_table(columns: Sequence[Column], names: Sequence[str]) -> str:
-    """Render the columns, one row a variant; what has no figure gets a dash.
+    """Render the columns, one row a variant that has a figure, with a dash where one has none.
 
     Args:
         columns: The measured quantities.
@@ -25,8 +25,9 @@ def render_table(columns: Sequence[Column], names: Sequence[str]) -> str:
     """
     rows = [["", *(column.heading for column in columns)]]
     for name in names:
-        cells = [_cell(name, column.figures.get(name)) for column in columns]
-        rows.append([name, *cells])
+        figures = [column.figures.get(name) for column in columns]
+        if any(figures):
+            rows.append([name, *(_cell(name, figure) for figure in figures)])
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     rows.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
     return "".join(

@@ -72,15 +72,174 @@ class Project:
 
 
 PROJECTS: Final[Mapping[str, Project]] = {
-    "packaging": Project(
+    "packaging": Project(  # sixty thousand parametrized tests
         version="26.3",
         requirements=("hypothesis", "pretend", "tomli_w", "coverage"),
         breaks=(
-            Break(name="tomli_w missing", without="tomli_w", kind="collection.error"),
+            Break(
+                name="tomli_w missing",
+                without="tomli_w",
+                kind="collection.error",
+                says="ModuleNotFoundError: No module named 'tomli_w' (tests/test_pylock.py:",
+            ),
+            Break(
+                name="wrong value",
+                path="src/packaging/version.py",
+                old="return self.release[0] if len(self.release) >= 1 else 0",
+                new="return self.release[-1] if len(self.release) >= 1 else 0",
+                arguments=("tests/test_version.py",),
+                kind="test.failed",
+                says="(tests/test_version.py:",
+            ),
+            Break(
+                name="syntax error",
+                path="src/packaging/specifiers.py",
+                old="\nimport abc\n",
+                new="\nimport abc\nif\n",
+                kind="collection.error",
+                says="SyntaxError: invalid syntax (src/packaging/specifiers.py:14)",
+            ),
+        ),
+    ),
+    "click": Project(  # the terminal's streams replaced, subprocesses
+        version="8.5.1",
+        breaks=(
+            Break(
+                name="wrong type",
+                path="src/click/utils.py",
+                old="\n    return str(value)\n",
+                new="\n    return value\n",
+                kind="test.failed",
+            ),
+            Break(
+                name="name error",
+                path="src/click/core.py",
+                old="\nclass Command:\n",
+                new="\nclass Command(Missing):\n",
+                kind="conftest.error",
+                says="src/click/core.py:",
+            ),
+        ),
+    ),
+    "attrs": Project(  # hypothesis, --import-mode=importlib
+        version="26.1.0",
+        requirements=("hypothesis", "cloudpickle", "pympler"),
+        arguments=("--hypothesis-seed=0",),
+        breaks=(
+            Break(
+                name="import error",
+                path="src/attr/validators.py",
+                old="\nimport operator\n",
+                new="\nimport operatorr\n",
+                kind="conftest.error",
+                says="src/attr/validators.py:",
+            ),
+            Break(
+                name="falsifiable",
+                path="src/attr/_funcs.py",
+                old="def asdict(\n",
+                new="def asdict(inst, **_):\n    return {}\n\n\ndef _asdict(\n",
+                kind="test.failed",
+            ),
+        ),
+    ),
+    "more-itertools": Project(  # unittest
+        version="11.2.1",
+        breaks=(
+            Break(
+                name="endless loop",
+                path="more_itertools/more.py",
+                old="    iterator = iter(partial(take, n, iter(iterable)), [])\n    if strict:\n",
+                new="    while n:\n        pass\n    iterator = iter([])\n    if strict:\n",
+                arguments=("--timeout=2",),
+                kind="test.timeout",
+                says="more_itertools/more.py:",
+            ),
         ),
     ),
     "iniconfig": Project(version="2.3.1"),
-    "more-itertools": Project(version="11.2.1"),
+    "pluggy": Project(version="1.7.0", requirements=("pytest-benchmark",)),
+    "flask": Project(
+        version="3.1.3",
+        requirements=("asgiref", "greenlet", "python-dotenv"),
+        breaks=(
+            Break(
+                name="fixture fails",
+                path="tests/conftest.py",
+                old='    app = Flask("flask_test"',
+                new='    app = Flask(None, "flask_test"',
+                kind="test.setup_error",
+                says="tests/conftest.py:",
+            ),
+            Break(
+                name="teardown fails",
+                path="tests/conftest.py",
+                old="    assert leaks == []",
+                new="    assert leaks == [None]",
+                kind="test.teardown_error",
+                says="tests/conftest.py:95",
+            ),
+        ),
+    ),
+    "werkzeug": Project(  # servers in subprocesses
+        version="3.1.9",
+        requirements=("cffi", "cryptography", "ephemeral-port-reserve", "watchdog"),
+    ),
+    "python-dateutil": Project(  # many expected failures, warnings are errors
+        version="4.0.0",
+        requirements=("freezegun", "hypothesis", "coverage", "build", "attrs"),
+        breaks=(
+            Break(
+                name="wrong value",
+                path="src/dateutil/easter.py",
+                old="    p = i - j + e\n",
+                new="    p = i - j + e + 1\n",
+                kind="test.failed",
+                says="tests/test_easter.py:",
+            ),
+        ),
+    ),
+    "toolz": Project(  # doctests, log_cli_level
+        version="1.2.0",
+        arguments=("--doctest-modules",),
+        breaks=(
+            Break(
+                name="wrong value",
+                path="toolz/itertoolz.py",
+                old="    return itertools.chain.from_iterable(seqs)\n",
+                new="    return itertools.chain.from_iterable(reversed(list(seqs)))\n",
+                kind="test.failed",
+            ),
+        ),
+    ),
+    "networkx": Project(  # tests inside of the package, doctests, a conftest with options
+        version="3.6.1",
+        requirements=("numpy", "scipy"),
+        arguments=("--doctest-modules", "--pyargs", "networkx"),
+    ),
+    "beautifulsoup4": Project(  # inherited tests
+        version="4.15.0", requirements=("lxml", "html5lib")
+    ),
+    "trio": Project(  # a plugin by -p, async tests, tests inside of the package
+        version="0.35.0",
+        requirements=("coverage", "async_generator", "pyOpenSSL", "trustme", "jedi", "astor"),
+        arguments=("src/trio", "--skip-optional-imports"),
+    ),
+    "pytest-xdist": Project(  # pytest inside of pytest
+        version="3.8.0", requirements=("filelock",)
+    ),
+    "pytest": Project(
+        version="9.2.0",
+        requirements=("hypothesis", "attrs", "pexpect", "xmlschema", "requests"),
+        arguments=(
+            "testing/test_runner.py",
+            "testing/test_skipping.py",
+            "testing/test_subtests.py",
+            "testing/test_unittest.py",
+            "testing/test_doctest.py",
+            "testing/test_terminal.py",
+        ),
+    ),
 }
 
 
@@ -273,9 +432,7 @@ def _compare(
     without = ["-p", "no:failure_taxonomy", *wanted]
     report = place / "ours" / "report.json"
     first = _pytest(python, source, place / "plain", without)
-    ours = _pytest(
-        python, source, place / "ours", [f"--failure-taxonomy-report={report}", *wanted]
-    )
+    ours = _pytest(python, source, place / "ours", [f"--failure-taxonomy-report={report}", *wanted])
     second = _pytest(python, source, place / "again", without)
     if not report.exists():
         raise BrokenSetupError(f"no report was written: {ours.command}")
@@ -539,9 +696,7 @@ _HEAD: Final = (
 
 def _row(comparison: Comparison) -> str:
     """Render one row of the table."""
-    checks = []
-    for problems in comparison.wrong.values():
-        checks.append(f"**{len(problems)} wrong**" if problems else "ok")
+    checks = [f"**{len(each)} wrong**" if each else "ok" for each in comparison.wrong.values()]
     verdict = comparison.report["verdict"]
     checks[0] = checks[0].replace("ok", f"{comparison.ours.exit_code} ok")
     checks[-1] = f"{verdict['kind'] if verdict else '-'} {checks[-1]}"

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.helpers.reports import assert_valid_report
 
 REPORT: Final = "failure-report.json"
@@ -115,6 +117,33 @@ def run_plain_pytest(folder: Path, *args: str, **options: Any) -> ChildRun:
     plugins: Sequence[str] = options.pop("plugins", ())
     launcher: Sequence[str] = options.pop("launcher", ())
     return run_child(folder, [*launcher, *pytest_command(*args, plugins=plugins)], **options)
+
+
+def run_inside(
+    pytester: pytest.Pytester,
+    *args: str,
+    switch: Sequence[str] = (SWITCH,),
+    plugins: Sequence[str] = (),
+    env: Mapping[str, str | None] | None = None,
+) -> ChildRun:
+    """Run pytest with our plugin in this very process: ten times as fast, for the rows of tables.
+
+    The arguments are those of `run_pytest`; the folder is the `pytester`'s.
+    """
+    command = pytest_command(*switch, *args, plugins=("failure_taxonomy", *plugins))
+    with pytest.MonkeyPatch.context() as patch:
+        environment = child_environment(env)
+        for name in set(os.environ) - set(environment):
+            patch.delenv(name)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        result = pytester.runpytest_inprocess(*command[command.index("pytest") + 1 :])
+    return ChildRun(
+        folder=pytester.path,
+        status=int(result.ret),
+        stdout="".join(f"{line}\n" for line in result.outlines),
+        stderr="".join(f"{line}\n" for line in result.errlines),
+    )
 
 
 def run_child(

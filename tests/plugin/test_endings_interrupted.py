@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from typing import Final
 
 import pytest
@@ -75,13 +77,10 @@ INTERRUPTS: Final = (
         id="hook",
     ),
     pytest.param(
-        {
-            "test_it.py": PASSING,
-            "conftest.py": CTRL_C + "def pytest_sessionfinish(): press_ctrl_c()\n",
-        },
-        {"collected": 1, "passed": 1},
+        {"test_it.py": PASSING, "conftest.py": CTRL_C + "def pytest_configure(): press_ctrl_c()\n"},
+        {},
         None,
-        id="sessionfinish",
+        id="configure",
     ),
 )
 
@@ -109,6 +108,40 @@ def test_ctrl_c(
     )
     shown = [(test["nodeid"], test["phase"]) for test in run.report["in_flight"]]
     assert shown == ([in_flight] if in_flight else [])
+
+
+UNCAUGHT: Final = (
+    pytest.param("press_ctrl_c()\n", {}, id="conftest"),
+    pytest.param(
+        "def pytest_sessionfinish(): press_ctrl_c()\n",
+        {"collected": 1, "passed": 1},
+        id="sessionfinish",
+    ),
+    pytest.param(
+        "def pytest_unconfigure(): press_ctrl_c()\n",
+        {"collected": 1, "passed": 1},
+        id="unconfigure",
+    ),
+)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no death by signal")
+@pytest.mark.parametrize(("hook", "counts"), UNCAUGHT)
+def test_ctrl_c_that_pytest_does_not_catch(
+    runs: PytestRuns, hook: str, counts: dict[str, int] | None
+) -> None:
+    """A Ctrl+C outside of the session ends Python itself, by the signal."""
+    run = check_ending(
+        runs,
+        Ending(
+            files={"test_it.py": PASSING, "conftest.py": CTRL_C + hook},
+            exit_status=-signal.SIGINT,
+            reason="INTERRUPTED",
+            kind="interrupt.keyboard",
+            counts=counts,
+        ),
+    )
+    assert run.report["exit"]["signal"] == "SIGINT"
 
 
 EXITS: Final = (
@@ -174,9 +207,13 @@ EXITS: Final = (
         id="teardown",
     ),
     pytest.param(
-        {"test_it.py": PASSING + "import pytest\npytest.exit('not here', returncode=9)\n"},
+        {
+            "test_it.py": PASSING,
+            "conftest.py": "import pytest\n"
+            "def pytest_collection_modifyitems(): pytest.exit('not here', returncode=9)\n",
+        },
         9,
-        {},
+        {"collected": 1, "not_run": 1},
         id="collection",
     ),
     pytest.param(
@@ -212,11 +249,12 @@ EXITS: Final = (
     pytest.param(
         {
             "test_it.py": PASSING,
-            "conftest.py": "import pytest\npytest.exit('at once', returncode=14)\n",
+            "conftest.py": "import pytest\n"
+            "def pytest_unconfigure(): pytest.exit('too late', returncode=14)\n",
         },
-        14,
-        {},
-        id="conftest",
+        1,  # pytest makes a traceback of it
+        {"collected": 1, "passed": 1},
+        id="unconfigure",
     ),
 )
 

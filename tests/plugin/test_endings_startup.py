@@ -14,13 +14,10 @@ TEST: Final = {"test_it.py": PASSING}
 
 USAGE: Final = (
     pytest.param({}, ["--no-such-option"], "--no-such-option", id="option"),
-    pytest.param({}, ["--maxfail=many"], "many", id="option-value"),
     pytest.param({}, ["no_such_folder"], "no_such_folder", id="path"),
     pytest.param({}, ["test_it.py::test_absent"], "test_absent", id="node-id"),
     pytest.param({}, ["-m", "not ("], "not (", id="mark-expression"),
     pytest.param({}, ["-k", "1 +"], "1 +", id="keyword-expression"),
-    pytest.param({}, ["-W", "no-such-action"], "no-such-action", id="warning-filter"),
-    pytest.param({"pytest.ini": "[pytest]\nminversion = 99\n"}, [], "99", id="minversion"),
     pytest.param(
         {"pytest.ini": "[pytest]\naddopts = --no-such-option\n"}, [], "--no-such-option", id="addopts"
     ),
@@ -29,12 +26,6 @@ USAGE: Final = (
         [],
         "no_such_key",
         id="strict-config",
-    ),
-    pytest.param(
-        {"conftest.py": "import pytest\nraise pytest.UsageError('set SERVER first')\n"},
-        [],
-        "SERVER",
-        id="raised-in-conftest",
     ),
     pytest.param(
         {
@@ -74,6 +65,8 @@ CONFTEST: Final = (
     pytest.param("import no_such_module\n", "ModuleNotFoundError", id="import"),
     pytest.param("def fixture()\n", "SyntaxError", id="syntax"),
     pytest.param("1 / 0\n", "ZeroDivisionError", id="exception"),
+    pytest.param("import pytest; pytest.exit('no')\n", "Exit", id="exit"),
+    pytest.param("import pytest; raise pytest.UsageError('no')\n", "UsageError", id="usage"),
 )
 
 
@@ -95,7 +88,8 @@ def test_broken_conftest(
     )
     (error,) = run.report["internal_errors"]
     assert exception in error["message"]
-    assert f"{folder}conftest.py:1" in error["traceback"]
+    assert f"{folder}conftest.py" in error["traceback"]
+    assert "_pytest/" not in error["traceback"], "pytest's own frames are of no use to anybody"
 
 
 PLUGINS: Final = (
@@ -103,9 +97,6 @@ PLUGINS: Final = (
     pytest.param({"conftest.py": "pytest_plugins = ['nope']\n"}, [], "nope", id="conftest"),
     pytest.param(
         {"pytest.ini": "[pytest]\nrequired_plugins = pytest-nope\n"}, [], "pytest-nope", id="ini"
-    ),
-    pytest.param(
-        {"pytest.ini": "[pytest]\naddopts = -p nope\n"}, [], "nope", id="addopts"
     ),
     pytest.param({"broken.py": "1 / 0\n"}, ["-p", "broken"], "division", id="broken"),
     pytest.param(
@@ -128,3 +119,27 @@ def test_plugin_that_is_not_there(
     assert run.report["exit"]["code"] == run.exit_status
     assert run.verdict == ("INTERNAL_ERROR", "plugin.error")
     assert word in run.report["internal_errors"][0]["message"]
+
+
+BEFORE_PLUGINS: Final = (
+    pytest.param({}, ["--maxfail=many"], id="option-value"),
+    pytest.param({"pytest.ini": "[pytest]\nminversion = 99\n"}, [], id="minversion"),
+    pytest.param({"pytest.ini": "[pytest]\naddopts = -p nope\n"}, [], id="missing-plugin-first"),
+    pytest.param({"pytest.ini": "[pytest\n"}, [], id="broken-ini"),
+)
+
+
+@pytest.mark.parametrize(("files", "args"), BEFORE_PLUGINS)
+def test_end_before_any_plugin_is_loaded(
+    runs: PytestRuns, files: Mapping[str, str], args: Sequence[str]
+) -> None:
+    """Where pytest ends before it loads us we do nothing: only a second process can tell."""
+    runs.write({**TEST, **files})
+    plain = runs.run_plain(*args)
+    run = runs.run_unchecked(*args)
+    assert (run.exit_status, run.stdout, run.stderr) == (
+        plain.exit_status,
+        plain.stdout,
+        plain.stderr,
+    )
+    assert run.exit_status != 0

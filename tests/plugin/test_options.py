@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from tests.helpers.children import (
     child_environment,
     pytest_command,
     run_child,
+    run_inside,
     run_plain_pytest,
     run_pytest,
 )
@@ -113,11 +115,13 @@ def test_without_the_option_nothing_is_loaded_printed_or_written(
         pytest.param(("--failure-taxonomy-strict-baseline",), "", id="strict-baseline-alone"),
     ],
 )
-def test_ways_to_stay_off(folder: Path, args: tuple[str, ...], ini: str) -> None:
+def test_ways_to_stay_off(
+    pytester: pytest.Pytester, folder: Path, args: tuple[str, ...], ini: str
+) -> None:
     """What does not ask for a report gets none."""
     write(folder, {"pytest.ini": f"[pytest]\n{ini}\n"})
     before = files_in(folder)
-    run = run_pytest(folder, *args, switch=())
+    run = run_inside(pytester, *args, switch=())
     assert run.status == 0
     assert run.tail == []
     assert files_in(folder) == before
@@ -126,11 +130,12 @@ def test_ways_to_stay_off(folder: Path, args: tuple[str, ...], ini: str) -> None
 def test_the_plugin_can_be_blocked(folder: Path) -> None:
     """`-p no:failure_taxonomy` keeps the installed plugin out, its options included."""
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None}
-    blocked = ("-p", "no:failure_taxonomy")
-    run = run_pytest(folder, *blocked, "--trace-config", switch=(), env=environment)
-    assert run.status == 0
-    assert "pytest_failure_taxonomy" not in run.stdout
-    refused = run_pytest(folder, *blocked, env=environment)
+    command = pytest_command("-p", "no:failure_taxonomy", plugins=())
+    write(folder, {"pytest.ini": "[pytest]\nfailure_taxonomy = true\n"})
+    run = run_child(folder, command, env=environment)
+    assert (run.status, run.tail) == (0, [])
+    assert not (folder / REPORT).exists()
+    refused = run_child(folder, [*command, SWITCH], env=environment)
     assert refused.status == 4
     assert f"unrecognized arguments: {SWITCH}" in refused.stderr
     assert not (folder / REPORT).exists()
@@ -189,12 +194,17 @@ def test_the_plugin_is_found_where_it_is_installed(folder: Path) -> None:
     ],
 )  # fmt: skip
 def test_ways_to_switch_on(
-    folder: Path, args: tuple[str, ...], ini: str, addopts: str, path: str
+    pytester: pytest.Pytester,
+    folder: Path,
+    args: tuple[str, ...],
+    ini: str,
+    addopts: str,
+    path: str,
 ) -> None:
     """Flag, path, ini values and addopts each switch the report on; what is nearer wins."""
     write(folder, {"pytest.ini": f"[pytest]\n{ini}\n"})
     before = files_in(folder)
-    run = run_pytest(folder, *args, switch=(), env={"PYTEST_ADDOPTS": addopts})
+    run = run_inside(pytester, *args, switch=(), env={"PYTEST_ADDOPTS": addopts})
     assert run.status == 0
     assert run.tail == [f"failure taxonomy: no failure (1 passed); report: {path}"]
     assert files_in(folder) == before | {path}
@@ -215,21 +225,23 @@ def test_ways_to_switch_on(
         ),
     ],
 )
-def test_every_sort_of_configuration_file(folder: Path, name: str, content: str) -> None:
+def test_every_sort_of_configuration_file(
+    pytester: pytest.Pytester, folder: Path, name: str, content: str
+) -> None:
     """The ini values work in each file that pytest reads, as text and as TOML's own types."""
     (folder / "pytest.ini").unlink()
     quote = '"' if name.endswith(".toml") else ""
     values = f"failure_taxonomy = true\nfailure_taxonomy_stage = {quote}setup{quote}\n"
     write(folder, {name: content.format(values)})
-    run = run_pytest(folder, switch=())
+    run = run_inside(pytester, switch=())
     assert run.status == 0
     assert run.report()["run"]["stage"] == "setup"
 
 
-def test_the_flag_takes_no_value(folder: Path) -> None:
+def test_the_flag_takes_no_value(pytester: pytest.Pytester, folder: Path) -> None:
     """A path that follows the flag is a path to tests."""
     write(folder, {"tests/test_other.py": PASSING.replace("passes", "other")})
-    run = run_pytest(folder, SWITCH, "tests/", "-v", switch=())
+    run = run_inside(pytester, SWITCH, "tests/", "-v", switch=())
     assert run.outcome == "1 passed"
     assert "tests/test_other.py::test_other PASSED" in run.stdout
     assert run.report()["summary"]["collected"] == 1
@@ -255,13 +267,13 @@ def test_the_flag_takes_no_value(folder: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("how", ["option", "ini"])
-def test_paths(folder: Path, given: str, place: str, how: str) -> None:
+def test_paths(pytester: pytest.Pytester, folder: Path, given: str, place: str, how: str) -> None:
     """Missing folders are made; `~`, variables, blanks and any script of the world are fine."""
     environment = {"HOME": str(folder / "home"), "PLACE": str(folder / "elsewhere")}
     if how == "ini":
         write(folder, {"pytest.ini": f"[pytest]\nfailure_taxonomy_report = {given}\n"})
     option = (f"{TO}={given}",) if how == "option" else ()
-    run = run_pytest(folder, *option, switch=(), env=environment)
+    run = run_inside(pytester, *option, switch=(), env=environment)
     assert run.status == 0
     assert run.stdout.endswith(f"; report: {place}\n")
     assert run.report(place)["verdict"] is None
@@ -329,18 +341,20 @@ def test_a_relative_ini_path_starts_at_the_ini_file(folder: Path) -> None:
         pytest.param(("-p", "cacheprovider", "--cache-show"), id="cache-show"),
     ],
 )
-def test_questions_leave_no_report(folder: Path, args: tuple[str, ...]) -> None:
+def test_questions_leave_no_report(
+    pytester: pytest.Pytester, folder: Path, args: tuple[str, ...]
+) -> None:
     """Options that only make pytest print something neither write a report nor a verdict."""
     before = files_in(folder)
-    run = run_pytest(folder, *args)
+    run = run_inside(pytester, *args)
     assert run.status == 0, run.stderr
     assert "taxonomy: no failure" not in run.stdout
     assert files_in(folder) == before
 
 
-def test_help_tells_of_us(folder: Path) -> None:
+def test_help_tells_of_us(pytester: pytest.Pytester, folder: Path) -> None:
     """`--help` has a group of our options, the six stages, and a line for each ini value."""
-    run = run_pytest(folder, "--help", switch=(), env={"COLUMNS": "200"})
+    run = run_inside(pytester, "--help", switch=(), env={"COLUMNS": "200"})
     lines = [line.strip() for line in run.stdout.splitlines()]
     assert "why this run failed (pytest-failure-taxonomy):" in lines
     for start in (
@@ -356,9 +370,11 @@ def test_help_tells_of_us(folder: Path) -> None:
         assert any(line.startswith(start) for line in lines), start
 
 
-def test_collecting_only_leaves_a_report_that_is_final(folder: Path) -> None:
+def test_collecting_only_leaves_a_report_that_is_final(
+    pytester: pytest.Pytester, folder: Path
+) -> None:
     """`--collect-only` is a run in which no test was to run."""
-    run = run_pytest(folder, "--collect-only")
+    run = run_inside(pytester, "--collect-only")
     assert run.status == 0
     assert run.tail == [
         "failure taxonomy: no failure (no test ran); report: failure-report.json",
@@ -373,10 +389,12 @@ def test_collecting_only_never_says_running(folder: Path) -> None:
     assert not (folder / REPORT).exists()
 
 
-def test_collecting_only_reports_what_could_not_be_collected(folder: Path) -> None:
+def test_collecting_only_reports_what_could_not_be_collected(
+    pytester: pytest.Pytester, folder: Path
+) -> None:
     """`--collect-only` fails for a broken module, and says why."""
     write(folder, {"test_it.py": "import no_such_module\n"})
-    run = run_pytest(folder, "--collect-only")
+    run = run_inside(pytester, "--collect-only")
     assert run.report()["verdict"]["kind"] == "collection.error"
 
 
@@ -393,8 +411,6 @@ def test_two_runs_in_one_process(folder: Path) -> None:
         f"second = {main.format('test_two.py', f'{TO}=b.json')}\n"
         "sys.exit(10 * first + second)"
     )
-    import sys  # not at the top, where it would be taken for the script's
-
     run = run_child(folder, [sys.executable, "-c", script])
     assert run.status == 1
     first, second = run.report("a.json"), run.report("b.json")
@@ -480,27 +496,29 @@ def test_stages_are_the_taxonomys() -> None:
 
 @pytest.mark.parametrize("stage", list(Stage))
 @pytest.mark.parametrize("how", ["option", "ini"])
-def test_every_stage_can_be_given(folder: Path, stage: Stage, how: str) -> None:
+def test_every_stage_can_be_given(
+    pytester: pytest.Pytester, folder: Path, stage: Stage, how: str
+) -> None:
     """Each of the six can be given as an option and as an ini value."""
     option = (f"--failure-taxonomy-stage={stage}",) if how == "option" else ()
     write(
         folder,
         {"pytest.ini": f"[pytest]\n{'' if option else f'failure_taxonomy_stage = {stage}'}\n"},
     )
-    run = run_pytest(folder, *option)
+    run = run_inside(pytester, *option)
     assert run.status == 0
     assert run.report()["run"]["stage"] == stage
 
 
-def test_the_default_stage_is_the_final_test(folder: Path) -> None:
+def test_the_default_stage_is_the_final_test(pytester: pytest.Pytester, folder: Path) -> None:
     """A run that names no stage is a final test."""
-    assert run_pytest(folder).report()["run"]["stage"] == "final_test"
+    assert run_inside(pytester).report()["run"]["stage"] == "final_test"
 
 
-def test_a_stage_option_wins_over_ini(folder: Path) -> None:
+def test_a_stage_option_wins_over_ini(pytester: pytest.Pytester, folder: Path) -> None:
     """The option replaces the ini value."""
     write(folder, {"pytest.ini": "[pytest]\nfailure_taxonomy_stage = setup\n"})
-    run = run_pytest(folder, "--failure-taxonomy-stage=agent_run")
+    run = run_inside(pytester, "--failure-taxonomy-stage=agent_run")
     assert run.report()["run"]["stage"] == "agent_run"
 
 
@@ -521,22 +539,30 @@ BASELINE: Final = "--failure-taxonomy-stage=baseline_run"
     ],
 )
 def test_baselines(
-    folder: Path, args: tuple[str, ...], ini: str, test: str, kind: str | None, notes: int
+    pytester: pytest.Pytester,
+    folder: Path,
+    args: tuple[str, ...],
+    ini: str,
+    test: str,
+    kind: str | None,
+    notes: int,
 ) -> None:
     """A baseline has to fail; a strict one with exit code 1; one without a test gets a note."""
     value = f"failure_taxonomy_strict_baseline = {ini}" if ini else ""
     write(folder, {"pytest.ini": f"[pytest]\n{value}\n", "test_it.py": test})
-    report = run_pytest(folder, BASELINE, *args).report()
+    report = run_inside(pytester, BASELINE, *args).report()
     verdict: dict[str, Any] = report["verdict"] or {"kind": None}
     assert verdict["kind"] == kind
     own = report["extensions"].get("pytest_failure_taxonomy", {})
     assert len(own.get("notes", [])) == notes
 
 
-def test_a_strict_baseline_in_the_ini_file_leaves_other_stages_alone(folder: Path) -> None:
+def test_a_strict_baseline_in_the_ini_file_leaves_other_stages_alone(
+    pytester: pytest.Pytester, folder: Path
+) -> None:
     """One configuration serves all stages; the strictness is for its own."""
     write(folder, {"pytest.ini": "[pytest]\nfailure_taxonomy_strict_baseline = true\n"})
-    assert run_pytest(folder).report()["verdict"] is None
+    assert run_inside(pytester).report()["verdict"] is None
 
 
 # The hook.
@@ -554,7 +580,7 @@ def test_a_conftest_adds_to_the_extensions(folder: Path, args: tuple[str, ...]) 
     assert run.report()["extensions"] == {"shop": {"failed": 1, "word": "é"}}
 
 
-def test_several_hooks_are_merged(folder: Path) -> None:
+def test_several_hooks_are_merged(pytester: pytest.Pytester, folder: Path) -> None:
     """Each implementation's namespace is kept; one that returns nothing adds nothing."""
     write(
         folder,
@@ -564,21 +590,24 @@ def test_several_hooks_are_merged(folder: Path) -> None:
             "two.py": ADDS + "return None\n",
         },
     )
-    run = run_pytest(folder, "-p", "one", "-p", "two", env={"PYTHONPATH": str(folder)})
+    pytester.syspathinsert()
+    run = run_inside(pytester, "-p", "one", "-p", "two")
     assert run.report()["extensions"] == {"conftest": 1, "one": [None, True, 1.5]}
 
 
-def test_the_hook_may_stand_there_with_the_option_off(folder: Path) -> None:
+def test_the_hook_may_stand_there_with_the_option_off(
+    pytester: pytest.Pytester, folder: Path
+) -> None:
     """A conftest with the hook is no error for those who run without the option."""
     write(folder, {"conftest.py": ADDS + "raise SystemExit(9)\n"})
-    run = run_pytest(folder, switch=())
+    run = run_inside(pytester, switch=())
     assert (run.status, run.outcome) == (0, "1 passed")
 
 
-def test_the_hook_can_not_change_the_report(folder: Path) -> None:
+def test_the_hook_can_not_change_the_report(pytester: pytest.Pytester, folder: Path) -> None:
     """It is given a copy."""
     write(folder, {"conftest.py": ADDS + "report['summary'].clear(); report['verdict'] = 1\n"})
-    report = run_pytest(folder).report()
+    report = run_inside(pytester).report()
     assert report["verdict"] is None
     assert report["summary"]["passed"] == 1
 
@@ -601,10 +630,12 @@ def test_the_hook_can_not_change_the_report(folder: Path) -> None:
         pytest.param("return pytest_failure_taxonomy_report(report)", id="recursion"),
     ],
 )
-def test_a_hook_that_fails_or_returns_rubbish(folder: Path, body: str) -> None:
+def test_a_hook_that_fails_or_returns_rubbish(
+    pytester: pytest.Pytester, folder: Path, body: str
+) -> None:
     """It is left out with one line on stderr and a note in the report; the run is as it was."""
     write(folder, {"conftest.py": f"{ADDS}{body}\n", "test_it.py": FAILING})
-    run = run_pytest(folder)
+    run = run_inside(pytester)
     assert (run.status, run.outcome) == (1, "1 failed")
     assert run.tail[-1] == f"report: {REPORT}"
     (line,) = run.stderr.splitlines()
@@ -616,10 +647,11 @@ def test_a_hook_that_fails_or_returns_rubbish(folder: Path, body: str) -> None:
     assert "pytest_failure_taxonomy_report" in fault
 
 
-def test_rubbish_does_not_spoil_what_others_return(folder: Path) -> None:
+def test_rubbish_does_not_spoil_what_others_return(pytester: pytest.Pytester, folder: Path) -> None:
     """One bad answer is left out; the good one beside it stays."""
     write(folder, {"conftest.py": ADDS + "return 3\n", "one.py": ADDS + "return {'one': 1}\n"})
-    run = run_pytest(folder, "-p", "one", env={"PYTHONPATH": str(folder)})
+    pytester.syspathinsert()
+    run = run_inside(pytester, "-p", "one")
     assert run.report()["extensions"]["one"] == 1
 
 
@@ -630,9 +662,7 @@ def test_rubbish_does_not_spoil_what_others_return(folder: Path) -> None:
         pytest.param("raise KeyboardInterrupt", -2, id="KeyboardInterrupt"),
     ],
 )
-def test_a_hook_that_ends_the_process_leaves_a_report(
-    folder: Path, body: str, status: int
-) -> None:
+def test_a_hook_that_ends_the_process_leaves_a_report(folder: Path, body: str, status: int) -> None:
     """What is meant to end the process does so, and the report has been written all the same."""
     write(folder, {"conftest.py": f"{ADDS}{body}\n"})
     run = run_pytest(folder)
@@ -650,11 +680,11 @@ def test_a_hook_that_ends_the_process_leaves_a_report(
     ],
 )
 def test_odd_values_of_a_hook_leave_the_report_readable(
-    folder: Path, value: str, shown: object
+    pytester: pytest.Pytester, folder: Path, value: str, shown: object
 ) -> None:
     """What JSON can hold is kept, in a form that every reader of JSON accepts."""
     write(folder, {"conftest.py": f"{ADDS}return {{'x': {value}}}\n"})
-    assert run_pytest(folder).report()["extensions"] == {"x": shown}
+    assert run_inside(pytester).report()["extensions"] == {"x": shown}
 
 
 def test_the_environment_of_the_suite_does_not_leak() -> None:

@@ -75,10 +75,11 @@ class ControllerRecorder:
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Record how a worker ended."""
         worker = node.gateway.id
-        output = getattr(node, "workeroutput", None) or {}
-        deselected = output.get(OUTPUT_KEY, {}).get("deselected", 0)
-        if deselected:  # every worker deselects the same ones
-            self._session.progress.set_deselected(deselected)
+        output = (getattr(node, "workeroutput", None) or {}).get(OUTPUT_KEY, {})
+        if "deselected" in output:  # every worker deselects the same ones
+            self._session.progress.set_deselected(output["deselected"])
+        for fault in output.get("faults", ()):
+            self.faults.note(fault)
         if error:
             self._errors[worker] = str(error)
             self._returncodes[worker] = _returncode(node, MAX_WAIT_SECONDS)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
 import pytest
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
+
+MAX_FAULTS: Final = 100
+"""How many different faults are kept; a hook that fails once a test must not fill the memory."""
+
+_MAX_TEXT: Final = 500
 
 _WARNING: Final = (
     "{where} failed inside pytest-failure-taxonomy: {error}. The run is not affected, "
@@ -24,18 +31,33 @@ class FailureTaxonomyWarning(pytest.PytestWarning):
 class Faults:
     """Collect the recorder's own failures: the first becomes a warning, all go to the report."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, *, is_worker: bool = False) -> None:
         self._config = config
+        self._is_worker = is_worker
+        self._is_over = False
         self.messages: list[str] = []
 
     def add(self, where: str, error: BaseException) -> None:
         """Take note of an exception that left the function `where` of ours."""
-        message = _WARNING.format(where=where, error=f"{type(error).__name__}: {_text(error)}")
-        if message in self.messages:
+        text = f"{type(error).__name__}: {_text(error)}"
+        self.note(_WARNING.format(where=where, error=_one_line(text)))
+
+    def note(self, message: str) -> None:
+        """Take note of a fault in words, and tell the user."""
+        if message in self.messages or len(self.messages) >= MAX_FAULTS:
             return
         self.messages.append(message)
-        if len(self.messages) == 1 and not self._limits_warnings():
+        if self._is_worker:
+            return  # the controller gets to know, and tells it once for all workers
+        if self._is_over:
+            with suppress(Exception):  # stderr can be closed, or anything that a test put there
+                sys.stderr.write(f"{message}\n")
+        elif len(self.messages) == 1 and not self._limits_warnings():
             self._warn(message)
+
+    def session_is_over(self) -> None:
+        """Use stderr from now on, because pytest shows no more warnings."""
+        self._is_over = True
 
     def _warn(self, message: str) -> None:
         # Not warnings.warn(): with `-W error` that would raise in the middle of the user's run.
@@ -75,3 +97,9 @@ def _text(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - a message that can't be had is no reason to fail
         return "(no message)"
+
+
+def _one_line(text: str) -> str:
+    """Return the text with all that could break a line or a terminal written as an escape."""
+    shown = text[:_MAX_TEXT]
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)

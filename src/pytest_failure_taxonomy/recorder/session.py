@@ -37,6 +37,7 @@ MAX_DETAILED_FAILURES: Final = 1_000
 """Failures whose text and place are kept; the report lists no more than that."""
 
 _PHASES: Final = frozenset({"setup", "call", "teardown"})
+_BEFORE_TEARDOWN: Final = frozenset({"setup", "call"})
 _TestReport: Final = pytest.TestReport
 
 
@@ -73,7 +74,7 @@ class SessionRecorder:
             when = report.when
             nodeid = report.nodeid
             passed = report.outcome == "passed"
-            if type(report) is _TestReport and when != "teardown":
+            if when in _BEFORE_TEARDOWN and type(report) is _TestReport:
                 self.progress.advance(nodeid, state_after(when, passed=passed))
             if not passed or hasattr(report, "wasxfail"):
                 self._record_other_than_passed(report)

@@ -2,41 +2,68 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
+from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder.describe import cause_of
+from pytest_failure_taxonomy.recorder.describe import (
+    cause_of,
+    is_import_failure,
+    is_of_the_user,
+    message_of,
+)
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 
-_ABOUT_A_PLUGIN = ("Error importing plugin", "Missing required plugin")
+_ABOUT_A_PLUGIN: Final = ("Error importing plugin", "Missing required plugin")
 """How pytest's usage errors begin that name a plugin which is not there."""
+
+_IMPORT_FAILURE_CODES: Final = {"ConftestImportFailure": 4, "PluginImportFailure": 3}
 
 
 def record_startup_error(session: SessionRecorder, error: BaseException) -> ProcessExit:
     """Record an error that left pytest, and return the exit status that follows from it."""
+    if isinstance(error, KeyboardInterrupt | pytest.exit.Exception):
+        session.pytest_keyboard_interrupt(pytest.ExceptionInfo.from_exception(error))
+    elif is_import_failure(error):
+        _record_import_failure(session, error)
+    elif isinstance(error, pytest.UsageError):
+        origin = "plugin" if str(error).startswith(_ABOUT_A_PLUGIN) else "usage"
+        session.record_error(origin, error, message=_without_usage(str(error)))
+    else:
+        session.record_error("plugin", error, traceback=_short_traceback(error))
+    return _exit_after(error)
+
+
+def exit_code_of(status: int) -> int:
+    """Return the exit code that a shell shows when a process ends with this status."""
+    return status & (0xFF if os.name == "posix" else 0xFFFF_FFFF)
+
+
+def _exit_after(error: BaseException) -> ProcessExit:
+    """Return the exit status that pytest, or else Python, makes of an error."""
     if isinstance(error, KeyboardInterrupt):
-        excinfo = pytest.ExceptionInfo.from_exception(error)
-        session.pytest_keyboard_interrupt(excinfo)
         return ProcessExit(code=130, signal="SIGINT", source="exception")
     if isinstance(error, SystemExit):
-        session.record_error("plugin", error)
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        return ProcessExit(code=code, source="exception")
+    elif isinstance(error, pytest.UsageError):
+        code = 4
+    else:
+        code = _IMPORT_FAILURE_CODES.get(type(error).__name__, 1)
+    return ProcessExit(code=exit_code_of(code), source="exception")
+
+
+def _record_import_failure(session: SessionRecorder, error: BaseException) -> None:
     cause = cause_of(error)
-    if cause is not error:
-        session.record_error("conftest", error, traceback=_short_traceback(cause))
-        return ProcessExit(code=4, source="exception")
-    about_plugin = str(error).startswith(_ABOUT_A_PLUGIN)
-    if isinstance(error, pytest.UsageError):
-        session.record_error(
-            "plugin" if about_plugin else "usage", error, message=_without_usage(str(error))
-        )
-        return ProcessExit(code=4, source="exception")
-    session.record_error("plugin", error, traceback=_short_traceback(error))
-    code = 3 if type(error).__name__ == "PluginImportFailure" else 1
-    return ProcessExit(code=code, source="exception")
+    where = getattr(error, "path", error)
+    session.record_error(
+        "conftest" if hasattr(error, "path") else "plugin",
+        error,
+        message=f"{type(cause).__qualname__}: {message_of(cause)} (from {where})",
+        traceback=_short_traceback(cause),
+    )
 
 
 def _without_usage(text: str) -> str:
@@ -46,6 +73,12 @@ def _without_usage(text: str) -> str:
 
 
 def _short_traceback(error: BaseException) -> str | None:
+    """Return the frames that are neither pytest's nor the import system's, as pytest shows them."""
     with suppress(Exception):  # foreign objects are rendered; without them there is still a message
-        return str(pytest.ExceptionInfo.from_exception(error).getrepr(style="short"))
+        excinfo = pytest.ExceptionInfo.from_exception(error)
+        frames = excinfo.traceback.filter(lambda entry: is_of_the_user(str(entry.path)))
+        if not frames:
+            return excinfo.exconly()
+        excinfo.traceback = frames
+        return str(excinfo.getrepr(style="short"))
     return None

@@ -20,7 +20,7 @@ class WorkerRecorder:
     """A plugin that describes exceptions on the worker that saw them."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.faults = Faults(config)
+        self.faults = Faults(config, is_worker=True)
         self._config = config
         self._exceptions = ExceptionMemory(config.rootpath)
         self._deselected = 0
@@ -67,9 +67,9 @@ class WorkerRecorder:
 
     @guarded
     def pytest_sessionfinish(self) -> None:
-        """Hand the controller what was counted."""
+        """Hand the controller what was counted, and what failed here."""
         output: dict[str, Any] = self._config.workeroutput  # type: ignore[attr-defined]  # xdist's
-        output[OUTPUT_KEY] = {"deselected": self._deselected}
+        output[OUTPUT_KEY] = {"deselected": self._deselected, "faults": self.faults.messages}
 
 
 def may_be_worker() -> bool:
@@ -87,5 +87,5 @@ def may_be_worker() -> bool:
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Tell for certain, from `pytest_configure` on."""
+    """Tell for certain, from `pytest_cmdline_main` on."""
     return hasattr(config, "workerinput")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import tempfile
 from contextlib import suppress
+from errno import ENOTDIR
+
+# Bound here, because a test may replace them in their modules and never put them back.
+from json import dumps
+from os import fdopen, getpid, replace, unlink
+from os import open as open_descriptor
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +31,7 @@ _SPECIAL: Final = (
 
 def encode(report: dict[str, Any]) -> bytes:
     """Return the report as ASCII JSON, one object, indented by one space."""
-    return json.dumps(report, ensure_ascii=True, allow_nan=False, indent=1).encode("ascii") + b"\n"
+    return dumps(report, ensure_ascii=True, allow_nan=False, indent=1).encode("ascii") + b"\n"
 
 
 def refuse_special_file(path: Path) -> None:
@@ -56,19 +61,27 @@ def write_report(path: Path, report: dict[str, Any]) -> None:
         OSError: it could not be written; the earlier file is as it was.
     """
     content = encode(report)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    _make_folder(path.parent)
+    # Fifty characters are two hundred bytes at most, and a name may have 255.
+    temporary = path.with_name(f".{path.name[:50]}.{getpid()}.tmp")
     with suppress(FileNotFoundError):
-        temporary.unlink()
-    descriptor = os.open(temporary, _FLAGS, 0o666)
+        unlink(temporary)
+    descriptor = open_descriptor(temporary, _FLAGS, 0o666)
     try:
-        with open(descriptor, "wb") as file:
+        with fdopen(descriptor, "wb") as file:
             file.write(content)
-        os.replace(temporary, path)
+        replace(temporary, path)
     except BaseException:
         with suppress(OSError):
-            temporary.unlink()
+            unlink(temporary)
         raise
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), error.filename) from error
 
 
 def fallback_path(path: Path, run_id: str) -> Path:

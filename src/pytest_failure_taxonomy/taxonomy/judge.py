@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.taxonomy.kinds import (
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
     describe_kind,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 
 MAX_EVIDENCE: Final = 10
@@ -285,10 +285,16 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
             yield find("tests.none_collected", "collection", "0 tests collected")
     elif code == 6:
         yield find("warnings.exceeded", "exit status", f"{run.counts.warnings} warnings")
-    elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN:
+    elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN and not _is_stage_limit(run):
         reason = FailureReason.from_pytest_exit_code(code)
         why = f": {run.should_fail}" if run.should_fail else ""
         yield find("exit_status.changed", "exit status", f"exit code {code}{why}", reason=reason)
+
+
+def _is_stage_limit(run: RunEvidence) -> bool:
+    """Tell whether the stage itself has something to say of an exit code of a time limit."""
+    is_plain = run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST)
+    return not is_plain and run.exit.code in TIME_LIMIT_EXIT_CODES
 
 
 def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
@@ -302,8 +308,8 @@ def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
     if FailureReason.INTERRUPTED in reasons or reasons & _ENVIRONMENT_REASONS:
         return
     reason = FailureReason.from_stage(run.stage, code)
-    if run.stage is Stage.SETUP and FailureReason.TIMEOUT in reasons:
-        reason = FailureReason.SETUP_TIMEOUT
+    if FailureReason.TIMEOUT in reasons:  # it overrides the stage, as exit codes 124 and 137 do
+        reason = FailureReason.SETUP_TIMEOUT if run.stage is Stage.SETUP else None
     if reason is not None:
         yield find(
             STAGE_KINDS[reason], "stage", f"{run.stage} ended with exit code {code}", reason=reason
@@ -314,7 +320,10 @@ def _exit_reason(run: RunEvidence) -> FailureReason | None:
     if run.exit.code is None:
         return None
     exception = KeyboardInterrupt if _was_interrupted(run) else None
-    return FailureReason.from_stage(run.stage, run.exit.code, exception)
+    by_stage = FailureReason.from_stage(run.stage, run.exit.code, exception)
+    if by_stage is None and run.strict_baseline and run.exit.code not in (0, 1):
+        return FailureReason.from_pytest_exit_code(run.exit.code)
+    return by_stage
 
 
 def _was_interrupted(run: RunEvidence) -> bool:
@@ -327,9 +336,7 @@ def _is_valid_baseline(run: RunEvidence) -> bool:
     if run.stage is not Stage.BASELINE_RUN or not run.finished or _was_interrupted(run):
         return False
     code = run.exit.code
-    if code is None or _exit_reason(run) is not None:
-        return False
-    return code == 1 or not run.strict_baseline
+    return code is not None and _exit_reason(run) is None
 
 
 def _baseline_notes(run: RunEvidence) -> tuple[str, ...]:

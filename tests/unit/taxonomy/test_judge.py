@@ -602,6 +602,15 @@ def test_a_crash_report_alone_is_enough() -> None:
     assert judgement.verdict.nodeid == A
 
 
+def test_a_crash_report_is_told_only_by_a_worker_that_went_down() -> None:
+    """A worker that finished, or died of another test, does not speak for a crash report."""
+    finished = WorkerEnd(id="gw0", tests=2, exit_code=0, crashed_on=A)
+    run = ended(1, failures=(crashed(A),), workers=(finished, died("gw1", crashed_on=B)))
+    judgement = judge(run)
+    assert held(judgement) == [("TESTS_FAILED", "worker.crashed", 2)]
+    assert judgement.reasons[0].nodeids == (A, B)
+
+
 def test_a_test_that_kills_two_workers_counts_twice() -> None:
     """One test that took two workers down is two deaths and one node id."""
     run = ended(
@@ -983,9 +992,7 @@ def test_a_node_id_is_listed_once_and_every_failure_counted() -> None:
     assert judgement.reasons[0].nodeids == (A, B)
 
 
-@pytest.mark.parametrize(
-    ("number", "quoted"), [(1, 1), (MAX_EVIDENCE, MAX_EVIDENCE), (MAX_EVIDENCE + 5, MAX_EVIDENCE)]
-)
+@pytest.mark.parametrize(("number", "quoted"), [(1, 1), (9, 9), (10, 10), (11, 10), (25, 10)])
 def test_a_verdict_quotes_so_much_evidence_and_no_more(number: int, quoted: int) -> None:
     """Evidence is capped at the first pieces; the count and the node ids are not."""
     nodeids = tuple(f"test_many.py::test_{index}" for index in range(number))
@@ -997,6 +1004,56 @@ def test_a_verdict_quotes_so_much_evidence_and_no_more(number: int, quoted: int)
     )
     assert judgement.reasons[0].count == number
     assert judgement.reasons[0].nodeids == nodeids
+
+
+@pytest.mark.parametrize(
+    ("run", "source", "detail"),
+    [
+        pytest.param(
+            ended(1, failures=(failed(phase="setup"),)),
+            "test report",
+            f"{A}: setup failed: assert 0",
+            id="failure",
+        ),
+        pytest.param(
+            ended(2, collection_failures=(uncollected(),)),
+            "collection report",
+            "test_cart.py: ImportError: no module named 'cart'",
+            id="collection",
+        ),
+        pytest.param(
+            ended(1, should_fail="session-timeout: 5 sec exceeded"),
+            "session.shouldfail",
+            "session-timeout: 5 sec exceeded",
+            id="session-timeout",
+        ),
+        pytest.param(
+            RunEvidence(finished=False, exit=ProcessExit(code=None, source="none")),
+            "report",
+            "no end of the run has been recorded",
+            id="vanished",
+        ),
+        pytest.param(ended(5), "collection", "0 tests collected", id="none-collected"),
+        pytest.param(
+            ended(5, counts=Counts(deselected=4)),
+            "collection",
+            "4 deselected, 0 left",
+            id="all-deselected",
+        ),
+        pytest.param(
+            ended(6, counts=Counts(warnings=3)), "exit status", "3 warnings", id="warnings"
+        ),
+        pytest.param(ended(7), "exit status", "exit code 7", id="exit-code"),
+        pytest.param(
+            ended(2, stage=Stage.SETUP), "stage", "setup ended with exit code 2", id="stage"
+        ),
+    ],
+)
+def test_evidence_says_where_it_was_seen(run: RunEvidence, source: str, detail: str) -> None:
+    """Each piece of evidence names its source and quotes what was seen there."""
+    verdict = judge(run).verdict
+    assert verdict is not None
+    assert verdict.evidence == (Evidence(source=source, detail=detail),)
 
 
 def test_a_verdict_speaks_of_its_own_reason_alone() -> None:

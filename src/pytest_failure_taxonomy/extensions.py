@@ -1,0 +1,55 @@
+"""Ask other plugins what they want to add to a report."""
+
+from __future__ import annotations
+
+# Bound here, because a test may replace them in their module and never put them back.
+from json import dumps, loads
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.recorder.guard import Faults
+from pytest_failure_taxonomy.report.text import change_texts, encodable
+
+OWN_NAME: Final = "pytest_failure_taxonomy"
+
+_HOOK: Final = "the hook pytest_failure_taxonomy_report"
+
+
+def add_extensions(config: pytest.Config, report: dict[str, Any], faults: Faults) -> None:
+    """Add to the report's `extensions` what the hook's implementations return.
+
+    What can't be added is left out and becomes a fault; where two give one name, the first stays.
+    """
+    hook = config.hook.pytest_failure_taxonomy_report
+    if not hook.get_hookimpls():
+        return
+    extensions = report["extensions"]
+    try:
+        answers = hook(report=loads(dumps(report)))
+    except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:  # noqa: BLE001 - foreign
+        faults.add(_HOOK, error)
+        answers = []
+    for answer in answers:
+        try:
+            extensions |= _as_json_object(answer) | extensions
+        except (TypeError, ValueError, RecursionError) as error:
+            faults.add(_HOOK, error)
+    if faults.messages:
+        extensions.setdefault(OWN_NAME, {})["faults"] = list(faults.messages)
+
+
+def _as_json_object(answer: object) -> dict[str, Any]:
+    """Return what a reader of the report will find.
+
+    Raises:
+        TypeError, ValueError, RecursionError: JSON can't hold it, or it is no object.
+    """
+    if not isinstance(answer, dict):
+        raise TypeError(
+            f"{type(answer).__name__} returned; a dict with one key of your own is right"
+        )
+    added: dict[str, Any] = change_texts(loads(dumps(answer, allow_nan=False)), encodable)
+    if OWN_NAME in added:
+        raise ValueError(f"the name {OWN_NAME} is taken; use one of your own")
+    return added
