@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_failure_taxonomy.recorder.lock import lock_path
 from pytest_failure_taxonomy.recorder.process import is_alive, read_oom_count
 from pytest_failure_taxonomy.recorder.record.evidence import context_of, evidence_of
-from pytest_failure_taxonomy.recorder.record.layout import record_folder
+from pytest_failure_taxonomy.recorder.record.layout import STACKS, record_folder
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
     parse_record,
-    read_current,
     read_record,
+    read_worker,
 )
 from pytest_failure_taxonomy.recorder.record.writer import remove_folder
 from pytest_failure_taxonomy.report.amend import amend_report
@@ -60,39 +61,44 @@ def complete_watched(
     report: str, run_id: str, status: int | None, ended_ns: int, contents: list[bytes]
 ) -> None:
     """Complete a report for the watcher, from the record's files that it has held open."""
-    path = Path(report)
     end = end_from_status(status, "watcher", ended_ns)
-    current = _read_report(path)
-    if current is not None and current["run"]["id"] != run_id:
-        return  # a later run has the path; its own report is the one to keep
-    if current is not None and current["completeness"] != "running":
-        complete(path, current, end)
-        return
-    state, events = contents
-    folder = record_folder(path, run_id)
-    run = parse_record(state, events, run_id, str(folder))
-    write_report(path, reconstruct(run, folder, end))
-    remove_folder(folder)
+    complete_run(Path(report), run_id, end, contents=contents)
 
 
-def complete(path: Path, report: dict[str, Any], end: ProcessEnd) -> dict[str, Any]:
-    """Complete a report with the end of its process, write it if that changed it, and return it.
+def complete_run(
+    path: Path, run_id: str, end: ProcessEnd, *, contents: list[bytes] | None = None
+) -> dict[str, Any] | None:
+    """Complete the report of one run, and return it.
+
+    Args:
+        path: where the report is, or should be: a test may have removed it.
+        run_id: the run. A report of a later one is left alone, and nothing returned.
+        end: how its process ended.
+        contents: the record's two files, where they have been held open.
 
     Raises:
         ReportError: the run's record is not there, or not to be understood.
         OSError: the report can't be written.
     """
-    run_id = report["run"]["id"]
+    current = _read_report(path)
     folder = record_folder(path, run_id)
-    if report["completeness"] == "running":
-        completed = reconstruct(read_record(folder, run_id), folder, end)
+    if current is not None and current["run"]["id"] != run_id:
+        remove_folder(folder)
+        return None
+    if current is not None and current["completeness"] != "running":
+        completed = amend_report(current, end.exit)
     else:
-        completed = amend_report(report, end.exit)
-    if completed != report:
+        if contents is None:
+            run = read_record(folder, run_id)
+        else:
+            state, events = contents
+            run = parse_record(state, events, run_id, str(folder))
+        completed = reconstruct(run, folder, end)
+    if completed != current:
         write_report(path, completed)
     remove_folder(folder)
     with suppress(OSError):
-        path.with_name(f".{path.name}.lock").unlink()
+        lock_path(path).unlink()
     return completed
 
 
@@ -101,13 +107,12 @@ def reconstruct(run: RecordedRun, folder: Path, end: ProcessEnd) -> dict[str, An
     workers = {}
     with suppress(OSError):
         workers = {
-            entry.name: read_current(Path(entry.path))
+            entry.name: read_worker(Path(entry.path))
             for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)
             if entry.is_dir(follow_symlinks=False)
         }
-    evidence = evidence_of(
-        run, _with_memory(run, end.exit), ended_ns=end.ended_ns, workers=workers
-    )
+    exit_seen = replace(_with_memory(run, end.exit), stacks=_read_stacks(folder / STACKS))
+    evidence = evidence_of(run, exit_seen, ended_ns=end.ended_ns, workers=workers)
     return build_report(
         evidence,
         judge(evidence),
@@ -131,9 +136,14 @@ def _with_memory(run: RecordedRun, end: ProcessExit) -> ProcessExit:
     """Add whether the OOM killer was at work in the run's cgroup while the run lasted."""
     memory = run.header["memory"]
     before, after = memory["oom_kills"], read_oom_count(memory["events_file"])
-    return replace(
-        end, out_of_memory=before is not None and after is not None and after > before
-    )
+    return replace(end, out_of_memory=before is not None and after is not None and after > before)
+
+
+def _read_stacks(path: Path) -> str | None:
+    try:
+        return path.read_text("utf-8", "replace") or None
+    except OSError:
+        return None
 
 
 def _read_report(path: Path) -> dict[str, Any] | None:

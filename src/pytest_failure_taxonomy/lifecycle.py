@@ -10,17 +10,25 @@ import time
 from collections.abc import Generator
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.extensions import add_extensions
+from pytest_failure_taxonomy.recorder.afterlife import (
+    Afterlife,
+    call_after_fork,
+    faulthandler_exit_seconds,
+)
 from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
 from pytest_failure_taxonomy.recorder.environment import describe_environment
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.startup import exit_code_of, record_startup_error
+from pytest_failure_taxonomy.recorder.supervision import die_with_parent, write_note
+from pytest_failure_taxonomy.recorder.timers import TimerRecorder
 from pytest_failure_taxonomy.recorder.worker import WorkerRecorder, is_worker, may_be_worker
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
@@ -87,19 +95,21 @@ class Run:
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self.faults = Faults(config)
-        self.session = SessionRecorder(config, self.faults)
+        self.session: SessionRecorder
+        """Made by `announce`."""
         self.has_main = False
         """pytest's main hook has been called, and its end will be seen there."""
         self._config = config
         self._settings = settings
         self._path = settings.report
         self._moved = ""
+        self._afterlife: Afterlife
         self._controller: ControllerRecorder | None = None
         self._id = os.urandom(16).hex()
         self._process_id = _getpid()
         self._is_finished = False
-        self._clock = time.monotonic
-        self._started = self._clock()
+        self._clock = time.monotonic_ns
+        self._started_ns = self._clock()
         self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
 
     def announce(self) -> None:
@@ -109,14 +119,14 @@ class Run:
             SettingsError: the report can't be written where the user wants it.
         """
         refuse_special_file(self._path)
-        if getattr(self._config.known_args_namespace, "collectonly", False):
-            return
-        evidence = RunEvidence(
-            stage=self._settings.stage, finished=False, exit=ProcessExit(code=None, source="none")
-        )
+        self._afterlife = Afterlife(self._path, self._id)
         try:
-            report = self._build(evidence, "running", None)
-            self._write_first(report)
+            if not getattr(self._config.known_args_namespace, "collectonly", False):
+                self._write_first()
+                self._afterlife.begin(self._header(), watch=self._settings.watcher)
+            if self._settings.note is not None:
+                write_note(self._settings.note, report=str(self._path), run_id=self._id)
+                die_with_parent()
         except OSError as error:
             raise SettingsError(
                 f"--failure-taxonomy-report: {self._path} can't be written: {error.strerror}; "
@@ -124,17 +134,43 @@ class Run:
             ) from error
         except Exception as error:  # noqa: BLE001 - the user's run begins, whatever is wrong here
             self.faults.add("the start of the run", error)
+        self.session = SessionRecorder(
+            self._config, self.faults, self._afterlife.record, self._started_ns
+        )
+        call_after_fork(self.session.progress.detach, self._afterlife.leave_to_parent)
 
-    def _write_first(self, report: dict[str, Any]) -> None:
+    def _write_first(self) -> None:
+        """Write the running report where it should be, or as near to that as can be."""
+        evidence = RunEvidence(
+            stage=self._settings.stage, finished=False, exit=ProcessExit(code=None, source="none")
+        )
+        report = self._build(evidence, "running", None)
         try:
+            if not self._afterlife.claim():
+                self._move(self._path.with_name(f"{self._path.stem}.{self._id}{self._path.suffix}"))
+                self._moved = f"another run writes to {self._settings.report.name}"
             write_report(self._path, report)
         except OSError:
             if self._settings.report_was_named:
                 raise
             self._moved = f"{self._path.parent} can't be written"
             with suppress(OSError):  # where nothing can be written at all, the last line says so
-                self._path = fallback_path(self._path, self._id)
+                self._move(fallback_path(self._path, self._id))
                 write_report(self._path, report)
+
+    def _move(self, path: Path) -> None:
+        self._path = path
+        self._afterlife = Afterlife(path, self._id)
+
+    def _header(self) -> dict[str, Any]:
+        """Return what a reader of the record has to know of the run."""
+        return {
+            "started_ns": self._started_ns,
+            "stage": self._settings.stage,
+            "strict_baseline": self._settings.strict_baseline,
+            "faulthandler_exit_seconds": faulthandler_exit_seconds(self._config),
+            "context": self._context(None),
+        }
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -144,6 +180,9 @@ class Run:
         if manager.has_plugin("dsession"):
             self._controller = ControllerRecorder(self._config, self.session, self.faults)
             manager.register(self._controller, "failure_taxonomy_controller")
+        if manager.has_plugin("timeout"):
+            timers = TimerRecorder(self._afterlife.record, self.faults)
+            manager.register(timers, "failure_taxonomy_timers")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
@@ -172,18 +211,21 @@ class Run:
             self.faults.add("the end of the run", error)
 
     def _finish(self, exit_seen: ProcessExit) -> None:
-        duration = self._clock() - self._started
+        duration = (self._clock() - self._started_ns) / 1e9
         evidence = self.session.evidence(
             stage=self._settings.stage,
             strict_baseline=self._settings.strict_baseline,
             exit_seen=exit_seen,
             workers=self._controller.ends() if self._controller else (),
         )
+        self._afterlife.note_end(exit_seen.code or 0, evidence.should_fail)
         report = self._build(evidence, "full", duration)
+        problem: str | None = None
         try:
             add_extensions(self._config, report, self.faults)
         finally:  # a hook may end the process
             problem = self._try_to_write(report)
+            self._afterlife.close(keep_record=problem is not None)
         shown = self._shown_path() if problem is None else ""
         level = verbosity(self._config)
         if level > -2:
@@ -194,20 +236,22 @@ class Run:
     def _build(
         self, evidence: RunEvidence, completeness: Completeness, duration: float | None
     ) -> dict[str, Any]:
-        context = RunContext(
+        return build_report(
+            evidence,
+            judge(evidence),
+            self._context(duration),
+            completeness=completeness,
+            faults=self.faults.messages,
+        )
+
+    def _context(self, duration: float | None) -> RunContext:
+        return RunContext(
             id=self._id,
             started_at=self._started_at.replace("+00:00", "Z"),
             duration_seconds=duration,
             args=tuple(str(arg) for arg in self._config.invocation_params.args),
             rootdir=str(self._config.rootpath),
             environment=describe_environment(self._config),
-        )
-        return build_report(
-            evidence,
-            judge(evidence),
-            context,
-            completeness=completeness,
-            faults=self.faults.messages,
         )
 
     def _try_to_write(self, report: dict[str, Any]) -> str | None:
@@ -226,6 +270,14 @@ class Run:
         return f"{shown} ({self._moved})" if self._moved else str(shown)
 
 
+def _begin_worker(config: pytest.Config) -> None:
+    recorder = WorkerRecorder(config)
+    config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
+    if config.pluginmanager.has_plugin("timeout"):
+        timers = TimerRecorder(recorder.record, recorder.faults)
+        config.pluginmanager.register(timers, "failure_taxonomy_timers")
+
+
 class _WorkerStart:
     """A plugin that waits until it is certain whether this is an xdist worker."""
 
@@ -233,7 +285,7 @@ class _WorkerStart:
     def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Any, Any]:
         """Begin as a worker, or as a run of its own in a pytest that a worker's test runs."""
         if is_worker(config):
-            config.pluginmanager.register(WorkerRecorder(config), "failure_taxonomy_recorder")
+            _begin_worker(config)
             return (yield)
         _begin_run(config)
         run = config.stash[RUN]

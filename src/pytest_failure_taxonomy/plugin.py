@@ -7,6 +7,7 @@ given. The hook specifications stand here and not in a module of their own for t
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 STAGES = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "final_test")
 """The values of `Stage`, repeated so that asking for `--help` loads nothing; a test compares."""
+
+SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
+"""Repeated from `recorder.supervision` for the same reason."""
 
 _ONLY_ASK = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options that make pytest print something and run nothing."""
@@ -88,6 +92,12 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         "bool",
         default=False,
     )
+    parser.addini(
+        "failure_taxonomy_watcher",
+        "Have a second small process complete the report if pytest dies (Linux)",
+        "bool",
+        default=True,
+    )
     config = pluginmanager.get_plugin("pytestconfig")
     if isinstance(config, pytest.Config):
         config.add_cleanup(partial(_after_a_failed_start, config))
@@ -115,13 +125,18 @@ def is_requested(config: pytest.Config) -> bool:
             str(arg).partition("=")[0] in ("--failure-taxonomy", "--failure-taxonomy-report")
             for arg in config.invocation_params.args
         )
-    if given:
+    if given or _is_supervised():
         return True
     try:
         switch = config.getini("failure_taxonomy")
         return bool(config.getini("failure_taxonomy_report")) if switch is None else bool(switch)
     except (TypeError, ValueError, pytest.UsageError):
         return True  # the settings will say what is wrong with the value
+
+
+def _is_supervised() -> bool:
+    """Tell whether `failure-taxonomy run` is this process's parent: then it wants a report."""
+    return os.environ.get(SUPERVISOR_VARIABLE, "").startswith(f"{os.getppid()}:")
 
 
 def _after_a_failed_start(config: pytest.Config) -> None:

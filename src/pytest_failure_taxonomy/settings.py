@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.recorder.supervision import find_note, read_note
 from pytest_failure_taxonomy.taxonomy.stages import Stage, parse_stage
 
 DEFAULT_REPORT: Final = "failure-report.json"
@@ -35,6 +36,10 @@ class Settings:
     """The user chose the path; where not, a folder that can't be written is no error."""
     stage: Stage
     strict_baseline: bool
+    watcher: bool
+    """Have another process complete the report if this one dies."""
+    note: Path | None = None
+    """Where the supervisor looks for this run's report, if there is one."""
     problems: tuple[str, ...] = ()
     """What is wrong with the rest: no test must run, but the report has a place and can say so."""
 
@@ -47,13 +52,18 @@ def read_settings(config: pytest.Config) -> Settings:
     """
     problems: list[str] = []
     options = _options(config)
+    note = find_note()
+    wanted = read_note(note)
     _ini(config, "failure_taxonomy", "true or false", problems)
     ini_report = _ini(config, "failure_taxonomy_report", "the name of a file", problems)
     ini_stage = _ini(config, "failure_taxonomy_stage", "one of the six stages", problems)
     ini_strict = _ini(config, "failure_taxonomy_strict_baseline", "true or false", problems)
+    ini_watcher = _ini(config, "failure_taxonomy_watcher", "true or false", problems)
     stage = Stage.FINAL_TEST
     try:
-        stage = parse_stage(options.failure_taxonomy_stage or ini_stage or stage)
+        stage = parse_stage(
+            options.failure_taxonomy_stage or wanted.get("stage") or ini_stage or stage
+        )
     except ValueError as error:
         problems.append(f"failure_taxonomy_stage: {error}")
     else:
@@ -63,7 +73,13 @@ def read_settings(config: pytest.Config) -> Settings:
                 "give --failure-taxonomy-stage=baseline_run with it or leave it out"
             )
     try:
-        report, named = _report_path(config, options.failure_taxonomy_report, ini_report)
+        report, named = _report_path(
+            config,
+            wanted.get("report")
+            if options.failure_taxonomy_report is None
+            else options.failure_taxonomy_report,
+            ini_report,
+        )
         _refuse_shared_path(config, options, report)
     except SettingsError as error:
         raise SettingsError("; ".join([str(error), *problems])) from error
@@ -72,6 +88,8 @@ def read_settings(config: pytest.Config) -> Settings:
         report_was_named=named,
         stage=stage,
         strict_baseline=bool(options.failure_taxonomy_strict_baseline or ini_strict),
+        watcher=ini_watcher is not False and note is None,
+        note=note,
         problems=tuple(problems),
     )
 

@@ -3,20 +3,59 @@
 from __future__ import annotations
 
 import subprocess
-from collections import Counter
-from typing import Any, Final
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
+from pytest_failure_taxonomy.recorder.process import oom_events_file, read_oom_count
+from pytest_failure_taxonomy.recorder.record.reader import read_worker
+from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
-from pytest_failure_taxonomy.taxonomy.evidence import WorkerEnd
+from pytest_failure_taxonomy.taxonomy.evidence import TimeLimit, WorkerEnd
 from pytest_failure_taxonomy.taxonomy.signals import CRASH_SIGNALS, signal_name
 
 MAX_WAIT_SECONDS: Final = 0.25
 """How long to wait for the exit status of a worker that went down. Its pipe breaks before the
 system lets go of it; but a worker with a broken conftest does not exit at all."""
+
+
+@dataclass(slots=True)
+class _Worker:
+    """What is known of one worker so far."""
+
+    node: Any
+    tests: int = 0
+    crashed_on: str | None = None
+    error: str | None = None
+    returncode: int | None = None
+    limit: TimeLimit | None = None
+    out_of_memory: bool = False
+
+    def end(self) -> WorkerEnd:
+        """Return how it ended, or that it has not yet."""
+        returncode = _returncode(self.node, 0) if self.returncode is None else self.returncode
+        signal = signal_name(-returncode) if returncode is not None and returncode < 0 else None
+        ending: Literal["finished", "died", "interrupted"] = "finished"
+        if self.error == "keyboard-interrupt":
+            ending = "interrupted"
+        elif self.error is not None or signal in CRASH_SIGNALS:
+            ending = "died"
+        return WorkerEnd(
+            id=self.node.gateway.id,
+            tests=self.tests,
+            exit_code=None if signal else returncode,
+            signal=signal,
+            crashed_on=self.crashed_on,
+            ending=ending,
+            error=self.error,
+            limit=self.limit,
+            out_of_memory=self.out_of_memory,
+        )
 
 
 class ControllerRecorder:
@@ -25,18 +64,20 @@ class ControllerRecorder:
     def __init__(self, config: pytest.Config, session: SessionRecorder, faults: Faults) -> None:
         self.faults = faults
         self._session = session
+        self._record = session.record
         self._each = config.getoption("dist", "no") == "each"
-        self._nodes: dict[str, Any] = {}
-        self._started: Counter[str] = Counter()
-        self._errors: dict[str, str] = {}
-        self._returncodes: dict[str, int | None] = {}
-        self._crashed_on: dict[str, str] = {}
+        self._workers: dict[str, _Worker] = {}
+        self._oom_file = oom_events_file()
+        self._oom_kills = read_oom_count(self._oom_file)
 
     @pytest.hookimpl(optionalhook=True)
     @guarded
     def pytest_configure_node(self, node: Any) -> None:
-        """Record that a worker is about to be."""
-        self._nodes[node.gateway.id] = node
+        """Record that a worker is about to be, and tell it where the record is."""
+        worker = self._workers[node.gateway.id] = _Worker(node)
+        self._record.write("worker", worker=worker.end())
+        if isinstance(self._record, DiskRecord):
+            node.workerinput[OUTPUT_KEY] = {"folder": str(self._record.folder)}
 
     @pytest.hookimpl(optionalhook=True)
     @guarded
@@ -55,14 +96,16 @@ class ControllerRecorder:
         """Record which worker ran a test, and take off what its report carries."""
         self._session.exceptions.receive_from(report)
         node = getattr(report, "node", None)
-        if node is None:
+        if node is None or report.when in ("call", "teardown"):
             return
-        worker = node.gateway.id
+        worker = self._workers[node.gateway.id]
         if report.when == "setup":
-            self._started[worker] += 1
-            self._session.progress.assign_worker(report.nodeid, worker)
-        elif report.when not in ("call", "teardown"):
-            self._crashed_on[worker] = report.nodeid
+            worker.tests += 1
+            self._session.progress.assign_worker(report.nodeid, node.gateway.id)
+        else:  # xdist's own report of a worker that went down
+            worker.crashed_on = report.nodeid
+            self._session.limit_of_crash = worker.limit
+            self._record.write("worker", worker=worker.end())
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -74,41 +117,40 @@ class ControllerRecorder:
     @guarded
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Record how a worker ended."""
-        worker = node.gateway.id
         output = (getattr(node, "workeroutput", None) or {}).get(OUTPUT_KEY, {})
         if "deselected" in output:  # every worker deselects the same ones
             self._session.progress.set_deselected(output["deselected"])
         for fault in output.get("faults", ()):
             self.faults.note(fault)
-        if error:
-            self._errors[worker] = str(error)
-            self._returncodes[worker] = _returncode(node, MAX_WAIT_SECONDS)
+        if not error:
+            return
+        worker = self._workers[node.gateway.id]
+        worker.error = str(error)
+        worker.limit = self._running_limit(node.gateway.id)
+        worker.returncode = _returncode(node, MAX_WAIT_SECONDS)
+        kills = read_oom_count(self._oom_file)
+        if kills is not None and self._oom_kills is not None:
+            worker.out_of_memory = kills > self._oom_kills
+            self._oom_kills = kills
+        self._record.write("worker", worker=worker.end())
 
     def ends(self) -> tuple[WorkerEnd, ...]:
         """Return how each worker ended, sorted by id; call it when the session is over."""
-        workers = sorted(self._nodes, key=lambda worker: (len(worker), worker))
-        return tuple(self._end_of(worker) for worker in workers)
+        workers = sorted(self._workers, key=lambda worker: (len(worker), worker))
+        return tuple(self._workers[worker].end() for worker in workers)
 
-    def _end_of(self, worker: str) -> WorkerEnd:
-        returncode = self._returncodes.get(worker)
-        if returncode is None:
-            returncode = _returncode(self._nodes[worker], 0)
-        signal = signal_name(-returncode) if returncode is not None and returncode < 0 else None
-        error = self._errors.get(worker)
-        if error == "keyboard-interrupt":
-            ending = "interrupted"
-        elif error is not None or signal in CRASH_SIGNALS:
-            ending = "died"
-        else:
-            ending = "finished"
-        return WorkerEnd(
-            id=worker,
-            tests=self._started[worker],
-            exit_code=returncode if returncode is not None and returncode >= 0 else None,
-            signal=signal,
-            crashed_on=self._crashed_on.get(worker),
-            ending=ending,  # type: ignore[arg-type]  # one of the three above
-            error=error,
+    def _running_limit(self, worker: str) -> TimeLimit | None:
+        """Return the limit that a worker's test was under when it went down, just now."""
+        if not isinstance(self._record, DiskRecord):
+            return None
+        state = read_worker(Path(self._record.folder) / worker)
+        if state.timer is None or state.test is None:
+            return None
+        return TimeLimit(
+            owner=f"pytest-timeout ({state.timer.method})",
+            budget_seconds=state.timer.budget_seconds,
+            elapsed_seconds=(time.monotonic_ns() - state.timer.armed_ns) / 1e9,
+            nodeid=state.test.nodeid,
         )
 
 

@@ -42,7 +42,7 @@ def cause_of(error: BaseException) -> BaseException:
 
 
 def is_import_failure(error: BaseException) -> bool:
-    """Tell whether this is pytest's wrapper for an error in a conftest or, from 9.2 on, a plugin."""
+    """Tell whether pytest wrapped an error in a conftest this way, or (9.2) one in a plugin."""
     return type(error).__name__ in ("ConftestImportFailure", "PluginImportFailure")  # not public
 
 

@@ -17,7 +17,7 @@ class ReportLock:
     """
 
     def __init__(self, report: Path) -> None:
-        self._path = report.with_name(f".{report.name}.lock")
+        self._path = lock_path(report)
         self._descriptor = -1
 
     def acquire(self) -> bool:
@@ -52,3 +52,8 @@ class ReportLock:
                 os.unlink(self._path)
                 os.close(self._descriptor)
         self._descriptor = -1
+
+
+def lock_path(report: Path) -> Path:
+    """Return the file that is locked for a report's path."""
+    return report.with_name(f".{report.name}.lock")

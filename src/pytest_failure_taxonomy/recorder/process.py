@@ -134,3 +134,25 @@ def _read(path: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def name_of(process_id: int) -> str | None:
+    """Return the name of a process, as `ps` shows it; `None` if it is gone."""
+    return _read(f"/proc/{process_id}/comm").strip() or None
+
+
+def descendants(process_id: int) -> list[int]:
+    """Return the ids of a process's children, their children, and so on."""
+    parents: dict[int, list[int]] = {}
+    with suppress(OSError):
+        for entry in os.listdir("/proc"):
+            fields = _stat_fields(int(entry)) if entry.isdigit() else []
+            if fields:
+                parents.setdefault(int(fields[1]), []).append(int(entry))
+    found = []
+    waiting = [process_id]
+    while waiting:
+        children = parents.get(waiting.pop(), [])
+        found += children
+        waiting += children
+    return found

@@ -34,10 +34,10 @@ _UNKNOWN: Final = -1
 class Progress:
     """Follow the selected tests from their start to their end."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, started_ns: int) -> None:
         # Held here because a test may replace the function in its module (freezegun, pyfakefs).
         self.clock = time.monotonic_ns
-        self.started_ns = self.clock()
+        self.started_ns = started_ns
         self.nodeids: Sequence[str] = ()
         self._record = record
         self._states, self._starts = record.select(())
@@ -118,6 +118,7 @@ class Progress:
     def counts(self, failed: set[str]) -> Counts:
         """Return the numbers so far; `failed` are the node ids that failed for good."""
         numbers = dict(zip(COUNTERS, self._counters, strict=True))
+        del numbers["started"]
         flaky = len(self._recovered - failed)
         return Counts(collected=len(self.nodeids), flaky=flaky, **numbers)
 
@@ -168,4 +169,4 @@ def state_after(phase: str | None, *, passed: bool) -> int:
 
 
 def _phase(state: int) -> Phase:
-    return PHASES.get(state, "call")  # type: ignore[return-value]  # one of the three
+    return PHASES.get(state, "call")

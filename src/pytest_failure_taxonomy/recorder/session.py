@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     RunEvidence,
     TestFailure,
+    TimeLimit,
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.stages import Stage
@@ -44,15 +45,19 @@ _TestReport: Final = pytest.TestReport
 class SessionRecorder:
     """A plugin that records a session: in one process, or on the controller of several."""
 
-    def __init__(self, config: pytest.Config, faults: Faults, record: Record) -> None:
+    def __init__(
+        self, config: pytest.Config, faults: Faults, record: Record, started_ns: int
+    ) -> None:
         self.faults = faults
-        self.progress = Progress(record)
+        self.progress = Progress(record, started_ns)
         self.facts = Facts(record)
         self.exceptions = ExceptionMemory(config.rootpath)
         self.should_fail = ""
         self._config = config
         self._rootdir = config.rootpath
-        self._record = record
+        self.record = record
+        self.limit_of_crash: TimeLimit | None = None
+        """The limit that was running when the worker went down whose report comes next."""
         self._last_failed: pytest.TestReport | None = None
 
     # What is called for every test. The guard is written out in these three, because a wrapper
@@ -236,7 +241,7 @@ class SessionRecorder:
             self._record_failure(report)
         elif outcome == "rerun":  # pytest-rerunfailures
             self.progress.count_rerun(report.nodeid)
-            self._record.write("rerun", nodeid=report.nodeid)
+            self.record.write("rerun", nodeid=report.nodeid)
         elif hasattr(report, "context") and self._hides_subtests():
             return
         elif hasattr(report, "wasxfail"):
@@ -264,6 +269,7 @@ class SessionRecorder:
             message=longrepr.message_of(report.longrepr),
             exception=exception,
             crashed=crashed,
+            limit=self.limit_of_crash if crashed else None,
             duration_seconds=None if crashed else report.duration,
             attempts=self.progress.attempts(report.nodeid),
             worker=None if node is None else node.gateway.id,

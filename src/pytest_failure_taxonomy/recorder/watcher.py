@@ -13,38 +13,63 @@ from pytest_failure_taxonomy.recorder import watch
 _SHELL: Final = "/bin/sh"
 
 
-def start_watcher(report: Path, run_id: str) -> bool:
-    """Start a process that watches this one; tell whether it could be started.
+_watched: set[int] = set()
+"""Ids of processes that have a watcher: a pytest that is run inside of a test of this process ends
+without the process ending, and is not to be watched."""
 
-    A shell starts it in the background and ends, so that it is nobody's child: a test that waits
-    for its children, or lists them, must not find one that it did not make.
-    """
-    if not hasattr(os, "pidfd_open") or os.getpid() == 1 or not os.access(_SHELL, os.X_OK):
-        return False
-    try:
-        descriptor = os.pidfd_open(os.getpid())
-    except OSError:
-        return False
-    try:
-        os.set_inheritable(descriptor, True)
-        _spawn_orphan(
-            [
-                sys.executable,
-                "-I",
-                "-S",
-                str(Path(watch.__file__)),
-                str(descriptor),
-                str(os.getpid()),
-                str(Path(__file__).parents[2]),
-                str(report),
-                run_id,
-            ]
-        )
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
+
+class Watch:
+    """A watcher of this process, for one run."""
+
+    def __init__(self) -> None:
+        self._process_id: int | None = None
+
+    def start(self, report: Path, run_id: str) -> bool:
+        """Have this process watched; tell whether it is.
+
+        A shell starts the watcher in the background and ends, so that it is nobody's child: a test
+        that waits for its children, or lists them, must not find one that it did not make.
+        """
+        process_id = os.getpid()
+        if not _can_watch(process_id):
+            return False
+        try:
+            descriptor = os.pidfd_open(process_id)
+        except OSError:
+            return False
+        try:
+            os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
+            _spawn_orphan(
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(Path(watch.__file__)),
+                    str(descriptor),
+                    str(process_id),
+                    str(Path(__file__).parents[2]),
+                    str(report),
+                    run_id,
+                ]
+            )
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        self._process_id = process_id
+        _watched.add(process_id)
+        return True
+
+    def stop(self) -> None:
+        """Let a later run in this process have a watcher of its own; this one stays to the end."""
+        if self._process_id is not None:
+            _watched.discard(self._process_id)
+
+
+def _can_watch(process_id: int) -> bool:
+    is_able = hasattr(os, "pidfd_open") and os.access(_SHELL, os.X_OK) and bool(sys.executable)
+    # As process 1 of a container its end is the end of everything, a watcher's included.
+    return is_able and process_id != 1 and process_id not in _watched
 
 
 def _spawn_orphan(command: list[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -11,6 +13,9 @@ import pytest
 
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
+from pytest_failure_taxonomy.recorder.progress import state_after
+from pytest_failure_taxonomy.recorder.record.layout import DONE, STARTED
+from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, MemoryRecord, Record
 
 OUTPUT_KEY: Final = "failure_taxonomy"
 """Our entry in the worker's output, which the controller gets when the worker's session ends."""
@@ -21,9 +26,18 @@ class WorkerRecorder:
 
     def __init__(self, config: pytest.Config) -> None:
         self.faults = Faults(config, is_worker=True)
+        self.record = _open_record(config)
         self._config = config
         self._exceptions = ExceptionMemory(config.rootpath)
         self._deselected = 0
+        self._clock = time.monotonic_ns
+
+    @pytest.hookimpl(tryfirst=True)
+    @guarded
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note which test runs here; the controller hears of it later, or never."""
+        self.record.counters[STARTED] += 1
+        self.record.set_current(self._clock(), nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -35,13 +49,16 @@ class WorkerRecorder:
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Let a failed report carry its exception's description."""
+        """Let a failed report carry its exception's description, and note how far the test is."""
         if report.failed:
             self._exceptions.send_with(report)
+        if report.when != "teardown":
+            self.record.set_current_state(state_after(report.when, passed=report.passed))
 
     @guarded
     def pytest_runtest_logfinish(self) -> None:
-        """Let go of exceptions that no report asked for."""
+        """Note that no test runs; let go of exceptions that no report asked for."""
+        self.record.set_current_state(DONE)
         self._exceptions.forget()
 
     @pytest.hookimpl(trylast=True)
@@ -70,6 +87,18 @@ class WorkerRecorder:
         """Hand the controller what was counted, and what failed here."""
         output: dict[str, Any] = self._config.workeroutput  # type: ignore[attr-defined]  # xdist's
         output[OUTPUT_KEY] = {"deselected": self._deselected, "faults": self.faults.messages}
+
+
+def _open_record(config: pytest.Config) -> Record:
+    """Return the worker's own record, beside the controller's where that can be reached."""
+    workerinput: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]  # xdist's
+    folder = workerinput.get(OUTPUT_KEY, {}).get("folder")
+    if folder is None or not os.path.isdir(folder):  # the worker is on another machine
+        return MemoryRecord()
+    try:
+        return DiskRecord(Path(folder) / workerinput["workerid"])
+    except OSError as error:
+        return MemoryRecord(f"no record could be kept: {error.strerror or error}")
 
 
 def may_be_worker() -> bool:

@@ -14,7 +14,6 @@ from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 
-
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 
 

@@ -37,7 +37,6 @@ SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
 SCHEMA_VERSION: Final = "1.0"
 
 
-
 def build_report(
     run: RunEvidence,
     judgement: Judgement,

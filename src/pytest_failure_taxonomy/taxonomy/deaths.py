@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pytest_failure_taxonomy.taxonomy.evidence import InFlightTest, ProcessExit, TimeLimit
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    InFlightTest,
+    ProcessExit,
+    TimeLimit,
+    WorkerEnd,
+)
 from pytest_failure_taxonomy.taxonomy.findings import Finding, find
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.signals import CRASH_SIGNALS
@@ -74,6 +79,45 @@ def judge_late_death(end: ProcessExit) -> Finding:
     )
 
 
+def judge_worker(worker: WorkerEnd) -> Finding:
+    """Say how an xdist worker ended that did not finish its session."""
+    kind, reason, likely = "worker.crashed", None, False
+    if worker.ending == "interrupted":
+        kind = "interrupt.keyboard"
+    elif worker.signal is None and is_used_up(worker.limit):
+        reason, likely = FailureReason.TIMEOUT, True
+    elif worker.signal == "SIGKILL" and worker.out_of_memory:
+        reason, likely = FailureReason.SANDBOX_ERROR, True
+    return find(
+        kind,
+        "xdist worker",
+        _worker_words(worker),
+        nodeid=worker.crashed_on,
+        reason=reason,
+        confidence="likely" if likely else "certain",
+    )
+
+
+def _worker_words(worker: WorkerEnd) -> str:
+    if worker.ending == "interrupted":
+        how = "was interrupted from the keyboard"
+    elif worker.signal is not None:
+        how = f"died of {worker.signal}"
+    elif worker.exit_code is not None:
+        how = f"left with exit code {worker.exit_code}"
+    else:
+        how = f"went down: {worker.error or 'no status was to be had'}"
+    if worker.limit is not None and is_used_up(worker.limit):
+        how += f" ({_limit_words(worker.limit)})"
+    where = f" while it ran {worker.crashed_on}" if worker.crashed_on else ""
+    return f"worker {worker.id} {how}{where}"
+
+
+def is_used_up(limit: TimeLimit | None) -> bool:
+    """Tell whether a test's limit had run long enough to be what ended its process."""
+    return limit is not None and limit.share >= TEST_LIMIT_SHARE
+
+
 def used_up(limits: tuple[TimeLimit, ...], share: float, *, of_test: bool) -> TimeLimit | None:
     """Return the first limit of a test, or of the process, that had run for that share of it."""
     for limit in limits:
@@ -84,26 +128,33 @@ def used_up(limits: tuple[TimeLimit, ...], share: float, *, of_test: bool) -> Ti
 
 def _judge_signal(end: ProcessExit, running: str | None) -> Finding:
     signal = end.signal or ""
-    if signal in CRASH_SIGNALS:
-        return find("process.crashed", end.source, signal, nodeid=running)
-    if signal == "SIGINT":
-        return find("interrupt.keyboard", end.source, signal, nodeid=running)
+    if signal in _OWN_SIGNALS:
+        return find(_OWN_SIGNALS[signal], end.source, signal, nodeid=running)
     outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
     if end.sender == "timeout":
         return find("process.timeout", end.source, f"{signal} from timeout", nodeid=running)
     if outer is not None:
         words = f"{signal}; {_limit_words(outer)}"
         return find("process.timeout", outer.owner, words, nodeid=running, confidence="likely")
-    if signal == "SIGKILL" and end.out_of_memory:
-        words = "SIGKILL; the cgroup counts one more process killed for want of memory"
-        return find("process.oom", "cgroup oom_kill", words, nodeid=running, confidence="likely")
     if signal == "SIGKILL":
-        return find(
-            "process.killed", end.source, signal, nodeid=running, ambiguous=("oom", "killed")
-        )
+        return _judge_kill(end, running)
     sender = f" from {end.sender}" if end.sender else ""
     return find("process.terminated", end.source, f"{signal}{sender}", nodeid=running)
 
+
+def _judge_kill(end: ProcessExit, running: str | None) -> Finding:
+    if end.out_of_memory:
+        words = "SIGKILL; the cgroup counts one more process killed for want of memory"
+        return find("process.oom", "cgroup oom_kill", words, nodeid=running, confidence="likely")
+    ambiguous = ("oom", "killed")
+    return find("process.killed", end.source, "SIGKILL", nodeid=running, ambiguous=ambiguous)
+
+
+_OWN_SIGNALS: Final = {
+    **dict.fromkeys(sorted(CRASH_SIGNALS), "process.crashed"),
+    "SIGINT": "interrupt.keyboard",
+}
+"""What a signal means by itself, whoever sent it."""
 
 _VANISHED: Final = "no end of the run has been recorded"
 

@@ -45,6 +45,23 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimit:
+    """A time limit that was running when the process ended."""
+
+    owner: str
+    """Who would enforce it: `pytest-timeout (thread)`, `faulthandler_timeout`, `timeout`."""
+    budget_seconds: float
+    elapsed_seconds: float
+    nodeid: str | None = None
+    """The test that it limits; `None` where it limits the process."""
+
+    @property
+    def share(self) -> float:
+        """How much of it was used up, 1.0 for all of it."""
+        return self.elapsed_seconds / self.budget_seconds if self.budget_seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TestFailure:
     """One failed report of one test; a test may have several (subtests, call and teardown)."""
 
@@ -57,6 +74,8 @@ class TestFailure:
     exception: RaisedException | None = None
     crashed: bool = False
     """The xdist worker died while it ran this test."""
+    limit: TimeLimit | None = None
+    """The test's time limit that was running when its worker died."""
     attributed: tuple[FailureReason, str] | None = None
     """Reason and kind, where somebody who knows has said them."""
     location: Location | None = None
@@ -124,6 +143,10 @@ class WorkerEnd:
     """Whether its session came to an end, it went down in the middle, or it got a Ctrl+C."""
     error: str | None = None
     """xdist's own words."""
+    limit: TimeLimit | None = None
+    """The time limit of its test that was running when it died."""
+    out_of_memory: bool = False
+    """The cgroup's count of processes that the OOM killer ended rose until its death."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,23 +176,6 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeLimit:
-    """A time limit that was running when the process ended."""
-
-    owner: str
-    """Who would enforce it: `pytest-timeout (thread)`, `faulthandler_timeout`, `timeout`."""
-    budget_seconds: float
-    elapsed_seconds: float
-    nodeid: str | None = None
-    """The test that it limits; `None` where it limits the process."""
-
-    @property
-    def share(self) -> float:
-        """How much of it was used up, 1.0 for all of it."""
-        return self.elapsed_seconds / self.budget_seconds if self.budget_seconds > 0 else 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit:
     """How the pytest process, or its session, ended."""
 
@@ -191,6 +197,8 @@ class ProcessExit:
     """Name of the process that sent the signal, where that could be seen."""
     limits: tuple[TimeLimit, ...] = ()
     """Limits that were running, the tests' before the process's."""
+    stacks: str | None = None
+    """What all threads were at when a SIGTERM came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +209,10 @@ class RunEvidence:
     strict_baseline: bool = False
     finished: bool = True
     """pytest came to its own end, in whichever way."""
+    recorded: bool = True
+    """The plugin saw what happened; where it did not, the exit code is all there is."""
+    is_pytest: bool = True
+    """What was run is a pytest."""
     exit: ProcessExit
     should_fail: str = ""
     """`session.shouldfail`: why the session failed though no test need have."""

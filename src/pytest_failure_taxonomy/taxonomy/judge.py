@@ -11,13 +11,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_failure_taxonomy.taxonomy.deaths import judge_death, judge_late_death
+from pytest_failure_taxonomy.taxonomy.commands import judge_command
+from pytest_failure_taxonomy.taxonomy.deaths import (
+    is_used_up,
+    judge_death,
+    judge_late_death,
+    judge_worker,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
     RunError,
     RunEvidence,
     TestFailure,
-    WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.findings import Confidence, Finding, find, reason_of
 from pytest_failure_taxonomy.taxonomy.kinds import (
@@ -115,7 +120,7 @@ def judge(run: RunEvidence) -> Judgement:
             exit_reason=exit_reason, verdict=None, reasons=(), notes=_baseline_notes(run)
         )
     held = _group(_findings(run))
-    verdict = _pronounce(held[0]) if held else None
+    verdict = _pronounce(held[0], run) if held else None
     return Judgement(exit_reason=exit_reason, verdict=verdict, reasons=held)
 
 
@@ -125,6 +130,8 @@ def classify_test_failure(failure: TestFailure) -> tuple[FailureReason, str]:
         return failure.attributed
     if failure.crashed:
         kind = "worker.crashed"
+        if is_used_up(failure.limit):
+            return FailureReason.TIMEOUT, kind
     elif is_timeout(failure):
         kind = "test.timeout"
     elif is_strict_xpass(failure):
@@ -137,9 +144,12 @@ def classify_test_failure(failure: TestFailure) -> tuple[FailureReason, str]:
 def is_timeout(failure: TestFailure) -> bool:
     """Tell whether pytest-timeout ended this test.
 
-    It calls `pytest.fail` from its own module. The wording can't be relied on: it changed in
-    pytest-timeout 2.4.
+    By its thread method it ends the process, too, and says nothing; the limit was used up then. By
+    its signal method it calls `pytest.fail` from its own module. The wording can't be relied on: it
+    changed in pytest-timeout 2.4.
     """
+    if failure.crashed:
+        return is_used_up(failure.limit)
     raised = failure.exception
     return raised is not None and (raised.type, raised.raised_in) == ("Failed", "pytest_timeout")
 
@@ -175,25 +185,7 @@ def _from_failures(run: RunEvidence) -> Iterator[Finding]:
 def _from_workers(run: RunEvidence) -> Iterator[Finding]:
     for worker in run.workers:
         if worker.ending != "finished":
-            yield find(
-                "worker.crashed" if worker.ending == "died" else "interrupt.keyboard",
-                "xdist worker",
-                _worker_words(worker),
-                nodeid=worker.crashed_on,
-            )
-
-
-def _worker_words(worker: WorkerEnd) -> str:
-    if worker.ending == "interrupted":
-        how = "was interrupted from the keyboard"
-    elif worker.signal is not None:
-        how = f"died of {worker.signal}"
-    elif worker.exit_code is not None:
-        how = f"left with exit code {worker.exit_code}"
-    else:
-        how = f"went down: {worker.error or 'no status was to be had'}"
-    where = f" while it ran {worker.crashed_on}" if worker.crashed_on else ""
-    return f"worker {worker.id} {how}{where}"
+            yield judge_worker(worker)
 
 
 def _from_collection(run: RunEvidence) -> Iterator[Finding]:
@@ -263,7 +255,10 @@ def _findings(run: RunEvidence) -> list[Finding]:
         return [*found, judge_death(run.exit, run.in_flight)]
     if run.exit.session_code not in (None, run.exit.code):
         found.append(judge_late_death(run.exit))
-    found += _from_exit_code(run, explained=bool(found))
+    if run.recorded:
+        found += _from_exit_code(run, explained=bool(found))
+    elif run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST) and run.exit.code is not None:
+        found += judge_command(run.exit.code, run.exit.source, is_pytest=run.is_pytest)
     found += _from_stage(run, found)
     return found
 
@@ -357,7 +352,7 @@ def _group(findings: list[Finding]) -> tuple[HeldReason, ...]:
     return tuple(sorted(held, key=lambda each: (each.reason.precedence, -each.count)))
 
 
-def _pronounce(primary: HeldReason) -> Verdict:
+def _pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
     kind = describe_kind(primary.kind, primary.reason)
     first = primary.findings[0]
     return Verdict(
@@ -367,12 +362,25 @@ def _pronounce(primary: HeldReason) -> Verdict:
         retryable=kind.retryable,
         message=kind.phrase(primary.count),
         nodeid=next(iter(primary.nodeids), None),
-        evidence=tuple(
-            Evidence(source=finding.source, detail=_evidence_words(finding))
-            for finding in primary.findings[:MAX_EVIDENCE]
+        evidence=(
+            *(
+                Evidence(source=finding.source, detail=_evidence_words(finding))
+                for finding in primary.findings[:MAX_EVIDENCE]
+            ),
+            *(
+                [Evidence(source="stacks at SIGTERM", detail=run.exit.stacks)]
+                if run.exit.stacks
+                else ()
+            ),
         ),
         ambiguous=first.ambiguous,
     )
+
+
+def _stacks(run: RunEvidence, first: Finding) -> Iterator[Evidence]:
+    """Yield what the threads were at, where the end of the process is the verdict."""
+    if run.exit.stacks and first.kind.startswith("process."):
+        yield Evidence(source="stacks at SIGTERM", detail=run.exit.stacks)
 
 
 def _evidence_words(finding: Finding) -> str:

@@ -61,6 +61,7 @@ _ONCE: Final = (
     ("interrupt.stopped", _STOPPED, None, "the run was stopped before its end"),
     ("warnings.exceeded", _UNKNOWN, False, "more warnings than allowed"),
     ("exit_status.changed", None, None, "no test failed, but a plugin changed the exit status"),
+    ("command.failed", None, None, "the command failed"),
     ("stage.git_clone_failed", None, True, "the clone failed"),
     ("stage.git_checkout_failed", None, False, "the checkout failed"),
     ("stage.setup_failed", None, False, "the setup failed"),

@@ -15,3 +15,9 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"SIG{number}"
+
+
+def signal_of_exit_code(code: int) -> str | None:
+    """Return the name of the signal that an exit code above 128 stands for in a shell."""
+    name = signal_name(code - 128) if code > 128 else ""
+    return name if name in signal.Signals.__members__ else None

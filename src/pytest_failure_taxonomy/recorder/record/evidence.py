@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pytest_failure_taxonomy.recorder.record.reader import RecordedRun, StartedTest, Timer
+from pytest_failure_taxonomy.recorder.record.reader import RecordedRun, StartedTest, WorkerState
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ContinuousIntegration,
@@ -33,7 +33,7 @@ def evidence_of(
     end: ProcessExit,
     *,
     ended_ns: int | None,
-    workers: Mapping[str, tuple[StartedTest | None, Timer | None]],
+    workers: Mapping[str, WorkerState],
 ) -> RunEvidence:
     """Return the evidence of a run whose process has ended.
 
@@ -42,7 +42,7 @@ def evidence_of(
         end: how the process ended.
         ended_ns: when it ended, on the monotonic clock of the same boot; `None` where that can't be
             known. Then nothing is said of how long a test had run.
-        workers: for each xdist worker's id the test that it was at, and its armed timer.
+        workers: what each xdist worker has noted of itself, by its id.
     """
     failures = _failures(run)
     failed = {failure.nodeid for failure in failures}
@@ -70,7 +70,7 @@ def evidence_of(
         ),
         in_flight=in_flight,
         not_run=_not_run(run, in_flight),
-        workers=tuple(WorkerEnd(**each) for each in _workers(run)),
+        workers=tuple(_workers(run, workers)),
     )
 
 
@@ -114,6 +114,7 @@ def _failure(sent: dict[str, Any]) -> TestFailure:
             **sent,
             "exception": _exception(sent["exception"]),
             "location": _location(sent["location"]),
+            "limit": _limit(sent["limit"]),
             "attributed": attributed and (FailureReason(attributed[0]), attributed[1]),
         }
     )
@@ -133,44 +134,53 @@ def _exception(sent: dict[str, Any] | None) -> RaisedException | None:
     return None if sent is None else RaisedException(**{**sent, "bases": tuple(sent["bases"])})
 
 
+def _limit(sent: dict[str, Any] | None) -> TimeLimit | None:
+    return None if sent is None else TimeLimit(**sent)
+
+
 def _location(sent: dict[str, Any] | None) -> Location | None:
     return None if sent is None else Location(**sent)
 
 
-def _workers(run: RecordedRun) -> list[dict[str, Any]]:
+def _workers(run: RecordedRun, noted: Mapping[str, WorkerState]) -> list[WorkerEnd]:
     """Return the last that was said of each worker, sorted by id."""
     last = {fields["worker"]["id"]: fields["worker"] for fields in run.named("worker")}
-    return [last[worker] for worker in sorted(last, key=lambda worker: (len(worker), worker))]
+    return [
+        WorkerEnd(
+            **{
+                **last[worker],
+                "limit": _limit(last[worker]["limit"]),
+                "tests": noted[worker].tests if worker in noted else last[worker]["tests"],
+            }
+        )
+        for worker in sorted(last, key=lambda worker: (len(worker), worker))
+    ]
 
 
 def _in_flight(
-    run: RecordedRun,
-    workers: Mapping[str, tuple[StartedTest | None, Timer | None]],
-    ended_ns: int | None,
+    run: RecordedRun, noted: Mapping[str, WorkerState], ended_ns: int | None
 ) -> tuple[InFlightTest, ...]:
     """Return the tests that ran at the end, in order of their start.
 
-    Where xdist ran them, each worker's own word comes first: what the controller has heard may be
-    a test old.
+    Where xdist ran them, each worker's own word counts: what the controller has heard may be a
+    test old.
     """
-    dead = {each["id"] for each in _workers(run) if each["ending"] != "finished"}
-    said = {
-        worker: test
-        for worker, (test, _) in workers.items()
-        if test is not None and worker not in dead
-    }
-    started = [(test, worker) for worker, test in said.items()]
-    if not workers:
-        started = [(test, None) for test in run.in_flight]  # type: ignore[misc]  # no worker
-    started.sort(key=lambda each: each[0].start_ns)
+    ended = {each.id for each in _workers(run, noted) if each.ending != "finished"}
+    started: list[tuple[StartedTest, str | None]] = [
+        (state.test, worker)
+        for worker, state in noted.items()
+        if state.test is not None and worker not in ended
+    ]
+    if not noted:
+        started = [(test, None) for test in run.in_flight]
     return tuple(
         InFlightTest(
             nodeid=test.nodeid,
-            phase=test.phase,  # type: ignore[arg-type]  # one of the three
+            phase=test.phase,
             worker=worker,
             elapsed_seconds=None if ended_ns is None else max(0, ended_ns - test.start_ns) / 1e9,
         )
-        for test, worker in started
+        for test, worker in sorted(started, key=lambda each: each[0].start_ns)
     )
 
 
@@ -182,7 +192,7 @@ def _not_run(run: RecordedRun, in_flight: tuple[InFlightTest, ...]) -> tuple[str
 
 def _test_limits(
     run: RecordedRun,
-    workers: Mapping[str, tuple[StartedTest | None, Timer | None]],
+    workers: Mapping[str, WorkerState],
     in_flight: tuple[InFlightTest, ...],
     ended_ns: int | None,
 ) -> tuple[TimeLimit, ...]:
@@ -190,7 +200,7 @@ def _test_limits(
     if ended_ns is None or workers or not in_flight:
         return ()
     test = in_flight[0]
-    found = []
+    found: list[tuple[str, float, float | None]] = []
     if run.timer is not None:
         elapsed = (ended_ns - run.timer.armed_ns) / 1e9
         found.append((f"pytest-timeout ({run.timer.method})", run.timer.budget_seconds, elapsed))

@@ -14,8 +14,12 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from pytest_failure_taxonomy.taxonomy.evidence import Phase
+
 STATE: Final = "state"
 EVENTS: Final = "events"
+STACKS: Final = "stacks"
+"""Where faulthandler writes what all threads were at when a SIGTERM came."""
 
 MAGIC: Final = b"PFTREC01"
 """The two last characters are the version of the layout."""
@@ -36,8 +40,12 @@ COUNTERS: Final = (
     "rerun",
     "warnings",
     "deselected",
+    "started",
 )
 """What is counted, each in 32 bits, in this order from `COUNTERS_AT` on."""
+
+STARTED: Final = COUNTERS.index("started")
+"""On a worker: how many tests it has started."""
 
 TIMER_AT: Final = 128
 TIMER: Final = struct.Struct("<QdI")
@@ -56,7 +64,7 @@ IN_SETUP: Final = 1
 IN_CALL: Final = 2
 IN_TEARDOWN: Final = 3
 DONE: Final = 4
-PHASES: Final = {IN_SETUP: "setup", IN_CALL: "call", IN_TEARDOWN: "teardown"}
+PHASES: Final[dict[int, Phase]] = {IN_SETUP: "setup", IN_CALL: "call", IN_TEARDOWN: "teardown"}
 
 
 def record_folder(report: Path, run_id: str) -> Path:

@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     NOT_STARTED,
     PAGE,
     PHASES,
+    STARTED,
     STATE,
     TIMER,
     TIMER_AT,
@@ -27,6 +28,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     file_size,
     starts_offset,
 )
+from pytest_failure_taxonomy.taxonomy.evidence import Phase
 
 MAX_EVENTS_BYTES: Final = 512 * 1024 * 1024
 """A record's events beyond this are not read; half a million long node ids take a tenth of it."""
@@ -46,8 +48,18 @@ class StartedTest:
     """A test that had started and not finished."""
 
     nodeid: str
-    phase: str
+    phase: Phase
     start_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerState:
+    """What an xdist worker was at when it last said so."""
+
+    test: StartedTest | None = None
+    timer: Timer | None = None
+    tests: int = 0
+    """How many it has started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,18 +128,16 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     )
 
 
-def read_current(folder: Path) -> tuple[StartedTest | None, Timer | None]:
-    """Return the test that an xdist worker was at when it last said so, and its armed timer."""
+def read_worker(folder: Path) -> WorkerState:
+    """Read what an xdist worker has noted of itself, as far as it is there."""
     state = _read(folder / STATE)
-    if len(state) < PAGE or state[:8] != MAGIC:
-        return None, None
+    if len(state) < PAGE or state[: len(MAGIC)] != MAGIC:
+        return WorkerState()
     start_ns, at, length = CURRENT.unpack_from(state, CURRENT_AT)
-    name = state[CURRENT_AT + CURRENT.size :][: min(length, PAGE)]
-    timer = _parse_timer(state)
-    if at not in PHASES:
-        return None, timer
-    nodeid = name.decode("utf-8", "replace")
-    return StartedTest(nodeid=nodeid, phase=PHASES[at], start_ns=start_ns), timer
+    name = state[CURRENT_AT + CURRENT.size :][: min(length, PAGE)].decode("utf-8", "replace")
+    test = StartedTest(nodeid=name, phase=PHASES[at], start_ns=start_ns) if at in PHASES else None
+    (started,) = struct.unpack_from("<I", state, COUNTERS_AT + 4 * STARTED)
+    return WorkerState(test=test, timer=_parse_timer(state), tests=started)
 
 
 @dataclass(slots=True)
@@ -144,7 +154,7 @@ class _State:
     timer: Timer | None = None
 
     def __post_init__(self) -> None:
-        self.counters = dict.fromkeys(COUNTERS, 0)
+        self.counters = dict.fromkeys(COUNTERS[:STARTED], 0)
         if len(self.content) < PAGE:
             self.notes.append("the record's numbers are missing")
             return
@@ -158,8 +168,8 @@ class _State:
             )
             tests = min(tests, self.selected, _tests_that_fit(len(self.content), tests))
         self.tests = tests
-        values = struct.unpack_from(f"<{len(COUNTERS)}I", self.content, COUNTERS_AT)
-        self.counters = dict(zip(COUNTERS, values, strict=True))
+        values = struct.unpack_from(f"<{STARTED}I", self.content, COUNTERS_AT)
+        self.counters = dict(zip(COUNTERS[:STARTED], values, strict=True))
         self.timer = _parse_timer(self.content)
 
     def in_flight(self, nodeids: list[str], started_ns: int) -> tuple[StartedTest, ...]:
@@ -198,7 +208,7 @@ def _parse_timer(state: bytes) -> Timer | None:
     return Timer(armed_ns=armed_ns, budget_seconds=seconds, method=TIMER_METHODS[method])
 
 
-def _parse_events(content: bytes, where: str, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
+def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
     if len(content) >= MAX_EVENTS_BYTES:
         notes.append(f"the record was read up to {MAX_EVENTS_BYTES} bytes")
     *lines, torn = content.split(b"\n")

@@ -1,0 +1,1 @@
+"""The command `failure-taxonomy`: one module a subcommand, each thin."""

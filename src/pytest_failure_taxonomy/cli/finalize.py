@@ -1,0 +1,75 @@
+"""`failure-taxonomy finalize`: complete a report whose run did not live to do it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_failure_taxonomy.cli.output import print_verdict
+from pytest_failure_taxonomy.completion import (
+    ProcessEnd,
+    complete_run,
+    is_still_running,
+)
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report.load import load_report
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
+from pytest_failure_taxonomy.taxonomy.signals import signal_of_exit_code
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+
+def add_parser(commands: Parsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "finalize",
+        help="complete a report that was left running",
+        description="Complete a report that was left running when its pytest died, and say why the "
+        "run failed. A report that is complete stays as it is, so this can run after every run. "
+        "Exit code: 0 for success, 1 if the run failed, 2 if there is no such report or its "
+        "pytest still runs.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--exit-code",
+        type=int,
+        metavar="N",
+        help="the exit code that pytest ended with, as a shell shows it ($?)",
+    )
+    parser.add_argument("report", metavar="REPORT", type=Path)
+    parser.set_defaults(execute=execute)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Complete the report and print its verdict."""
+    path: Path = options.report.absolute()
+    if options.exit_code is not None and not 0 <= options.exit_code <= 255:
+        raise ReportError(f"--exit-code: {options.exit_code} is no exit code; give 0 to 255")
+    load_report(path)  # refuses what is no report
+    report: dict[str, Any] = json.loads(path.read_bytes())
+    if report["completeness"] == "running" and is_still_running(path, report):
+        raise ReportError(f"{path}: the run is still going on; finalize it when it has ended")
+    try:
+        completed = complete_run(path, report["run"]["id"], _end(options.exit_code))
+    except OSError as error:
+        raise ReportError(f"{path}: the report can't be written: {error.strerror}") from error
+    report = completed or report
+    print_verdict(report, options.report)
+    return 0 if report["verdict"] is None else 1
+
+
+def _end(exit_code: int | None) -> ProcessEnd:
+    if exit_code is None:
+        return ProcessEnd(exit=ProcessExit(code=None, source="finalize"))
+    return ProcessEnd(
+        exit=ProcessExit(
+            code=exit_code,
+            signal=signal_of_exit_code(exit_code),
+            observed=True,
+            source="finalize",
+        )
+    )

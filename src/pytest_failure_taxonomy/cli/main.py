@@ -1,0 +1,35 @@
+"""The entry point: parse, dispatch, and turn a user's mistake into one line and exit code 2."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from pytest_failure_taxonomy._version import VERSION
+from pytest_failure_taxonomy.cli import finalize, run
+from pytest_failure_taxonomy.errors import FailureTaxonomyError
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+"""The command worked, and its answer is that the run failed."""
+EXIT_USAGE = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="failure-taxonomy",
+        description="Say why a test run failed: one typed reason with its evidence.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (run, finalize):
+        command.add_parser(commands)
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.execute(options))
+    except FailureTaxonomyError as error:
+        sys.stderr.write(f"failure-taxonomy: {error}\n")
+        return EXIT_USAGE

@@ -1,0 +1,134 @@
+"""What makes a run's report outlive its process: the lock, the record, the watcher, the stacks."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.recorder.lock import ReportLock
+from pytest_failure_taxonomy.recorder.process import (
+    enclosing_limits,
+    oom_events_file,
+    read_identity,
+    read_oom_count,
+)
+from pytest_failure_taxonomy.recorder.record.layout import STACKS, record_folder
+from pytest_failure_taxonomy.recorder.record.writer import (
+    DiskRecord,
+    MemoryRecord,
+    Record,
+    move_high,
+)
+from pytest_failure_taxonomy.recorder.watcher import Watch
+
+_NO_STACKS: Final = -1
+
+
+class Afterlife:
+    """Keep on disk what a run would take with it into its death."""
+
+    def __init__(self, report: Path, run_id: str) -> None:
+        self.record: Record = MemoryRecord()
+        self._report = report
+        self._run_id = run_id
+        self._lock = ReportLock(report)
+        self._watch = Watch()
+        self._stacks = _NO_STACKS
+
+    def claim(self) -> bool:
+        """Take the report's path for this run; tell whether no other run has it.
+
+        Raises:
+            OSError: the report's folder can't be written.
+        """
+        self._report.parent.mkdir(parents=True, exist_ok=True)
+        return self._lock.acquire()
+
+    def begin(self, header: dict[str, Any], *, watch: bool) -> None:
+        """Begin the record, and have the process watched."""
+        try:
+            record = DiskRecord(record_folder(self._report, self._run_id))
+        except OSError as error:
+            self.record = MemoryRecord(f"no record could be kept: {error.strerror or error}")
+            return
+        memory_events = oom_events_file()
+        record.write(
+            "run",
+            **header,
+            run_id=self._run_id,
+            process=read_identity(os.getpid()),
+            enclosing_limits=enclosing_limits(os.getpid()),
+            memory={"events_file": memory_events, "oom_kills": read_oom_count(memory_events)},
+        )
+        self.record = record
+        self._dump_stacks_at_sigterm(record.folder / STACKS)
+        if watch:
+            self._watch.start(self._report, self._run_id)
+
+    def note_end(self, exit_code: int, should_fail: str) -> None:
+        """Note that the session has ended, before its report is written."""
+        if isinstance(self.record, DiskRecord):
+            self.record.write("end", should_fail=should_fail)
+            self.record.finish(exit_code)
+
+    def close(self, *, keep_record: bool) -> None:
+        """Let go of the path, and of the record unless the report could not be written."""
+        self._watch.stop()
+        if self._stacks != _NO_STACKS:
+            with suppress(OSError):
+                faulthandler.unregister(signal.SIGTERM)
+                os.close(self._stacks)
+            self._stacks = _NO_STACKS
+        if isinstance(self.record, DiskRecord) and not keep_record:
+            self.record.remove()
+        self._lock.release()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: none of this is the child's."""
+        if self._stacks != _NO_STACKS:
+            faulthandler.unregister(signal.SIGTERM)
+
+    def _dump_stacks_at_sigterm(self, path: Path) -> None:
+        """Have all stacks written down when somebody ends the run, even in the middle of C code.
+
+        Python's own view of the signal and the exit status stay as they are.
+        """
+        if (
+            not hasattr(faulthandler, "register")
+            or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+        ):
+            return
+        with suppress(OSError, RuntimeError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            self._stacks = move_high(os.open(path, flags, 0o666))
+            faulthandler.register(signal.SIGTERM, file=self._stacks, all_threads=True, chain=True)
+
+
+def call_after_fork(*methods: Any) -> None:
+    """Call bound methods in each forked child of this process, as long as their objects live."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    references = [weakref.WeakMethod(method) for method in methods]
+
+    def call() -> None:
+        for reference in references:
+            method = reference()
+            if method is not None:
+                method()
+
+    os.register_at_fork(after_in_child=call)
+
+
+def faulthandler_exit_seconds(config: pytest.Config) -> float | None:
+    """Return after how many seconds in one test faulthandler would end the process, if it would."""
+    with suppress(KeyError, ValueError, TypeError):
+        if config.getini("faulthandler_exit_on_timeout"):
+            return float(config.getini("faulthandler_timeout") or 0) or None
+    return None

@@ -1,0 +1,36 @@
+"""Note the timers of pytest-timeout, whose thread method leaves no other trace of itself."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from pytest_failure_taxonomy.recorder.guard import Faults, guarded
+from pytest_failure_taxonomy.recorder.record.layout import TIMER_METHODS
+from pytest_failure_taxonomy.recorder.record.writer import Record
+
+
+class TimerRecorder:
+    """A plugin that notes when a test's timer is armed and when it is cancelled."""
+
+    def __init__(self, record: Record, faults: Faults) -> None:
+        self.faults = faults
+        self._record = record
+        self._clock = time.monotonic_ns
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    @guarded
+    def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> None:
+        """Note that a test has a limit from now on."""
+        del item
+        if settings.method in TIMER_METHODS:
+            self._record.arm_timer(self._clock(), float(settings.timeout), settings.method)
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    @guarded
+    def pytest_timeout_cancel_timer(self, item: pytest.Item) -> None:
+        """Note that it has none any more."""
+        del item
+        self._record.arm_timer(0, 0.0, "")

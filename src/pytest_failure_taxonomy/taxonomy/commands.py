@@ -1,0 +1,43 @@
+"""Judge a command of which nothing but its exit code is known: no plugin saw what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pytest_failure_taxonomy.taxonomy.findings import Finding, find
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+
+_PYTEST_KINDS: Final[Mapping[int, tuple[str, tuple[str, ...]]]] = MappingProxyType(
+    {
+        2: ("command.failed", ("collection.error", "interrupt.keyboard")),
+        3: ("internal.error", ()),
+        4: ("usage.error", ("conftest.error", "plugin.error")),
+        5: ("tests.none_collected", ("tests.all_deselected",)),
+        6: ("warnings.exceeded", ()),
+    }
+)
+"""What pytest's exit codes are most likely to come from, and what else they could."""
+
+
+def judge_command(code: int, source: str, *, is_pytest: bool) -> Iterator[Finding]:
+    """Yield what an exit code lets one think of a command."""
+    if code == 0:
+        return
+    kind, ambiguous = (
+        _PYTEST_KINDS.get(code, ("command.failed", ()))
+        if is_pytest
+        else (
+            "command.failed",
+            (),
+        )
+    )
+    yield find(
+        kind,
+        source,
+        f"exit code {code}",
+        reason=None if kind != "command.failed" else FailureReason.from_pytest_exit_code(code),
+        confidence="likely",
+        ambiguous=ambiguous,
+    )
