@@ -600,7 +600,7 @@ def _check_counts(comparison: Comparison) -> Iterator[str]:
 
 
 def _check_xml(comparison: Comparison) -> Iterator[str]:
-    """Compare the report's summary with JUnit's totals."""
+    """Compare the report's summary with junit's totals."""
     if not comparison.ours.xml.exists():
         return
     head = re.search("<testsuite .*?>", comparison.ours.xml.read_text("utf-8", "replace"))
@@ -617,7 +617,9 @@ def _check_xml(comparison: Comparison) -> Iterator[str]:
     }
     expected["tests"] += expected["failures"] + expected["errors"] + expected["skipped"]
     for name, number in expected.items():
-        if int(said.get(name, -1)) != number:
+        found = int(said.get(name, -1))
+        # junit counts subtests that passed as tests; pytest's last line leaves them out.
+        if found < number or (found > number and name != "tests"):
             yield f"{name}: junit says {said.get(name)}, the report {number}"
 
 

@@ -30,6 +30,7 @@ _NOT_INHERITED: Final = re.compile(
 """Variables of the suite's own environment that would change what a child does or prints."""
 
 _LAST_LINE: Final = re.compile(r"(=+ )?(.*[a-z] )?in [0-9]+\.[0-9]+s( \([0-9:]+\))?( =+)?")
+_TITLE: Final = re.compile("=+ why this run failed =+")
 _ELAPSED: Final = re.compile(r"(?<=, )[0-9]+\.[0-9](?= s\))")
 
 
@@ -46,10 +47,18 @@ class ChildRun:
 
     @property
     def tail(self) -> list[str]:
-        """What was printed on stdout after pytest's last line, elapsed times replaced by `N`."""
+        """What was printed on stdout after pytest's last line: our lines, if there are any."""
         lines = self.stdout.splitlines()
         last = max((i for i, line in enumerate(lines) if _LAST_LINE.fullmatch(line)), default=-1)
         return [_ELAPSED.sub("N", line) for line in lines[last + 1 :]]
+
+    @property
+    def told(self) -> list[str]:
+        """The verdict's lines on stdout or stderr, elapsed times replaced by `N`."""
+        lines = [_ELAPSED.sub("N", line) for line in (self.stdout + self.stderr).splitlines()]
+        first = next((i for i, line in enumerate(lines) if _TITLE.fullmatch(line)), len(lines))
+        last = next((i for i in range(first, len(lines)) if lines[i].startswith("report: ")), first)
+        return lines[first : last + 1]
 
     @property
     def outcome(self) -> str:
@@ -137,7 +146,8 @@ def run_inside(
             patch.delenv(name)
         for name, value in environment.items():
             patch.setenv(name, value)
-        result = pytester.runpytest_inprocess(*command[command.index("pytest") + 1 :])
+        arguments = command[command.index("pytest") + 1 :]
+        result = pytester.runpytest_inprocess(*arguments, no_reraise_ctrlc=True)
     return ChildRun(
         folder=pytester.path,
         status=int(result.ret),

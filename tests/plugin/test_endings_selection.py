@@ -33,25 +33,41 @@ NOTHING: Final = (
 )
 
 
-@pytest.mark.parametrize("workers", [0, 2], ids=["serial", "xdist"])
-@pytest.mark.parametrize(("files", "args", "kind", "deselected"), NOTHING)
+XDIST: Final = ["-n", "2"]
+NOTHING_UNDER_XDIST: Final = (
+    pytest.param(
+        {"test_it.py": "def check(): pass\n"}, XDIST, "tests.none_collected", 0, id="no-test-xdist"
+    ),
+    pytest.param(
+        {"test_it.py": THREE},
+        ["-k", "zzz", *XDIST],
+        "tests.all_deselected",
+        3,
+        id="keyword-xdist",
+    ),
+    pytest.param(
+        {"test_it.py": THREE},
+        ["--deselect", "test_it.py", *XDIST],
+        "tests.all_deselected",
+        3,
+        id="deselect-xdist",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("files", "args", "kind", "deselected"), [*NOTHING, *NOTHING_UNDER_XDIST]
+)
 def test_nothing_to_run(
-    runs: PytestRuns,
-    files: dict[str, str],
-    args: Sequence[str],
-    kind: str,
-    deselected: int,
-    workers: int,
+    runs: PytestRuns, files: dict[str, str], args: Sequence[str], kind: str, deselected: int
 ) -> None:
     """A run without tests says whether there were none or whether options left none."""
-    if workers and "--ignore" in args:
-        pytest.skip("as serial, and a second slower")
     check_ending(
         runs,
         Ending(
             files={"pytest.ini": "[pytest]\nmarkers = slow\n", **files},
-            args=[*args, "-n", str(workers)] if workers else args,
-            plugins=["xdist"] if workers else [],
+            args=args,
+            plugins=["xdist"] if "-n" in args else [],
             exit_status=5,
             reason="NO_TESTS_COLLECTED",
             kind=kind,
@@ -93,7 +109,7 @@ def test_limit_on_failures_under_xdist(runs: PytestRuns, args: Sequence[str]) ->
     tests = "".join(slow.format(f"slow{number}") for number in range(40))
     runs.write({"test_it.py": FAIL_TWICE + tests})
     run = runs.run(*args, "-n", "2", plugins=["xdist"])
-    assert run.exit_status == run.report["exit"]["code"] == 1
+    assert run.exit_status == run.report["exit"]["code"] == 2  # that of Ctrl+C; serial it is 1
     assert run.verdict == ("TESTS_FAILED", "test.failed")
     assert "interrupt.stopped" not in run.kinds
     assert_counts_agree(run)
@@ -106,7 +122,7 @@ def test_limit_on_failures_under_xdist(runs: PytestRuns, args: Sequence[str]) ->
 @pytest.mark.parametrize(
     ("option", "counts"),
     [
-        ("--lf", {"collected": 2, "deselected": 3, "failed": 2}),
+        ("--lf", {"collected": 2, "failed": 2}),
         ("--ff", {"collected": 5, "passed": 3, "failed": 2}),
         ("--nf", {"collected": 5, "passed": 3, "failed": 2}),
         ("--sw", {"collected": 4, "deselected": 1, "failed": 1, "not_run": 3}),
@@ -119,26 +135,12 @@ def test_run_that_remembers_the_last_one(
     runs.write({"test_it.py": FAIL_TWICE})
     runs.run_plain(*(["--sw"] if option == "--sw" else []), cache=True)
     run = runs.run(option, cache=True)
+    assert run.exit_status == run.report["exit"]["code"]
+    assert run.exit_status == (2 if option == "--sw" else 1), "stepwise has Ctrl+C's exit code"
     assert_counts_agree(run)
     assert run.counts == counts
-    assert run.exit_status == run.report["exit"]["code"]
+    assert run.kinds == ["test.failed"]
     assert run.verdict == ("TESTS_FAILED", "test.failed")
-
-
-def test_stepwise_stop_is_no_interrupt_of_its_own(runs: PytestRuns) -> None:
-    """Stepwise ends with exit code 2, that of Ctrl+C, though a test failed."""
-    check_ending(
-        runs,
-        Ending(
-            files={"test_it.py": FAIL_TWICE, "pytest.ini": "[pytest]\n"},
-            args=["--sw", "-p", "cacheprovider"],
-            exit_status=2,
-            reason="TESTS_FAILED",
-            kind="test.failed",
-            nodeid="test_it.py::test_b",
-            counts={"collected": 5, "passed": 1, "failed": 1, "not_run": 3},
-        ),
-    )
 
 
 def test_some_deselected(runs: PytestRuns) -> None:

@@ -111,8 +111,9 @@ def location(path: str, line: int | None, rootdir: Path) -> Location:
 
 
 def _raising_module(traceback: TracebackType | None) -> str:
-    *_, innermost = (None, *_frames(traceback))
-    return "" if innermost is None else str(innermost.tb_frame.f_globals.get("__name__", ""))
+    """Return the module that raised, which for `pytest.fail` and the like is the one that called."""
+    modules = [str(frame.tb_frame.f_globals.get("__name__", "")) for frame in _frames(traceback)]
+    return next((module for module in reversed(modules) if module != "_pytest.outcomes"), "")
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:

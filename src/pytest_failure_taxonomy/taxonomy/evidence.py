@@ -31,7 +31,7 @@ class RaisedException:
     bases: tuple[str, ...] = ()
     """Dotted names of its classes, itself first, in method resolution order, without `object`."""
     raised_in: str = ""
-    """Dotted name of the module whose frame raised it."""
+    """Dotted name of the module that raised it, or that called `pytest.fail` and the like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,192 @@
+"""How runs with several xdist workers end: the workers' deaths, and what the controller tells."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import pytest
+
+from tests.helpers.runs import FinishedRun, PytestRuns, assert_counts_agree
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs deaths by signal")
+
+MANY: Final = (
+    "import os, signal, time, pytest\n"
+    "@pytest.mark.parametrize('number', range(6))\n"
+    "def test_before(number): pass\n"
+    "def test_dies():\n"
+    "    {death}\n"
+    "@pytest.mark.parametrize('number', range(6))\n"
+    "def test_after(number): pass\n"
+)
+NO_CORE: Final = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
+
+DEATHS: Final = (
+    pytest.param("os._exit(3)", {"code": 3, "signal": None}, id="exit-3"),
+    pytest.param("os._exit(0)", {"code": 0, "signal": None}, id="exit-0"),
+    pytest.param(
+        NO_CORE + "os.kill(os.getpid(), signal.SIGSEGV)",
+        {"code": None, "signal": "SIGSEGV"},
+        id="segfault",
+    ),
+    pytest.param(
+        "os.kill(os.getpid(), signal.SIGKILL)", {"code": None, "signal": "SIGKILL"}, id="kill"
+    ),
+)
+
+
+def run_on(
+    workers: int, runs: PytestRuns, content: str, *args: str, compare: bool = False
+) -> FinishedRun:
+    """Run one file on workers; with `compare`, also without our plugin."""
+    runs.write({"test_it.py": content})
+    start = runs.compare if compare else runs.run
+    run = start("-n", str(workers), *args, plugins=["xdist"])
+    assert run.report["exit"]["code"] == run.shell_status
+    assert run.report["extensions"] == {}
+    assert_counts_agree(run)
+    return run
+
+
+def dead_worker(run: FinishedRun) -> dict[str, Any]:
+    """Return the only worker that went down on a test."""
+    (dead,) = [worker for worker in run.report["workers"] if worker["crashed_on"] is not None]
+    return dict(dead)
+
+
+@pytest.mark.parametrize(("death", "status"), DEATHS)
+def test_worker_dies(runs: PytestRuns, death: str, status: dict[str, Any]) -> None:
+    """A dead worker's status and the test it died on are told; another worker runs the rest."""
+    run = run_on(1, runs, MANY.format(death=death), compare=status["code"] == 3)
+    assert run.exit_status == 1
+    assert run.verdict == ("TESTS_FAILED", "worker.crashed")
+    assert run.kinds == ["worker.crashed"]
+    assert run.counts == {"collected": 13, "passed": 12, "failed": 1, "crashed": 1}
+    assert run.report["verdict"]["nodeid"] == "test_it.py::test_dies"
+    dead = dead_worker(run)
+    assert dead["exit"] == status
+    assert dead["crashed_on"] == "test_it.py::test_dies"
+    (failure,) = run.report["failures"]
+    assert (failure["nodeid"], failure["kind"]) == ("test_it.py::test_dies", "worker.crashed")
+    assert (failure["worker"], failure["exception"]) == (dead["id"], None)
+    assert [worker["id"] for worker in run.report["workers"]] == ["gw0", "gw1"]
+    assert run.report["workers"][1]["exit"] == {"code": 0, "signal": None}
+    assert sum(worker["tests"] for worker in run.report["workers"]) == 13
+
+
+def test_worker_dies_in_a_setup(runs: PytestRuns) -> None:
+    """A worker that dies before a test's setup is over is no other thing."""
+    content = (
+        "import os, pytest\n"
+        "@pytest.fixture\n"
+        "def deadly(): os._exit(1)\n"
+        "def test_dies(deadly): pass\n"
+        "def test_other(): pass\n"
+    )
+    run = run_on(1, runs, content)
+    assert run.exit_status == 1
+    assert run.verdict == ("TESTS_FAILED", "worker.crashed")
+    assert dead_worker(run)["exit"] == {"code": 1, "signal": None}
+    (failure,) = run.report["failures"]
+    assert (failure["nodeid"], failure["phase"]) == ("test_it.py::test_dies", "setup")
+
+
+def test_worker_dies_beside_a_failure(runs: PytestRuns) -> None:
+    """A failed test is not hidden by a dead worker."""
+    content = MANY.format(death="os._exit(1)") + "def test_fails(): assert 0\n"
+    run = run_on(2, runs, content, compare=True)
+    assert run.exit_status == 1
+    assert run.report["verdict"]["reason"] == "TESTS_FAILED"
+    assert sorted(run.kinds) == ["test.failed", "worker.crashed"]
+    assert run.counts == {"collected": 14, "passed": 12, "failed": 2, "crashed": 1}
+
+
+def test_no_worker_is_started_again(runs: PytestRuns) -> None:
+    """With `--max-worker-restart 0` a death ends the run, whatever the exit code; the rest is not run."""
+    content = "import os\n" + "".join(
+        f"def test_{number}(): os._exit(1)\n" for number in range(6)
+    )
+    run = run_on(1, runs, content, "--max-worker-restart", "0", compare=True)
+    assert run.verdict == ("TESTS_FAILED", "worker.crashed")
+    assert run.report["summary"]["crashed"] >= 1
+    summary = run.report["summary"]
+    assert summary["failed"] + summary["in_flight"] + summary["not_run"] == 6
+
+
+def test_workers_die_in_collection(runs: PytestRuns) -> None:
+    """Workers that die before they have collected anything are no empty suite."""
+    content = "import os\nos._exit(1)\ndef test_it(): pass\n"
+    run = run_on(1, runs, content, "--max-worker-restart", "1", compare=True)
+    assert run.exit_status != 1, "no failed test, to pytest"
+    assert run.verdict == ("TESTS_FAILED", "worker.crashed")
+    assert [(worker["exit"]["code"], worker["tests"]) for worker in run.report["workers"]] == [
+        (1, 0),
+        (1, 0),
+    ]
+
+
+def test_ctrl_c_in_a_worker(runs: PytestRuns) -> None:
+    """A KeyboardInterrupt inside a worker is an interrupt, not a crash."""
+    content = (
+        "import time\n"
+        "def test_interrupted(): raise KeyboardInterrupt\n"
+        "def test_other(): time.sleep(0.2)\n"
+    ) + "".join(f"def test_{number}(): time.sleep(0.2)\n" for number in range(8))
+    run = run_on(2, runs, content)
+    assert run.exit_status == 2
+    assert run.verdict == ("INTERRUPTED", "interrupt.keyboard")
+    assert run.report["exit"]["reason"] == "INTERRUPTED"
+    assert run.report["verdict"]["nodeid"] == "test_it.py::test_interrupted"
+    assert run.report["summary"]["not_run"] > 0
+
+
+def test_pytest_exit_in_a_worker(runs: PytestRuns) -> None:
+    """`pytest.exit` inside a worker never looks like success."""
+    content = "import pytest\ndef test_exits(): pytest.exit('enough', returncode=42)\n" + "".join(
+        f"def test_{number}(): pass\n" for number in range(8)
+    )
+    run = run_on(1, runs, content, "--max-worker-restart", "0", compare=True)
+    assert run.exit_status != 0
+    assert run.report["verdict"] is not None
+
+
+def test_every_worker_runs_all(runs: PytestRuns) -> None:
+    """With `--dist each` every worker's tests count, as they do in pytest's last line."""
+    content = "def test_passes(): pass\ndef test_fails(): assert 0\ndef test_third(): pass\n"
+    run = run_on(2, runs, content, "--dist", "each", compare=True)
+    assert run.exit_status == 1
+    assert run.verdict == ("TESTS_FAILED", "test.failed")
+    assert run.counts == {"collected": 6, "passed": 4, "failed": 2}
+    assert [failure["worker"] for failure in run.report["failures"]] in (
+        ["gw0", "gw1"],
+        ["gw1", "gw0"],
+    )
+
+
+def test_healthy_workers(runs: PytestRuns) -> None:
+    """A green run lists its workers, each with its tests and exit code 0."""
+    content = "".join(f"def test_{number}(): pass\n" for number in range(10))
+    run = run_on(2, runs, content, compare=True)
+    assert run.exit_status == 0
+    assert run.verdict == (None, None)
+    assert run.counts == {"collected": 10, "passed": 10}
+    workers = run.report["workers"]
+    assert [worker["id"] for worker in workers] == ["gw0", "gw1"]
+    assert [worker["exit"] for worker in workers] == [{"code": 0, "signal": None}] * 2
+    assert sum(worker["tests"] for worker in workers) == 10
+    assert {worker["crashed_on"] for worker in workers} == {None}
+
+
+def test_broken_conftest_on_workers(runs: PytestRuns) -> None:
+    """A conftest that breaks on workers alone can't hang the run or let it pass."""
+    runs.write(
+        {
+            "conftest.py": "import os\nif 'PYTEST_XDIST_WORKER' in os.environ:\n    1 / 0\n",
+            "test_it.py": "def test_it(): pass\n",
+        }
+    )
+    args = ("-n", "1", "--max-worker-restart", "0")
+    run = runs.compare(*args, plugins=["xdist"])
+    assert run.exit_status == run.report["exit"]["code"]
+    assert run.verdict == ("TESTS_FAILED", "worker.crashed")
