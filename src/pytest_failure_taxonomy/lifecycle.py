@@ -32,7 +32,12 @@ from pytest_failure_taxonomy.recorder.timers import TimerRecorder
 from pytest_failure_taxonomy.recorder.worker import WorkerRecorder, is_worker, may_be_worker
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
-from pytest_failure_taxonomy.report.write import fallback_path, refuse_special_file, write_report
+from pytest_failure_taxonomy.report.write import (
+    fallback_path,
+    make_folder,
+    refuse_special_file,
+    write_report,
+)
 from pytest_failure_taxonomy.settings import Settings, read_settings
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
@@ -146,6 +151,7 @@ class Run:
         )
         report = self._build(evidence, "running", None)
         try:
+            make_folder(self._path.parent)
             if not self._afterlife.claim():
                 self._move(self._path.with_name(f"{self._path.stem}.{self._id}{self._path.suffix}"))
                 self._moved = f"another run writes to {self._settings.report.name}"

@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     RunEvidence,
     TestFailure,
+    TimeLimit,
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
@@ -105,6 +106,21 @@ KINDS_THAT_TESTS_GIVE: Final = (
     ("worker.crashed", "TESTS_FAILED", ended(1, workers=(DEAD_WORKER,))),
 )
 
+USED_UP: Final = TimeLimit(owner="timeout", budget_seconds=10.0, elapsed_seconds=9.9)
+
+
+def died(code: int, signal: str | None, **seen: Any) -> RunEvidence:
+    """Return a run whose process ended before its session."""
+    end = ProcessExit(code=code, signal=signal, observed=True, source="watcher", **seen)
+    return RunEvidence(finished=False, exit=end)
+
+
+def bare(code: int) -> RunEvidence:
+    """Return a run of which nothing but the exit code is known."""
+    end = ProcessExit(code=code, observed=True, source="supervisor")
+    return RunEvidence(recorded=False, exit=end)
+
+
 KINDS_THAT_RUNS_GIVE: Final = (
     ("session.timeout", "TIMEOUT", ended(1, should_fail="session-timeout: 60.0 sec exceeded")),
     (
@@ -112,6 +128,17 @@ KINDS_THAT_RUNS_GIVE: Final = (
         "UNKNOWN",
         RunEvidence(finished=False, exit=ProcessExit(code=None, source="none")),
     ),
+    ("process.timeout", "TIMEOUT", died(143, "SIGTERM", enforced_limit_seconds=5.0)),
+    ("process.timeout", "TIMEOUT", died(143, "SIGTERM", sender="timeout")),
+    ("process.timeout", "TIMEOUT", died(137, "SIGKILL", limits=(USED_UP,))),
+    ("process.killed", "TIMEOUT", died(137, "SIGKILL")),
+    ("process.oom", "SANDBOX_ERROR", died(137, "SIGKILL", out_of_memory=True)),
+    ("process.terminated", "INTERRUPTED", died(143, "SIGTERM")),
+    ("process.terminated", "INTERRUPTED", died(129, "SIGHUP")),
+    ("process.crashed", "UNKNOWN", died(139, "SIGSEGV")),
+    ("process.crashed", "UNKNOWN", died(134, "SIGABRT")),
+    ("process.exited", "UNKNOWN", died(0, None)),
+    ("process.exited", "UNKNOWN", died(7, None)),
     ("collection.error", "INTERNAL_ERROR", ended(2, collection_failures=(SYNTAX_ERROR,))),
     ("conftest.error", "INTERNAL_ERROR", broken("conftest", 4)),
     ("usage.error", "INTERNAL_ERROR", broken("usage", 4)),
@@ -128,6 +155,9 @@ KINDS_THAT_RUNS_GIVE: Final = (
 )
 
 KINDS_THAT_THE_EXIT_CODE_GIVES: Final = (
+    ("command.failed", "TESTS_FAILED", bare(1)),
+    ("command.failed", "INTERRUPTED", bare(2)),
+    ("command.failed", "UNKNOWN", bare(77)),
     ("exit_status.changed", "TESTS_FAILED", ended(1, counts=Counts(collected=2, passed=2))),
     ("exit_status.changed", "INTERRUPTED", ended(2, counts=Counts(collected=2, passed=2))),
     ("exit_status.changed", "INTERNAL_ERROR", ended(3, counts=Counts(collected=2, passed=2))),
@@ -164,6 +194,7 @@ TABLE: Final = (
 
 # Of these, no row of the table has a single reason.
 REASON_LEFT_TO_A_TABLE: Final = (
+    "command.failed",
     "exit_status.changed",
     "stage.git_clone_failed",
     "stage.git_checkout_failed",

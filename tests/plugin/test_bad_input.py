@@ -402,7 +402,9 @@ def fill(path):
 
 @pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
 def test_a_full_disk_at_the_end(folder: Path, small_disk: Path, is_failing: bool) -> None:
-    """What stands on the disk is the report that the run has begun."""
+    """What stands on the disk is the report that the run has begun, and its record, until there is
+    room again and the report is finalized.
+    """
     test = f"{FILLS_THE_DISK}\ndef test_it():\n    fill({str(small_disk / 'big')!r})\n    assert {not is_failing}\n"
     (folder / "test_it.py").write_text(test, encoding="utf-8")
     path = small_disk / "r.json"
@@ -410,7 +412,12 @@ def test_a_full_disk_at_the_end(folder: Path, small_disk: Path, is_failing: bool
     assert run.status == int(is_failing)
     assert run.tail[-1] == f"report: could not be written to {path}: No space left on device"
     assert run.report(path, completeness="running")["verdict"]["kind"] == "process.vanished"
-    assert sorted(each.name for each in small_disk.iterdir()) == ["big", "r.json"]
+    (small_disk / "big").unlink()
+    command = [sys.executable, "-m", "pytest_failure_taxonomy", "finalize", str(path)]
+    assert subprocess.run(command, check=False).returncode == int(is_failing)
+    report = run.report(path, completeness="reconstructed")
+    assert (report["verdict"] is not None) is is_failing
+    assert [each.name for each in small_disk.iterdir()] == ["r.json"]
 
 
 def test_a_full_disk_at_the_start(folder: Path, small_disk: Path, tmp_path: Path) -> None:

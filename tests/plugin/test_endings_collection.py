@@ -12,7 +12,10 @@ from tests.helpers.runs import PytestRuns
 
 BROKEN: Final = (
     pytest.param(
-        {"test_bad.py": "import no_such_module\n"}, "test_bad.py", "ModuleNotFoundError", id="import"
+        {"test_bad.py": "import no_such_module\n"},
+        "test_bad.py",
+        "ModuleNotFoundError",
+        id="import",
     ),
     pytest.param(
         {"test_bad.py": "from os import no_such_name\n"}, "test_bad.py", "ImportError", id="from"
@@ -81,7 +84,9 @@ def test_collection_error(
 OTHERS: Final = (
     pytest.param(
         Ending(
-            files={"test_it.py": PASSING + "import pytest\npytest.skip('no such argument given')\n"},
+            files={
+                "test_it.py": PASSING + "import pytest\npytest.skip('no such argument given')\n"
+            },
             exit_status=2,
             reason="INTERNAL_ERROR",
             kind="collection.error",

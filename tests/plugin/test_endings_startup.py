@@ -19,7 +19,10 @@ USAGE: Final = (
     pytest.param({}, ["-m", "not ("], "not (", id="mark-expression"),
     pytest.param({}, ["-k", "1 +"], "1 +", id="keyword-expression"),
     pytest.param(
-        {"pytest.ini": "[pytest]\naddopts = --no-such-option\n"}, [], "--no-such-option", id="addopts"
+        {"pytest.ini": "[pytest]\naddopts = --no-such-option\n"},
+        [],
+        "--no-such-option",
+        id="addopts",
     ),
     pytest.param(
         {"pytest.ini": "[pytest]\nno_such_key = 1\naddopts = --strict-config\n"},

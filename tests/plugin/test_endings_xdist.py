@@ -104,9 +104,7 @@ def test_worker_dies_beside_a_failure(runs: PytestRuns) -> None:
 
 def test_no_worker_is_started_again(runs: PytestRuns) -> None:
     """With `--max-worker-restart 0` a death ends the run, whatever the exit code; the rest is not run."""
-    content = "import os\n" + "".join(
-        f"def test_{number}(): os._exit(1)\n" for number in range(6)
-    )
+    content = "import os\n" + "".join(f"def test_{number}(): os._exit(1)\n" for number in range(6))
     run = run_on(1, runs, content, "--max-worker-restart", "0", compare=True)
     assert run.verdict == ("TESTS_FAILED", "worker.crashed")
     assert run.report["summary"]["crashed"] >= 1

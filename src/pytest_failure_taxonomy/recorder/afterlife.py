@@ -46,9 +46,8 @@ class Afterlife:
         """Take the report's path for this run; tell whether no other run has it.
 
         Raises:
-            OSError: the report's folder can't be written.
+            OSError: the report's folder, which has to be there, can't be written.
         """
-        self._report.parent.mkdir(parents=True, exist_ok=True)
         return self._lock.acquire()
 
     def begin(self, header: dict[str, Any], *, watch: bool) -> None:

@@ -9,6 +9,11 @@ from pathlib import Path
 from pytest_failure_taxonomy.recorder.record.writer import move_high
 
 
+_held: set[Path] = set()
+"""Paths that runs of this process have: a lock of POSIX does not tell two runs of one process
+apart, and a test may run a pytest of its own inside of this one."""
+
+
 class ReportLock:
     """Hold a report's path against other runs until this process ends or lets go.
 
@@ -28,6 +33,8 @@ class ReportLock:
         Raises:
             OSError: the lock's file can't be made.
         """
+        if self._path in _held:
+            return False
         try:
             import fcntl
         except ImportError:
@@ -41,12 +48,14 @@ class ReportLock:
             os.close(descriptor)
             return False
         self._descriptor = descriptor
+        _held.add(self._path)
         return True
 
     def release(self) -> None:
         """Let go and remove the lock's file."""
         if self._descriptor < 0:
             return
+        _held.discard(self._path)
         with suppress(OSError):
             if os.fstat(self._descriptor).st_ino == os.stat(self._path).st_ino:
                 os.unlink(self._path)

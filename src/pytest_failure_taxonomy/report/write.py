@@ -61,7 +61,7 @@ def write_report(path: Path, report: dict[str, Any]) -> None:
         OSError: it could not be written; the earlier file is as it was.
     """
     content = encode(report)
-    _make_folder(path.parent)
+    make_folder(path.parent)
     # Fifty characters are two hundred bytes at most, and a name may have 255.
     temporary = path.with_name(f".{path.name[:50]}.{getpid()}.tmp")
     with suppress(FileNotFoundError):
@@ -77,7 +77,8 @@ def write_report(path: Path, report: dict[str, Any]) -> None:
         raise
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; a file in the way is told as what it is."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:

@@ -40,7 +40,7 @@ def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> F
     if end.signal is not None:
         return _judge_signal(end, running)
     if end.code is None:
-        return find("process.vanished", end.source, _VANISHED, nodeid=running, confidence="likely")
+        return find("process.vanished", "report", _VANISHED, nodeid=running, confidence="likely")
     limit = used_up(end.limits, TEST_LIMIT_SHARE, of_test=True)
     if limit is not None:
         return find(

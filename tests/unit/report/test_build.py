@@ -328,10 +328,11 @@ def test_a_duration_is_a_number_that_json_knows(seconds: float | None, shown: fl
     assert report["failures"][0]["duration_seconds"] == shown
 
 
-def test_a_test_in_flight_always_has_a_time() -> None:
-    """Even where the clock gave no number, the time that a test in flight had taken is one."""
-    test = InFlightTest(nodeid="a.py::b", phase="call", elapsed_seconds=float("nan"))
-    assert make_report(make_run(in_flight=(test,)))["in_flight"][0]["elapsed_seconds"] == 0.0
+@pytest.mark.parametrize("elapsed", [float("nan"), None], ids=["no-number", "unknown"])
+def test_a_test_in_flight_may_have_no_time(elapsed: float | None) -> None:
+    """Where the time that a test in flight had taken can't be known, the report says null."""
+    test = InFlightTest(nodeid="a.py::b", phase="call", elapsed_seconds=elapsed)
+    assert make_report(make_run(in_flight=(test,)))["in_flight"][0]["elapsed_seconds"] is None
 
 
 # --- Caps --------------------------------------------------------------------------------------

@@ -51,13 +51,15 @@ def evidence_of(
     end = replace(
         end, limits=(*_test_limits(run, workers, in_flight, ended_ns), *_outer(run, ended_ns))
     )
-    finished = run.named("end")
+    ended = run.named("end")
+    if end.code is None and run.exit_code is not None:
+        end = replace(end, code=run.exit_code, source="record")
     return RunEvidence(
         stage=Stage(run.header["stage"]),
         strict_baseline=run.header["strict_baseline"],
-        finished=bool(finished),
+        finished=run.exit_code is not None,
         exit=replace(end, session_code=run.exit_code),
-        should_fail=finished[-1]["should_fail"] if finished else "",
+        should_fail=ended[-1]["should_fail"] if ended else "",
         counts=Counts(collected=len(run.nodeids), flaky=len(recovered - failed), **run.counters),
         failures=failures,
         collection_failures=tuple(
