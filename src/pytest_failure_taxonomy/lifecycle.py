@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -24,10 +25,16 @@ from pytest_failure_taxonomy.recorder.startup import exit_code_of, record_startu
 from pytest_failure_taxonomy.recorder.worker import WorkerRecorder, is_worker, may_be_worker
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
-from pytest_failure_taxonomy.report.write import fallback_path, refuse_special_file, write_report
+from pytest_failure_taxonomy.report.write import (
+    fallback_path,
+    refuse_special_file,
+    remove_report,
+    write_report,
+)
 from pytest_failure_taxonomy.settings import Settings, read_settings
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
+    Environment,
     ProcessExit,
     RunContext,
     RunEvidence,
@@ -115,22 +122,23 @@ class Run:
             stage=self._settings.stage, finished=False, exit=ProcessExit(code=None, source="none")
         )
         try:
-            report = self._build(evidence, "running", None)
-            self._write_first(report)
-        except OSError as error:
-            raise SettingsError(
-                f"--failure-taxonomy-report: {self._path} can't be written: {error.strerror}; "
-                "give a path in a folder that can be"
-            ) from error
+            self._write_first(self._build(evidence, "running", None))
+        except SettingsError:
+            raise
         except Exception as error:  # noqa: BLE001 - the user's run begins, whatever is wrong here
+            remove_report(self._path)
             self.faults.add("the start of the run", error)
 
     def _write_first(self, report: dict[str, Any]) -> None:
         try:
             write_report(self._path, report)
-        except OSError:
+        except OSError as error:
+            remove_report(self._path)
             if self._settings.report_was_named:
-                raise
+                raise SettingsError(
+                    f"--failure-taxonomy-report: {self._path} can't be written: {error.strerror}; "
+                    "give a path in a folder that can be"
+                ) from error
             self._moved = f"{self._path.parent} can't be written"
             with suppress(OSError):  # where nothing can be written at all, the last line says so
                 self._path = fallback_path(self._path, self._id)
@@ -191,6 +199,11 @@ class Run:
                 self._config, verdict_lines(report, shown, quiet=level < 0, problem=problem)
             )
 
+    @cached_property
+    def _environment(self) -> Environment:
+        """Looked at once, at the start: a test may patch or change what it is read from."""
+        return describe_environment(self._config)
+
     def _build(
         self, evidence: RunEvidence, completeness: Completeness, duration: float | None
     ) -> dict[str, Any]:
@@ -200,7 +213,7 @@ class Run:
             duration_seconds=duration,
             args=tuple(str(arg) for arg in self._config.invocation_params.args),
             rootdir=str(self._config.rootpath),
-            environment=describe_environment(self._config),
+            environment=self._environment,
         )
         return build_report(
             evidence,

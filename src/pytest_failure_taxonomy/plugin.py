@@ -32,7 +32,7 @@ class HookSpecs:
 
         Called once at the end of the run, on the controller, with the report as a JSON object.
         What the implementations return is merged, so use a namespace of your own as the only key:
-        `return {"my_plugin": {...}}`. A value that JSON can't hold is left out with a warning.
+        `return {"my_plugin": {...}}`. What JSON can't hold is left out, and a line on stderr says so.
         """
 
 

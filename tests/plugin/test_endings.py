@@ -28,8 +28,7 @@ OUTCOMES = (
     pytest.param(
         Ending(
             files={
-                "test_it.py": PASSING
-                + "import pytest\n"
+                "test_it.py": PASSING + "import pytest\n"
                 "@pytest.fixture\n"
                 "def broken(): raise OSError('no disk')\n"
                 "def test_unset(broken): pass\n"

@@ -1,4 +1,4 @@
-"""Collection errors in all their disguises: exit code 2, 1 with some options, never an interrupt."""
+"""Collection errors in all their disguises: exit code 2 or 1, and never an interrupt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from tests.helpers.runs import PytestRuns
 
 BROKEN: Final = (
     pytest.param(
-        {"test_bad.py": "import no_such_module\n"}, "test_bad.py", "ModuleNotFoundError", id="import"
+        {"test_bad.py": "import no_such_module\n"},
+        "test_bad.py",
+        "ModuleNotFoundError",
+        id="import",
     ),
     pytest.param(
         {"test_bad.py": "from os import no_such_name\n"}, "test_bad.py", "ImportError", id="from"
@@ -81,7 +84,9 @@ def test_collection_error(
 OTHERS: Final = (
     pytest.param(
         Ending(
-            files={"test_it.py": PASSING + "import pytest\npytest.skip('no such argument given')\n"},
+            files={
+                "test_it.py": PASSING + "import pytest\npytest.skip('no such argument given')\n"
+            },
             exit_status=2,
             reason="INTERNAL_ERROR",
             kind="collection.error",

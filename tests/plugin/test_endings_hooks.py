@@ -20,9 +20,7 @@ RAISING: Final = (
     pytest.param("pytest_sessionstart()", 3, "internal.error", {}, id="sessionstart"),
     pytest.param("pytest_report_header()", 3, "internal.error", {}, id="report_header"),
     pytest.param("pytest_collection()", 3, "internal.error", {}, id="collection"),
-    pytest.param(
-        "pytest_collection_modifyitems()", 3, "internal.error", NOT_RUN, id="modifyitems"
-    ),
+    pytest.param("pytest_collection_modifyitems()", 3, "internal.error", NOT_RUN, id="modifyitems"),
     pytest.param("pytest_collection_finish()", 3, "internal.error", None, id="collection_finish"),
     pytest.param("pytest_collectreport()", 3, "internal.error", {}, id="collectreport"),
     pytest.param("pytest_runtestloop()", 3, "internal.error", NOT_RUN, id="runtestloop"),

@@ -67,11 +67,12 @@ INTERRUPTS: Final = (
         ("test_it.py::test_interrupted", "call"),
         id="after-a-failure",
     ),
+    pytest.param({"test_it.py": CTRL_C + PASSING + "press_ctrl_c()\n"}, {}, None, id="collection"),
     pytest.param(
-        {"test_it.py": CTRL_C + PASSING + "press_ctrl_c()\n"}, {}, None, id="collection"
-    ),
-    pytest.param(
-        {"test_it.py": PASSING, "conftest.py": CTRL_C + "def pytest_collection(): press_ctrl_c()\n"},
+        {
+            "test_it.py": PASSING,
+            "conftest.py": CTRL_C + "def pytest_collection(): press_ctrl_c()\n",
+        },
         {},
         None,
         id="hook",

@@ -14,9 +14,7 @@ HANGS: Final = "import time\ndef test_hangs(): time.sleep(30)\n"
 NEEDS_SIGNALS: Final = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGALRM")
 
 TIMEOUTS: Final = (
-    pytest.param(
-        {"test_it.py": HANGS + PASSING}, ["--timeout=0.3"], "call", "passed", id="option"
-    ),
+    pytest.param({"test_it.py": HANGS + PASSING}, ["--timeout=0.3"], "call", "passed", id="option"),
     pytest.param(
         {
             "test_it.py": "import pytest, time\n"
@@ -140,9 +138,7 @@ def test_time_limit_of_a_session(runs: PytestRuns, workers: list[str]) -> None:
 
 
 FLAKY: Final = (
-    "import itertools\n"
-    "attempts = itertools.count(1)\n"
-    "def test_flaky(): assert next(attempts) > 2\n"
+    "import itertools\nattempts = itertools.count(1)\ndef test_flaky(): assert next(attempts) > 2\n"
 )
 
 
@@ -161,7 +157,7 @@ def test_rerun_until_it_passes(runs: PytestRuns) -> None:
 
 
 def test_rerun_in_vain(runs: PytestRuns) -> None:
-    """A test that fails at every attempt is one failure, which says how many attempts there were."""
+    """A test that fails at every attempt is one failure, which says how often it was tried."""
     run = check_ending(
         runs,
         Ending(
@@ -271,7 +267,7 @@ UNITTEST: Final = (
 
 
 def test_subtests_of_unittest(runs: PytestRuns) -> None:
-    """unittest's subtests are counted as the installed pytest counts them."""
+    """Subtests of unittest are counted as the installed pytest counts them."""
     run = check_ending(
         runs,
         Ending(

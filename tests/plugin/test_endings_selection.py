@@ -1,4 +1,4 @@
-"""Runs that run less than all: nothing found, all deselected, stopped by a limit, taken up again."""
+"""Runs of less than all: nothing found, all deselected, stopped by a limit, taken up again."""
 
 from __future__ import annotations
 
@@ -21,11 +21,17 @@ FAIL_TWICE: Final = (
 
 NOTHING: Final = (
     pytest.param({}, [], "tests.none_collected", 0, id="no-file"),
-    pytest.param({"test_it.py": "def check(): pass\n"}, [], "tests.none_collected", 0, id="no-test"),
+    pytest.param(
+        {"test_it.py": "def check(): pass\n"}, [], "tests.none_collected", 0, id="no-test"
+    ),
     pytest.param({"test_it.py": THREE}, ["-k", "zzz"], "tests.all_deselected", 3, id="keyword"),
     pytest.param({"test_it.py": THREE}, ["-m", "slow"], "tests.all_deselected", 3, id="mark"),
     pytest.param(
-        {"test_it.py": THREE}, ["--deselect", "test_it.py"], "tests.all_deselected", 3, id="deselect"
+        {"test_it.py": THREE},
+        ["--deselect", "test_it.py"],
+        "tests.all_deselected",
+        3,
+        id="deselect",
     ),
     pytest.param(
         {"test_it.py": THREE}, ["--ignore", "test_it.py"], "tests.none_collected", 0, id="ignore"
@@ -55,9 +61,7 @@ NOTHING_UNDER_XDIST: Final = (
 )
 
 
-@pytest.mark.parametrize(
-    ("files", "args", "kind", "deselected"), [*NOTHING, *NOTHING_UNDER_XDIST]
-)
+@pytest.mark.parametrize(("files", "args", "kind", "deselected"), [*NOTHING, *NOTHING_UNDER_XDIST])
 def test_nothing_to_run(
     runs: PytestRuns, files: dict[str, str], args: Sequence[str], kind: str, deselected: int
 ) -> None:

@@ -30,8 +30,11 @@ def record_startup_error(session: SessionRecorder, error: BaseException) -> Proc
     elif is_import_failure(error):
         _record_import_failure(session, error)
     elif isinstance(error, pytest.UsageError):
-        origin = "plugin" if str(error).startswith(_ABOUT_A_PLUGIN) else "usage"
-        session.record_error(origin, error, message=_without_usage(str(error)))
+        session.record_error(
+            "plugin" if str(error).startswith(_ABOUT_A_PLUGIN) else "usage",
+            error,
+            message=_without_usage(str(error)),
+        )
     else:
         session.record_error("plugin", error, traceback=_short_traceback(error))
     return _exit_after(error)
