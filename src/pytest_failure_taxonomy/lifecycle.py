@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,13 @@ from pytest_failure_taxonomy.report.write import (
     fallback_path,
     make_folder,
     refuse_special_file,
+    remove_report,
     write_report,
 )
 from pytest_failure_taxonomy.settings import Settings, read_settings
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
+    Environment,
     ProcessExit,
     RunContext,
     RunEvidence,
@@ -132,12 +135,10 @@ class Run:
             if self._settings.note is not None:
                 write_note(self._settings.note, report=str(self._path), run_id=self._id)
                 die_with_parent()
-        except OSError as error:
-            raise SettingsError(
-                f"--failure-taxonomy-report: {self._path} can't be written: {error.strerror}; "
-                "give a path in a folder that can be"
-            ) from error
+        except SettingsError:
+            raise
         except Exception as error:  # noqa: BLE001 - the user's run begins, whatever is wrong here
+            remove_report(self._path)
             self.faults.add("the start of the run", error)
         self.session = SessionRecorder(
             self._config, self.faults, self._afterlife.record, self._started_ns
@@ -156,15 +157,20 @@ class Run:
                 self._move(self._path.with_name(f"{self._path.stem}.{self._id}{self._path.suffix}"))
                 self._moved = f"another run writes to {self._settings.report.name}"
             write_report(self._path, report)
-        except OSError:
+        except OSError as error:
+            remove_report(self._path)
             if self._settings.report_was_named:
-                raise
+                raise SettingsError(
+                    f"--failure-taxonomy-report: {self._path} can't be written: {error.strerror}; "
+                    "give a path in a folder that can be"
+                ) from error
             self._moved = f"{self._path.parent} can't be written"
             with suppress(OSError):  # where nothing can be written at all, the last line says so
                 self._move(fallback_path(self._path, self._id))
                 write_report(self._path, report)
 
     def _move(self, path: Path) -> None:
+        self._afterlife.close(keep_record=False)
         self._path = path
         self._afterlife = Afterlife(path, self._id)
 
@@ -239,6 +245,11 @@ class Run:
                 self._config, verdict_lines(report, shown, quiet=level < 0, problem=problem)
             )
 
+    @cached_property
+    def _environment(self) -> Environment:
+        """Looked at once, at the start: a test may patch or change what it is read from."""
+        return describe_environment(self._config)
+
     def _build(
         self, evidence: RunEvidence, completeness: Completeness, duration: float | None
     ) -> dict[str, Any]:
@@ -257,7 +268,7 @@ class Run:
             duration_seconds=duration,
             args=tuple(str(arg) for arg in self._config.invocation_params.args),
             rootdir=str(self._config.rootpath),
-            environment=describe_environment(self._config),
+            environment=self._environment,
         )
 
     def _try_to_write(self, report: dict[str, Any]) -> str | None:

@@ -36,7 +36,7 @@ class HookSpecs:
 
         Called once at the end of the run, on the controller, with the report as a JSON object.
         What the implementations return is merged, so use a namespace of your own as the only key:
-        `return {"my_plugin": {...}}`. A value that JSON can't hold is left out with a warning.
+"""The values of `Stage`, repeated so that `--help` and a bad value load nothing; a test compares."""
         """
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .measures import Column
     from .variants import Variant
 
-QUICK_ROUNDS, QUICK_TESTS = 2, 200
+QUICK_ROUNDS, QUICK_TESTS = 1, 200
 SMALLEST_TESTS = 100
 
 
@@ -75,7 +75,7 @@ def _parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     add = parser.add_argument
-    add("--rounds", type=_at_least(1), default=12, help="runs of every variant (12)")
+    add("--rounds", type=_at_least(1), default=10, help="runs of every variant (10)")
     add("--tests", type=_at_least(SMALLEST_TESTS), default=2000, help="size of the suite (2000)")
     add("--only", choices=MEASURES, action="append", help="measure just this (repeatable)")
     add(
@@ -85,7 +85,7 @@ def _parse_arguments() -> argparse.Namespace:
         default=[],
         help="leave a reporter out (repeatable)",
     )
-    add("--quick", action="store_true", help=f"{QUICK_ROUNDS} rounds of {QUICK_TESTS} tests")
+    add("--quick", action="store_true", help=f"{QUICK_ROUNDS} round of {QUICK_TESTS} tests")
     add("--output", type=Path, metavar="FILE", help="write the table to a Markdown file, too")
     options = parser.parse_args()
     if options.quick:
@@ -106,7 +106,7 @@ def _at_least(least: int) -> Callable[[str], int]:
 
 
 def _describe_surroundings(present: Sequence[Variant]) -> str:
-    """Name the machine, Python and the versions of what was measured."""
+    """Name the machine, its load, Python and the versions of what was measured."""
     versions = []
     for name in ("pytest", "pluggy", *(each.name for each in present)):
         try:
@@ -116,7 +116,7 @@ def _describe_surroundings(present: Sequence[Variant]) -> str:
     return (
         f"{platform.python_implementation()} {platform.python_version()},"
         f" {platform.system()} {platform.release()} {platform.machine()},"
-        f" {os.cpu_count()} CPUs\n{', '.join(versions)}"
+        f" {os.cpu_count()} CPUs with a load of {os.getloadavg()[0]:.1f}\n{', '.join(versions)}"
     )
 
 

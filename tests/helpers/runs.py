@@ -59,6 +59,8 @@ _COUNTED_ALIKE: Final = (
 class FinishedRun:
     """What one run of pytest has left behind."""
 
+    args: list[str]
+    """The arguments of pytest."""
     exit_status: int
     """As `subprocess` has it: negative for a death by signal."""
     stdout: list[str]
@@ -116,26 +118,46 @@ class PytestRuns:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
 
-    def run(self, *args: str, plugins: Sequence[str] = (), cache: bool = False) -> FinishedRun:
+    def run(
+        self,
+        *args: str,
+        plugins: Sequence[str] = (),
+        cache: bool = False,
+        prefix: Sequence[str] = (),
+    ) -> FinishedRun:
         """Run pytest with our plugin and `--failure-taxonomy`, and check the report that it wrote.
 
         Args:
             args: further arguments.
             plugins: names of the entry points of other plugins to load.
             cache: leave pytest's cache switched on.
+            prefix: a command that starts pytest.
         """
-        run = self.run_unchecked(*args, plugins=plugins, cache=cache)
+        run = self.run_unchecked(*args, plugins=plugins, cache=cache, prefix=prefix)
         assert run.report != _EARLIER_REPORT, "the report is an earlier run's"
         assert_valid_report(run.report)
+        invocation = {"args": run.args, "rootdir": str(self.path)}
+        assert run.report["run"]["invocation"] == invocation
         assert list(self.path.glob(".*.tmp")) == [], "a temporary file was left behind"
         return run
 
     def run_unchecked(
-        self, *args: str, plugins: Sequence[str] = (), cache: bool = False
+        self,
+        *args: str,
+        plugins: Sequence[str] = (),
+        cache: bool = False,
+        prefix: Sequence[str] = (),
     ) -> FinishedRun:
         """Run pytest with our plugin where an earlier run has left a report."""
         (self.path / REPORT).write_text(json.dumps(_EARLIER_REPORT), encoding="utf-8")
-        return self._run("--failure-taxonomy", *args, plugins=(_PLUGIN, *plugins), cache=cache)
+        finds_plugins = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ
+        return self._run(
+            "--failure-taxonomy",
+            *args,
+            plugins=plugins if finds_plugins else (_PLUGIN, *plugins),
+            cache=cache,
+            prefix=prefix,
+        )
 
     def run_plain(
         self, *args: str, plugins: Sequence[str] = (), cache: bool = False
@@ -161,14 +183,19 @@ class PytestRuns:
             assert list(comparable(run.stderr)) == list(comparable(plain.stderr))
         return run
 
-    def _run(self, *args: str, plugins: Sequence[str], cache: bool) -> FinishedRun:
+    def _run(
+        self, *args: str, plugins: Sequence[str], cache: bool, prefix: Sequence[str] = ()
+    ) -> FinishedRun:
         (self.path / JUNIT).unlink(missing_ok=True)
-        command = [sys.executable, "-m", "pytest", f"--junitxml={JUNIT}"]
+        command = [f"--junitxml={JUNIT}"]
         command += [part for name in plugins for part in ("-p", name)]
-        if not cache:
-            command += ["-p", "no:cacheprovider"]
-        result = self._pytester.run(*command, *args, timeout=TIMEOUT_SECONDS)
+        command += [] if cache else ["-p", "no:cacheprovider"]
+        command += args
+        result = self._pytester.run(
+            *prefix, sys.executable, "-m", "pytest", *command, timeout=TIMEOUT_SECONDS
+        )
         return FinishedRun(
+            args=command,
             exit_status=int(result.ret),
             stdout=result.outlines,
             stderr=result.errlines,

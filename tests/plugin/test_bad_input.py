@@ -123,9 +123,10 @@ def test_special_files_are_refused_and_left_alone(
 
 @posix_only
 def test_a_link_that_a_test_puts_there_is_replaced_and_not_followed(folder: Path) -> None:
-    """A report's path that became a link during the run becomes a file again; its target is safe."""
+    """A path that became a link during the run is a file again at its end; the target is safe."""
     (folder / "target").write_text("untouched", encoding="utf-8")
-    test = f"import os\n\ndef test_it():\n    os.remove('{REPORT}')\n    os.symlink('target', '{REPORT}')\n"
+    body = f"os.remove('{REPORT}'); os.symlink('target', '{REPORT}')"
+    test = f"import os\n\ndef test_it():\n    {body}\n"
     (folder / "test_it.py").write_text(test, encoding="utf-8")
     run = run_pytest(folder)
     assert run.status == 0
@@ -330,8 +331,9 @@ def test_a_default_folder_that_can_not_be_written(
 
 # Files that can't grow.
 
-LIMIT: Final = "import resource, sys, os\n\n"
-LIMIT_FILES: Final = "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))"
+LIMIT_FILES: Final = (
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))"
+)
 LAUNCH_LIMITED: Final = (
     f"import os, resource, sys\n{LIMIT_FILES}\nos.execv(sys.argv[1], sys.argv[1:])"
 )
@@ -360,6 +362,8 @@ def test_no_room_at_the_start(folder: Path, named: bool) -> None:
     """A path of the user's is refused; else the run goes on and says that there is no report."""
     switch = f"{TO}=r.json" if named else "--failure-taxonomy"
     launcher = [sys.executable, "-c", LAUNCH_LIMITED]
+    for name in ("r.json", REPORT):
+        (folder / name).write_text("an earlier run's", encoding="utf-8")
     run = run_pytest(folder, "-s", switch=(switch,), launcher=launcher)
     if named:
         assert_refused(run, f"{TO}: {folder / 'r.json'} can't be written: File too large")
@@ -368,7 +372,8 @@ def test_no_room_at_the_start(folder: Path, named: bool) -> None:
         assert "report: could not be written to " in run.tail[-1]
         assert run.tail[-1].endswith(": File too large")
     assert run.stderr == "" or named
-    assert sorted(path.name for path in folder.iterdir() if path.name.endswith("json")) == []
+    # It can't be replaced, so it is gone: nobody must take it for this run's.
+    assert [path.name for path in folder.glob("*.json")] == [REPORT if named else "r.json"]
 
 
 @pytest.fixture
@@ -405,7 +410,8 @@ def test_a_full_disk_at_the_end(folder: Path, small_disk: Path, is_failing: bool
     """What stands on the disk is the report that the run has begun, and its record, until there is
     room again and the report is finalized.
     """
-    test = f"{FILLS_THE_DISK}\ndef test_it():\n    fill({str(small_disk / 'big')!r})\n    assert {not is_failing}\n"
+    fill = f"fill({str(small_disk / 'big')!r})"
+    test = f"{FILLS_THE_DISK}\ndef test_it():\n    {fill}\n    assert {not is_failing}\n"
     (folder / "test_it.py").write_text(test, encoding="utf-8")
     path = small_disk / "r.json"
     run = run_pytest(folder, f"{TO}={path}")

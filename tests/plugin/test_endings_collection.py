@@ -1,4 +1,4 @@
-"""Collection errors in all their disguises: exit code 2, 1 with some options, never an interrupt."""
+"""Collection errors in all their disguises: exit code 2 or 1, and never an interrupt."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_rerun_until_it_passes(runs: PytestRuns) -> None:
 
 
 def test_rerun_in_vain(runs: PytestRuns) -> None:
-    """A test that fails at every attempt is one failure, which says how many attempts there were."""
+    """A test that fails at every attempt is one failure, which says how often it was tried."""
     run = check_ending(
         runs,
         Ending(
@@ -267,7 +267,7 @@ UNITTEST: Final = (
 
 
 def test_subtests_of_unittest(runs: PytestRuns) -> None:
-    """unittest's subtests are counted as the installed pytest counts them."""
+    """Subtests of unittest are counted as the installed pytest counts them."""
     run = check_ending(
         runs,
         Ending(

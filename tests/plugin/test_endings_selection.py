@@ -1,4 +1,4 @@
-"""Runs that run less than all: nothing found, all deselected, stopped by a limit, taken up again."""
+"""Runs of less than all: nothing found, all deselected, stopped by a limit, taken up again."""
 
 from __future__ import annotations
 

@@ -124,6 +124,45 @@ def test_plugin_that_is_not_there(
     assert word in run.report["internal_errors"][0]["message"]
 
 
+WITHOUT_OTHERS: Final = [
+    part
+    for name in ("asyncio", "hypothesispytest", "metadata", "pytest_cov", "pytest_jsonreport")
+    for part in ("-p", f"no:{name}")
+]
+"""Plugins that take long to load, where they are installed."""
+
+FOUND_BY_ITSELF: Final = (
+    pytest.param({}, ["--no-such-option"], "usage.error", id="option"),
+    pytest.param({"conftest.py": "1 / 0\n"}, [], "conftest.error", id="conftest"),
+    pytest.param(
+        {"conftest.py": "pytest_plugins = ['nope']\n"}, [], "plugin.error", id="plugin-of-conftest"
+    ),
+    pytest.param(
+        {"pytest.ini": "[pytest]\nrequired_plugins = pytest-nope\n"},
+        [],
+        "plugin.error",
+        id="required-plugin",
+    ),
+    pytest.param({}, ["no_such_folder"], "usage.error", id="path"),
+)
+
+
+@pytest.mark.parametrize(("files", "args", "kind"), FOUND_BY_ITSELF)
+def test_end_at_the_start_where_pytest_finds_us_by_itself(
+    runs: PytestRuns,
+    monkeypatch: pytest.MonkeyPatch,
+    files: Mapping[str, str],
+    args: Sequence[str],
+    kind: str,
+) -> None:
+    """Found among the installed plugins, as most often, we see the same."""
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    runs.write({**TEST, **files})
+    run = runs.run(*WITHOUT_OTHERS, *args)
+    assert run.exit_status == run.report["exit"]["code"]
+    assert run.verdict == ("INTERNAL_ERROR", kind)
+
+
 BEFORE_PLUGINS: Final = (
     pytest.param({}, ["--maxfail=many"], id="option-value"),
     pytest.param({"pytest.ini": "[pytest]\nminversion = 99\n"}, [], id="minversion"),

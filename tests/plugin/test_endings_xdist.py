@@ -103,7 +103,7 @@ def test_worker_dies_beside_a_failure(runs: PytestRuns) -> None:
 
 
 def test_no_worker_is_started_again(runs: PytestRuns) -> None:
-    """With `--max-worker-restart 0` a death ends the run, whatever the exit code; the rest is not run."""
+    """With `--max-worker-restart 0` a death ends the run, whatever the exit code then is."""
     content = "import os\n" + "".join(f"def test_{number}(): os._exit(1)\n" for number in range(6))
     run = run_on(1, runs, content, "--max-worker-restart", "0", compare=True)
     assert run.verdict == ("TESTS_FAILED", "worker.crashed")
@@ -137,6 +137,24 @@ def test_ctrl_c_in_a_worker(runs: PytestRuns) -> None:
     assert run.report["exit"]["reason"] == "INTERRUPTED"
     assert run.report["verdict"]["nodeid"] == "test_it.py::test_interrupted"
     assert run.report["summary"]["not_run"] > 0
+
+
+def test_ctrl_c_in_the_controller(runs: PytestRuns) -> None:
+    """A Ctrl+C that reaches the controller leaves each worker's test in flight."""
+    content = (
+        "import os, signal, time\n"
+        "def test_interrupts():\n"
+        "    time.sleep(0.3)\n"  # until the controller has the report of the setup
+        "    os.kill(os.getppid(), signal.SIGINT)\n"
+        "    time.sleep(0.3)\n"
+        "def test_never_run(): pass\n"
+    )
+    run = run_on(1, runs, content)
+    assert run.exit_status == 2
+    assert run.verdict == ("INTERRUPTED", "interrupt.keyboard")
+    assert run.counts == {"collected": 2, "in_flight": 1, "not_run": 1}
+    (running,) = run.report["in_flight"]
+    assert (running["nodeid"], running["worker"]) == ("test_it.py::test_interrupts", "gw0")
 
 
 def test_pytest_exit_in_a_worker(runs: PytestRuns) -> None:
@@ -188,3 +206,17 @@ def test_broken_conftest_on_workers(runs: PytestRuns) -> None:
     run = runs.compare(*args, plugins=["xdist"])
     assert run.exit_status == run.report["exit"]["code"]
     assert run.verdict == ("TESTS_FAILED", "worker.crashed")
+
+
+def test_internal_error_on_a_worker(runs: PytestRuns) -> None:
+    """A hook that raises on a worker fails the run, also where xdist then ends with exit code 0."""
+    runs.write(
+        {
+            "conftest.py": "import os\n"
+            "if 'PYTEST_XDIST_WORKER' in os.environ:\n"
+            "    def pytest_runtest_logreport(): raise RuntimeError('hook is broken')\n"
+        }
+    )
+    run = run_on(1, runs, "def test_it(): pass\n", compare=True)
+    assert run.verdict == ("INTERNAL_ERROR", "internal.error")
+    assert "RuntimeError: hook is broken" in run.report["internal_errors"][0]["traceback"]

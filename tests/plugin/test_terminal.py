@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from tests.helpers.children import (
     REPORT,
     SWITCH,
@@ -22,6 +23,7 @@ from tests.helpers.children import (
 )
 
 TITLE: Final = "============================= why this run failed =============================="
+IT: Final = "test_it.py::test_it"
 WROTE: Final = "report: failure-report.json"
 PASSING: Final = "def test_passes(): pass\n"
 FAILING: Final = "def test_fails(): assert 0, 'too few'\n"
@@ -71,8 +73,8 @@ def write(folder: Path, files: dict[str, str]) -> None:
         ),
         pytest.param(
             {
-                "test_it.py": "import pytest\n\n@pytest.fixture\ndef shop(): raise OSError('no db')\n\n"
-                "def test_it(shop): pass\n" + MORE
+                "test_it.py": "import pytest\n\n@pytest.fixture\n"
+                "def shop(): raise OSError('no db')\n\ndef test_it(shop): pass\n" + MORE
             },
             (),
             (),
@@ -84,8 +86,8 @@ def write(folder: Path, files: dict[str, str]) -> None:
         ),
         pytest.param(
             {
-                "test_it.py": "import pytest\n\n@pytest.fixture\ndef shop():\n    yield\n    raise OSError\n\n"
-                "def test_it(shop): pass\n"
+                "test_it.py": "import pytest\n\n@pytest.fixture\n"
+                "def shop():\n    yield\n    raise OSError\n\ndef test_it(shop): pass\n"
             },
             (),
             (),
@@ -136,8 +138,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("xdist",),
             [
                 "TESTS_FAILED [worker.crashed]: 1 xdist worker died (1 passed)",
-                "see: test_it.py::test_it: worker gw0 left with exit code 3 while it ran "
-                "test_it.py::test_it",
+                f"see: {IT}: worker gw0 left with exit code 3 while it ran {IT}",
             ],
             id="worker.crashed",
         ),
@@ -187,8 +188,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("-p", "no_such"),
             (),
             [
-                "INTERNAL_ERROR [plugin.error]: a plugin could not be loaded, or failed outside of "
-                "any test",
+                f"INTERNAL_ERROR [plugin.error]: {KINDS['plugin.error'].one}",
                 'because: Error importing plugin "no_such": No module named \'no_such\'',
             ],
             id="plugin.error",
@@ -239,8 +239,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                "INTERRUPTED [interrupt.keyboard]: the run was interrupted from the keyboard "
-                "(1 passed)",
+                f"INTERRUPTED [interrupt.keyboard]: {KINDS['interrupt.keyboard'].one} (1 passed)",
                 "see: test_it.py::test_it: KeyboardInterrupt at test_it.py:2",
                 "in flight: test_it.py::test_it (call, N s); not run: 1 of 3 tests",
             ],
@@ -265,8 +264,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                "UNKNOWN [exit_status.changed]: no test failed, but a plugin changed the exit "
-                "status (1 passed)",
+                f"UNKNOWN [exit_status.changed]: {KINDS['exit_status.changed'].one} (1 passed)",
                 "because: exit code 9",
             ],
             id="exit_status.changed",
@@ -295,8 +293,10 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("--failure-taxonomy-stage=baseline_run",),
             (),
             [
-                "BASELINE_NOT_FAILING [stage.baseline_not_failing]: the tests pass before the fix "
-                "(1 passed)",
+                (
+                    "BASELINE_NOT_FAILING [stage.baseline_not_failing]: the tests pass before the "
+                    "fix (1 passed)"
+                ),
                 "because: baseline_run ended with exit code 0",
             ],
             id="stage.baseline_not_failing",
@@ -348,9 +348,11 @@ def test_all_six_lines(pytester: pytest.Pytester, folder: Path) -> None:
         TITLE,
         "TESTS_FAILED [test.failed]: 2 tests failed (1 passed)",
         "first: test_b.py::test_fails: AssertionError: too few (test_b.py:11)",
-        "also: 1 test marked as failing passed (strict xfail); the setup of 1 test failed; 1 file "
-        "or node could not be collected (INTERNAL_ERROR); the run was interrupted from the keyboard "
-        "(INTERRUPTED)",
+        (
+            "also: 1 test marked as failing passed (strict xfail); the setup of 1 test failed; "
+            "1 file or node could not be collected (INTERNAL_ERROR); "
+            "the run was interrupted from the keyboard (INTERRUPTED)"
+        ),
         "in flight: test_b.py::test_stop (call, N s); not run: 1 of 7 tests",
         WROTE,
     ]
@@ -390,8 +392,10 @@ def test_a_baseline_without_a_test_says_so(pytester: pytest.Pytester, folder: Pa
     run = run_inside(pytester, "--failure-taxonomy-stage=baseline_run")
     assert run.status == 5
     assert run.tail == [
-        "failure taxonomy: no failure (no test ran); baseline: no test ran, yet exit code 5 counts "
-        f"as a failing baseline; {WROTE}"
+        (
+            "failure taxonomy: no failure (no test ran); baseline: no test ran, "
+            f"yet exit code 5 counts as a failing baseline; {WROTE}"
+        )
     ]
 
 
@@ -542,19 +546,33 @@ def test_a_report_elsewhere_is_named(folder: Path, tmp_path: Path) -> None:
         pytest.param(("--color=yes",), {"NO_COLOR": "1"}, True, id="color-yes-over-NO_COLOR"),
     ],
 )
-@pytest.mark.parametrize("started", [True, False], ids=["stdout", "stderr"])
 def test_colours_are_pytests(
-    folder: Path,
-    args: tuple[str, ...],
-    env: dict[str, str],
-    is_coloured: bool,
-    started: bool,
+    folder: Path, args: tuple[str, ...], env: dict[str, str], is_coloured: bool
 ) -> None:
     """Our lines are coloured exactly where pytest's own are."""
-    write(folder, {"test_it.py": FAILING, "conftest.py": "" if started else "1 / 0\n"})
-    run = run_pytest(folder, *args, env=env)
-    output = run.stdout if started else run.stderr
-    reason = "TESTS_FAILED" if started else "INTERNAL_ERROR"
+    write(folder, {"test_it.py": FAILING})
+    assert_coloured(run_pytest(folder, *args, env=env).stdout, "TESTS_FAILED", is_coloured)
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "is_coloured"),
+    [
+        pytest.param((), {}, False, id="no-terminal"),
+        pytest.param((), {"FORCE_COLOR": "1"}, True, id="FORCE_COLOR"),
+        pytest.param(("--color=no",), {"FORCE_COLOR": "1"}, False, id="color-no"),
+        pytest.param(("--color=yes",), {"NO_COLOR": "1"}, True, id="color-yes-over-NO_COLOR"),
+    ],
+)
+def test_colours_on_stderr(
+    folder: Path, args: tuple[str, ...], env: dict[str, str], is_coloured: bool
+) -> None:
+    """The same rules hold where pytest did not start."""
+    write(folder, {"conftest.py": "1 / 0\n"})
+    assert_coloured(run_pytest(folder, *args, env=env).stderr, "INTERNAL_ERROR", is_coloured)
+
+
+def assert_coloured(output: str, reason: str, is_coloured: bool) -> None:
+    """Check the colour of the verdict, and that the report's line has none."""
     (verdict,) = (line for line in output.splitlines() if f"{reason} [" in line)
     before, _, after = verdict.partition(reason)
     codes = ("\x1b[1m\x1b[31m", "\x1b[0m") if is_coloured else ("", "")
@@ -595,7 +613,7 @@ def test_hostile_text(pytester: pytest.Pytester, folder: Path, text: str, where:
     """What a test's name or message holds is shown as escapes, and every line stays one line."""
     shown = ascii(text)
     tests = {
-        "id": f"@pytest.mark.parametrize('x', [{shown}], ids=[{shown}])\ndef test_it(x): assert 0\n",
+        "id": f"@pytest.mark.parametrize('x', [1], ids=[{shown}])\ndef test_it(x): assert 0\n",
         "message": f"def test_it(): raise RuntimeError({shown})\n",
         "exit": f"def test_it(): pytest.exit({shown})\n",
     }
@@ -647,7 +665,8 @@ def test_a_megabyte_of_text(folder: Path, where: str) -> None:
 def test_hostile_names_without_escaping_in_a_child(folder: Path) -> None:
     """The same holds for the bytes that a real process prints."""
     ids = ascii(list(HOSTILE.values()))
-    test = f"import pytest\n\n@pytest.mark.parametrize('x', range(11), ids={ids})\ndef test_it(x): assert 0\n"
+    mark = f"@pytest.mark.parametrize('x', range({len(HOSTILE)}), ids={ids})"
+    test = f"import pytest\n\n{mark}\ndef test_it(x): assert 0\n"
     write(folder, {"pytest.ini": RAW_IDS, "test_it.py": test})
     run = run_pytest(folder, "--tb=no", "--no-summary")
     assert run.status == 1

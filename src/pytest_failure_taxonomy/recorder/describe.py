@@ -26,9 +26,10 @@ _NOT_THE_USERS: Final = (
 def describe_exception(error: BaseException) -> RaisedException:
     """Describe an exception by its type, message and the place that raised it."""
     kind = type(error)
+    module: object = kind.__module__  # anything may be assigned to it
     return RaisedException(
         type=kind.__qualname__,
-        module=kind.__module__,
+        module=module if isinstance(module, str) else "<unknown>",
         message=message_of(error),
         bases=tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[:-1]),
         raised_in=_raising_module(error.__traceback__),
@@ -42,7 +43,7 @@ def cause_of(error: BaseException) -> BaseException:
 
 
 def is_import_failure(error: BaseException) -> bool:
-    """Tell whether pytest wrapped an error in a conftest this way, or (9.2) one in a plugin."""
+    """Tell whether this is pytest's wrapper for an error in a conftest or (from 9.2) a plugin."""
     return type(error).__name__ in ("ConftestImportFailure", "PluginImportFailure")  # not public
 
 
@@ -111,7 +112,7 @@ def location(path: str, line: int | None, rootdir: Path) -> Location:
 
 
 def _raising_module(traceback: TracebackType | None) -> str:
-    """Return the module that raised, which for `pytest.fail` and the like is the one that called."""
+    """Return the module that raised, or that called `pytest.fail` and the like."""
     modules = [str(frame.tb_frame.f_globals.get("__name__", "")) for frame in _frames(traceback)]
     return next((module for module in reversed(modules) if module != "_pytest.outcomes"), "")
 

@@ -75,7 +75,7 @@ class Faults:
             ini = self._config.getini("max_warnings")
         except (KeyError, ValueError):
             ini = None
-        return option is not None or bool(ini)
+        return option is not None or ini is not None
 
 
 def guarded(hook: Hook) -> Hook:

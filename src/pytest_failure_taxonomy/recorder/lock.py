@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pytest_failure_taxonomy.recorder.record.writer import move_high
 
-
 _held: set[Path] = set()
 """Paths that runs of this process have: a lock of POSIX does not tell two runs of one process
 apart, and a test may run a pytest of its own inside of this one."""

@@ -15,7 +15,7 @@ from pytest_failure_taxonomy.recorder.describe import (
     message_of,
 )
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
-from pytest_failure_taxonomy.taxonomy.evidence import ErrorOrigin, ProcessExit
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 
 _ABOUT_A_PLUGIN: Final = ("Error importing plugin", "Missing required plugin")
 """How pytest's usage errors begin that name a plugin which is not there."""
@@ -30,8 +30,11 @@ def record_startup_error(session: SessionRecorder, error: BaseException) -> Proc
     elif is_import_failure(error):
         _record_import_failure(session, error)
     elif isinstance(error, pytest.UsageError):
-        origin: ErrorOrigin = "plugin" if str(error).startswith(_ABOUT_A_PLUGIN) else "usage"
-        session.record_error(origin, error, message=_without_usage(str(error)))
+        session.record_error(
+            "plugin" if str(error).startswith(_ABOUT_A_PLUGIN) else "usage",
+            error,
+            message=_without_usage(str(error)),
+        )
     else:
         session.record_error("plugin", error, traceback=_short_traceback(error))
     return _exit_after(error)

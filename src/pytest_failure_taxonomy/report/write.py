@@ -85,6 +85,12 @@ def make_folder(folder: Path) -> None:
         raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), error.filename) from error
 
 
+def remove_report(path: Path) -> None:
+    """Remove the report of an earlier run where it can't be replaced: it must not pass for new."""
+    with suppress(OSError):
+        unlink(path)
+
+
 def fallback_path(path: Path, run_id: str) -> Path:
     """Return a place in the temporary folder for a report that can't be where it should."""
     return Path(tempfile.gettempdir()) / f"{path.stem}.{run_id}{path.suffix}"

@@ -1,0 +1,402 @@
+"""The documentation says what the code does: fields, kinds, options, tables, links, examples."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+
+from pytest_failure_taxonomy import FailureReason, Stage
+from pytest_failure_taxonomy.plugin import HookSpecs, pytest_addoption
+from pytest_failure_taxonomy.recorder.environment import CI_PROVIDERS
+from pytest_failure_taxonomy.report import build
+from pytest_failure_taxonomy.report.schema import packaged_schema
+from pytest_failure_taxonomy.taxonomy.judge import MAX_EVIDENCE
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS, STAGE_KINDS
+from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES
+from tests.helpers.children import run_pytest
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+PAGES: Final = (
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+)
+"""All that users and contributors are given to read, but for the example project's own page."""
+
+_FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING: Final = re.compile(r"^(#+) (.+)$", re.MULTILINE)
+_LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_CODE: Final = re.compile(r"`([^`]+)`")
+
+REASONS_PAGE: Final = "docs/reference/reasons-and-kinds.md"
+REPORT_PAGE: Final = "docs/reference/report.md"
+OPTIONS_PAGE: Final = "docs/reference/options.md"
+EXIT_CODES_PAGE: Final = "docs/explanation/exit-codes.md"
+
+IN_WORDS: Final = {None: "null", True: "true", False: "false"}
+LEFT_TO_THE_EXIT_CODE: Final = "by the exit code"
+
+# Pages and what is on them.
+
+
+@cache
+def read_page(name: str) -> str:
+    """Return the text of a page, given by its path from the root of the repository."""
+    return (ROOT / name).read_text("utf-8")
+
+
+def name_of(page: Path) -> str:
+    """Return what `read_page` calls a page."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def section(text: str, heading: str) -> str:
+    """Return what stands below a heading, up to the next one of any level."""
+    prose = _without_code_blocks(text)
+    headings = list(_HEADING.finditer(prose))
+    (at,) = [i for i, found in enumerate(headings) if found[2] == heading]
+    end = headings[at + 1].start() if at + 1 < len(headings) else len(text)
+    return text[headings[at].end() : end]
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """Return the tables of a text, each as its rows, the head first."""
+    found: list[list[list[str]]] = []
+    in_table = False
+    for line in _without_code_blocks(text).splitlines():
+        if line.startswith("|"):
+            if not in_table:
+                found.append([])
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            if not all(re.fullmatch(":?-+:?", cell) for cell in cells):
+                found[-1].append(cells)
+        in_table = line.startswith("|")
+    return found
+
+
+def table(text: str) -> list[list[str]]:
+    """Return the rows of a text's only table, without its head."""
+    (only,) = tables(text)
+    return only[1:]
+
+
+def code_in(cell: str) -> list[str]:
+    """Return the pieces of a text that are set as code."""
+    return _CODE.findall(cell)
+
+
+def code_blocks(text: str, language: str) -> list[str]:
+    """Return the code blocks of a text that say they are of this language."""
+    return [content for said, content in _FENCE.findall(text) if said == language]
+
+
+def links(text: str) -> list[str]:
+    """Return the targets of a text's links."""
+    return _LINK.findall(_without_code_blocks(text))
+
+
+def anchors(text: str) -> set[str]:
+    """Return what a link can point to in a page: its headings, as forges spell them."""
+    return {_slug(found[2]) for found in _HEADING.finditer(_without_code_blocks(text))}
+
+
+def _slug(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _without_code_blocks(text: str) -> str:
+    """Blank the code blocks out, so that every offset stays."""
+    return _FENCE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+# Links.
+
+each_page = pytest.mark.parametrize("page", [pytest.param(p, id=name_of(p)) for p in PAGES])
+
+
+@each_page
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page leads to a file of the repository, and to a heading in it."""
+    broken = []
+    for link in links(page.read_text("utf-8")):
+        if re.match("[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        is_there = target.is_file() and target.is_relative_to(ROOT)
+        if not is_there or (anchor and anchor not in anchors(target.read_text("utf-8"))):
+            broken.append(link)
+    assert broken == []
+
+
+def test_the_index_lists_every_page() -> None:
+    """The index of the documentation has a link to each of its pages."""
+    listed = {link.partition("#")[0] for link in links(read_page("docs/README.md"))}
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert pages - listed == {"README.md"}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/decisions").glob("*.md")), ids=name_of)
+def test_a_decision_has_its_four_parts(page: Path) -> None:
+    """A decision gives its number, its context, what was decided, what follows, what was not."""
+    headings = re.findall("^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    assert headings[1:] == ["Context", "Decision", "Consequences", "Rejected"]
+    assert headings[0].startswith(f"{int(page.name[:4])}. ")
+
+
+# Options and hooks.
+
+
+class _Options:
+    """Stands in for pytest's parser, and remembers what is added to it."""
+
+    def __init__(self) -> None:
+        self.options: list[str] = []
+        self.ini_values: list[str] = []
+
+    def getgroup(self, name: str, description: str = "") -> _Options:
+        return self
+
+    def addoption(self, *names: str, **attributes: object) -> None:
+        self.options += names
+
+    def addini(self, name: str, *args: object, **attributes: object) -> None:
+        self.ini_values.append(name)
+
+
+@pytest.fixture(scope="module")
+def added() -> _Options:
+    """Return the options and ini values that the plugin adds."""
+    options = _Options()
+    pytest_addoption(cast("pytest.Parser", options), pytest.PytestPluginManager())
+    assert options.options
+    assert options.ini_values
+    return options
+
+
+def test_options_are_documented_with_their_ini_values(added: _Options) -> None:
+    """The reference has a row for each option, beside it the ini value, and no other row."""
+    rows = tables(read_page(OPTIONS_PAGE))[0][1:]
+    options = [code_in(row[0])[0].partition("=")[0] for row in rows]
+    ini_values = [code_in(row[1])[0] for row in rows]
+    assert (options, ini_values) == (added.options, added.ini_values)
+
+
+def test_the_readme_lists_the_same_options(added: _Options) -> None:
+    """The table in the README has the same rows."""
+    rows = table(section(read_page("README.md"), "Options"))
+    options = [code_in(row[0])[0].partition("=")[0] for row in rows]
+    ini_values = [code_in(row[1])[0].partition(" =")[0] for row in rows]
+    assert (options, ini_values) == (added.options, added.ini_values)
+
+
+@each_page
+def test_no_page_names_an_option_that_is_not_there(page: Path, added: _Options) -> None:
+    """Every option, ini value, hook and command of ours that a page names exists."""
+    text = page.read_text("utf-8")
+    scripts = tomllib.loads(read_page("pyproject.toml"))["project"].get("scripts", {})
+    named = {
+        "option": set(re.findall(r"--failure-taxonomy[a-z-]*", text)) - set(added.options),
+        "ini value": set(re.findall(r"(?<!\w)failure_taxonomy\w*", text)) - set(added.ini_values),
+        "hook": set(re.findall(r"(?<!\w)pytest_failure_taxonomy_\w+", text)) - set(vars(HookSpecs)),
+        "command": set(re.findall(r"(?:^|`)(failure-taxonomy) [a-z]", text, re.MULTILINE))
+        - set(scripts),
+    }
+    assert {sort: names for sort, names in named.items() if names} == {}
+
+
+def test_every_hook_is_documented() -> None:
+    """The reference shows each hook that the plugin declares."""
+    hooks = [name for name in vars(HookSpecs) if name.startswith("pytest_")]
+    assert hooks
+    for name in hooks:
+        assert f"`{name}(" in section(read_page(OPTIONS_PAGE), "The hook")
+
+
+def test_the_stages_are_documented() -> None:
+    """The reference lists the six stages in their order."""
+    rows = table(section(read_page(OPTIONS_PAGE), "Stages"))
+    assert [code_in(row[0]) for row in rows] == [[str(stage)] for stage in Stage]
+
+
+def test_the_examples_in_python_run(tmp_path: Path) -> None:
+    """The hook adds what its example says, and the code of the other pages runs on its report."""
+    (hook,) = code_blocks(read_page(OPTIONS_PAGE), "python")
+    (tmp_path / "conftest.py").write_text(hook, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (tmp_path / "test_it.py").write_text("def test_it(): assert 0\n", encoding="utf-8")
+    run = run_pytest(tmp_path, env={"BUILD_NUMBER": "12"})
+    assert run.status == 1
+    assert run.report()["extensions"] == {
+        "our_builds": {"number": "12", "ask": "the payments team"}
+    }
+    for number, example in enumerate(
+        code_blocks(read_page(REPORT_PAGE) + read_page(REASONS_PAGE), "python")
+    ):
+        script = tmp_path / f"example_{number}.py"
+        script.write_text(example, encoding="utf-8")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(tmp_path)
+            runpy.run_path(str(script))
+
+
+# Reasons and kinds.
+
+
+def test_the_reasons_are_documented_in_order() -> None:
+    """The table of reasons has all fifteen, each beside its precedence."""
+    rows = table(section(read_page(REASONS_PAGE), "Reasons"))
+    assert [(int(row[0]), *code_in(row[1])) for row in rows] == [
+        (reason.precedence, str(reason)) for reason in FailureReason
+    ]
+
+
+def test_the_kinds_are_documented_with_reason_and_retryable() -> None:
+    """The table of kinds has those that this version gives, and says of each what the code says."""
+    by_stage = {kind: f"`{reason}`" for reason, kind in STAGE_KINDS.items()}
+    expected = {
+        kind.name: (
+            f"`{kind.reason}`" if kind.reason else by_stage.get(kind.name, LEFT_TO_THE_EXIT_CODE),
+            IN_WORDS[kind.retryable],
+        )
+        for kind in KINDS.values()
+    }
+    rows = table(section(read_page(REASONS_PAGE), "Kinds"))
+    assert {code_in(row[0])[0]: (row[1], row[3]) for row in rows} == expected
+    assert len(rows) == len(KINDS)
+
+
+def test_reserved_kinds_are_not_given() -> None:
+    """A kind that is called reserved is none of those that this version gives."""
+    rows = table(section(read_page(REASONS_PAGE), "Reserved, not given yet"))
+    assert rows
+    for row in rows:
+        (kind,) = code_in(row[0])
+        assert not any(known == kind or known.startswith(kind.rstrip("*")) for known in KINDS)
+        assert set(code_in(row[1])) <= set(FailureReason)
+
+
+def test_the_exit_tables_are_documented() -> None:
+    """The two tables of exit codes say what `FailureReason` says."""
+    codes, stages = tables(section(read_page(REASONS_PAGE), "What an exit code alone says"))
+    for code, reason in codes[1:]:
+        number = 99 if code == "any other" else int(code)
+        assert code_in(reason) == _listed(FailureReason.from_pytest_exit_code(number))
+    for names, at_zero, otherwise in stages[1:]:
+        for stage in code_in(names):
+            assert code_in(at_zero) == _listed(FailureReason.from_stage(stage, 0))
+            if otherwise != "the table above":
+                assert code_in(otherwise) == _listed(FailureReason.from_stage(stage, 1))
+    assert {name for row in stages[1:] for name in code_in(row[0])} == set(Stage)
+
+
+def test_the_endings_agree_with_the_tables() -> None:
+    """What the page on exit codes says of a code is the table's answer, and its kinds exist."""
+    seen, unseen = tables(read_page(EXIT_CODES_PAGE))
+    for ending, code, alone, verdict in seen[1:]:
+        reason = FailureReason.from_pytest_exit_code(int(code))
+        assert code_in(alone) == _listed(reason), ending
+        if verdict.startswith("success"):
+            continue
+        said, kind, *also = code_in(verdict)
+        assert KINDS[kind].reason in (said, None), ending
+        assert set(also) <= set(KINDS), ending
+    for ending, code, alone in unseen[1:]:
+        number = int(re.findall("[0-9]+", code)[0])
+        assert code_in(alone) == _listed(FailureReason.from_pytest_exit_code(number)), ending
+
+
+def _listed(reason: FailureReason | None) -> list[str]:
+    return [] if reason is None else [str(reason)]
+
+
+# The report.
+
+
+def test_every_field_is_documented_with_its_type() -> None:
+    """The tables of fields have each path of the schema, its type in words, and no other path."""
+    documented: dict[str, str | None] = {}
+    for head, *rows in tables(read_page(REPORT_PAGE)):
+        if head[0] == "field":
+            documented |= {
+                code_in(row[0])[0]: row[1] if head[1] == "type" else None for row in rows
+            }
+    schema = packaged_schema()
+    expected = dict(_fields(schema, schema, ""))
+    assert sorted(documented) == sorted(expected)
+    wrong = {
+        path: (said, expected[path])
+        for path, said in documented.items()
+        if said is not None and said != expected[path]
+    }
+    assert wrong == {}
+
+
+def _fields(schema: dict[str, Any], node: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and the type in words of all properties below a node of the schema."""
+    for name, each in node.get("properties", {}).items():
+        here = f"{path}.{name}" if path else name
+        words, below = _type_of(schema, each)
+        yield here, words
+        if below is not None:
+            yield from _fields(schema, below, f"{here}[]" if words.startswith("list") else here)
+
+
+def _type_of(schema: dict[str, Any], node: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    """Return the type of a node in words, and the object in it, if there is one."""
+    if "$ref" in node:
+        return _type_of(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
+    if "anyOf" in node:
+        (some,) = [each for each in node["anyOf"] if each.get("type") != "null"]
+        words, below = _type_of(schema, some)
+        return f"{words} or null", below
+    if node.get("type") == "array":
+        words, below = _type_of(schema, node["items"])
+        return ("list", below) if words == "object" else (f"list of {words}s", below)
+    if node.get("type") == "object":
+        return "object", node if "properties" in node else None
+    return node.get("type", "string"), None
+
+
+def test_every_variable_of_the_environment_is_published() -> None:
+    """The table of CI systems names each variable that is ever read into a report."""
+    (rows,) = [
+        rows
+        for head, *rows in tables(section(read_page(REPORT_PAGE), "environment"))
+        if head[0] == "`provider`"
+    ]
+    assert [[code_in(cell)[0] for cell in row] for row in rows] == [
+        [each.name, each.given_away_by, each.run_id, each.job, each.commit, each.ref]
+        for each in CI_PROVIDERS
+    ]
+
+
+def test_the_caps_are_documented() -> None:
+    """The table of limits gives the caps that the report is built with."""
+    caps = {code_in(row[0])[0]: row[2] for row in table(section(read_page(REPORT_PAGE), "limits"))}
+    assert caps == {
+        "limits.failures_omitted": f"{build.MAX_FAILURES:,} listed",
+        "limits.collection_errors_omitted": f"{build.MAX_FAILURES:,} listed",
+        "limits.internal_errors_omitted": f"{build.MAX_FAILURES:,} listed",
+        "limits.tracebacks_omitted": f"{build.MAX_TRACEBACKS:,} characters of them together",
+        "limits.nodeids_omitted": f"{build.MAX_NODEIDS:,} in any one list",
+        "limits.texts_truncated": f"messages and evidence {build.MAX_MESSAGE:,} characters, "
+        f"tracebacks and all others {build.MAX_TRACEBACK:,}",
+    }
+    assert f"{MAX_EVIDENCE} pieces at most" in section(read_page(REPORT_PAGE), "verdict")
+
+
+def test_the_names_and_ids_are_documented() -> None:
+    """The page of the report gives the schema's id and version, and pytest's names of the codes."""
+    text = read_page(REPORT_PAGE)
+    assert f"`{build.SCHEMA_ID}`" in text
+    assert f"| `schema_version` | string | `{build.SCHEMA_VERSION}` |" in text
+    names = ", ".join(f"`{name}`" for name in PYTEST_EXIT_CODE_NAMES.values())
+    assert names in section(text, "exit")

@@ -1,0 +1,121 @@
+"""The README does what it says: its commands run, and its sample looks like the real thing."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.report.render.terminal import MAX_LINES, TITLE
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS
+from tests.helpers.children import REPORT, run_child
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+HEADLINE: Final = re.compile(
+    r"(?P<reason>[A-Z_]+) \[(?P<kind>[a-z_.]+)(, likely)?\]: (?P<message>.+?)( \([0-9]+ passed\))?"
+)
+MIDDLE: Final = re.compile("(see|first|because|also|in flight|not run): .+")
+
+
+def blocks_of(page: str, languages: str, heading: str = "") -> list[str]:
+    """Return a page's code blocks of these languages, all or those right below a heading."""
+    text = (ROOT / page).read_text("utf-8")
+    if heading:
+        _, text = text.split(f"\n## {heading}\n")
+        text = text.partition("\n## ")[0]
+    return re.findall(rf"^```(?:{languages})\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def commands(number: int) -> list[list[str]]:
+    """Return the commands of one of the two blocks below `Try it`, each as its words."""
+    blocks = blocks_of("README.md", "console", "Try it")
+    assert len(blocks) == 2
+    return [shlex.split(command) for command in blocks[number].split("&&")]
+
+
+def group(name: str) -> list[str]:
+    """Return the names of the distributions in a dependency group, those it includes, too."""
+    found: list[str] = []
+    entries: list[Any] = PROJECT["dependency-groups"][name]
+    for entry in entries:
+        if isinstance(entry, str):
+            found += re.findall("^[A-Za-z0-9-]+", entry)
+        else:
+            found += group(entry["include-group"])
+    return found
+
+
+def test_the_first_command_installs_what_exists() -> None:
+    """It installs this package, and plugins that its own tests use, too."""
+    install, _ = commands(0)
+    assert install[:4] == ["python", "-m", "pip", "install"]
+    package, *plugins = install[4:]
+    assert package == "."
+    assert plugins
+    assert set(plugins) <= set(group("test"))
+
+
+def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
+    """It finds the example's one bug, and leaves its report where pytest was started."""
+    _, run = commands(0)
+    assert run[:3] == ["python", "-m", "pytest"]
+    shutil.copytree(
+        ROOT / "example_project",
+        tmp_path / "example_project",
+        ignore=shutil.ignore_patterns(".*", "__pycache__", REPORT),
+    )
+    found_where_installed = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None}
+    done = run_child(tmp_path, [sys.executable, *run[1:]], env=found_where_installed)
+    assert done.status == 1, done.stdout + done.stderr
+    assert any(line.startswith("TESTS_FAILED [test.failed]: 1 test failed") for line in done.tail)
+    assert done.tail[-1] == f"report: {REPORT}"
+    report = done.report()
+    assert report["verdict"]["kind"] == "test.failed"
+    assert report["summary"]["failed"] == 1
+    assert not (tmp_path / "example_project" / REPORT).exists()
+
+
+def test_the_second_command_runs_the_tests_as_ci_does() -> None:
+    """It installs the development group with a pip that knows groups, and ends as CI's script."""
+    upgrade, install, run = commands(1)
+    assert upgrade == ["python", "-m", "pip", "install", "--upgrade", "pip"]
+    assert install == ["python", "-m", "pip", "install", "-e", ".", "--group", "dev"]
+    assert "pytest-xdist" in group("dev")
+    assert run == ["python", "-m", "pytest", "-n", "2"]
+    script = ROOT / ".ci" / "run"
+    if not script.exists():
+        pytest.skip("an sdist has no CI script")
+    last = shlex.split(script.read_text("utf-8").splitlines()[-1].replace("$bin/", ""))
+    assert last == run
+
+
+def test_contributing_sets_up_in_the_same_way() -> None:
+    """The page for contributors gives the README's second block, one command a line."""
+    (block,) = blocks_of("CONTRIBUTING.md", "console", "Set up")
+    assert [shlex.split(line) for line in block.splitlines()] == commands(1)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/options.md"])
+def test_the_sample_of_the_terminal_has_its_shape(page: str) -> None:
+    """The sample has our title, a headline that a kind of ours would give, and known lines."""
+    (sample,) = [block for block in blocks_of(page, "console|text") if TITLE in block]
+    lines = sample.splitlines()
+    first = next(i for i, line in enumerate(lines) if re.fullmatch(f"=+ {TITLE} =+", line))
+    _, headline, *middle, last = lines[first:]
+    found = HEADLINE.fullmatch(headline)
+    assert found is not None
+    kind = KINDS[found["kind"]]
+    assert kind.reason == found["reason"]
+    numbers = re.findall("[0-9]+", found["message"])
+    assert found["message"] == kind.phrase(int(numbers[0]) if numbers else 1)
+    assert all(MIDDLE.fullmatch(line) for line in middle)
+    assert last == f"report: {REPORT}"
+    assert len(lines) - first <= MAX_LINES

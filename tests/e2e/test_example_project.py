@@ -1,0 +1,117 @@
+"""The example project: every ending it promises, and that its README says the same as its table."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import signal
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.helpers.runs import REPORT, PytestRuns, assert_counts_agree
+
+PROJECT: Final = Path(__file__).parents[2] / "example_project"
+ENDINGS: Final[list[dict[str, Any]]] = tomllib.loads(
+    (PROJECT / "endings" / "endings.toml").read_text("utf-8")
+)["ending"]
+README: Final = (PROJECT / "README.md").read_text("utf-8")
+ROW: Final = re.compile(
+    r"\| `(?P<command>[^`]*pytest --failure-taxonomy[^`]*)`"
+    r" \| (?P<code>\d+)(?: \((?P<signal>\w+)\))?"
+    r" \| (?:null|`(?P<reason>\w+)` \(`(?P<kind>[\w.]+)`\)) \| (?P<shows>.*) \|"
+)
+LEFT_OUT: Final = shutil.ignore_patterns(
+    "__pycache__", ".*_cache", "build", "dist", "*.egg-info", REPORT
+)
+
+
+@pytest.fixture
+def project(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> PytestRuns:
+    """Start runs of pytest in a copy of the example project."""
+    shutil.copytree(PROJECT, runs.path, dirs_exist_ok=True, ignore=LEFT_OUT)
+    return runs
+
+
+def skip_unless_possible(ending: dict[str, Any]) -> None:
+    """Skip an ending that this system or the installed versions can't bring about."""
+    if ending.get("posix_only") and sys.platform == "win32":
+        pytest.skip("needs POSIX signals")
+    needed = tuple(int(part) for part in ending.get("min_pytest", "0").split("."))
+    if pytest.version_tuple[: len(needed)] < needed:
+        pytest.skip(f"needs pytest {ending['min_pytest']}")
+    for name in ending.get("requires", ()):
+        try:
+            version(name)
+        except PackageNotFoundError:
+            pytest.skip(f"needs {name}")
+    for command in ending.get("prefix", ())[:1]:
+        if shutil.which(command) is None:
+            pytest.skip(f"needs {command}")
+
+
+@pytest.mark.parametrize("ending", ENDINGS, ids=[ending["name"] for ending in ENDINGS])
+def test_ending(
+    project: PytestRuns, ending: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run of the example ends as its table says, and its report says why."""
+    skip_unless_possible(ending)
+    for name, value in ending.get("env", {}).items():
+        monkeypatch.setenv(name, value)
+    plugins = [name.removeprefix("pytest-") for name in ending.get("requires", ())]
+    run = project.run(*ending["args"], plugins=plugins, prefix=ending.get("prefix", ()))
+    assert run.shell_status == ending["exit_code"]
+    if "signal" in ending:
+        assert signal.Signals(-run.exit_status).name == ending["signal"]
+    if "outcomes" in ending:
+        assert run.outcomes == ending["outcomes"]
+    if not ending.get("in_process", True):
+        assert run.report["completeness"] == "running"
+        assert run.report["verdict"] is not None
+        return
+    assert run.report["completeness"] == "full"
+    assert run.report["exit"]["code"] == run.shell_status
+    assert run.verdict == (ending.get("reason"), ending.get("kind"))
+    assert_counts_agree(run)
+
+
+def test_readme_says_what_the_table_says() -> None:
+    """The tables of the README have the rows of `endings.toml`, in the same order."""
+    rows = [ROW.fullmatch(line) for line in README.splitlines() if line.startswith("| `")]
+    shown = [row.groupdict() for row in rows if row is not None]
+    assert [row["command"] for row in shown] == [
+        shlex.join([*ending.get("prefix", ()), "pytest", "--failure-taxonomy", *ending["args"]])
+        for ending in ENDINGS
+    ]
+    for row, ending in zip(shown, ENDINGS, strict=True):
+        assert int(row["code"]) == ending["exit_code"]
+        for name in ("signal", "reason", "kind"):
+            assert row[name] == ending.get(name), (row["command"], name)
+        needs = [f"pytest {ending['min_pytest']} or newer"] if "min_pytest" in ending else []
+        needs += ending.get("requires", [])
+        wanted = f"{ending['shows']} Needs {' and '.join(needs)}." if needs else ending["shows"]
+        assert row["shows"] == wanted
+
+
+def test_names_of_endings_are_unique() -> None:
+    """No two endings have the same name, because names are what tests and readers go by."""
+    names = [ending["name"] for ending in ENDINGS]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_suite_of_the_example_with_every_installed_plugin(
+    project: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's run, in which pytest finds us and all other plugins by itself, has a report."""
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    run = project.run("-W", "ignore")
+    assert run.exit_status == 1
+    assert run.verdict == ("TESTS_FAILED", "test.failed")
+    assert run.report["verdict"]["nodeid"] == "tests/test_tax.py::test_half_a_cent_is_rounded_up"
+    plugins = run.report["environment"]["plugins"]
+    assert any(name.startswith("pytest-failure-taxonomy-") for name in plugins)
