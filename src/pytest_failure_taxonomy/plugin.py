@@ -36,7 +36,8 @@ class HookSpecs:
 
         Called once at the end of the run, on the controller, with the report as a JSON object.
         What the implementations return is merged, so use a namespace of your own as the only key:
-"""The values of `Stage`, repeated so that `--help` and a bad value load nothing; a test compares."""
+        `return {"my_plugin": {...}}`. What JSON can't hold is left out, and a line on stderr says
+        so.
         """
 
 
