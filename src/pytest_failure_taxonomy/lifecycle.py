@@ -11,19 +11,18 @@ from collections.abc import Generator
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.extensions import add_extensions
+from pytest_failure_taxonomy.publication import Publication
 from pytest_failure_taxonomy.recorder.afterlife import (
     Afterlife,
     call_after_fork,
     faulthandler_exit_seconds,
 )
-from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
 from pytest_failure_taxonomy.recorder.environment import describe_environment
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
@@ -33,13 +32,6 @@ from pytest_failure_taxonomy.recorder.timers import TimerRecorder
 from pytest_failure_taxonomy.recorder.worker import WorkerRecorder, is_worker, may_be_worker
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
-from pytest_failure_taxonomy.report.write import (
-    fallback_path,
-    make_folder,
-    refuse_special_file,
-    remove_report,
-    write_report,
-)
 from pytest_failure_taxonomy.settings import Settings, read_settings
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
@@ -50,6 +42,9 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.terminal import print_lines, verbosity
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
 
 RUN = pytest.StashKey["Run | None"]()
 """The run of a config; `None` where its settings leave no place for a report."""
@@ -109,11 +104,9 @@ class Run:
         """pytest's main hook has been called, and its end will be seen there."""
         self._config = config
         self._settings = settings
-        self._path = settings.report
-        self._moved = ""
-        self._afterlife: Afterlife
         self._controller: ControllerRecorder | None = None
         self._id = os.urandom(16).hex()
+        self._publication = Publication(settings, self._id)
         self._process_id = _getpid()
         self._is_finished = False
         self._clock = time.monotonic_ns
@@ -126,53 +119,31 @@ class Run:
         Raises:
             SettingsError: the report can't be written where the user wants it.
         """
-        refuse_special_file(self._path)
-        self._afterlife = Afterlife(self._path, self._id)
         try:
             if not getattr(self._config.known_args_namespace, "collectonly", False):
-                self._write_first()
+                self._publication.open(self._running_report())
                 self._afterlife.begin(self._header(), watch=self._settings.watcher)
             if self._settings.note is not None:
-                write_note(self._settings.note, report=str(self._path), run_id=self._id)
+                write_note(self._settings.note, report=str(self._publication.path), run_id=self._id)
                 die_with_parent()
         except SettingsError:
             raise
         except Exception as error:  # noqa: BLE001 - the user's run begins, whatever is wrong here
-            remove_report(self._path)
+            self._publication.discard()
             self.faults.add("the start of the run", error)
-        self.session = SessionRecorder(
-            self._config, self.faults, self._afterlife.record, self._started_ns
-        )
+        record = self._afterlife.record
+        self.session = SessionRecorder(self._config, self.faults, record, self._started_ns)
         call_after_fork(self.session.progress.detach, self._afterlife.leave_to_parent)
 
-    def _write_first(self) -> None:
-        """Write the running report where it should be, or as near to that as can be."""
+    @property
+    def _afterlife(self) -> Afterlife:
+        return self._publication.afterlife
+
+    def _running_report(self) -> dict[str, Any]:
         evidence = RunEvidence(
             stage=self._settings.stage, finished=False, exit=ProcessExit(code=None, source="none")
         )
-        report = self._build(evidence, "running", None)
-        try:
-            make_folder(self._path.parent)
-            if not self._afterlife.claim():
-                self._move(self._path.with_name(f"{self._path.stem}.{self._id}{self._path.suffix}"))
-                self._moved = f"another run writes to {self._settings.report.name}"
-            write_report(self._path, report)
-        except OSError as error:
-            remove_report(self._path)
-            if self._settings.report_was_named:
-                raise SettingsError(
-                    f"--failure-taxonomy-report: {self._path} can't be written: {error.strerror}; "
-                    "give a path in a folder that can be"
-                ) from error
-            self._moved = f"{self._path.parent} can't be written"
-            with suppress(OSError):  # where nothing can be written at all, the last line says so
-                self._move(fallback_path(self._path, self._id))
-                write_report(self._path, report)
-
-    def _move(self, path: Path) -> None:
-        self._afterlife.close(keep_record=False)
-        self._path = path
-        self._afterlife = Afterlife(path, self._id)
+        return self._build(evidence, "running", None)
 
     def _header(self) -> dict[str, Any]:
         """Return what a reader of the record has to know of the run."""
@@ -190,6 +161,8 @@ class Run:
         """Follow the workers if there will be any."""
         manager = self._config.pluginmanager
         if manager.has_plugin("dsession"):
+            from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
+
             self._controller = ControllerRecorder(self._config, self.session, self.faults)
             manager.register(self._controller, "failure_taxonomy_controller")
         if manager.has_plugin("timeout"):
@@ -232,13 +205,12 @@ class Run:
         )
         self._afterlife.note_end(exit_seen.code or 0, evidence.should_fail)
         report = self._build(evidence, "full", duration)
-        problem: str | None = None
         try:
             add_extensions(self._config, report, self.faults)
         finally:  # a hook may end the process
-            problem = self._try_to_write(report)
-            self._afterlife.close(keep_record=problem is not None)
-        shown = self._shown_path() if problem is None else ""
+            problem = self._publication.close(report)
+        started_in = self._config.invocation_params.dir
+        shown = "" if problem else self._publication.shown_path(started_in)
         level = verbosity(self._config)
         if level > -2:
             print_lines(
@@ -270,21 +242,6 @@ class Run:
             rootdir=str(self._config.rootpath),
             environment=self._environment,
         )
-
-    def _try_to_write(self, report: dict[str, Any]) -> str | None:
-        """Write the report; return what went wrong in words, or `None`."""
-        try:
-            write_report(self._path, report)
-        except OSError as error:
-            return f"could not be written to {self._path}: {error.strerror or error}"
-        return None
-
-    def _shown_path(self) -> str:
-        """Return the report's path as short as it is clear from where pytest was started."""
-        started_in = self._config.invocation_params.dir
-        path = self._path
-        shown = path.relative_to(started_in) if path.is_relative_to(started_in) else path
-        return f"{shown} ({self._moved})" if self._moved else str(shown)
 
 
 def _begin_worker(config: pytest.Config) -> None:

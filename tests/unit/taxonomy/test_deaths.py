@@ -437,7 +437,7 @@ def test_an_unfinished_session_is_a_failure_whatever_it_answered(
         (end(139, "SIGSEGV"), "test.failed"),
         (end(0), "test.failed"),
         (end(), "test.failed"),
-        (end(143, "SIGTERM"), "process.terminated"),
+        (end(143, "SIGTERM"), "test.failed"),
         (end(137, "SIGKILL"), "process.killed"),
     ],
 )

@@ -1,0 +1,88 @@
+"""Where a run's report goes, and what keeps it alive until it is there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.recorder.afterlife import Afterlife
+from pytest_failure_taxonomy.report.write import (
+    fallback_path,
+    make_folder,
+    refuse_special_file,
+    remove_report,
+    write_report,
+)
+from pytest_failure_taxonomy.settings import Settings
+
+
+class Publication:
+    """The report's file of one run, from `running` to its last word."""
+
+    def __init__(self, settings: Settings, run_id: str) -> None:
+        """Refuse a path that can't be a report's.
+
+        Raises:
+            SettingsError: it names something else; that has not been touched.
+        """
+        self.path = settings.report
+        self.afterlife = Afterlife(self.path, run_id)
+        self._settings = settings
+        self._run_id = run_id
+        self._moved = ""
+        refuse_special_file(self.path)
+
+    def open(self, report: dict[str, Any]) -> None:
+        """Write the first report where it should be, or as near to that as can be.
+
+        Raises:
+            SettingsError: it can't be written where the user wants it.
+        """
+        try:
+            make_folder(self.path.parent)
+            if not self.afterlife.claim():
+                name = f"{self.path.stem}.{self._run_id}{self.path.suffix}"
+                self._move(self.path.with_name(name), f"another run writes to {self.path.name}")
+            write_report(self.path, report)
+        except OSError as error:
+            remove_report(self.path)
+            if self._settings.report_was_named:
+                raise SettingsError(
+                    f"--failure-taxonomy-report: {self.path} can't be written: {error.strerror}; "
+                    "give a path in a folder that can be"
+                ) from error
+            with suppress(OSError):  # where nothing can be written at all, the last line says so
+                why = f"{self.path.parent} can't be written"
+                self._move(fallback_path(self.path, self._run_id), why)
+                write_report(self.path, report)
+
+    def discard(self) -> None:
+        """Take back what was written: it is not the report of this run."""
+        remove_report(self.path)
+
+    def close(self, report: dict[str, Any]) -> str | None:
+        """Write the last report; return what went wrong in words, or `None`.
+
+        Where it could not be written the record stays, for `failure-taxonomy finalize`.
+        """
+        problem = None
+        try:
+            write_report(self.path, report)
+        except OSError as error:
+            problem = f"could not be written to {self.path}: {error.strerror or error}"
+        self.afterlife.close(keep_record=problem is not None)
+        return problem
+
+    def shown_path(self, started_in: Path) -> str:
+        """Return the report's path as short as it is clear from where pytest was started."""
+        path = self.path
+        shown = path.relative_to(started_in) if path.is_relative_to(started_in) else path
+        return f"{shown} ({self._moved})" if self._moved else str(shown)
+
+    def _move(self, path: Path, why: str) -> None:
+        self.afterlife.close(keep_record=False)
+        self.afterlife = Afterlife(path, self._run_id)
+        self.path = path
+        self._moved = why

@@ -1,0 +1,366 @@
+"""Run one cell of the fault matrix: bring a death about, and watch the report all the while."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tests.helpers.children import child_environment
+from tests.helpers.faults import BUDGET, CLEAN_UP, CONFIGURATIONS, PLAIN, Configuration, Fault
+from tests.helpers.reports import make_context, make_report, make_run
+
+DEADLINE_SECONDS: Final = 90.0
+"""For one run; most take half a second, a machine that does other things, too, takes longer."""
+LINGER_SECONDS: Final = 15.0
+"""How long anything of ours may outlive the run; 5 ms is what it takes where nothing else runs."""
+POLL_SECONDS: Final = 0.005
+BUDGETS: Final = (2, 6, 20)
+"""Seconds for a limit around the run, which has to come as far as the second test: where it did
+not, the run is made again with the next."""
+
+REPORT: Final = "out/report.json"
+EARLIER_ID: Final = "e" * 32
+
+_PYTEST: Final = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider")
+_OURS: Final = ("-p", "pytest_failure_taxonomy.plugin")
+_RUN: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "run", "--report", REPORT, "--")
+_NO_CORE: Final = ("sh", "-c", 'ulimit -c 0; exec "$@"', "sh")
+
+_SYNC: Final = '''\
+"""Keep the tests of two workers in step, and tell the outside how far they are."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).with_name("sync")
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_logfinish(nodeid):
+    try:
+        return (yield)
+    finally:
+        if not IS_WORKER:
+            tell(nodeid.rpartition("::")[2])
+
+
+def tell(name, text=""):
+    temporary = FOLDER / f"{name}.tmp"
+    temporary.write_text(text)
+    temporary.rename(FOLDER / name)
+
+
+def begin():
+    """Wait until the controller has heard of the other two; then the second test may begin."""
+    while IS_WORKER and not ((FOLDER / "test_a").exists() and (FOLDER / "test_c").exists()):
+        time.sleep(0.002)
+    controller = os.getppid() if IS_WORKER else os.getpid()
+    tell("begun", str(controller))
+'''
+
+_TESTS: Final = '''\
+import os, signal, sys, time
+import pytest
+from sync import begin, tell
+{head}
+
+def test_a():
+    pass
+
+{decoration}
+def test_b({fixtures}):
+    begin()
+    {body}
+
+def test_c():
+    {third}
+'''
+
+
+@dataclass(kw_only=True, slots=True)
+class Outcome:
+    """What came of one cell."""
+
+    folder: Path
+    """The project's."""
+    status: int | None = None
+    """The caller's, as `subprocess` has it; `None` where the run did not end."""
+    seen: list[bytes] = field(default_factory=list)
+    """Each content that the report had, from before the start to the end, in order; `b""` where
+    there was no file."""
+    left_over: list[str] = field(default_factory=list)
+    """Command lines of processes of ours that outlived the run."""
+    finalize: int | None = None
+    """Exit code of `finalize`, where it had to complete the report."""
+    stdout: str = ""
+    stderr: str = ""
+    begun: bool = False
+    """The second test has begun."""
+
+    @property
+    def left(self) -> dict[str, Any]:
+        """The report as the run has left it."""
+        return self._parsed(-1 if self.finalize is None else -2)
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The report at the very end."""
+        return self._parsed(-1)
+
+    @property
+    def code(self) -> int:
+        """The caller's exit code, as a shell shows it."""
+        assert self.status is not None
+        return 128 - self.status if self.status < 0 else self.status
+
+    @property
+    def files(self) -> set[str]:
+        """Names of the files in the project, in the report's folder and in the temporary one."""
+        found = (path for path in self.folder.rglob("*") if not path.is_dir())
+        return {
+            str(path.relative_to(self.folder)) for path in found if "__pycache__" not in path.parts
+        }
+
+    def _parsed(self, index: int) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self.seen[index]) if self.seen[index] else {}
+        return report
+
+
+def run_fault(folder: Path, fault: Fault, name: str) -> Outcome:
+    """Run a fault in a configuration, again with more time where a limit came too early."""
+    for budget in BUDGETS:
+        outcome = _Cell(folder / str(budget), fault, CONFIGURATIONS[name], budget).run()
+        if outcome.begun or not any(BUDGET in word for word in fault.around):
+            break
+    return outcome
+
+
+def run_plain(folder: Path, fault: Fault, *, on_workers: bool) -> Outcome:
+    """Run a fault without our plugin."""
+    for budget in BUDGETS:
+        configuration = replace(PLAIN, args=CONFIGURATIONS["n2"].args if on_workers else ())
+        outcome = _Cell(folder / str(budget), fault, configuration, budget).run()
+        if outcome.begun or not any(BUDGET in word for word in fault.around):
+            break
+    return outcome
+
+
+class _Cell:
+    def __init__(
+        self, folder: Path, fault: Fault, configuration: Configuration, budget: int
+    ) -> None:
+        self._folder = folder / "project"
+        self._fault = fault
+        self._configuration = configuration
+        self._budget = budget
+        self._report = self._folder / REPORT
+        self._sync = self._folder / "sync"
+        self._process: subprocess.Popen[bytes]
+        self._outcome = Outcome(folder=self._folder)
+        self._sent = False
+        self._streams = folder / "stdout", folder / "stderr"
+
+    def run(self) -> Outcome:
+        self._write_project()
+        with suppress(FileNotFoundError):
+            self._fault.prepare(self._folder)
+        try:
+            self._run()
+            self._finalize()
+        finally:
+            self._end_what_the_fault_left()
+            self._fault.clean_up(self._folder)
+        self._outcome.stdout, self._outcome.stderr = (
+            path.read_text("utf-8", "replace") for path in self._streams
+        )
+        self._outcome.begun = (self._sync / "begun").exists()
+        return self._outcome
+
+    def _write_project(self) -> None:
+        fault = self._fault
+        for folder in (self._sync, self._report.parent, self._folder / "tmp"):
+            folder.mkdir(parents=True)
+        files = {
+            "pytest.ini": "[pytest]\n" + fault.ini,
+            "sync.py": _SYNC,
+            "test_it.py": _TESTS.format(
+                head=fault.head,
+                decoration=fault.decoration,
+                fixtures=fault.fixtures,
+                body=fault.body.replace("\n", "\n    "),
+                third=fault.third,
+            ),
+            **fault.files,
+        }
+        for name, content in files.items():
+            (self._folder / name).write_text(content, "utf-8")
+
+    def _run(self) -> None:
+        # The earlier report stands there before the run, wherever that is.
+        earlier = make_report(make_run(), context=make_context(id=EARLIER_ID))
+        self._report.write_text(json.dumps(earlier), "utf-8")
+        with open(self._streams[0], "wb") as stdout, open(self._streams[1], "wb") as stderr:
+            self._process = subprocess.Popen(
+                self._command(),
+                cwd=self._folder,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        try:
+            ended = self._wait(DEADLINE_SECONDS, self._has_ended)
+            gone = self._wait(LINGER_SECONDS, lambda: not self._ours())
+            if not gone:
+                self._outcome.left_over = [_command_line(each) for each in self._ours()]
+        finally:
+            # Not waited for before now: while the process is a zombie nobody else has its number,
+            # and how it ended can be seen on every kernel.
+            for process_id in self._ours():
+                with suppress(ProcessLookupError):
+                    os.kill(process_id, signal.SIGKILL)
+            if not self._has_ended():
+                self._process.kill()
+            status = self._process.wait()
+        self._outcome.status = status if ended else None
+
+    def _command(self) -> Sequence[str]:
+        fault, configuration = self._fault, self._configuration
+        on_workers = "-n2" in configuration.args
+        plugins = [*(["xdist.plugin"] if on_workers else []), *fault.plugins, "sync"]
+        args = [
+            *fault.args_before,
+            *(_OURS if configuration is not PLAIN else ()),
+            *(part for name in plugins for part in ("-p", name)),
+            *configuration.args,
+            *fault.args,
+            *(fault.xdist_args if on_workers else ()),
+        ]
+        if configuration is not PLAIN and not configuration.supervised:
+            args.append(f"--failure-taxonomy-report={REPORT}")
+        return [
+            *_NO_CORE,
+            *(word.replace(BUDGET, str(self._budget)) for word in fault.around),
+            *(_RUN if configuration.supervised else ()),
+            *_PYTEST,
+            *args,
+        ]
+
+    def _environment(self) -> dict[str, str]:
+        return child_environment({"TMPDIR": str(self._folder / "tmp")})
+
+    def _wait(self, seconds: float, is_over: Any) -> bool:
+        """Look at the report until something is over; tell whether it is."""
+        deadline = time.monotonic() + seconds
+        while not is_over():
+            self._look()
+            self._act()
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_SECONDS)
+        self._look()
+        return True
+
+    def _look(self) -> None:
+        try:
+            content = self._report.read_bytes()
+        except OSError:
+            content = b""
+        seen = self._outcome.seen
+        if not seen or seen[-1] != content:
+            seen.append(content)
+
+    def _act(self) -> None:
+        """Send the signal that the fault is, once the second test is in the middle of it."""
+        fault = self._fault
+        if fault.sends is None or self._sent or not (self._sync / "ready").exists():
+            return
+        if fault.sends_after_session and not self._session_is_over():
+            return
+        target = self._process.pid
+        if fault.sends == signal.SIGKILL and self._configuration.supervised:
+            target = int((self._sync / "begun").read_text())  # pytest itself
+        self._sent = True
+        os.kill(target, fault.sends)
+
+    def _session_is_over(self) -> bool:
+        if self._configuration is PLAIN:
+            return b" in " in self._streams[0].read_bytes()
+        return b'"completeness": "full"' in self._outcome.seen[-1] and (
+            EARLIER_ID.encode() not in self._outcome.seen[-1]
+        )
+
+    def _has_ended(self) -> bool:
+        flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        return os.waitid(os.P_PID, self._process.pid, flags) is not None
+
+    def _ours(self) -> list[int]:
+        """Return the processes of the run that still are: those of its session, and a watcher."""
+        session = self._process.pid
+        found = []
+        for process_id, state, of_session in _processes():
+            if state in "ZX" or process_id == os.getpid():
+                continue
+            line = _command_line(process_id)
+            if of_session == session or (str(self._report) in line and "watch.py" in line):
+                found.append(process_id)
+        return found
+
+    def _finalize(self) -> None:
+        """Do what a CI job does last: have the report completed, if it still has to be."""
+        outcome = self._outcome
+        if outcome.status is None or self._configuration is PLAIN:
+            return
+        if outcome.left.get("completeness") != "running":
+            return
+        self._fault.clean_up(self._folder) if self._fault.clean_up_before_finalize else None
+        command = (sys.executable, "-m", "pytest_failure_taxonomy", "finalize")
+        done = subprocess.run(
+            [*command, "--exit-code", str(outcome.code), REPORT],
+            cwd=self._folder,
+            env=self._environment(),
+            capture_output=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        outcome.finalize = done.returncode
+        outcome.seen.append(self._report.read_bytes() if self._report.exists() else b"")
+
+    def _end_what_the_fault_left(self) -> None:
+        """End the processes that the fault has left behind on purpose; it wrote their numbers."""
+        left = self._sync / CLEAN_UP
+        if left.exists():
+            with suppress(ProcessLookupError):
+                os.kill(int(left.read_text()), signal.SIGKILL)
+
+
+def _processes() -> Iterator[tuple[int, str, int]]:
+    """Yield number, state and session of each process."""
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        with suppress(OSError, IndexError, ValueError):
+            stat = Path("/proc", entry, "stat").read_text("utf-8", "replace")
+            fields = stat.rpartition(") ")[2].split()
+            yield int(entry), fields[0], int(fields[3])
+
+
+def _command_line(process_id: int) -> str:
+    with suppress(OSError):
+        words = Path(f"/proc/{process_id}/cmdline").read_bytes().split(b"\0")
+        return " ".join(word.decode("utf-8", "replace") for word in words)
+    return ""
