@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.recorder.lock import lock_path
 from pytest_failure_taxonomy.recorder.process import is_alive, read_oom_count
 from pytest_failure_taxonomy.recorder.record.evidence import context_of, evidence_of
@@ -103,7 +104,11 @@ def complete_run(
 
 
 def reconstruct(run: RecordedRun, folder: Path, end: ProcessEnd) -> dict[str, Any]:
-    """Return the report of a run that did not live to write it."""
+    """Return the report of a run that did not live to write it.
+
+    Raises:
+        ReportError: the record holds what this version does not know.
+    """
     workers = {}
     with suppress(OSError):
         workers = {
@@ -111,14 +116,17 @@ def reconstruct(run: RecordedRun, folder: Path, end: ProcessEnd) -> dict[str, An
             for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)
             if entry.is_dir(follow_symlinks=False)
         }
-    exit_seen = replace(_with_memory(run, end.exit), stacks=_read_stacks(folder / STACKS))
-    evidence = evidence_of(run, exit_seen, ended_ns=end.ended_ns, workers=workers)
+    try:
+        exit_seen = replace(_with_memory(run, end.exit), stacks=_read_stacks(folder / STACKS))
+        evidence = evidence_of(run, exit_seen, ended_ns=end.ended_ns, workers=workers)
+        context = context_of(run, ended_ns=end.ended_ns)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # of another version, say
+        raise ReportError(
+            f"{folder}: the record can't be understood ({type(error).__name__}: {error}); "
+            "use the version of pytest-failure-taxonomy that wrote it"
+        ) from error
     return build_report(
-        evidence,
-        judge(evidence),
-        context_of(run, ended_ns=end.ended_ns),
-        completeness="reconstructed",
-        faults=run.notes,
+        evidence, judge(evidence), context, completeness="reconstructed", faults=run.notes
     )
 
 

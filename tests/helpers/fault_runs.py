@@ -71,7 +71,7 @@ def begin():
     tell("begun", str(controller))
 '''
 
-_TESTS: Final = '''\
+_TESTS: Final = """\
 import os, signal, sys, time
 import pytest
 from sync import begin, tell
@@ -87,7 +87,7 @@ def test_b({fixtures}):
 
 def test_c():
     {third}
-'''
+"""
 
 
 @dataclass(kw_only=True, slots=True)

@@ -114,8 +114,7 @@ NO_DESCRIPTORS: Final = (
     "    pass\n"
 )
 NO_FILES: Final = (
-    "import resource\n"
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n"
+    "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n"
 )
 ONCE: Final = "'PYTEST_XDIST_WORKER' not in os.environ"
 
@@ -140,7 +139,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     Fault(name="sys-exit", title="`sys.exit(3)`", body="sys.exit(3)"),
     Fault(
         name="pytest-exit",
-        title="`pytest.exit(\"enough\", returncode=0)`",
+        title='`pytest.exit("enough", returncode=0)`',
         body="pytest.exit('enough', returncode=0)",
     ),
     Fault(
@@ -268,16 +267,16 @@ FAULTS: Final[tuple[Fault, ...]] = (
         files={"conftest.py": "import no_such_module\n"},
     ),
     Fault(name="bad-option", title="an unknown option", args=("--no-such-option",)),
-    Fault(name="typo", title="`-p typo`, after our plugin is loaded", args=("-p", "no_such_plugin")),
+    Fault(
+        name="typo", title="`-p typo`, after our plugin is loaded", args=("-p", "no_such_plugin")
+    ),
     Fault(
         name="typo-first",
         title="`-p typo`, before our plugin is loaded",
         args_before=("-p", "no_such_plugin"),
     ),
     Fault(name="syntax-error", title="a SyntaxError in the test file", head="def test_x(:"),
-    Fault(
-        name="no-tests", title="no test", files={"test_it.py": "import os\n"}
-    ),
+    Fault(name="no-tests", title="no test", files={"test_it.py": "import os\n"}),
     Fault(
         name="collect-exit",
         title="`os._exit(3)` while collecting",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from pytest_failure_taxonomy.recorder.record.writer import move_high
 
@@ -38,17 +39,28 @@ class ReportLock:
             import fcntl
         except ImportError:
             return True
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-        # Moved first: closing any descriptor of a file lets go of all the process's locks on it.
-        descriptor = move_high(os.open(self._path, flags, 0o666))
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
+        descriptor = self._lock_file(fcntl)
+        if descriptor is None:
             return False
         self._descriptor = descriptor
         _held.add(self._path)
         return True
+
+    def _lock_file(self, fcntl: Any) -> int | None:
+        """Return a descriptor of the locked file, `None` if another process has the lock."""
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        while True:
+            # Moved first: closing any descriptor of a file lets go of all the process's locks on it.
+            descriptor = move_high(os.open(self._path, flags, 0o666))
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(descriptor)
+                return None
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), os.lstat(self._path)):
+                    return descriptor
+            os.close(descriptor)  # the one who had it removed the file when it let go
 
     def release(self) -> None:
         """Let go and remove the lock's file."""

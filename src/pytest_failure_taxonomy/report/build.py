@@ -13,6 +13,11 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.report.limits import JSONObject, Limits
+from pytest_failure_taxonomy.taxonomy.classification import (
+    classify_run_error,
+    classify_test_failure,
+    is_timeout,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Completeness,
@@ -24,14 +29,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.judge import (
-    Judgement,
-    Verdict,
-    classify_run_error,
-    classify_test_failure,
-    is_timeout,
-)
 from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES
+from pytest_failure_taxonomy.taxonomy.verdict import Judgement, Verdict
 
 SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
 SCHEMA_VERSION: Final = "1.0"

@@ -8,34 +8,30 @@ sorted by precedence.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from pytest_failure_taxonomy.taxonomy.classification import (
+    classify_run_error,
+    classify_test_failure,
+)
 from pytest_failure_taxonomy.taxonomy.commands import judge_command
 from pytest_failure_taxonomy.taxonomy.deaths import (
-    is_used_up,
     judge_death,
     judge_late_death,
     judge_worker,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
-    RunError,
     RunEvidence,
-    TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.findings import Confidence, Finding, find, reason_of
+from pytest_failure_taxonomy.taxonomy.findings import Finding, find
 from pytest_failure_taxonomy.taxonomy.kinds import (
-    PHASE_KINDS,
     STAGE_KINDS,
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
-    describe_kind,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
-
-MAX_EVIDENCE: Final = 10
-"""How many pieces of evidence a verdict quotes; all of them stand in the rest of the report."""
+from pytest_failure_taxonomy.taxonomy.verdict import Judgement, group_findings, pronounce
 
 _SESSION_LIMIT: Final = "session-timeout:"
 """How the message of pytest-timeout's --session-timeout begins; it leaves nothing else behind."""
@@ -52,62 +48,6 @@ _ENVIRONMENT_REASONS: Final = frozenset(
 """Reasons that say more than a stage's name can; where one holds, the stage adds none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """Quote one thing that was seen, and where."""
-
-    source: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldReason:
-    """A reason that holds, with all findings of one kind."""
-
-    reason: FailureReason
-    kind: str
-    findings: tuple[Finding, ...]
-    """In order of occurrence."""
-
-    @property
-    def count(self) -> int:
-        """How often it was found."""
-        return len(self.findings)
-
-    @property
-    def nodeids(self) -> tuple[str, ...]:
-        """Node ids that it was found on, each once, in order of occurrence."""
-        named = (finding.nodeid for finding in self.findings if finding.nodeid is not None)
-        return tuple(dict.fromkeys(named))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The primary reason of a run, with what speaks for it."""
-
-    reason: FailureReason
-    kind: str
-    confidence: Confidence
-    retryable: bool | None
-    message: str
-    nodeid: str | None
-    evidence: tuple[Evidence, ...]
-    ambiguous: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """What the evidence of a run comes to."""
-
-    exit_reason: FailureReason | None
-    """What the exit code alone says, by the stage's table."""
-    verdict: Verdict | None
-    """`None` for success."""
-    reasons: tuple[HeldReason, ...]
-    """All that hold, primary first."""
-    notes: tuple[str, ...] = ()
-
-
 def judge(run: RunEvidence) -> Judgement:
     """Say why a run failed.
 
@@ -119,50 +59,9 @@ def judge(run: RunEvidence) -> Judgement:
         return Judgement(
             exit_reason=exit_reason, verdict=None, reasons=(), notes=_baseline_notes(run)
         )
-    held = _group(_findings(run))
-    verdict = _pronounce(held[0], run) if held else None
+    held = group_findings(_findings(run))
+    verdict = pronounce(held[0], run) if held else None
     return Judgement(exit_reason=exit_reason, verdict=verdict, reasons=held)
-
-
-def classify_test_failure(failure: TestFailure) -> tuple[FailureReason, str]:
-    """Return reason and kind of one failed test."""
-    if failure.attributed is not None:
-        return failure.attributed
-    if failure.crashed:
-        kind = "worker.crashed"
-        if is_used_up(failure.limit):
-            return FailureReason.TIMEOUT, kind
-    elif is_timeout(failure):
-        kind = "test.timeout"
-    elif is_strict_xpass(failure):
-        kind = "test.xpass_strict"
-    else:
-        kind = PHASE_KINDS[failure.phase]
-    return reason_of(kind), kind
-
-
-def is_timeout(failure: TestFailure) -> bool:
-    """Tell whether pytest-timeout ended this test.
-
-    By its thread method it ends the process, too, and says nothing; the limit was used up then. By
-    its signal method it calls `pytest.fail` from its own module. The wording can't be relied on: it
-    changed in pytest-timeout 2.4.
-    """
-    if failure.crashed:
-        return is_used_up(failure.limit)
-    raised = failure.exception
-    return raised is not None and (raised.type, raised.raised_in) == ("Failed", "pytest_timeout")
-
-
-def is_strict_xpass(failure: TestFailure) -> bool:
-    """Tell whether the test failed by passing: no exception, and pytest's own wording."""
-    return failure.exception is None and failure.message.startswith("[XPASS(strict)]")
-
-
-def classify_run_error(error: RunError) -> tuple[FailureReason, str]:
-    """Return reason and kind of an error outside of the tests."""
-    kind = f"{error.origin}.error"
-    return reason_of(kind), kind
 
 
 def _from_failures(run: RunEvidence) -> Iterator[Finding]:
@@ -338,52 +237,3 @@ def _baseline_notes(run: RunEvidence) -> tuple[str, ...]:
     if run.counts.ran:
         return ()
     return (f"baseline: no test ran, yet exit code {run.exit.code} counts as a failing baseline",)
-
-
-def _group(findings: list[Finding]) -> tuple[HeldReason, ...]:
-    """Gather findings by reason and kind: by precedence, then the most frequent, then the first."""
-    grouped: dict[tuple[FailureReason, str], list[Finding]] = {}
-    for finding in findings:
-        grouped.setdefault((finding.reason, finding.kind), []).append(finding)
-    held = (
-        HeldReason(reason=reason, kind=kind, findings=tuple(found))
-        for (reason, kind), found in grouped.items()
-    )
-    return tuple(sorted(held, key=lambda each: (each.reason.precedence, -each.count)))
-
-
-def _pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
-    kind = describe_kind(primary.kind, primary.reason)
-    first = primary.findings[0]
-    return Verdict(
-        reason=primary.reason,
-        kind=primary.kind,
-        confidence=first.confidence,
-        retryable=kind.retryable,
-        message=kind.phrase(primary.count),
-        nodeid=next(iter(primary.nodeids), None),
-        evidence=(
-            *(
-                Evidence(source=finding.source, detail=_evidence_words(finding))
-                for finding in primary.findings[:MAX_EVIDENCE]
-            ),
-            *(
-                [Evidence(source="stacks at SIGTERM", detail=run.exit.stacks)]
-                if run.exit.stacks
-                else ()
-            ),
-        ),
-        ambiguous=first.ambiguous,
-    )
-
-
-def _stacks(run: RunEvidence, first: Finding) -> Iterator[Evidence]:
-    """Yield what the threads were at, where the end of the process is the verdict."""
-    if run.exit.stacks and first.kind.startswith("process."):
-        yield Evidence(source="stacks at SIGTERM", detail=run.exit.stacks)
-
-
-def _evidence_words(finding: Finding) -> str:
-    if finding.nodeid is None or finding.nodeid in finding.detail:
-        return finding.detail
-    return f"{finding.nodeid}: {finding.detail}"

@@ -251,7 +251,8 @@ ENDS: Final = st.builds(
 @given(seen=ENDS)
 def test_every_death_has_a_kind_of_ours_and_a_reason(seen: ProcessExit) -> None:
     """Whatever was seen, a death is judged by a published kind, and nothing but a timeout, the OOM
-    killer and no end at all is inferred."""
+    killer and no end at all is inferred.
+    """
     finding = judge_death(seen, RUNNING)
     assert KINDS[finding.kind].reason is finding.reason
     assert finding.detail

@@ -10,6 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.taxonomy.classification import (
+    classify_run_error,
+    classify_test_failure,
+    is_strict_xpass,
+    is_timeout,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Counts,
@@ -24,19 +30,11 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.judge import (
-    MAX_EVIDENCE,
-    Evidence,
-    Judgement,
-    classify_run_error,
-    classify_test_failure,
-    is_strict_xpass,
-    is_timeout,
-    judge,
-)
+from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.verdict import MAX_EVIDENCE, Evidence, Judgement
 
 A: Final = "test_cart.py::test_a"
 B: Final = "test_cart.py::test_b"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -188,8 +189,15 @@ def _in_flight(
 
 def _not_run(run: RecordedRun, in_flight: tuple[InFlightTest, ...]) -> tuple[str, ...]:
     """Leave out what a worker had started before the controller could hear of it."""
-    started = {test.nodeid for test in in_flight}
-    return tuple(nodeid for nodeid in run.not_run if nodeid not in started)
+    unheard = Counter(test.nodeid for test in in_flight)
+    unheard.subtract(test.nodeid for test in run.in_flight)
+    left = []
+    for nodeid in run.not_run:
+        if unheard[nodeid] > 0:
+            unheard[nodeid] -= 1
+        else:
+            left.append(nodeid)
+    return tuple(left)
 
 
 def _test_limits(

@@ -30,6 +30,9 @@ from pytest_failure_taxonomy.recorder.record.layout import (
 )
 from pytest_failure_taxonomy.taxonomy.evidence import Phase
 
+_NEEDED: Final = frozenset({"context", "memory", "process", "stage", "started_ns"})
+"""What a header has to have to be of any use."""
+
 MAX_EVENTS_BYTES: Final = 512 * 1024 * 1024
 """A record's events beyond this are not read; half a million long node ids take a tenth of it."""
 
@@ -105,13 +108,17 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     header = parsed[0][1]
     if header.get("run_id") != run_id:
         raise ReportError(f"{where}: the record is of run {header.get('run_id')}, not of {run_id}")
+    lacking = sorted(_NEEDED - header.keys())
+    if lacking:
+        raise ReportError(f"{where}: the record's beginning lacks {', '.join(lacking)}")
     nodeids: list[str] = []
     rest = []
     for name, fields in parsed[1:]:
         if name == "selection":  # made anew each time a worker of `--dist each` has collected
             nodeids = []
         elif name == "selected":
-            nodeids += fields["nodeids"]
+            named = fields.get("nodeids")
+            nodeids += map(str, named if isinstance(named, list) else ())
         else:
             rest.append((name, fields))
     numbers = _State(state, len(nodeids), where, notes)

@@ -6,7 +6,6 @@ The arrays are the same either way, so that what fills them need not ask.
 from __future__ import annotations
 
 import json
-import mmap
 import os
 from array import array
 from collections.abc import Iterator, MutableSequence, Sequence
@@ -31,6 +30,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     file_size,
     starts_offset,
 )
+from pytest_failure_taxonomy.recorder.record.mapping import map_file
 
 NODEIDS_A_LINE: Final = 1_000
 """Node ids written in one event, so that a large selection is never in memory twice."""
@@ -105,7 +105,7 @@ class DiskRecord:
         self.folder = folder
         self.lost: str | None = None
         self._process_id = os.getpid()
-        self._map = _map_file(folder / STATE, PAGE)
+        self._map = map_file(folder / STATE, PAGE)
         HEAD.pack_into(self._map, 0, MAGIC, 0, 0, 0)
         self.counters: Numbers = self._view_counters()
         self._events = -1
@@ -116,7 +116,7 @@ class DiskRecord:
         """Make room for the tests, write their node ids down, and return their arrays."""
         count = len(nodeids)
         try:
-            larger = _map_file(self.folder / STATE, file_size(count))
+            larger = map_file(self.folder / STATE, file_size(count))
         except OSError as error:
             self._lose(error)
             return MemoryRecord().select(nodeids)
@@ -128,9 +128,8 @@ class DiskRecord:
         for first in range(0, count, NODEIDS_A_LINE):
             self.write("selected", nodeids=list(nodeids[first : first + NODEIDS_A_LINE]))
         HEAD.pack_into(larger, 0, magic, finished, code, count)
-        view = memoryview(larger)
         starts = starts_offset(count)
-        return view[PAGE : PAGE + count + 1], view[starts : file_size(count)].cast("I")
+        return larger[PAGE : PAGE + count + 1], larger[starts : file_size(count)].cast("I")
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event, in one write, so that a death can't leave half of one behind it."""
@@ -173,7 +172,7 @@ class DiskRecord:
 
     def _view_counters(self) -> memoryview:
         end = COUNTERS_AT + 4 * len(COUNTERS)
-        return memoryview(self._map)[COUNTERS_AT:end].cast("I")
+        return self._map[COUNTERS_AT:end].cast("I")
 
     def _open_events(self) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
@@ -197,26 +196,13 @@ class DiskRecord:
 def remove_folder(folder: Path) -> None:
     """Remove a record's folder with the files that a record has, and nothing else."""
     with suppress(OSError):
-        for entry in os.scandir(folder):
-            if not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.path)
-            else:
-                remove_folder(Path(entry.path))
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)
+                else:
+                    remove_folder(Path(entry.path))
         os.rmdir(folder)
-
-
-def _map_file(path: Path, size: int) -> mmap.mmap:
-    """Map a file, made or made larger, whose blocks are there: a full disk can't hurt it later."""
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(path, flags, 0o666)
-    try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(descriptor, 0, size)
-        else:
-            os.truncate(descriptor, size)
-        return mmap.mmap(descriptor, size)
-    finally:
-        os.close(descriptor)
 
 
 def move_high(descriptor: int) -> int:

@@ -1,0 +1,65 @@
+"""Map a file into memory without a descriptor that stays open."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+
+def map_file(path: Path, size: int) -> memoryview:
+    """Map a file, made or made larger, whose blocks are there: a full disk can't hurt it later.
+
+    Raises:
+        OSError: there is no room, or no right.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, size)
+        else:
+            os.truncate(descriptor, size)
+        return _map(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+def _map(descriptor: int, size: int) -> memoryview:
+    """Map a descriptor, and hold on to none.
+
+    `mmap` keeps a duplicate under the lowest number that is free, and closes that number at its
+    end, whosever file it is by then; only Python 3.13 can be told not to.
+    """
+    if os.name != "posix":
+        return memoryview(mmap.mmap(descriptor, size))
+    if sys.version_info >= (3, 13):
+        return memoryview(mmap.mmap(descriptor, size, trackfd=False))
+    return _map_by_the_system(descriptor, size)
+
+
+def _map_by_the_system(descriptor: int, size: int) -> memoryview:
+    import ctypes
+
+    system = ctypes.CDLL(None, use_errno=True)
+    call, undo = system.mmap, system.munmap
+    call.restype = ctypes.c_void_p
+    call.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        *[ctypes.c_int] * 3,
+        ctypes.c_long,
+    )
+    undo.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    address: Any = call(
+        None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, 0
+    )
+    if address == ctypes.c_void_p(-1).value:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    content = (ctypes.c_char * size).from_address(address)
+    weakref.finalize(content, undo, address, size).atexit = False
+    return memoryview(content).cast("B")
