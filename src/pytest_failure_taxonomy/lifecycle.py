@@ -28,8 +28,13 @@ from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.startup import exit_code_of, record_startup_error
 from pytest_failure_taxonomy.recorder.supervision import die_with_parent, write_note
-from pytest_failure_taxonomy.recorder.timers import TimerRecorder
-from pytest_failure_taxonomy.recorder.worker import WorkerRecorder, is_worker, may_be_worker
+from pytest_failure_taxonomy.recorder.timers import TimerRecorder, knows_timers
+from pytest_failure_taxonomy.recorder.worker import (
+    WorkerRecorder,
+    is_followed,
+    is_worker,
+    may_be_worker,
+)
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.settings import Settings, read_settings
@@ -52,17 +57,22 @@ RUN = pytest.StashKey["Run | None"]()
 _getpid = os.getpid  # held here, because a test may replace it in its module
 
 
-def begin(config: pytest.Config) -> None:
+def begin(config: pytest.Config, *, requested: bool = True) -> None:
     """Begin to record a run, and put a report on disk that says that it is running.
 
     On an xdist worker, only let it tell the controller what that can't see.
+
+    Args:
+        config: of the run.
+        requested: this process was asked for a report; where not, its controller may have been.
 
     Raises:
         pytest.UsageError: the settings can't be used.
     """
     if may_be_worker():
-        config.pluginmanager.register(_WorkerStart(), "failure_taxonomy_worker")
-    else:
+        start = _WorkerStart(requested=requested)
+        config.pluginmanager.register(start, "failure_taxonomy_worker")
+    elif requested:
         _begin_run(config)
 
 
@@ -165,7 +175,7 @@ class Run:
 
             self._controller = ControllerRecorder(self._config, self.session, self.faults)
             manager.register(self._controller, "failure_taxonomy_controller")
-        if manager.has_plugin("timeout"):
+        if knows_timers(manager):
             timers = TimerRecorder(self._afterlife.record, self.faults)
             manager.register(timers, "failure_taxonomy_timers")
 
@@ -247,7 +257,7 @@ class Run:
 def _begin_worker(config: pytest.Config) -> None:
     recorder = WorkerRecorder(config)
     config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
-    if config.pluginmanager.has_plugin("timeout"):
+    if knows_timers(config.pluginmanager):
         timers = TimerRecorder(recorder.record, recorder.faults)
         config.pluginmanager.register(timers, "failure_taxonomy_timers")
 
@@ -255,11 +265,17 @@ def _begin_worker(config: pytest.Config) -> None:
 class _WorkerStart:
     """A plugin that waits until it is certain whether this is an xdist worker."""
 
+    def __init__(self, *, requested: bool) -> None:
+        self._requested = requested
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Any, Any]:
         """Begin as a worker, or as a run of its own in a pytest that a worker's test runs."""
         if is_worker(config):
-            _begin_worker(config)
+            if self._requested or is_followed(config):
+                _begin_worker(config)
+            return (yield)
+        if not self._requested:
             return (yield)
         _begin_run(config)
         run = config.stash[RUN]

@@ -107,10 +107,11 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     """Begin to record before the first conftest is loaded, if that was asked for."""
-    if is_requested(early_config):
+    requested = is_requested(early_config)
+    if requested or _may_be_worker_of_supervised():
         from pytest_failure_taxonomy.lifecycle import begin
 
-        begin(early_config)
+        begin(early_config, requested=requested)
     return (yield)
 
 
@@ -138,6 +139,14 @@ def is_requested(config: pytest.Config) -> bool:
 def _is_supervised() -> bool:
     """Tell whether `failure-taxonomy run` is this process's parent: then it wants a report."""
     return os.environ.get(SUPERVISOR_VARIABLE, "").startswith(f"{os.getppid()}:")
+
+
+def _may_be_worker_of_supervised() -> bool:
+    """Tell whether this could be an xdist worker of a pytest that wants a report for its parent.
+
+    A worker gets the arguments of its controller, and under `run` these need not name the report.
+    """
+    return SUPERVISOR_VARIABLE in os.environ and "PYTEST_XDIST_WORKER" in os.environ
 
 
 def _after_a_failed_start(config: pytest.Config) -> None:

@@ -76,8 +76,8 @@ class ControllerRecorder:
         """Record that a worker is about to be, and tell it where the record is."""
         worker = self._workers[node.gateway.id] = _Worker(node)
         self._record.write("worker", worker=worker.end())
-        if isinstance(self._record, DiskRecord):
-            node.workerinput[OUTPUT_KEY] = {"folder": str(self._record.folder)}
+        folder = str(self._record.folder) if isinstance(self._record, DiskRecord) else None
+        node.workerinput[OUTPUT_KEY] = {"folder": folder}
 
     @pytest.hookimpl(optionalhook=True)
     @guarded

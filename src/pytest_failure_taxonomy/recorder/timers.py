@@ -12,6 +12,14 @@ from pytest_failure_taxonomy.recorder.record.layout import TIMER_METHODS
 from pytest_failure_taxonomy.recorder.record.writer import Record
 
 
+def knows_timers(manager: pytest.PytestPluginManager) -> bool:
+    """Tell whether pytest-timeout is there, by the hook that it brings.
+
+    Its name among the plugins depends on how it was loaded.
+    """
+    return hasattr(manager.hook, "pytest_timeout_set_timer")
+
+
 class TimerRecorder:
     """A plugin that notes when a test's timer is armed and when it is cancelled."""
 

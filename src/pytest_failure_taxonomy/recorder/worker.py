@@ -115,6 +115,11 @@ def may_be_worker() -> bool:
     return frame is not None
 
 
+def is_followed(config: pytest.Config) -> bool:
+    """Tell whether this worker's controller records the run."""
+    return OUTPUT_KEY in getattr(config, "workerinput", {})
+
+
 def is_worker(config: pytest.Config) -> bool:
     """Tell for certain, from `pytest_cmdline_main` on."""
     return hasattr(config, "workerinput")
