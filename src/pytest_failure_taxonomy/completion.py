@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,10 @@ from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
 from pytest_failure_taxonomy.taxonomy.signals import signal_name
+from pytest_failure_taxonomy.taxonomy.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ProcessEnd:
     """How and when a process ended, as a second process saw it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ import pytest
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.recorder.supervision import find_note, read_note
 from pytest_failure_taxonomy.taxonomy.stages import Stage, parse_stage
+from pytest_failure_taxonomy.taxonomy.values import value
 
 DEFAULT_REPORT: Final = "failure-report.json"
 
@@ -26,7 +26,7 @@ _OTHER_REPORTS: Final = {
 """Options of pytest and of well-known plugins that write a file, by their names in the config."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Settings:
     """The settled options of one run."""
 

@@ -8,12 +8,12 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pytest_failure_taxonomy.recorder.process import descendants, name_of
 from pytest_failure_taxonomy.recorder.supervision import adopt_orphans
+from pytest_failure_taxonomy.taxonomy.values import value
 
 GRACE_SECONDS: Final = 5.0
 """How long a command that has used up its limit may take to end by itself."""
@@ -29,7 +29,7 @@ _FORWARDED: Final = (
 _WAITED_FOR: Final = frozenset({signal.SIGCHLD, *_FORWARDED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class CommandEnd:
     """How a supervised command ended."""
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from tests.helpers.children import child_environment
-from tests.helpers.faults import BUDGET, CLEAN_UP, CONFIGURATIONS, PLAIN, Configuration, Fault
+from tests.helpers.faults import BUDGET, CLEAN_UP, Configuration, Fault
 from tests.helpers.reports import make_context, make_report, make_run
 
 DEADLINE_SECONDS: Final = 90.0
@@ -34,6 +35,8 @@ _PYTEST: Final = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider")
 _OURS: Final = ("-p", "pytest_failure_taxonomy.plugin")
 _RUN: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "run", "--report", REPORT, "--")
 _NO_CORE: Final = ("sh", "-c", 'ulimit -c 0; exec "$@"', "sh")
+
+_IS_OURS: Final = re.compile("pytest_failure_taxonomy run|-m pytest ")
 
 _SYNC: Final = '''\
 """Keep the tests of two workers in step, and tell the outside how far they are."""
@@ -74,7 +77,7 @@ def begin():
 _TESTS: Final = """\
 import os, signal, sys, time
 import pytest
-from sync import begin, tell
+from sync import IS_WORKER, begin, tell
 {head}
 
 def test_a():
@@ -109,6 +112,8 @@ class Outcome:
     stderr: str = ""
     begun: bool = False
     """The second test has begun."""
+    files: set[str] = field(default_factory=set)
+    """Names of the files in the project at the end."""
 
     @property
     def left(self) -> dict[str, Any]:
@@ -126,34 +131,16 @@ class Outcome:
         assert self.status is not None
         return 128 - self.status if self.status < 0 else self.status
 
-    @property
-    def files(self) -> set[str]:
-        """Names of the files in the project, in the report's folder and in the temporary one."""
-        found = (path for path in self.folder.rglob("*") if not path.is_dir())
-        return {
-            str(path.relative_to(self.folder)) for path in found if "__pycache__" not in path.parts
-        }
-
     def _parsed(self, index: int) -> dict[str, Any]:
         report: dict[str, Any] = json.loads(self.seen[index]) if self.seen[index] else {}
         return report
 
 
-def run_fault(folder: Path, fault: Fault, name: str) -> Outcome:
+def run_fault(folder: Path, fault: Fault, configuration: Configuration) -> Outcome:
     """Run a fault in a configuration, again with more time where a limit came too early."""
     for budget in BUDGETS:
-        outcome = _Cell(folder / str(budget), fault, CONFIGURATIONS[name], budget).run()
-        if outcome.begun or not any(BUDGET in word for word in fault.around):
-            break
-    return outcome
-
-
-def run_plain(folder: Path, fault: Fault, *, on_workers: bool) -> Outcome:
-    """Run a fault without our plugin."""
-    for budget in BUDGETS:
-        configuration = replace(PLAIN, args=CONFIGURATIONS["n2"].args if on_workers else ())
         outcome = _Cell(folder / str(budget), fault, configuration, budget).run()
-        if outcome.begun or not any(BUDGET in word for word in fault.around):
+        if outcome.begun or BUDGET not in fault.around:
             break
     return outcome
 
@@ -175,16 +162,16 @@ class _Cell:
 
     def run(self) -> Outcome:
         self._write_project()
-        with suppress(FileNotFoundError):
-            self._fault.prepare(self._folder)
         try:
+            self._fault.prepare(self._folder)
             self._run()
             self._finalize()
+            self._outcome.files = self._files()
         finally:
             self._end_what_the_fault_left()
             self._fault.clean_up(self._folder)
         self._outcome.stdout, self._outcome.stderr = (
-            path.read_text("utf-8", "replace") for path in self._streams
+            path.read_text("utf-8", "replace") if path.exists() else "" for path in self._streams
         )
         self._outcome.begun = (self._sync / "begun").exists()
         return self._outcome
@@ -212,7 +199,8 @@ class _Cell:
         # The earlier report stands there before the run, wherever that is.
         earlier = make_report(make_run(), context=make_context(id=EARLIER_ID))
         self._report.write_text(json.dumps(earlier), "utf-8")
-        with open(self._streams[0], "wb") as stdout, open(self._streams[1], "wb") as stderr:
+        places = (os.devnull, os.devnull) if self._fault.is_silent else self._streams
+        with open(places[0], "wb") as stdout, open(places[1], "wb") as stderr:
             self._process = subprocess.Popen(
                 self._command(),
                 cwd=self._folder,
@@ -224,33 +212,30 @@ class _Cell:
             )
         try:
             ended = self._wait(DEADLINE_SECONDS, self._has_ended)
-            gone = self._wait(LINGER_SECONDS, lambda: not self._ours())
-            if not gone:
-                self._outcome.left_over = [_command_line(each) for each in self._ours()]
+            self._wait(LINGER_SECONDS, lambda: not self._ours())
+            self._outcome.left_over = [_command_line(each) for each in self._ours()]
         finally:
             # Not waited for before now: while the process is a zombie nobody else has its number,
             # and how it ended can be seen on every kernel.
-            for process_id in self._ours():
+            for process_id in (*self._ours(), *self._of_the_session()):
                 with suppress(ProcessLookupError):
                     os.kill(process_id, signal.SIGKILL)
-            if not self._has_ended():
-                self._process.kill()
             status = self._process.wait()
         self._outcome.status = status if ended else None
 
     def _command(self) -> Sequence[str]:
         fault, configuration = self._fault, self._configuration
-        on_workers = "-n2" in configuration.args
+        on_workers = configuration.on_workers
         plugins = [*(["xdist.plugin"] if on_workers else []), *fault.plugins, "sync"]
         args = [
             *fault.args_before,
-            *(_OURS if configuration is not PLAIN else ()),
+            *(_OURS if configuration.has_plugin else ()),
             *(part for name in plugins for part in ("-p", name)),
             *configuration.args,
             *fault.args,
             *(fault.xdist_args if on_workers else ()),
         ]
-        if configuration is not PLAIN and not configuration.supervised:
+        if configuration.has_plugin and not configuration.supervised:
             args.append(f"--failure-taxonomy-report={REPORT}")
         return [
             *_NO_CORE,
@@ -298,7 +283,7 @@ class _Cell:
         os.kill(target, fault.sends)
 
     def _session_is_over(self) -> bool:
-        if self._configuration is PLAIN:
+        if not self._configuration.has_plugin:
             return b" in " in self._streams[0].read_bytes()
         return b'"completeness": "full"' in self._outcome.seen[-1] and (
             EARLIER_ID.encode() not in self._outcome.seen[-1]
@@ -309,25 +294,38 @@ class _Cell:
         return os.waitid(os.P_PID, self._process.pid, flags) is not None
 
     def _ours(self) -> list[int]:
-        """Return the processes of the run that still are: those of its session, and a watcher."""
-        session = self._process.pid
-        found = []
-        for process_id, state, of_session in _processes():
-            if state in "ZX" or process_id == os.getpid():
-                continue
-            line = _command_line(process_id)
-            if of_session == session or (str(self._report) in line and "watch.py" in line):
-                found.append(process_id)
-        return found
+        """Return what is left of us: a watcher, a supervisor, a pytest that should have ended.
+
+        xdist's workers outlive their controller for seconds, with our plugin or without.
+        """
+        begun = self._sync / "begun"
+        pytests = {int(begun.read_text())} if begun.exists() else set()
+        session = set(self._of_the_session())
+        lines = {process_id: _command_line(process_id) for process_id, _, _ in _processes()}
+        return [
+            process_id
+            for process_id, line in lines.items()
+            if ("watch.py" in line and str(self._report) in line)
+            or (process_id in session and (process_id in pytests or _IS_OURS.search(line)))
+        ]
+
+    def _of_the_session(self) -> list[int]:
+        """Return the processes of the run that still are."""
+        return [
+            process_id
+            for process_id, state, session in _processes()
+            if session == self._process.pid and state not in "ZX"
+        ]
 
     def _finalize(self) -> None:
         """Do what a CI job does last: have the report completed, if it still has to be."""
         outcome = self._outcome
-        if outcome.status is None or self._configuration is PLAIN:
+        if outcome.status is None or not self._configuration.has_plugin:
             return
-        if outcome.left.get("completeness") != "running":
+        is_asked = self._configuration.second == "finalize"
+        if not is_asked and outcome.left.get("completeness") != "running":
             return
-        self._fault.clean_up(self._folder) if self._fault.clean_up_before_finalize else None
+        self._fault.before_finalize(self._folder)
         command = (sys.executable, "-m", "pytest_failure_taxonomy", "finalize")
         done = subprocess.run(
             [*command, "--exit-code", str(outcome.code), REPORT],
@@ -339,6 +337,10 @@ class _Cell:
         )
         outcome.finalize = done.returncode
         outcome.seen.append(self._report.read_bytes() if self._report.exists() else b"")
+
+    def _files(self) -> set[str]:
+        found = (path for path in self._folder.rglob("*") if not path.is_dir())
+        return {str(path.relative_to(self._folder)) for path in found}
 
     def _end_what_the_fault_left(self) -> None:
         """End the processes that the fault has left behind on purpose; it wrote their numbers."""

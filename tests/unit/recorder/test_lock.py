@@ -37,9 +37,9 @@ def holder(report: Path, then: str = "time.sleep(60)") -> Iterator[subprocess.Po
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         text=True,
     ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "True\n"
         try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "True\n"
             yield child
         finally:
             child.kill()

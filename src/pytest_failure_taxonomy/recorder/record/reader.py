@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     starts_offset,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import Phase
+from pytest_failure_taxonomy.taxonomy.values import value
 
 _NEEDED: Final = frozenset({"context", "memory", "process", "stage", "started_ns"})
 """What a header has to have to be of any use."""
@@ -37,7 +38,7 @@ MAX_EVENTS_BYTES: Final = 512 * 1024 * 1024
 """A record's events beyond this are not read; half a million long node ids take a tenth of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Timer:
     """A timer of pytest-timeout that was armed."""
 
@@ -46,7 +47,7 @@ class Timer:
     method: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class StartedTest:
     """A test that had started and not finished."""
 
@@ -55,7 +56,7 @@ class StartedTest:
     start_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class WorkerState:
     """What an xdist worker was at when it last said so."""
 
@@ -65,7 +66,7 @@ class WorkerState:
     """How many it has started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RecordedRun:
     """All that a record holds."""
 

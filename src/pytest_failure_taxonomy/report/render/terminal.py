@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.text import first_line, safe_text
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_LINES: Final = 6
 TITLE: Final = "why this run failed"
@@ -15,7 +15,7 @@ TITLE: Final = "why this run failed"
 _COUNTED: Final = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "flaky")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Line:
     """One line for the terminal, with what to emphasise."""
 

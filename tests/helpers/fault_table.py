@@ -1,0 +1,5 @@
+PAGE = None
+
+
+def render_page():
+    return ""
