@@ -46,7 +46,9 @@ class WorkerRecorder:
 
     @pytest.hookimpl(trylast=True)
     @guarded
-    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]) -> None:
+    def pytest_exception_interact(
+        self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]
+    ) -> None:
         """Hold why a node could not be collected until its report comes by."""
         if isinstance(node, pytest.Collector):
             self._exceptions.see_collector(node, call)
