@@ -1,13 +1,16 @@
 """pytest's entry point: the options, the hook specifications, and the switch.
 
 Every pytest run of an environment imports this module, whether it wants a report or not, so it
-imports nothing but pytest and leaves the rest to `lifecycle`, which is loaded when the option is
-given. The hook specifications stand here and not in a module of their own for the same reason.
+imports nothing but pytest and what pytest itself has imported, and leaves the rest to `lifecycle`,
+which is loaded when the option is given. The hook specifications stand here and not in a module of
+their own for the same reason.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import shlex
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,8 +39,7 @@ class HookSpecs:
 
         Called once at the end of the run, on the controller, with the report as a JSON object.
         What the implementations return is merged, so use a namespace of your own as the only key:
-        `return {"my_plugin": {...}}`. What JSON can't hold is left out, and a line on stderr says
-        so.
+        `return {"my_plugin": {...}}`. What JSON can't hold is left out; a line on stderr says so.
         """
 
 
@@ -117,16 +119,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def is_requested(config: pytest.Config) -> bool:
     """Tell whether options or ini values switch the report on."""
-    options: Any = getattr(config, "known_args_namespace", None)
+    options = config.known_args_namespace
     if any(getattr(options, name, False) for name in _ONLY_ASK):
         return False
-    if hasattr(options, "failure_taxonomy"):
-        given = options.failure_taxonomy or options.failure_taxonomy_report is not None
-    else:  # pytest failed before it had parsed the options of plugins
-        given = any(
-            str(arg).partition("=")[0] in ("--failure-taxonomy", "--failure-taxonomy-report")
-            for arg in config.invocation_params.args
-        )
+    given = options.failure_taxonomy or options.failure_taxonomy_report is not None
     if given or _is_supervised():
         return True
     try:
@@ -155,7 +151,29 @@ def _after_a_failed_start(config: pytest.Config) -> None:
     Such an error reaches no hook; but pytest cleans its configuration up while it is handled.
     """
     error = sys.exception()
-    if error is not None and is_requested(config):
+    if error is None or not hasattr(config, "known_args_namespace"):
+        return  # without an error, or one in the search for a configuration: nothing is known yet
+    if not hasattr(config.known_args_namespace, "failure_taxonomy"):
+        _parse_our_options(config)
+    if is_requested(config):
         from pytest_failure_taxonomy.lifecycle import startup_failed
 
         startup_failed(config, error)
+
+
+def _parse_our_options(config: pytest.Config) -> None:
+    """Do for our options what pytest did not come to; what is wrong with them, it tells itself."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name, const, default in (
+        ("--failure-taxonomy", True, False),
+        ("--failure-taxonomy-report", None, None),
+        ("--failure-taxonomy-stage", None, None),
+        ("--failure-taxonomy-strict-baseline", True, False),
+    ):
+        parser.add_argument(name, nargs="?", const=const, default=default)
+    args = [
+        *shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
+        *config.getini("addopts"),
+        *map(str, config.invocation_params.args),
+    ]
+    parser.parse_known_args(args, config.known_args_namespace)

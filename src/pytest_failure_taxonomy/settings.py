@@ -51,7 +51,7 @@ def read_settings(config: pytest.Config) -> Settings:
         SettingsError: there is no place for the report; the message names all problems.
     """
     problems: list[str] = []
-    options = _options(config)
+    options = config.known_args_namespace
     note = find_note()
     wanted = read_note(note)
     _ini(config, "failure_taxonomy", "true or false", problems)
@@ -100,19 +100,6 @@ def _ini(config: pytest.Config, name: str, wanted: str, problems: list[str]) -> 
     except (TypeError, ValueError, pytest.UsageError) as error:  # it differs by pytest's version
         problems.append(f"ini value {name}: {error}; give {wanted}")
         return None
-
-
-def _options(config: pytest.Config) -> argparse.Namespace:
-    """Return pytest's parsed options; where it failed before it knew ours, our own reading."""
-    options: argparse.Namespace | None = getattr(config, "known_args_namespace", None)
-    if options is not None and hasattr(options, "failure_taxonomy"):
-        return options
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    # A value that is missing is what pytest complains of already.
-    parser.add_argument("--failure-taxonomy-report", nargs="?")
-    parser.add_argument("--failure-taxonomy-stage", nargs="?")
-    parser.add_argument("--failure-taxonomy-strict-baseline", action="store_true")
-    return parser.parse_known_args([str(arg) for arg in config.invocation_params.args])[0]
 
 
 def _report_path(config: pytest.Config, option: str | None, ini: str) -> tuple[Path, bool]:

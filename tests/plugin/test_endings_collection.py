@@ -10,59 +10,45 @@ import pytest
 from tests.helpers.endings import PASSING, Ending, check_ending
 from tests.helpers.runs import PytestRuns
 
-BROKEN: Final = (
-    pytest.param(
+# What is wrong: files, node id, exception
+BROKEN: Final = {
+    "import": (
         {"test_bad.py": "import no_such_module\n"},
         "test_bad.py",
         "ModuleNotFoundError",
-        id="import",
     ),
-    pytest.param(
-        {"test_bad.py": "from os import no_such_name\n"}, "test_bad.py", "ImportError", id="from"
-    ),
-    pytest.param({"test_bad.py": "def test_it()\n"}, "test_bad.py", "SyntaxError", id="syntax"),
-    pytest.param(
-        {"test_bad.py": "x = 1\n  y = 2\n"}, "test_bad.py", "IndentationError", id="indentation"
-    ),
-    pytest.param({"test_bad.py": "no_such_name\n"}, "test_bad.py", "NameError", id="name"),
-    pytest.param(
-        {
-            "sub/conftest.py": "import no_such_module\n",
-            "sub/test_below.py": PASSING,
-        },
+    "from": ({"test_bad.py": "from os import no_such_name\n"}, "test_bad.py", "ImportError"),
+    "syntax": ({"test_bad.py": "def test_it()\n"}, "test_bad.py", "SyntaxError"),
+    "indentation": ({"test_bad.py": "x = 1\n  y = 2\n"}, "test_bad.py", "IndentationError"),
+    "name": ({"test_bad.py": "no_such_name\n"}, "test_bad.py", "NameError"),
+    "conftest-below": (
+        {"sub/conftest.py": "import no_such_module\n", "sub/test_below.py": PASSING},
         "sub",
         "ModuleNotFoundError",
-        id="conftest-below",
     ),
-)
-
+}
 FAILED: Final = {"errors": 1, "collection_errors": 1}
 MODES: Final = (
-    pytest.param((), 2, {"collected": 1, "not_run": 1, **FAILED}, id="plain"),
-    pytest.param(("-x",), 1, FAILED, id="exitfirst"),
+    pytest.param(["-x"], FAILED, id="exitfirst"),
     pytest.param(
-        ("--continue-on-collection-errors",),
-        1,
+        ["--continue-on-collection-errors"],
         {"collected": 1, "passed": 1, **FAILED},
         id="continue",
     ),
     # Both workers may report the error, and pytest's last line counts it as often as they do.
-    pytest.param(("-n", "2"), 1, None, id="xdist"),
+    pytest.param(["-n", "2"], None, id="xdist"),
 )
 
 
-@pytest.mark.parametrize(("files", "nodeid", "exception"), BROKEN)
-@pytest.mark.parametrize(("args", "exit_status", "counts"), MODES)
-def test_collection_error(
+def check_broken(
     runs: PytestRuns,
-    files: Mapping[str, str],
-    nodeid: str,
-    exception: str,
+    broken: str,
     args: Sequence[str],
     exit_status: int,
     counts: Mapping[str, int] | None,
 ) -> None:
-    """A file that can't be collected is an internal error, whatever the exit code looks like."""
+    """Run pytest on a file that can't be collected and one that can."""
+    files, nodeid, exception = BROKEN[broken]
     run = check_ending(
         runs,
         Ending(
@@ -76,9 +62,24 @@ def test_collection_error(
             counts=counts,
         ),
     )
-    assert [error["nodeid"] for error in run.report["collection_errors"]] == [nodeid]
-    assert [error["exception"]["type"] for error in run.report["collection_errors"]] == [exception]
-    assert run.report["summary"]["collection_errors"] == 1
+    (error,) = run.report["collection_errors"]
+    assert error["nodeid"] == nodeid
+    assert error["exception"]["type"] == exception
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_collection_error(runs: PytestRuns, broken: str) -> None:
+    """A file that can't be collected is an internal error, though the exit code is Ctrl+C's."""
+    check_broken(runs, broken, [], 2, {"collected": 1, "not_run": 1, **FAILED})
+
+
+@pytest.mark.parametrize("broken", ["syntax", "conftest-below"])
+@pytest.mark.parametrize(("args", "counts"), MODES)
+def test_collection_error_with_exit_code_1(
+    runs: PytestRuns, broken: str, args: Sequence[str], counts: Mapping[str, int] | None
+) -> None:
+    """With some options the exit code is that of failed tests, and it still is none of them."""
+    check_broken(runs, broken, args, 1, counts)
 
 
 OTHERS: Final = (

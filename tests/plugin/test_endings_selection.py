@@ -51,13 +51,6 @@ NOTHING_UNDER_XDIST: Final = (
         3,
         id="keyword-xdist",
     ),
-    pytest.param(
-        {"test_it.py": THREE},
-        ["--deselect", "test_it.py", *XDIST],
-        "tests.all_deselected",
-        3,
-        id="deselect-xdist",
-    ),
 )
 
 

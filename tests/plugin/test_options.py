@@ -127,6 +127,39 @@ def test_ways_to_stay_off(
     assert files_in(folder) == before
 
 
+@pytest.mark.parametrize(
+    ("args", "ini", "addopts", "path"),
+    [
+        pytest.param((SWITCH,), "", "", REPORT, id="flag"),
+        pytest.param((f"{TO}=r.json",), "", "", "r.json", id="path"),
+        pytest.param((TO, "r.json"), "", "", "r.json", id="path-apart"),
+        pytest.param((), "failure_taxonomy = true", "", REPORT, id="ini"),
+        pytest.param((), "failure_taxonomy_report = r.json", "", "r.json", id="ini-path"),
+        pytest.param((), f"addopts = {TO}='r.json'", "", "r.json", id="addopts"),
+        pytest.param((), "", SWITCH, REPORT, id="PYTEST_ADDOPTS"),
+        pytest.param((), "", "", "", id="off"),
+        pytest.param((SWITCH, "--help"), "", "", "", id="help"),
+    ],
+)
+def test_a_start_that_fails_before_options_are_parsed(
+    folder: Path, args: tuple[str, ...], ini: str, addopts: str, path: str
+) -> None:
+    """Another plugin that can't be imported is reported, however the report was asked for."""
+    write(folder, {"pytest.ini": f"[pytest]\n{ini}\n", "broken.py": "1 / 0\n"})
+    before = files_in(folder)
+    environment = {
+        "PYTEST_PLUGINS": "broken",
+        "PYTEST_ADDOPTS": addopts,
+        "PYTHONPATH": str(folder),
+    }
+    plain = run_plain_pytest(folder, env={**environment, "PYTEST_ADDOPTS": None})
+    run = run_pytest(folder, *args, switch=(), env=environment)
+    assert run.status == plain.status
+    assert files_in(folder) == before | ({path} if path else set())
+    if path:
+        assert run.report(path)["verdict"]["kind"] == "plugin.error"
+
+
 def test_the_plugin_can_be_blocked(folder: Path) -> None:
     """`-p no:failure_taxonomy` keeps the installed plugin out, its options included."""
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None}
@@ -418,6 +451,19 @@ def test_two_runs_in_one_process(folder: Path) -> None:
     assert second["verdict"]["kind"] == "test.failed"
     assert first["run"]["id"] != second["run"]["id"]
     assert second["summary"]["collected"] == 1
+
+
+def test_a_plugin_object_and_no_configuration(folder: Path) -> None:
+    """Handed to `pytest.main()` as an object, we are there before pytest has read anything."""
+    script = (
+        "import pytest, sys\n"
+        "from pytest_failure_taxonomy import plugin\n"
+        f"sys.exit(pytest.main(['-c', 'no_such.ini', {SWITCH!r}], plugins=[plugin]))"
+    )
+    run = run_child(folder, [sys.executable, "-c", script])
+    assert run.status != 0
+    assert "no_such.ini" in run.stderr.strip().splitlines()[-1]
+    assert "pytest_failure_taxonomy" not in run.stderr
 
 
 NESTED: Final = """

@@ -189,7 +189,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             [
                 f"INTERNAL_ERROR [plugin.error]: {KINDS['plugin.error'].one}",
-                'because: Error importing plugin "no_such": No module named \'no_such\'',
+                'because: …Error importing plugin "no_such": No module named \'no_such\'',
             ],
             id="plugin.error",
         ),
