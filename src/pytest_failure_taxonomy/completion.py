@@ -34,6 +34,14 @@ from pytest_failure_taxonomy.taxonomy.signals import signal_name
 from pytest_failure_taxonomy.taxonomy.values import value
 
 
+class UnwrittenReportError(OSError):
+    """A report is complete, but there is no place for it."""
+
+    def __init__(self, error: OSError, report: dict[str, Any]) -> None:
+        super().__init__(error.errno, error.strerror)
+        self.report = report
+
+
 @value
 class ProcessEnd:
     """How and when a process ended, as a second process saw it."""
@@ -80,7 +88,7 @@ def complete_run(
 
     Raises:
         ReportError: the run's record is not there, or not to be understood.
-        OSError: the report can't be written.
+        UnwrittenReportError: the report can't be written; the record is kept.
     """
     current = _read_report(path)
     folder = record_folder(path, run_id)
@@ -97,7 +105,10 @@ def complete_run(
             run = parse_record(state, events, run_id, str(folder))
         completed = reconstruct(run, folder, end)
     if completed != current:
-        write_report(path, completed)
+        try:
+            write_report(path, completed)
+        except OSError as error:
+            raise UnwrittenReportError(error, completed) from error
     remove_folder(folder)
     with suppress(OSError):
         lock_path(path).unlink()

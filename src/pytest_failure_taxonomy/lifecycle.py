@@ -27,7 +27,11 @@ from pytest_failure_taxonomy.recorder.environment import describe_environment
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.startup import exit_code_of, record_startup_error
-from pytest_failure_taxonomy.recorder.supervision import die_with_parent, write_note
+from pytest_failure_taxonomy.recorder.supervision import (
+    die_with_parent,
+    give_note_back,
+    take_note,
+)
 from pytest_failure_taxonomy.recorder.timers import TimerRecorder, knows_timers
 from pytest_failure_taxonomy.recorder.worker import (
     WorkerRecorder,
@@ -134,7 +138,7 @@ class Run:
                 self._publication.open(self._running_report())
                 self._afterlife.begin(self._header(), watch=self._settings.watcher)
             if self._settings.note is not None:
-                write_note(self._settings.note, report=str(self._publication.path), run_id=self._id)
+                take_note(self._settings.note, report=str(self._publication.path), run_id=self._id)
                 die_with_parent()
         except SettingsError:
             raise
@@ -219,6 +223,8 @@ class Run:
             add_extensions(self._config, report, self.faults)
         finally:  # a hook may end the process
             problem = self._publication.close(report)
+            if self._settings.note is not None:
+                give_note_back(self._settings.note)
         started_in = self._config.invocation_params.dir
         shown = "" if problem else self._publication.shown_path(started_in)
         level = verbosity(self._config)

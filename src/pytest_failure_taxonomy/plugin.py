@@ -26,6 +26,9 @@ STAGES = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "fi
 SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
 """Repeated from `recorder.supervision` for the same reason."""
 
+_REQUESTED = pytest.StashKey[bool]()
+"""Whether the report was asked for when pytest started."""
+
 _ONLY_ASK = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options that make pytest print something and run nothing."""
 
@@ -109,7 +112,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     """Begin to record before the first conftest is loaded, if that was asked for."""
-    requested = is_requested(early_config)
+    requested = early_config.stash[_REQUESTED] = is_requested(early_config)
     if requested or _may_be_worker_of_supervised():
         from pytest_failure_taxonomy.lifecycle import begin
 
@@ -134,7 +137,11 @@ def is_requested(config: pytest.Config) -> bool:
 
 def _is_supervised() -> bool:
     """Tell whether `failure-taxonomy run` is this process's parent: then it wants a report."""
-    return os.environ.get(SUPERVISOR_VARIABLE, "").startswith(f"{os.getppid()}:")
+    if not os.environ.get(SUPERVISOR_VARIABLE, "").startswith(f"{os.getppid()}:"):
+        return False
+    from pytest_failure_taxonomy.recorder.supervision import find_note
+
+    return find_note() is not None
 
 
 def _may_be_worker_of_supervised() -> bool:
@@ -155,7 +162,7 @@ def _after_a_failed_start(config: pytest.Config) -> None:
         return  # without an error, or one in the search for a configuration: nothing is known yet
     if not hasattr(config.known_args_namespace, "failure_taxonomy"):
         _parse_our_options(config)
-    if is_requested(config):
+    if config.stash.get(_REQUESTED, False) or is_requested(config):
         from pytest_failure_taxonomy.lifecycle import startup_failed
 
         startup_failed(config, error)

@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,9 @@ from pytest_failure_taxonomy.taxonomy.values import value
 GRACE_SECONDS: Final = 5.0
 """How long a command that has used up its limit may take to end by itself."""
 
+GLANCE_SECONDS: Final = 0.05
+"""How often to look whether a pytest has begun its record, which takes a tenth of a second."""
+
 _FORWARDED: Final = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -26,6 +29,8 @@ _FORWARDED: Final = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
+_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+"""What Python ignores for itself; a command has to find it as a shell would give it."""
 _WAITED_FOR: Final = frozenset({signal.SIGCHLD, *_FORWARDED})
 
 
@@ -51,7 +56,21 @@ class Supervisor:
     the supervisor is passed on.
     """
 
-    def __init__(self, command: Sequence[str], *, timeout_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        timeout_seconds: float | None = None,
+        glance: Callable[[], bool] | None = None,
+    ) -> None:
+        """Prepare to run a command.
+
+        Args:
+            command: its words.
+            timeout_seconds: how long it may take.
+            glance: called now and then while it runs, until it answers that it has seen enough.
+        """
+        self._glance = glance
         self._command = list(command)
         self._timeout_seconds = timeout_seconds
         self._child = 0
@@ -67,12 +86,18 @@ class Supervisor:
             OSError: it can't be started.
         """
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
+        # Where a caller had it ignored, the system would take the command's status for itself.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             if self._timeout_seconds is not None:
                 adopt_orphans()
                 self._deadline = time.monotonic() + self._timeout_seconds
             self._child = os.posix_spawnp(
-                self._command[0], self._command, environment, setsigmask=before
+                self._command[0],
+                self._command,
+                environment,
+                setsigmask=before,
+                setsigdef=_IGNORED_BY_PYTHON,
             )
             while self._status is None:
                 self._wait()
@@ -80,6 +105,9 @@ class Supervisor:
             if self._terminations:
                 _kill_all(descendants(os.getpid()))
         finally:
+            # What came too late for the command, or comes now, must not cost it its report.
+            for number in _FORWARDED:
+                signal.signal(number, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return CommandEnd(
             status=self._status,
@@ -91,6 +119,11 @@ class Supervisor:
     def _wait(self) -> None:
         """Wait for one signal, or for the time to be up."""
         seconds = 3600.0 if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        if self._glance is not None:
+            if self._glance():
+                self._glance = None
+            else:
+                seconds = min(seconds, GLANCE_SECONDS)
         seen = signal.sigtimedwait(_WAITED_FOR, seconds)
         if seen is None:
             if self._deadline is not None and time.monotonic() >= self._deadline:

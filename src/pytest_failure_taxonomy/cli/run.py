@@ -6,15 +6,22 @@ import argparse
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from pytest_failure_taxonomy.cli.output import print_verdict
-from pytest_failure_taxonomy.completion import ProcessEnd, complete_run, end_from_status
+from pytest_failure_taxonomy.completion import (
+    ProcessEnd,
+    UnwrittenReportError,
+    complete_run,
+    end_from_status,
+)
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.recorder.machine import ci_job, platform_name, python_version
+from pytest_failure_taxonomy.recorder.record.layout import EVENTS, STATE, record_folder
 from pytest_failure_taxonomy.recorder.supervision import (
     SUPERVISOR_VARIABLE,
     read_note,
@@ -73,8 +80,14 @@ def execute(options: argparse.Namespace) -> int:
         note = Path(folder) / "note"
         write_note(note, stage=options.stage, report=options.report and str(path))
         environment = {**os.environ, SUPERVISOR_VARIABLE: supervisor_value(note)}
+        record = _HeldRecord(note)
+        supervisor = Supervisor(
+            command,
+            timeout_seconds=options.timeout,
+            glance=record.hold if is_pytest(command) else None,
+        )
         try:
-            end = Supervisor(command, timeout_seconds=options.timeout).run(environment)
+            end = supervisor.run(environment)
         except OSError as error:
             raise SettingsError(f"run: {command[0]} can't be started: {error.strerror}") from error
         said = read_note(note)
@@ -82,10 +95,14 @@ def execute(options: argparse.Namespace) -> int:
     report = None
     if "run_id" in said:
         path = Path(said["report"])
-        report = _complete(path, said["run_id"], seen)
+        report = _complete(path, said["run_id"], seen, record.contents())
     if report is None:
         report = _report_of_command(
-            command, Stage(options.stage or Stage.FINAL_TEST), seen, started_at
+            command,
+            Stage(options.stage or Stage.FINAL_TEST),
+            seen,
+            started_at,
+            is_lost="run_id" in said,
         )
         _write(path, report)
     if report["completeness"] != "full":
@@ -93,10 +110,44 @@ def execute(options: argparse.Namespace) -> int:
     return _exit_code(end, report)
 
 
-def _complete(path: Path, run_id: str, seen: ProcessEnd) -> dict[str, Any] | None:
+class _HeldRecord:
+    """The record of the pytest that runs, held open, because a test may remove its folder."""
+
+    def __init__(self, note: Path) -> None:
+        self._note = note
+        self._files: list[BinaryIO] = []
+
+    def hold(self) -> bool:
+        """Open the record's files once the plugin has told where they are; tell whether it has."""
+        said = read_note(self._note)
+        if "run_id" not in said:
+            return False
+        folder = record_folder(Path(said["report"]), said["run_id"])
+        with suppress(OSError):  # gone already, or never made
+            self._files = [(folder / name).open("rb") for name in (STATE, EVENTS)]
+        return True
+
+    def contents(self) -> list[bytes] | None:
+        """Return what the files hold now; `None` where they could not be opened."""
+        contents = []
+        for file in self._files:
+            with file:
+                contents.append(file.read())
+        return contents or None
+
+
+def _complete(
+    path: Path, run_id: str, seen: ProcessEnd, contents: list[bytes] | None
+) -> dict[str, Any] | None:
     """Complete the plugin's report; `None` where nothing is left of it."""
     try:
-        return complete_run(path, run_id, seen)
+        return complete_run(path, run_id, seen, contents=contents)
+    except UnwrittenReportError as error:
+        sys.stderr.write(
+            f"failure-taxonomy: {path}: the report can't be written: {error.strerror}; make room "
+            "and complete it by: failure-taxonomy finalize\n"
+        )
+        return error.report
     except (ReportError, OSError) as error:
         sys.stderr.write(f"failure-taxonomy: {path}: the run's own record is lost: {error}\n")
         return None
@@ -115,15 +166,26 @@ def _process_end(end: CommandEnd, timeout_seconds: float | None) -> ProcessEnd:
 
 
 def _report_of_command(
-    command: list[str], stage: Stage, seen: ProcessEnd, started_at: datetime
+    command: list[str],
+    stage: Stage,
+    seen: ProcessEnd,
+    started_at: datetime,
+    *,
+    is_lost: bool,
 ) -> dict[str, Any]:
-    """Return the report of a command of which no plugin has told anything."""
+    """Return the report of a command of which no plugin has told anything.
+
+    Where a plugin has begun to, and all that it told `is_lost`, its session came to no end: it
+    would have written its report.
+    """
     duration = (datetime.now(UTC) - started_at).total_seconds()
     evidence = RunEvidence(
         stage=stage,
         recorded=False,
         is_pytest=is_pytest(command),
-        finished=seen.exit.signal is None and seen.exit.enforced_limit_seconds is None,
+        finished=seen.exit.signal is None
+        and seen.exit.enforced_limit_seconds is None
+        and not is_lost,
         exit=seen.exit,
     )
     context = RunContext(

@@ -26,10 +26,27 @@ def supervisor_value(note: Path) -> str:
     return f"{os.getpid()}:{note}"
 
 
+_taken: set[Path] = set()
+"""Notes that a run of this process has taken: a pytest that is run inside of one of its tests has
+the same parent, and is not the one that was asked for."""
+
+
 def find_note() -> Path | None:
     """Return where the supervisor and its pytest leave notes, `None` if there is no supervisor."""
-    process_id, _, note = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")
-    return Path(note) if note and process_id == str(os.getppid()) else None
+    process_id, _, name = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")
+    note = Path(name)
+    return note if name and process_id == str(os.getppid()) and note not in _taken else None
+
+
+def take_note(note: Path, *, report: str, run_id: str) -> None:
+    """Answer the supervisor, and be its pytest until the note is given back."""
+    write_note(note, report=report, run_id=run_id)
+    _taken.add(note)
+
+
+def give_note_back(note: Path) -> None:
+    """Let a later run of this process be the supervisor's pytest."""
+    _taken.discard(note)
 
 
 def write_note(note: Path, **said: str | None) -> None:

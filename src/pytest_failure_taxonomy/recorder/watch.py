@@ -30,7 +30,8 @@ def watch(pidfd: int, process_id: int, root: str, report: str, run_id: str) -> N
     poller.poll()
     ended_ns = time.monotonic_ns()
     status = _wait_status(pidfd, process_id)
-    if _has_finished(files[0], status):
+    # A record that is still there tells of a report that pytest could not write.
+    if _has_finished(files[0], status) and not os.path.exists(folder):
         return
     sys.path.insert(0, root)
     from pytest_failure_taxonomy.completion import complete_watched

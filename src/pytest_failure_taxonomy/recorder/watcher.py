@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +15,13 @@ _SHELL: Final = "/bin/sh"
 
 
 _watched: set[int] = set()
-"""Ids of processes that have a watcher: a pytest that is run inside of a test of this process ends
-without the process ending, and is not to be watched."""
+"""Ids of processes that have a watched run going on: a pytest that is run inside of a test of this
+process ends without the process ending, and is not to be watched."""
+
+_lingering: dict[int, tuple[int, str]] = {}
+"""By the id of its process: the watcher of a run that has ended, waiting for the process to end,
+and the run's id. The next run in the same process dismisses it: what the process ends with is no
+longer that run's doing."""
 
 
 class Watch:
@@ -23,6 +29,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._process_id: int | None = None
+        self._watcher: tuple[int, str] | None = None
 
     def start(self, report: Path, run_id: str) -> bool:
         """Have this process watched; tell whether it is.
@@ -39,7 +46,8 @@ class Watch:
             return False
         try:
             os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
-            _spawn_orphan(
+            _dismiss(_lingering.pop(process_id, None))
+            watcher_id = _spawn_orphan(
                 [
                     sys.executable,
                     "-I",
@@ -57,13 +65,15 @@ class Watch:
         finally:
             os.close(descriptor)
         self._process_id = process_id
+        self._watcher = watcher_id, run_id
         _watched.add(process_id)
         return True
 
     def stop(self) -> None:
         """Let a later run in this process have a watcher of its own; this one stays to the end."""
-        if self._process_id is not None:
+        if self._process_id is not None and self._watcher is not None:
             _watched.discard(self._process_id)
+            _lingering[self._process_id] = self._watcher
 
 
 def _can_watch(process_id: int) -> bool:
@@ -72,13 +82,36 @@ def _can_watch(process_id: int) -> bool:
     return is_able and process_id != 1 and process_id not in _watched
 
 
-def _spawn_orphan(command: list[str]) -> None:
-    nothing = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-        (os.POSIX_SPAWN_DUP2, 1, 2),
-    ]
-    arguments = ["sh", "-c", '"$@" &', "sh", *command]
-    child = os.posix_spawn(_SHELL, arguments, os.environ, file_actions=nothing)
-    with suppress(ChildProcessError):  # the user's program has the system reap its children
-        os.waitpid(child, 0)
+def _spawn_orphan(command: list[str]) -> int:
+    """Start a command as nobody's child and return its process id."""
+    reading, writing = os.pipe()
+    try:
+        files = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, writing, 1),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        ]
+        script = '"$@" >/dev/null & echo $!'
+        arguments = ["sh", "-c", script, "sh", *command]
+        child = os.posix_spawn(_SHELL, arguments, os.environ, file_actions=files)
+        os.close(writing)
+        writing = -1
+        said = os.read(reading, 32)
+        with suppress(ChildProcessError):  # the user's program has the system reap its children
+            os.waitpid(child, 0)
+    finally:
+        os.close(reading)
+        if writing >= 0:
+            os.close(writing)
+    return int(said or b"0")
+
+
+def _dismiss(watcher: tuple[int, str] | None) -> None:
+    """End a watcher, unless its number is another process's by now."""
+    if watcher is None:
+        return
+    process_id, run_id = watcher
+    with suppress(OSError):
+        command = Path(f"/proc/{process_id}/cmdline").read_bytes()
+        if run_id.encode() in command.split(b"\0"):
+            os.kill(process_id, signal.SIGKILL)

@@ -26,6 +26,9 @@ PROCESS_LIMIT_SHARE: Final = 0.97
 """The same for GNU `timeout` around the run, whose start is known to 10 ms only. That there is one
 says nothing: taken alone it made a timeout of every kill."""
 
+TIMEOUT_EXIT_CODE: Final = 124
+"""GNU `timeout`'s own, when the time was up."""
+
 
 def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> Finding:
     """Say how a process ended that left its session unfinished."""
@@ -51,8 +54,16 @@ def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> F
             confidence="likely",
         )
     outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
-    if outer is not None and end.code in (124, 137):
-        return find("process.timeout", outer.owner, _limit_words(outer), nodeid=running)
+    if outer is None and end.code == TIMEOUT_EXIT_CODE:
+        outer = next((limit for limit in end.limits if limit.elapsed_seconds is None), None)
+    if outer is not None and end.code in (TIMEOUT_EXIT_CODE, 137):
+        return find(
+            "process.timeout",
+            outer.owner,
+            _limit_words(outer),
+            nodeid=running,
+            confidence="likely" if outer.elapsed_seconds is None else "certain",
+        )
     return find(
         "process.exited",
         end.source,
@@ -160,6 +171,11 @@ _VANISHED: Final = "no end of the run has been recorded"
 
 
 def _limit_words(limit: TimeLimit) -> str:
+    if limit.elapsed_seconds is None:
+        return (
+            f"the {limit.budget_seconds:g} s that {limit.owner} allows were used up, "
+            "to go by the exit code"
+        )
     return (
         f"{limit.elapsed_seconds:.2f} s of the {limit.budget_seconds:g} s that {limit.owner} "
         "allows were used up"

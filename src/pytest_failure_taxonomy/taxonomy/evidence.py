@@ -52,14 +52,16 @@ class TimeLimit:
     owner: str
     """Who would enforce it: `pytest-timeout (thread)`, `faulthandler_timeout`, `timeout`."""
     budget_seconds: float
-    elapsed_seconds: float
+    elapsed_seconds: float | None
+    """`None` where the time of the end can't be known."""
     nodeid: str | None = None
     """The test that it limits; `None` where it limits the process."""
 
     @property
     def share(self) -> float:
-        """How much of it was used up, 1.0 for all of it."""
-        return self.elapsed_seconds / self.budget_seconds if self.budget_seconds > 0 else 0.0
+        """How much of it was used up as far as is known, 1.0 for all of it."""
+        elapsed = self.elapsed_seconds or 0.0
+        return elapsed / self.budget_seconds if self.budget_seconds > 0 else 0.0
 
 
 @value

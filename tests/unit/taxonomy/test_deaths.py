@@ -329,16 +329,16 @@ def test_an_end_after_the_session(seen: ProcessExit, reason: str, kind: str) -> 
             "TIMEOUT",
             "worker.crashed",
             LIKELY,
-            "worker gw1 left with exit code 1 (9.80 s of the 10 s that pytest-timeout (thread) "
-            "allows were used up)",
+            ("worker gw1 left with exit code 1 (9.80 s of the 10 s that pytest-timeout (thread) "
+            "allows were used up)"),
         ),
         (
             {"limit": of_test(0.99), "error": "Not properly terminated"},
             "TIMEOUT",
             "worker.crashed",
             LIKELY,
-            "worker gw1 went down: Not properly terminated (9.90 s of the 10 s that "
-            "pytest-timeout (thread) allows were used up)",
+            ("worker gw1 went down: Not properly terminated (9.90 s of the 10 s that "
+            "pytest-timeout (thread) allows were used up)"),
         ),
         (
             {"signal": "SIGKILL", "out_of_memory": True},
@@ -359,8 +359,8 @@ def test_an_end_after_the_session(seen: ProcessExit, reason: str, kind: str) -> 
             "INTERRUPTED",
             "interrupt.keyboard",
             CERTAIN,
-            "worker gw1 was interrupted from the keyboard (10.00 s of the 10 s that "
-            "pytest-timeout (thread) allows were used up)",
+            ("worker gw1 was interrupted from the keyboard (10.00 s of the 10 s that "
+            "pytest-timeout (thread) allows were used up)"),
         ),
         (
             {},

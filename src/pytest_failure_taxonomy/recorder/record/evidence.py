@@ -226,13 +226,11 @@ def _test_limits(
 
 def _outer(run: RecordedRun, ended_ns: int | None) -> tuple[TimeLimit, ...]:
     """Return the limits around the process."""
-    if ended_ns is None:
-        return ()
     return tuple(
         TimeLimit(
             owner="timeout",
             budget_seconds=limit["budget_seconds"],
-            elapsed_seconds=(ended_ns - limit["started_ns"]) / 1e9,
+            elapsed_seconds=None if ended_ns is None else (ended_ns - limit["started_ns"]) / 1e9,
         )
         for limit in run.header["enclosing_limits"]
     )
