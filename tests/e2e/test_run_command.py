@@ -158,7 +158,8 @@ def test_it_ends_as_pytest_ended(
     completeness: str,
 ) -> None:
     """Exit codes and signals are passed on; but for a 0 of a session that was not finished. The
-    report is of what the plugin saw, with the exact end."""
+    report is of what the plugin saw, with the exact end.
+    """
     write(tmp_path, body)
     run = supervise(tmp_path, *the_pytest())
     assert run.status == status, run.stderr
@@ -283,7 +284,8 @@ def test_an_option_of_pytest_wins(tmp_path: Path) -> None:
 
 def test_a_pytest_that_never_got_to_the_plugin(tmp_path: Path) -> None:
     """A plugin that is not there ends pytest before ours is asked; the exit code is told, and what
-    else it could have been."""
+    else it could have been.
+    """
     write(tmp_path, "pass")
     command = [sys.executable, "-m", "pytest", "-p", "typo"]
     run = supervise(tmp_path, *command)
@@ -354,15 +356,16 @@ def test_it_is_installed_as_a_command(tmp_path: Path) -> None:
 def test_a_limit_ends_a_command_that_obeys(tmp_path: Path) -> None:
     """SIGTERM comes first; the exit code is 124, and the verdict the limit."""
     write(tmp_path, WAIT)
-    run = supervise(tmp_path, *the_pytest(), options=["--timeout", "3"])
-    assert run.status == 124, run.stderr
-    if not (tmp_path / "up").exists():
-        pytest.skip("the machine was too slow to get to the test")
+    for seconds in (3, 12, 48):  # for a machine that has much else to do
+        run = supervise(tmp_path, *the_pytest(), options=["--timeout", str(seconds)])
+        assert run.status == 124, run.stderr
+        if (tmp_path / "up").exists():
+            break
     report = run.report(completeness="reconstructed")
     assert verdict_of(report) == ("TIMEOUT", "process.timeout")
     assert report["verdict"]["confidence"] == "certain"
     assert report["verdict"]["nodeid"] == "test_it.py::test_second"
-    assert "the limit of 3 s was used up" in report["verdict"]["evidence"][0]["detail"]
+    assert f"the limit of {seconds} s was used up" in report["verdict"]["evidence"][0]["detail"]
     assert report["verdict"]["evidence"][-1]["source"] == "stacks at SIGTERM"
     assert report["exit"]["signal"] == "SIGTERM"
 
@@ -516,15 +519,18 @@ def test_a_timeout_around_it_is_named(tmp_path: Path) -> None:
     if timeout is None:
         pytest.skip("needs GNU timeout")
     write(tmp_path, WAIT)
-    run = run_child(tmp_path, [timeout, "5", *RUN, *the_pytest()])
-    assert run.status == 124
+    for seconds in ("5", "40"):  # for a machine that has much else to do
+        run = run_child(tmp_path, [timeout, seconds, *RUN, *the_pytest()])
+        assert run.status == 124
+        if (tmp_path / "up").exists():
+            break
     report = run.report(completeness="reconstructed")
     assert verdict_of(report) == ("TIMEOUT", "process.timeout")
 
 
 @needs_proc
 def test_a_supervisor_that_is_killed(tmp_path: Path) -> None:
-    """pytest does not run on by itself, and its report is not green."""
+    """A pytest does not run on by itself, and its report is not green."""
     write(tmp_path, "pathlib.Path('up').write_text(str(os.getpid())); time.sleep(60)")
     with supervised(tmp_path, *the_pytest()) as child:
         inner = int(wait_until((tmp_path / "up").read_text, "the process id"))
@@ -553,7 +559,7 @@ class Terminal:
         if self.process_id == 0:
             with suppress(BaseException):
                 os.chdir(folder)
-                os.execvpe(command[0], list(command), environment)
+                os.execvpe(command[0], list(command), environment)  # noqa: S606 - on the terminal
             os._exit(126)
         self.output = ""
         self.status: int | None = None
@@ -690,7 +696,8 @@ def own_namespace() -> list[str]:
 )
 def test_as_process_1(tmp_path: Path, body: str, status: int) -> None:
     """Process 1 of a container can't end itself by a signal: it returns what a shell would show,
-    and the report is complete when it does."""
+    and the report is complete when it does.
+    """
     write(tmp_path, body)
     run = run_child(tmp_path, [*own_namespace(), *RUN, *the_pytest()])
     assert run.status == status, run.stderr
@@ -730,7 +737,7 @@ def test_a_pytest_that_a_test_starts_is_not_the_supervised_one(tmp_path: Path) -
     inner.mkdir()
     (inner / "pytest.ini").write_text("[pytest]\n")
     (inner / "test_inner.py").write_text("def test_inner(): assert 0\n")
-    start = "import subprocess; subprocess.run({!r}, cwd='inner')".format(the_pytest())
+    start = f"import subprocess; subprocess.run({the_pytest()!r}, cwd='inner')"
     write(tmp_path, f"{start}; os._exit(8)")
     run = supervise(tmp_path, *the_pytest())
     assert run.status == 8
@@ -741,13 +748,14 @@ def test_a_pytest_that_a_test_starts_is_not_the_supervised_one(tmp_path: Path) -
 
 def test_a_pytest_in_the_same_process_is_not_the_supervised_one(tmp_path: Path) -> None:
     """A test that runs pytest in its own process (pytester does) gets no report that it has not
-    asked for, and the supervisor completes the outer one's."""
+    asked for, and the supervisor completes the outer one's.
+    """
     inner = tmp_path / "inner"
     inner.mkdir()
     (inner / "pytest.ini").write_text("[pytest]\n")
     (inner / "test_inner.py").write_text("def test_inner(): assert 0\n")
     arguments = ["-p", "failure_taxonomy", "-p", "no:cacheprovider", "--rootdir=inner", "inner"]
-    write(tmp_path, f"pytest.main({arguments!r}); assert os.listdir('inner'); os._exit(8)")
+    write(tmp_path, f"pytest.main({arguments!r}); sys.stdout.flush(); os._exit(8)")
     run = supervise(tmp_path, *the_pytest("-s", "test_it.py"))
     assert run.status == 8
     report = run.report(completeness="reconstructed")

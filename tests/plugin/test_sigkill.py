@@ -104,8 +104,9 @@ def reading(path: Path) -> Iterator[Reader]:
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_kills_at_random_instants(tmp_path: Path, batch: int) -> None:
     """A reader never meets half a report, nor one that says too much; and what the run had done
-    when it was killed is what the report says, but for the test that was running."""
-    randomness = random.Random(batch)
+    when it was killed is what the report says, but for the test that was running.
+    """
+    randomness = random.Random(batch)  # noqa: S311 - instants, no secrets
     delays, reads = [], 0
     for number in range(batch, KILLS, BATCHES):
         folder = tmp_path / str(number)
@@ -115,7 +116,7 @@ def test_kills_at_random_instants(tmp_path: Path, batch: int) -> None:
         if delay is not None:
             delays.append(delay)
     if delays:
-        print(
+        print(  # noqa: T201 - numbers to look at, shown with -s or -rP
             f"{len(delays)} kills, {reads} reads; from death to report: "
             f"median {median(delays) * 1e3:.0f} ms, max {max(delays) * 1e3:.0f} ms; all: "
             + " ".join(f"{each * 1e3:.1f}" for each in delays)

@@ -130,7 +130,8 @@ def last_line(run_stdout: str) -> str:
 
 def test_nobodys_child(tmp_path: Path) -> None:
     """A test that waits for its children, or lists them, meets none; the watcher is there, in a
-    session of its own, in the root folder, with no descriptor of the run's."""
+    session of its own, in the root folder, with no descriptor of the run's.
+    """
     write(
         tmp_path,
         FIND_WATCHERS + "import pathlib, pytest\n"
@@ -229,7 +230,8 @@ def test_it_can_be_switched_off(tmp_path: Path) -> None:
 
 def test_none_for_a_run_within_a_run(tmp_path: Path) -> None:
     """A pytest that a test runs in its own process has no watcher: the process does not end with
-    it. The outer one's stays, and sees the process die."""
+    it. The outer one's stays, and sees the process die.
+    """
     write(
         tmp_path,
         FIND_WATCHERS + "import pytest\n"
@@ -237,7 +239,8 @@ def test_none_for_a_run_within_a_run(tmp_path: Path) -> None:
         "    before = watchers(os.getpid())\n"
         "    assert len(before) == 1\n"
         "    pytester.makepyfile('def test_inner(): pass')\n"
-        "    result = pytester.runpytest_inprocess('-p', 'failure_taxonomy', '--failure-taxonomy')\n"
+        "    args = ('-p', 'failure_taxonomy', '--failure-taxonomy')\n"
+        "    pytester.runpytest_inprocess(*args)\n"
         "    assert (pytester.path / 'failure-report.json').exists()\n"
         "    assert watchers(os.getpid()) == before\n"
         "    os._exit(9)\n",
@@ -251,11 +254,11 @@ def test_none_for_a_run_within_a_run(tmp_path: Path) -> None:
 LOOK_AROUND: Final = (
     "import json, os, pathlib, signal\n"
     "def test_it(request):\n"
-    "    handlers = {int(each): str(signal.getsignal(each)) for each in signal.valid_signals()}\n"
+    "    handlers = {int(x): str(signal.getsignal(x)) for x in signal.valid_signals()}\n"
     "    low = sorted(int(name) for name in os.listdir('/proc/self/fd') if int(name) < 256)\n"
     "    seen = {'signals': handlers, 'descriptors': low, 'free': os.dup(0),\n"
     "            'mask': sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))),\n"
-    "            'cwd': os.getcwd(), 'umask': os.umask(0o22), 'pgrp': os.getpgrp() == os.getpid(),\n"
+    "            'cwd': os.getcwd(), 'umask': os.umask(0o22), 'free_again': os.dup(0),\n"
     "            'env': sorted(set(os.environ) - {'PYTEST_VERSION'})}\n"
     "    name = os.environ['SEEN']\n"
     "    pathlib.Path(name).write_text(json.dumps(seen))\n"
@@ -320,7 +323,8 @@ def test_an_end_as_the_session_said_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGUSR1])
 def test_a_signal_from_outside(tmp_path: Path, number: signal.Signals) -> None:
     """A signal that another process sends is named; the test that ran, too; SIGTERM leaves what
-    each thread was at, down to the line."""
+    each thread was at, down to the line.
+    """
     write(
         tmp_path,
         "import pathlib, threading, time\n"
@@ -365,7 +369,8 @@ def test_a_signal_from_outside(tmp_path: Path, number: signal.Signals) -> None:
 
 def test_a_handler_of_the_user_stays(tmp_path: Path) -> None:
     """A handler of SIGTERM that a conftest sets is in force in the run, in its forked children,
-    and after the run, though our own view of the signal is taken back then."""
+    and after the run, though our own view of the signal is taken back then.
+    """
     write(
         tmp_path,
         "import os, signal, time\n"
@@ -390,7 +395,9 @@ def test_a_handler_of_the_user_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("args", [(), ("-n", "2")], ids=["serial", "workers"])
 def test_a_timer_that_ends_the_process(tmp_path: Path, args: Sequence[str]) -> None:
-    """pytest-timeout's thread method leaves no word; its timer was noted, and is likely the cause."""
+    """A timer of pytest-timeout's thread method leaves no word; it was noted, and is the likely
+    cause.
+    """
     pytest.importorskip("pytest_timeout")
     write(
         tmp_path,
@@ -470,7 +477,8 @@ def test_nothing_is_written_outside_of_the_reports_folder(tmp_path: Path, death:
 
 def test_an_interpreter_without_a_name(tmp_path: Path) -> None:
     """Where no watcher can be started, the run is as any other, and its report says `running`
-    after a death."""
+    after a death.
+    """
     write(
         tmp_path,
         "import os\ndef test_it(): os._exit(3)\n",

@@ -126,7 +126,7 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None
     """What a symbolic link points to stays as it is."""
     (tmp_path / "theirs").write_text("theirs")
     os.symlink(tmp_path / "theirs", lock_path(tmp_path / REPORT))
-    with pytest.raises(OSError, match="symbolic links|Too many levels"):
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
         ReportLock(tmp_path / REPORT).acquire()
     assert (tmp_path / "theirs").read_text() == "theirs"
 

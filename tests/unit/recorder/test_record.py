@@ -459,12 +459,12 @@ def test_an_event_of_another_shape_is_refused(
     recording.facts.add_failure(make_failure())
     with (folder / EVENTS).open("a") as file:
         file.write(json.dumps(line) + "\n")
+    refusal = ""
     try:
-        report = reconstruct(read(folder), folder, VANISHED)
+        assert_valid_report(reconstruct(read(folder), folder, VANISHED))
     except ReportError as error:
-        assert "\n" not in str(error)
-    else:
-        assert_valid_report(report)
+        refusal = str(error)
+    assert "\n" not in refusal
 
 
 @pytest.mark.parametrize("missing", [*HEADER, "context"])
@@ -746,7 +746,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path, folder: P
     for name in (STATE, EVENTS):
         folder.mkdir(exist_ok=True)
         os.symlink(tmp_path / "target", folder / name)
-        with pytest.raises(OSError, match="symbolic links|Too many levels"):
+        with pytest.raises(OSError, match="Too many levels of symbolic links"):
             DiskRecord(folder)
         os.unlink(folder / name)
     assert (tmp_path / "target").read_text() == "theirs"

@@ -329,16 +329,20 @@ def test_an_end_after_the_session(seen: ProcessExit, reason: str, kind: str) -> 
             "TIMEOUT",
             "worker.crashed",
             LIKELY,
-            ("worker gw1 left with exit code 1 (9.80 s of the 10 s that pytest-timeout (thread) "
-            "allows were used up)"),
+            (
+                "worker gw1 left with exit code 1 (9.80 s of the 10 s that pytest-timeout (thread) "
+                "allows were used up)"
+            ),
         ),
         (
             {"limit": of_test(0.99), "error": "Not properly terminated"},
             "TIMEOUT",
             "worker.crashed",
             LIKELY,
-            ("worker gw1 went down: Not properly terminated (9.90 s of the 10 s that "
-            "pytest-timeout (thread) allows were used up)"),
+            (
+                "worker gw1 went down: Not properly terminated (9.90 s of the 10 s that "
+                "pytest-timeout (thread) allows were used up)"
+            ),
         ),
         (
             {"signal": "SIGKILL", "out_of_memory": True},
@@ -359,8 +363,10 @@ def test_an_end_after_the_session(seen: ProcessExit, reason: str, kind: str) -> 
             "INTERRUPTED",
             "interrupt.keyboard",
             CERTAIN,
-            ("worker gw1 was interrupted from the keyboard (10.00 s of the 10 s that "
-            "pytest-timeout (thread) allows were used up)"),
+            (
+                "worker gw1 was interrupted from the keyboard (10.00 s of the 10 s that "
+                "pytest-timeout (thread) allows were used up)"
+            ),
         ),
         (
             {},
@@ -498,7 +504,7 @@ def test_a_success_is_corrected(seen: ProcessExit, reason: str, kind: str) -> No
 
 
 def test_what_was_found_before_stays() -> None:
-    """A correction keeps reasons, counts, node ids and the words of the verdict; it adds the end."""
+    """A correction keeps reasons, counts, node ids and the verdict's words, and adds the end."""
     run = make_run(
         failures=(make_failure(), make_failure(nodeid="t.py::b")),
         counts=Counts(collected=3, passed=1, failed=2),
