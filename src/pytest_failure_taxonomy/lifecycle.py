@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -41,6 +41,7 @@ from pytest_failure_taxonomy.recorder.worker import (
 )
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.settings import Settings, read_settings
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
 
 RUN = pytest.StashKey["Run | None"]()
 """The run of a config; `None` where its settings leave no place for a report."""
+
+MAX_ERROR: Final = 4_000
+"""Characters of a usage error of ours, which is one line whatever a path or a value holds."""
 
 _getpid = os.getpid  # held here, because a test may replace it in its module
 
@@ -87,12 +91,12 @@ def _begin_run(config: pytest.Config) -> None:
         run = Run(config, settings)
         run.announce()
     except SettingsError as error:
-        raise pytest.UsageError(str(error)) from error
+        raise pytest.UsageError(safe_text(str(error), MAX_ERROR)) from error
     config.stash[RUN] = run
     config.pluginmanager.register(run, "failure_taxonomy_run")
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
     if settings.problems:
-        raise pytest.UsageError("; ".join(settings.problems))
+        raise pytest.UsageError(safe_text("; ".join(settings.problems), MAX_ERROR))
 
 
 def startup_failed(config: pytest.Config, error: BaseException) -> None:

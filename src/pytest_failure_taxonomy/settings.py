@@ -106,9 +106,13 @@ def _report_path(config: pytest.Config, option: str | None, ini: str) -> tuple[P
     """Return where the report goes, and whether the user has chosen that."""
     started_in = config.invocation_params.dir
     given = ini if option is None else option
-    problem = "holds a null character" if "\0" in (given or "") else None
+    problem = None
     if option is not None and not option.strip():
         problem = "is empty"
+    elif "\0" in (given or ""):
+        problem = "holds a null character"
+    elif (given or "").endswith(".py"):  # where the value was forgotten, it is a test's path
+        problem = f"is a Python file's, {given}"
     if problem is not None:
         raise SettingsError(
             f"--failure-taxonomy-report: the path {problem}; give the name of a file"

@@ -26,7 +26,7 @@ import time
 import venv
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -491,6 +491,8 @@ def _pytest(python: Path, source: Path, place: Path, arguments: Sequence[str]) -
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     xml = place / "junit.xml"
+    # Its own, because another pytest may clean up the usual one; short, because it holds sockets.
+    temporary = tempfile.mkdtemp()
     command = [str(python), "-m", "pytest", "-ra", *arguments, f"--junitxml={xml}"]
     environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
     environment |= {
@@ -499,6 +501,7 @@ def _pytest(python: Path, source: Path, place: Path, arguments: Sequence[str]) -
         "LANG": "C.UTF-8",
         "COLUMNS": "120",
         "PYTHONHASHSEED": "0",
+        "PYTEST_DEBUG_TEMPROOT": temporary,
         "HYPOTHESIS_STORAGE_DIRECTORY": str(place / "hypothesis"),
     }
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -515,8 +518,11 @@ def _pytest(python: Path, source: Path, place: Path, arguments: Sequence[str]) -
         try:
             exit_code = process.wait(RUN_LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
             raise BrokenSetupError(f"not over in {RUN_LIMIT_SECONDS:.0f} s: {command}") from None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what it left behind
+            shutil.rmtree(temporary, ignore_errors=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Run(
         command=" ".join(command),
@@ -537,12 +543,14 @@ _COUNT: Final = re.compile(r"(\d+) (passed|failed|error|skipped|xf|xp|deselected
 _NAMES: Final = {"error": "errors", "xf": "xfailed", "xp": "xpassed", "warning": "warnings"}
 _OURS: Final = re.compile(r"=+ why this run failed =+|failure taxonomy: .*")
 _PROGRESS: Final = re.compile(r"[.FEsxXRuy,-]+( +\[ *\d+%\])?")
+_PLACE: Final = re.compile(r"(\S+?):(\d+)(: .*|:?)")
+_WITHOUT_EXCEPTION: Final = ("test.xpass_strict", "worker.crashed")
 _SHORT_SUMMARY: Final = re.compile(r"(FAILED|ERROR|SUBFAILED\S*) (.*)")
 _VARYING: Final = (
     (re.compile(r"(, )?failure-taxonomy-[\w.]+"), ""),
     (re.compile(r"\b\d+(\.\d+)? ?(s|ms|us|seconds)\b( \(\d+:\d\d:\d\d\))?"), "# s"),
     (re.compile(r"0x[0-9a-fA-F]+(\.\.\.)?"), "0x#"),
-    (re.compile(r"/pytest-of-[^/]+/pytest-\d+|/popen-gw\d+"), "/#"),
+    (re.compile(r"/popen-gw\d+|/tmp[a-z0-9_]{8}\b"), "/#"),
     (re.compile(r"\bgw\d\b"), "gw#"),
     (re.compile(r"/runs/[^/]+/(plain|ours|again)\b"), "/#"),
     (re.compile(r"([=_!+-])\1{2,}"), r"\1\1\1"),
@@ -677,27 +685,38 @@ def _check_failures(comparison: Comparison, source: Path) -> Iterator[str]:
     if listed > summary["failed"] + summary["errors"]:
         yield f"{listed} failures listed, {summary['failed']} failed, {summary['errors']} errors"
     lines = {match[2] for line in out if (match := _SHORT_SUMMARY.fullmatch(line))}
-    places = {line for line in out if ": " in line}
+    shown = {
+        (os.path.normpath(source / match[1]), int(match[2]))
+        for line in out
+        if (match := _PLACE.fullmatch(line))
+    }
     for failure in (*report["failures"], *report["collection_errors"]):
-        nodeid, place = failure["nodeid"], failure["location"]
+        nodeid = failure["nodeid"]
         if lines and not any(line.startswith(nodeid) for line in lines):
             yield f"{nodeid} is not in pytest's short summary"
-        if failure.get("kind") == "worker.crashed":
-            continue  # where it was, no one lived to tell
-        if place is None or place["line"] is None:
-            yield f"{nodeid} has no place"
-            continue
-        path = source / place["path"]
-        if not path.is_file():
-            yield f"{nodeid}: {place['path']} is no file"
-        elif len(path.read_bytes().splitlines()) < place["line"]:
-            yield f"{nodeid}: {place['path']} has no line {place['line']}"
-        raised = failure["exception"]
-        if "phase" in failure and raised and not raised["type"].endswith("Group"):
-            # Of a class inside of another, pytest shows the last name here.
-            shown = f"{place['path']}:{place['line']}: {raised['type'].rpartition('.')[2]}"
-            if shown not in places:
-                yield f"{nodeid}: pytest does not show {shown}"
+        if failure["exception"] is None and failure.get("kind") not in _WITHOUT_EXCEPTION:
+            yield f"{nodeid} has no exception"
+        if failure.get("kind") != "worker.crashed":
+            yield from (f"{nodeid}: {each}" for each in _check_place(failure, source, shown))
+
+
+def _check_place(
+    failure: dict[str, Any], source: Path, shown: set[tuple[str, int]]
+) -> Iterator[str]:
+    """Check that the place of a failure is in a file and, for a test, that pytest shows it."""
+    place = failure["location"]
+    if place is None or place["line"] is None:
+        yield "no place"
+        return
+    path = source / place["path"]
+    if not path.is_file():
+        yield f"{place['path']} is no file"
+    elif len(path.read_bytes().splitlines()) < place["line"]:
+        yield f"{place['path']} has no line {place['line']}"
+    raised = failure["exception"]
+    is_shown = "phase" in failure and raised and not raised["type"].endswith("Group")
+    if is_shown and (os.path.normpath(path), place["line"]) not in shown:
+        yield f"pytest does not show {place['path']}:{place['line']}"
 
 
 def _check_verdict(comparison: Comparison, broken: Break | None) -> Iterator[str]:

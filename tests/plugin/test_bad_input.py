@@ -50,6 +50,7 @@ def assert_refused(run: ChildRun, *words: str) -> None:
         pytest.param("sub", ("/sub is a directory", "give the name of a file"), id="folder"),
         pytest.param("file/r.json", ("/file/r.json", "Not a directory"), id="parent-is-file"),
         pytest.param("file/a/r.json", ("/file/a/r.json", "Not a directory"), id="grandparent"),
+        pytest.param("test_it.py", ("path is a Python file's, test_it.py; give",), id="a-test"),
         pytest.param("x" * 300, ("can't be written: File name too long",), id="too-long"),
         pytest.param("a\0b.json", ("the path holds a null character",), id="null"),
         pytest.param("/dev/null", ("/dev/null is a device",), id="device", marks=posix_only),
@@ -72,6 +73,14 @@ def test_paths_that_can_not_be_a_reports(
     assert_refused(run, TO, *words)
     assert list((folder / "sub").iterdir()) == []
     assert (folder / "file").read_text(encoding="utf-8") == "untouched"
+
+
+@posix_only
+def test_a_path_that_would_break_the_line(pytester: pytest.Pytester, folder: Path) -> None:
+    """A line break or a terminal's escape in a path is shown as an escape."""
+    (folder / "a\nb\x1b[31m").mkdir()
+    run = run_inside(pytester, f"{TO}=a\nb\x1b[31m", switch=())
+    assert_refused(run, "/a\\x0ab\\x1b[31m is a directory; give the name of a file")
 
 
 @pytest.mark.parametrize("path", ["", "  "], ids=["empty", "blank"])

@@ -276,3 +276,51 @@ def test_pytest_exit(
         ),
     )
     assert len(run.report["verdict"]["evidence"]) == 1
+
+
+STOPS: Final = (
+    pytest.param("shouldstop", 2, "INTERRUPTED", "interrupt.stopped", id="shouldstop"),
+    pytest.param("shouldfail", 1, "TESTS_FAILED", "exit_status.changed", id="shouldfail"),
+)
+
+
+@pytest.mark.parametrize(("attribute", "exit_status", "reason", "kind"), STOPS)
+def test_stop_that_a_plugin_asks_for(
+    runs: PytestRuns, attribute: str, exit_status: int, reason: str, kind: str
+) -> None:
+    """A plugin that stops the session where no test failed is quoted."""
+    run = check_ending(
+        runs,
+        Ending(
+            files={
+                "test_it.py": PASSING + "def test_never_run(): pass\n",
+                "conftest.py": "def pytest_runtest_teardown(item):\n"
+                f"    item.session.{attribute} = 'the disk is nearly full'\n",
+            },
+            exit_status=exit_status,
+            reason=reason,
+            kind=kind,
+            counts={"collected": 2, "passed": 1, "not_run": 1},
+        ),
+    )
+    assert "the disk is nearly full" in run.report["verdict"]["evidence"][0]["detail"]
+
+
+@pytest.mark.parametrize("attribute", ["shouldstop", "shouldfail"])
+def test_stop_after_a_failure(runs: PytestRuns, attribute: str) -> None:
+    """Where a test failed before, that is why the run failed."""
+    check_ending(
+        runs,
+        Ending(
+            files={
+                "test_it.py": "def test_fails(): assert 0\ndef test_never_run(): pass\n",
+                "conftest.py": "def pytest_runtest_teardown(item):\n"
+                f"    item.session.{attribute} = 'the disk is nearly full'\n",
+            },
+            exit_status=2 if attribute == "shouldstop" else 1,
+            reason="TESTS_FAILED",
+            kind="test.failed",
+            nodeid="test_it.py::test_fails",
+            counts={"collected": 2, "failed": 1, "not_run": 1},
+        ),
+    )

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy import lifecycle
-from pytest_failure_taxonomy.recorder import controller, session, worker
+from pytest_failure_taxonomy.recorder import controller, session, timers, worker
 from tests.helpers.children import (
     REPORT,
     SWITCH,
@@ -70,14 +70,14 @@ guard.guarded = guarded
 def broken(*args):
     raise RuntimeError("broken here")
 
-from pytest_failure_taxonomy.recorder import exceptions, selection, session
+from pytest_failure_taxonomy.recorder import progress, session
 
 if os.environ["BROKEN"] == "SessionRecorder.pytest_runtest_logstart":
-    selection.Selection.start = broken
+    progress.Progress.start = broken
 elif os.environ["BROKEN"] == "SessionRecorder.pytest_runtest_logreport":
     session.SessionRecorder._record_other_than_passed = broken
 elif os.environ["BROKEN"] == "SessionRecorder.pytest_runtest_logfinish":
-    exceptions.ExceptionMemory.forget = broken
+    progress.Progress.finish = broken
 """
 """A plugin that makes one of our hooks raise. It is loaded before the modules with our hooks are.
 
@@ -107,6 +107,7 @@ INTERNAL: Final = (
     3,
     None,
 )
+LIMITED: Final = ({"test_it.py": PASSING}, ("--timeout=60",), 0, "1 passed, {} warning")
 DISTRIBUTED: Final = (
     {"test_it.py": PASSING + FAILING + "def test_other(): pass\n", "test_no.py": "import no_such"},
     ("-n", "1", "--continue-on-collection-errors", "-k", "not other"),
@@ -126,6 +127,8 @@ SCENARIOS: Final = {
     "SessionRecorder.pytest_runtest_logreport": ORDINARY,
     "SessionRecorder.pytest_runtest_logstart": ORDINARY,
     "SessionRecorder.pytest_warning_recorded": ORDINARY,
+    "TimerRecorder.pytest_timeout_cancel_timer": LIMITED,
+    "TimerRecorder.pytest_timeout_set_timer": LIMITED,
     "ControllerRecorder.pytest_collectreport": DISTRIBUTED,
     "ControllerRecorder.pytest_configure_node": DISTRIBUTED,
     "ControllerRecorder.pytest_runtest_logreport": DISTRIBUTED,
@@ -136,6 +139,7 @@ SCENARIOS: Final = {
     "WorkerRecorder.pytest_exception_interact": DISTRIBUTED,
     "WorkerRecorder.pytest_runtest_logfinish": DISTRIBUTED,
     "WorkerRecorder.pytest_runtest_logreport": DISTRIBUTED,
+    "WorkerRecorder.pytest_runtest_logstart": DISTRIBUTED,
     "WorkerRecorder.pytest_runtest_makereport": DISTRIBUTED,
 }
 """For each hook a run that calls it: files, arguments, exit status, and pytest's last line."""
@@ -153,6 +157,7 @@ def test_each_of_our_hooks_is_broken_once() -> None:
         session.SessionRecorder,
         controller.ControllerRecorder,
         worker.WorkerRecorder,
+        timers.TimerRecorder,
     ]
     hooks = {
         f"{each.__name__}.{name}" for each in classes for name in vars(each) if "pytest_" in name
@@ -170,7 +175,7 @@ def test_a_fault_in_a_hook_of_ours_is_one_warning(folder: Path, hook: str) -> No
         "-p",
         "breaker",
         *args,
-        plugins=("xdist",),
+        plugins=("xdist", "timeout"),
         env={"BROKEN": hook, "PYTHONPATH": str(folder)},
     )
     assert run.status == status
@@ -199,12 +204,12 @@ def test_a_worker_that_can_not_hand_over(folder: Path) -> None:
 
 
 BREAKS: Final = """
-from pytest_failure_taxonomy.recorder.selection import Selection
+from pytest_failure_taxonomy.recorder.progress import Progress
 
 def broken(self, nodeid):
     raise RuntimeError("broken here " + nodeid)
 
-Selection.start = broken
+Progress.start = broken
 """
 
 
@@ -257,7 +262,7 @@ def test_faults_without_end_are_capped(folder: Path) -> None:
         pytest.param("judge", "running", id="judging"),
         pytest.param("build_report", "running", id="building"),
         pytest.param("add_extensions", "full", id="extending"),
-        pytest.param("write_report", "running", id="writing"),
+        pytest.param("Publication.close", "running", id="writing"),
         pytest.param("verdict_lines", "full", id="wording"),
         pytest.param("print_lines", "full", id="printing"),
     ],
@@ -285,7 +290,9 @@ def test_a_fault_at_the_end_is_one_line(
     assert run.report(completeness=completeness)["run"]["id"]
 
 
-@pytest.mark.parametrize("name", ["judge", "build_report", "describe_environment", "write_report"])
+@pytest.mark.parametrize(
+    "name", ["judge", "build_report", "describe_environment", "Publication.open"]
+)
 def test_a_fault_at_the_start(folder: Path, name: str) -> None:
     """The run begins all the same, and the report of an earlier run does not stay."""
     breaks = (
@@ -332,18 +339,23 @@ def test_a_fault_that_can_not_be_told(folder: Path, stderr: str) -> None:
 # What a run is made of.
 
 STATE: Final = """
-import atexit, builtins, gc, json, locale, logging, os, pathlib, random, signal, sys, threading
+import builtins, gc, json, locale, logging, os, pathlib, random, signal, sys, threading
 import warnings
 
 def descriptors():
-    found = []
+    """What is open, by number; numbers from 500 on are beyond what programs get."""
+    found = {}
     for name in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{name}")
         except OSError:
             continue
-        found.append(target.split("[")[0].split("/tmp")[0])
-    return sorted(found)
+        if int(name) < 500:
+            found[name] = target.split("[")[0].split("/tmp")[0]
+        else:
+            assert not os.get_inheritable(int(name))
+            assert ".failure-report.json" in target
+    return found
 
 def children():
     tasks = pathlib.Path("/proc/self/task")
@@ -384,7 +396,6 @@ def test_state(request):
         "logging": [logging.root.level, len(logging.root.handlers)],
         "locale": locale.setlocale(locale.LC_ALL),
         "collector": [gc.isenabled(), gc.get_threshold(), len(gc.callbacks)],
-        "at exit": atexit._ncallbacks(),
         "builtins": sorted(vars(builtins)),
         "user properties": request.node.user_properties,
         "item": sorted(vars(request.node)),

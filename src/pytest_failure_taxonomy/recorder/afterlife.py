@@ -7,6 +7,7 @@ import os
 import signal
 import weakref
 from contextlib import suppress
+from os import close  # bound here, because a test may replace it and never put it back
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,7 +84,7 @@ class Afterlife:
         if self._stacks != _NO_STACKS:
             _stop_dumping()
             with suppress(OSError):
-                os.close(self._stacks)
+                close(self._stacks)
             self._stacks = _NO_STACKS
         if isinstance(self.record, DiskRecord) and not keep_record:
             self.record.remove()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+
+# Bound here, because a test may replace them in their modules and never put them back.
+from os import close, fstat, stat, unlink
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +58,12 @@ class ReportLock:
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                os.close(descriptor)
+                close(descriptor)
                 return None
             with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), os.lstat(self._path)):
+                if os.path.samestat(fstat(descriptor), os.lstat(self._path)):
                     return descriptor
-            os.close(descriptor)  # the one who had it removed the file when it let go
+            close(descriptor)  # the one who had it removed the file when it let go
 
     def release(self) -> None:
         """Let go and remove the lock's file."""
@@ -68,9 +71,9 @@ class ReportLock:
             return
         _held.discard(self._path)
         with suppress(OSError):
-            if os.fstat(self._descriptor).st_ino == os.stat(self._path).st_ino:
-                os.unlink(self._path)
-                os.close(self._descriptor)
+            if fstat(self._descriptor).st_ino == stat(self._path).st_ino:
+                unlink(self._path)
+                close(self._descriptor)
         self._descriptor = -1
 
 

@@ -5,11 +5,16 @@ The arrays are the same either way, so that what fills them need not ask.
 
 from __future__ import annotations
 
-import json
 import os
 from array import array
 from collections.abc import Iterator, MutableSequence, Sequence
 from contextlib import suppress
+
+# Bound here, because a test may replace them in their modules and never put them back.
+from json import dumps
+from os import close, fstat, getpid, rmdir, scandir, unlink
+from os import open as open_descriptor
+from os import write as write_bytes
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -104,7 +109,7 @@ class DiskRecord:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.lost: str | None = None
-        self._process_id = os.getpid()
+        self._process_id = getpid()
         self._map = map_file(folder / STATE, PAGE)
         HEAD.pack_into(self._map, 0, MAGIC, 0, 0, 0)
         self.counters: Numbers = self._view_counters()
@@ -133,13 +138,13 @@ class DiskRecord:
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event, in one write, so that a death can't leave half of one behind it."""
-        if os.getpid() != self._process_id:
+        if getpid() != self._process_id:
             return
-        line = json.dumps([event, fields], default=_slots_of).encode("ascii") + b"\n"
+        line = dumps([event, fields], default=_slots_of).encode("ascii") + b"\n"
         try:
             if not self._is_still_ours():
                 self._open_events()
-            os.write(self._events, line)
+            write_bytes(self._events, line)
         except OSError as error:
             self._lose(error)
 
@@ -166,7 +171,7 @@ class DiskRecord:
         """Remove the record from disk; the arrays stay usable."""
         if self._is_still_ours():
             with suppress(OSError):
-                os.close(self._events)
+                close(self._events)
         self._events = -1
         remove_folder(self.folder)
 
@@ -177,13 +182,13 @@ class DiskRecord:
     def _open_events(self) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._events = move_high(os.open(self.folder / EVENTS, flags, 0o666))
-        status = os.fstat(self._events)
+        self._events = move_high(open_descriptor(self.folder / EVENTS, flags, 0o666))
+        status = fstat(self._events)
         self._identity = status.st_dev, status.st_ino
 
     def _is_still_ours(self) -> bool:
         try:
-            status = os.fstat(self._events)
+            status = fstat(self._events)
         except OSError:
             return False
         return (status.st_dev, status.st_ino) == self._identity
@@ -196,13 +201,13 @@ class DiskRecord:
 def remove_folder(folder: Path) -> None:
     """Remove a record's folder with the files that a record has, and nothing else."""
     with suppress(OSError):
-        with os.scandir(folder) as entries:
+        with scandir(folder) as entries:
             for entry in entries:
                 if not entry.is_dir(follow_symlinks=False):
-                    os.unlink(entry.path)
+                    unlink(entry.path)
                 else:
                     remove_folder(Path(entry.path))
-        os.rmdir(folder)
+        rmdir(folder)
 
 
 def move_high(descriptor: int) -> int:
@@ -216,7 +221,7 @@ def move_high(descriptor: int) -> int:
     for lowest in _high_numbers(soft):
         with suppress(OSError):
             high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, lowest)
-            os.close(descriptor)
+            close(descriptor)
             return high
     return descriptor
 
