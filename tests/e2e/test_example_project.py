@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 import shutil
 import signal
 import sys
+import time
 import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.helpers.reports import assert_valid_report
 from tests.helpers.runs import REPORT, PytestRuns, assert_counts_agree
 
 PROJECT: Final = Path(__file__).parents[2] / "example_project"
@@ -55,6 +59,22 @@ def skip_unless_possible(ending: dict[str, Any]) -> None:
             pytest.skip(f"needs {command}")
 
 
+def assert_told_by_the_watcher(path: Path, ending: dict[str, Any]) -> None:
+    """Assert that the report says how pytest died, within moments of its death."""
+    if not hasattr(os, "pidfd_open"):
+        pytest.skip("there is no watcher on this system")
+    deadline = time.monotonic() + 30
+    while (report := json.loads(path.read_bytes()))["completeness"] == "running":
+        assert time.monotonic() < deadline, report
+        time.sleep(0.02)
+    assert_valid_report(report)
+    assert report["completeness"] == "reconstructed"
+    assert (report["verdict"]["reason"], report["verdict"]["kind"]) == (
+        ending["reason"],
+        ending["kind"],
+    )
+
+
 @pytest.mark.parametrize("ending", ENDINGS, ids=[ending["name"] for ending in ENDINGS])
 def test_ending(
     project: PytestRuns, ending: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -71,8 +91,7 @@ def test_ending(
     if "outcomes" in ending:
         assert run.outcomes == ending["outcomes"]
     if not ending.get("in_process", True):
-        assert run.report["completeness"] == "running"
-        assert run.report["verdict"] is not None
+        assert_told_by_the_watcher(project.path / REPORT, ending)
         return
     assert run.report["completeness"] == "full"
     assert run.report["exit"]["code"] == run.shell_status
