@@ -314,13 +314,13 @@ def test_a_large_selection_is_written_in_pieces(
 ) -> None:
     """A hundred thousand node ids are never in memory twice, and are read back."""
     sizes = []
-    write = os.write
+    write = writer.write_bytes
 
     def count(descriptor: int, content: bytes) -> int:
         sizes.append(len(content))
         return write(descriptor, content)
 
-    monkeypatch.setattr(writer.os, "write", count)  # type: ignore[attr-defined]  # its own import
+    monkeypatch.setattr(writer, "write_bytes", count)
     nodeids = [f"tests/test_module_{i // 100}.py::test_number[{i}]" for i in range(100_000)]
     recording = Recording(DiskRecord(folder))
     recording.progress.select(nodeids)
@@ -676,8 +676,8 @@ def test_a_full_disk_is_told(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", refuse)
-        patch.setattr(os, "posix_fallocate", refuse)
+        patch.setattr(writer, "write_bytes", refuse)
+        patch.setattr(writer, "map_file", refuse)
         recording.facts.add_error(RunError(origin="plugin", message="lost"))
         recording.progress.select(["x", "y"])
         recording.progress.start("x")

@@ -6,6 +6,10 @@ import mmap
 import os
 import sys
 import weakref
+
+# Bound here, because a test may replace them in their module.
+from os import close
+from os import open as open_descriptor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ def map_file(path: Path, size: int) -> memoryview:
         OSError: there is no room, or no right.
     """
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags, 0o666)
+    descriptor = open_descriptor(path, flags, 0o666)
     try:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(descriptor, 0, size)
@@ -25,7 +29,7 @@ def map_file(path: Path, size: int) -> memoryview:
             os.truncate(descriptor, size)
         return _map(descriptor, size)
     finally:
-        os.close(descriptor)
+        close(descriptor)
 
 
 def _map(descriptor: int, size: int) -> memoryview:
