@@ -1,4 +1,4 @@
-"""Deaths that no hook sees: what is on disk then was written before the first test, and says so."""
+"""Deaths that nobody sees: what is on disk then was written before the first test, and says so."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from tests.helpers.endings import PASSING
 from tests.helpers.runs import PytestRuns, own_lines
 
+UNWATCHED: Final = ("-o", "failure_taxonomy_watcher=false")
 NO_CORE: Final = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
 POSIX: Final = pytest.mark.skipif(sys.platform == "win32", reason="needs deaths by signal")
 
@@ -81,13 +82,13 @@ DEATHS: Final = (
 
 
 @pytest.mark.parametrize(("files", "args", "exit_status"), DEATHS)
-def test_death_that_no_hook_sees(
+def test_death_that_nobody_sees(
     runs: PytestRuns, files: dict[str, str], args: list[str], exit_status: int
 ) -> None:
     """A dead pytest leaves a report that has never said passed, not even for exit code 0."""
     runs.write(files)
     plugins = ["timeout"] if "--timeout=0.3" in args else []
-    run = runs.run(*args, plugins=plugins)
+    run = runs.run(*UNWATCHED, *args, plugins=plugins)
     assert run.exit_status == exit_status
     assert own_lines(run.stdout) == own_lines(run.stderr) == []
     report = run.report
@@ -112,7 +113,7 @@ def test_report_of_an_earlier_run_is_replaced(runs: PytestRuns) -> None:
     first = runs.run().report
     assert first["verdict"] is None
     runs.write(with_test("os._exit(0)"))
-    second = runs.run().report
+    second = runs.run(*UNWATCHED).report
     assert second["run"]["id"] != first["run"]["id"]
     assert second["run"]["started_at"] > first["run"]["started_at"]
     assert second["verdict"]["kind"] == "process.vanished"
