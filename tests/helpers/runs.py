@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +139,8 @@ class PytestRuns:
         assert_valid_report(run.report)
         invocation = {"args": run.args, "rootdir": str(self.path)}
         assert run.report["run"]["invocation"] == invocation
-        assert list(self.path.glob(".*.tmp")) == [], "a temporary file was left behind"
+        if run.report["completeness"] == "full":
+            assert list(self.path.glob(f".{REPORT}*")) == [], "a working file was left behind"
         return run
 
     def run_unchecked(
@@ -182,6 +184,20 @@ class PytestRuns:
             assert list(comparable(run.stdout)) == list(comparable(plain.stdout))
             assert list(comparable(run.stderr)) == list(comparable(plain.stderr))
         return run
+
+    def read_report(self) -> dict[str, Any]:
+        """Return the report as it is now."""
+        report = _read_report(self.path / REPORT)
+        assert_valid_report(report)
+        return report
+
+    def wait_for_completion(self) -> dict[str, Any]:
+        """Return the report of a pytest that died, once the process that watched it is done."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while (report := self.read_report())["completeness"] == "running":
+            assert time.monotonic() < deadline, "nobody has completed the report"
+            time.sleep(0.05)
+        return report
 
     def _run(
         self, *args: str, plugins: Sequence[str], cache: bool, prefix: Sequence[str] = ()

@@ -10,9 +10,8 @@ import pytest
 from tests.helpers.endings import PASSING
 from tests.helpers.runs import PytestRuns, own_lines
 
+UNWATCHED: Final = ("-o", "failure_taxonomy_watcher=false")
 NO_CORE: Final = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
-ALONE: Final = ("-o", "failure_taxonomy_watcher=false")
-"""Leaves the report to who was there before pytest died."""
 POSIX: Final = pytest.mark.skipif(sys.platform == "win32", reason="needs deaths by signal")
 
 
@@ -83,13 +82,13 @@ DEATHS: Final = (
 
 
 @pytest.mark.parametrize(("files", "args", "exit_status"), DEATHS)
-def test_death_that_no_hook_sees(
+def test_death_that_nobody_sees(
     runs: PytestRuns, files: dict[str, str], args: list[str], exit_status: int
 ) -> None:
     """A dead pytest leaves a report that has never said passed, not even for exit code 0."""
     runs.write(files)
     plugins = ["timeout"] if "--timeout=0.3" in args else []
-    run = runs.run(*args, *ALONE, plugins=plugins)
+    run = runs.run(*UNWATCHED, *args, plugins=plugins)
     assert run.exit_status == exit_status
     assert own_lines(run.stdout) == own_lines(run.stderr) == []
     report = run.report
@@ -114,7 +113,7 @@ def test_report_of_an_earlier_run_is_replaced(runs: PytestRuns) -> None:
     first = runs.run().report
     assert first["verdict"] is None
     runs.write(with_test("os._exit(0)"))
-    second = runs.run(*ALONE).report
+    second = runs.run(*UNWATCHED).report
     assert second["run"]["id"] != first["run"]["id"]
     assert second["run"]["started_at"] > first["run"]["started_at"]
     assert second["verdict"]["kind"] == "process.vanished"
