@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.recorder import watch
 
 _SHELL: Final = "/bin/sh"
+_SCRIPT: Final = Path(__file__).parents[1] / "watch.py"
 
 
 _watched: set[int] = set()
@@ -52,10 +52,10 @@ class Watch:
                     sys.executable,
                     "-I",
                     "-S",
-                    str(Path(watch.__file__)),
+                    str(_SCRIPT),
                     str(descriptor),
                     str(process_id),
-                    str(Path(__file__).parents[2]),
+                    str(_SCRIPT.parents[1]),
                     str(report),
                     run_id,
                 ]

@@ -314,7 +314,7 @@ def test_a_large_selection_is_written_in_pieces(
 ) -> None:
     """A hundred thousand node ids are never in memory twice, and are read back."""
     sizes = []
-    write = writer.write_bytes
+    write = os.write
 
     def count(descriptor: int, content: bytes) -> int:
         sizes.append(len(content))
