@@ -90,7 +90,7 @@ def complete_run(
         ReportError: the run's record is not there, or not to be understood.
         UnwrittenReportError: the report can't be written; the record is kept.
     """
-    current = _read_report(path)
+    current = read_report(path)
     folder = record_folder(path, run_id)
     if current is not None and current["run"]["id"] != run_id:
         remove_folder(folder)
@@ -166,10 +166,10 @@ def _read_stacks(path: Path) -> str | None:
         return None
 
 
-def _read_report(path: Path) -> dict[str, Any] | None:
-    """Return a report of ours as it is on disk, `None` where there is none to be read."""
+def read_report(path: Path) -> dict[str, Any] | None:
+    """Return a report of ours as it is on disk, unchecked; `None` where none can be read."""
     try:
-        report = json.loads(path.read_bytes())
+        report: dict[str, Any] = json.loads(path.read_bytes())
         return report if {"run", "completeness"} <= report.keys() else None
     except (OSError, ValueError, AttributeError, RecursionError):
         return None

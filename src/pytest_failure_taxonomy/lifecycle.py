@@ -215,6 +215,8 @@ class Run:
 
     def _finish(self, exit_seen: ProcessExit) -> None:
         duration = (self._clock() - self._started_ns) / 1e9
+        if self._controller:
+            self._controller.catch_up()
         evidence = self.session.evidence(
             stage=self._settings.stage,
             strict_baseline=self._settings.strict_baseline,

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -923,3 +924,44 @@ def test_finalize_refuses_what_is_no_exit_code(dead: Path, code: str) -> None:
     assert f"{code} is no exit code; give 0 to 255" in one_line(
         finalize(dead, f"--exit-code={code}", REPORT)
     )
+
+
+def test_a_pytest_within_a_command_keeps_its_report(tmp_path: Path) -> None:
+    """A shell that runs pytest is no pytest, and the report that its pytest wrote says more."""
+    write(tmp_path, "assert 0")
+    inner = shlex.join(pytest_command(SWITCH, plugins=("failure_taxonomy",)))
+    run = supervise(tmp_path, "sh", "-c", f"{inner}; exit 7")
+    assert run.status == 7
+    report = run.report()
+    assert verdict_of(report) == ("TESTS_FAILED", "test.failed")
+    assert report["summary"]["passed"] == 2
+
+
+def test_want_of_memory_is_told_by_the_cgroup(tmp_path: Path) -> None:
+    """A pytest that the OOM killer ended in a cgroup of its own is process.oom, and likely."""
+    group = Path("/sys/fs/cgroup/memory") / f"failure-taxonomy-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(150 * 1024 * 1024))
+    except OSError:
+        pytest.skip("needs the right to make a memory cgroup (version 1)")
+    try:
+        with suppress(OSError):
+            (group / "memory.memsw.limit_in_bytes").write_text(str(150 * 1024 * 1024))
+        write(tmp_path, "hog = b'x' * (1 << 30)")
+        enter = f"echo $$ > {shlex.quote(str(group / 'cgroup.procs'))}"
+        command = shlex.join([*RUN, *the_pytest()])
+        run = run_child(tmp_path, ["sh", "-c", f"{enter} && exec {command}"])
+        if run.status not in (-signal.SIGKILL, 137):
+            pytest.skip("this kernel does not hold the limit")
+        report = json.loads((tmp_path / REPORT).read_bytes())
+        assert_valid_report(report)
+        assert verdict_of(report) == ("SANDBOX_ERROR", "process.oom")
+        assert report["verdict"]["confidence"] == "likely"
+        assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
+    finally:
+        for process_id in (group / "cgroup.procs").read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(process_id), signal.SIGKILL)
+        with suppress(OSError):
+            group.rmdir()

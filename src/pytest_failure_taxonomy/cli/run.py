@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.completion import (
     UnwrittenReportError,
     complete_run,
     end_from_status,
+    read_report,
 )
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.recorder.machine import ci_job, platform_name, python_version
@@ -96,6 +97,8 @@ def execute(options: argparse.Namespace) -> int:
     if "run_id" in said:
         path = Path(said["report"])
         report = _complete(path, said["run_id"], seen, record.contents())
+    elif not options.report:
+        report = _report_from_within(path, started_at)
     if report is None:
         report = _report_of_command(
             command,
@@ -108,6 +111,18 @@ def execute(options: argparse.Namespace) -> int:
     if report["completeness"] != "full":
         print_verdict(report, _shown(path))
     return _exit_code(end, report)
+
+
+def _report_from_within(path: Path, started_at: datetime) -> dict[str, Any] | None:
+    """Return the report of a pytest that the command, a shell say, has run: it knows more."""
+    report = read_report(path)
+    if report is None or report["run"]["started_at"] < _timestamp(started_at):
+        return None
+    return report
+
+
+def _timestamp(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class _HeldRecord:
@@ -190,7 +205,7 @@ def _report_of_command(
     )
     context = RunContext(
         id=os.urandom(16).hex(),
-        started_at=started_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        started_at=_timestamp(started_at),
         duration_seconds=duration,
         args=tuple(command),
         rootdir=str(Path.cwd()),

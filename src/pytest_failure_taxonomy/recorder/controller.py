@@ -134,6 +134,19 @@ class ControllerRecorder:
             self._oom_kills = kills
         self._record.write("worker", worker=worker.end())
 
+    @guarded
+    def catch_up(self) -> None:
+        """Learn which tests the workers have started, where a run is over before they could tell.
+
+        The controller of an interrupted run does not listen to them any more.
+        """
+        if not isinstance(self._record, DiskRecord):
+            return
+        for worker in self._workers:
+            test = read_worker(Path(self._record.folder) / worker).test
+            if test is not None:
+                self._session.progress.start_unheard(test.nodeid, test.phase, test.start_ns, worker)
+
     def ends(self) -> tuple[WorkerEnd, ...]:
         """Return how each worker ended, sorted by id; call it when the session is over."""
         workers = sorted(self._workers, key=lambda worker: (len(worker), worker))

@@ -85,9 +85,15 @@ def enclosing_limits(process_id: int) -> list[dict[str, Any]]:
 def oom_events_file() -> str | None:
     """Return the file in which the kernel counts this cgroup's OOM kills, if it can be read."""
     for line in _read("/proc/self/cgroup").splitlines():
-        if line.startswith("0::"):
-            path = Path("/sys/fs/cgroup" + line[3:]) / "memory.events"
-            return str(path) if _oom_count(path) is not None else None
+        _, controllers, path = line.split(":", 2)
+        base, name = "/sys/fs/cgroup", "memory.events"
+        if "memory" in controllers.split(","):  # version 1
+            base, name = "/sys/fs/cgroup/memory", "memory.oom_control"
+        elif controllers:
+            continue
+        for folder in (base + path, base):  # a container sees its own group as the root
+            if _oom_count(Path(folder) / name) is not None:
+                return str(Path(folder) / name)
     return None
 
 

@@ -27,6 +27,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import Counts, InFlightTest, Phas
 _INDEX: Final = {name: index for index, name in enumerate(COUNTERS)}
 _PASSED: Final = _INDEX["passed"]
 
+_STATES: Final = {phase: state for state, phase in PHASES.items()}
+
 _UNKNOWN: Final = -1
 """Index of a test that was never selected: each array has one element more at its end for it."""
 
@@ -69,6 +71,16 @@ class Progress:
         self._running[nodeid] = index
         self._starts[index] = (self.clock() - self.started_ns) // 1_000_000
         self._states[index] = IN_SETUP
+
+    def start_unheard(self, nodeid: str, phase: Phase, start_ns: int, worker: str) -> None:
+        """Note a test that a worker has started, unless the worker's own word of it has come."""
+        index = self._find(nodeid)
+        if index == _UNKNOWN or self._states[index] != NOT_STARTED:
+            return
+        self._running[nodeid] = index
+        self._starts[index] = max(0, start_ns - self.started_ns) // 1_000_000
+        self._states[index] = _STATES[phase]
+        self._workers[nodeid] = worker
 
     def advance(self, nodeid: str, state: int) -> None:
         """Note that a test has come to another phase."""

@@ -99,11 +99,7 @@ def pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
                 Evidence(source=finding.source, detail=_evidence_words(finding))
                 for finding in primary.findings[:MAX_EVIDENCE]
             ),
-            *(
-                [Evidence(source="stacks at SIGTERM", detail=run.exit.stacks)]
-                if run.exit.stacks
-                else ()
-            ),
+            *_stacks(run, first),
         ),
         ambiguous=first.ambiguous,
     )

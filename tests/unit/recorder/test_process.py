@@ -207,14 +207,16 @@ def test_no_file_is_no_count(tmp_path: Path) -> None:
     [
         ("0::/user.slice/a b\n", "/sys/fs/cgroup/user.slice/a b/memory.events"),
         ("4:memory:/x\n0::/\n", "/sys/fs/cgroup/memory.events"),
-        ("4:memory:/x\n", None),
+        ("4:cpu,memory:/x\n", "/sys/fs/cgroup/memory/x/memory.oom_control"),
+        ("4:memory:/x\n0::/\n", "/sys/fs/cgroup/memory/memory.oom_control"),
+        ("4:cpu:/x\n", None),
         ("", None),
     ],
 )
 def test_the_file_of_this_cgroup(
     monkeypatch: pytest.MonkeyPatch, cgroup: str, path: str | None
 ) -> None:
-    """The unified hierarchy's file is used where it can be read."""
+    """The unified hierarchy's file is used where it can be read, or that of version 1."""
     files = {"/proc/self/cgroup": cgroup, path: "oom_kill 0\n"}
     monkeypatch.setattr(process, "_read", lambda name: files.get(name, ""))
     assert oom_events_file() == path
