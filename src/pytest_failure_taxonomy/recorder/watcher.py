@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-
 _SHELL: Final = "/bin/sh"
 _SCRIPT: Final = Path(__file__).parents[1] / "watch.py"
 
