@@ -25,8 +25,8 @@ TIMEOUT_SECONDS: Final = 120.0
 _EARLIER_REPORT: Final = {"run": {"id": "0" * 32}, "completeness": "full", "verdict": None}
 _PLUGIN: Final = "failure_taxonomy"
 _NOT_INHERITED: Final = re.compile(
-    "PYTEST_(?!DEBUG_TEMPROOT)|PYTHONWARNINGS|PYTHON_COLORS|PY_COLORS|NO_COLOR|FORCE_COLOR|COLUMNS"
-    "|CI$|CI_|BUILD|GITHUB_|GITLAB_|TF_BUILD|CIRCLE|JENKINS_|SYSTEM_JOBNAME"
+    "PYTEST_(?!DEBUG_TEMPROOT)|FAILURE_TAXONOMY_|PYTHONWARNINGS|PYTHON_COLORS|PY_COLORS|NO_COLOR"
+    "|FORCE_COLOR|COLUMNS|CI$|CI_|BUILD|GITHUB_|GITLAB_|TF_BUILD|CIRCLE|JENKINS_|SYSTEM_JOBNAME"
 )
 """Environment variables of the suite's own run that must not reach the runs inside it."""
 
