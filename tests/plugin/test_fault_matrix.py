@@ -36,9 +36,12 @@ from tests.helpers.faults import (
 )
 from tests.helpers.reports import assert_valid_report
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="the watcher needs Linux, the deaths its /proc"
-)
+pytestmark = [
+    pytest.mark.matrix,
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux"), reason="the watcher needs Linux, the deaths its /proc"
+    ),
+]
 
 BY_NAME: Final = {fault.name: fault for fault in FAULTS}
 CELLS: Final = [
