@@ -1,7 +1,7 @@
 """The process that watches pytest: run as a script by `watcher`, with the standard library alone.
 
 It waits for one process to end, learns how, and imports the package only when there is something
-to write. It holds the record's files open, so that they can be read after a test has removed them.
+to write. It is given the record's files open: a test may have removed them by then.
 """
 
 from __future__ import annotations
@@ -21,10 +21,20 @@ _PIDFD_INFO = struct.Struct("=QQ11Ii8x")
 _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
 
 
-def watch(pidfd: int, process_id: int, root: str, report: str, run_id: str) -> None:
-    """Wait for the end of a process and complete its report if need be."""
+def watch(
+    pidfd: int, files: list[int], process_id: int, root: str, report: str, run_id: str
+) -> None:
+    """Wait for the end of a process and complete its report if need be.
+
+    Args:
+        pidfd: a descriptor of the process.
+        files: descriptors of the two files of its record.
+        process_id: its id.
+        root: the folder that the package is in.
+        report: the path of its report.
+        run_id: the run.
+    """
     folder = os.path.join(os.path.dirname(report), f".{os.path.basename(report)}.{run_id}")
-    files = [_open(os.path.join(folder, name)) for name in ("state", "events")]
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     poller.poll()
@@ -81,13 +91,6 @@ def _has_finished(state: int, status: int | None) -> bool:
     return bool(finished) and (status is None or status == code << 8)
 
 
-def _open(path: str) -> int:
-    try:
-        return os.open(path, os.O_RDONLY)
-    except OSError:
-        return -1
-
-
 def _read(descriptor: int) -> bytes:
     try:
         size = os.fstat(descriptor).st_size
@@ -96,16 +99,17 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-def _leave_the_users_world(keep: int) -> None:
+def _leave_the_users_world(keep: list[int]) -> None:
     """Cut what ties this process to the run: its session, its signals, folder and descriptors."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     os.setsid()
     os.chdir("/")
-    os.closerange(3, keep)
-    os.closerange(keep + 1, 1 << 16)
+    for low, high in zip([2, *keep], [*keep, 1 << 16], strict=True):
+        os.closerange(low + 1, high)
 
 
 if __name__ == "__main__":
-    _leave_the_users_world(int(sys.argv[1]))
-    watch(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:6])
+    descriptors = [int(number) for number in sys.argv[1].split(",")]
+    _leave_the_users_world(sorted(descriptors))
+    watch(descriptors[0], descriptors[1:], int(sys.argv[2]), *sys.argv[3:6])

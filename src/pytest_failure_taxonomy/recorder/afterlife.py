@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.recorder.process import (
     read_identity,
     read_oom_count,
 )
-from pytest_failure_taxonomy.recorder.record.layout import STACKS, record_folder
+from pytest_failure_taxonomy.recorder.record.layout import EVENTS, STACKS, STATE, record_folder
 from pytest_failure_taxonomy.recorder.record.writer import (
     DiskRecord,
     MemoryRecord,
@@ -70,7 +70,8 @@ class Afterlife:
         self.record = record
         self._dump_stacks_at_sigterm(record.folder / STACKS)
         if watch:
-            self._watch.start(self._report, self._run_id)
+            files = [record.folder / name for name in (STATE, EVENTS)]
+            self._watch.start(self._report, self._run_id, files)
 
     def note_end(self, exit_code: int, should_fail: str) -> None:
         """Note that the session has ended, before its report is written."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -30,21 +31,27 @@ class Watch:
         self._process_id: int | None = None
         self._watcher: tuple[int, str] | None = None
 
-    def start(self, report: Path, run_id: str) -> bool:
+    def start(self, report: Path, run_id: str, record: Sequence[Path]) -> bool:
         """Have this process watched; tell whether it is.
 
         A shell starts the watcher in the background and ends, so that it is nobody's child: a test
         that waits for its children, or lists them, must not find one that it did not make.
+
+        Args:
+            report: the path of the run's report.
+            run_id: the run.
+            record: the files of its record. They are handed over open: the run may be over, and
+                they removed, before the watcher has come so far as to open them.
         """
         process_id = os.getpid()
         if not _can_watch(process_id):
             return False
+        descriptors: list[int] = []
         try:
-            descriptor = os.pidfd_open(process_id)
-        except OSError:
-            return False
-        try:
-            os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
+            descriptors.append(os.pidfd_open(process_id))
+            descriptors += [os.open(path, os.O_RDONLY) for path in record]
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
             _dismiss(_lingering.pop(process_id, None))
             watcher_id = _spawn_orphan(
                 [
@@ -52,7 +59,7 @@ class Watch:
                     "-I",
                     "-S",
                     str(_SCRIPT),
-                    str(descriptor),
+                    ",".join(map(str, descriptors)),
                     str(process_id),
                     str(_SCRIPT.parents[1]),
                     str(report),
@@ -62,7 +69,8 @@ class Watch:
         except OSError:
             return False
         finally:
-            os.close(descriptor)
+            for descriptor in descriptors:
+                os.close(descriptor)
         self._process_id = process_id
         self._watcher = watcher_id, run_id
         _watched.add(process_id)

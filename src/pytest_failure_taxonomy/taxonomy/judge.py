@@ -178,7 +178,7 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
         else:
             yield find("tests.none_collected", "collection", "0 tests collected")
     elif code == 6:
-        yield find("warnings.exceeded", "exit status", f"{run.counts.warnings} warnings")
+        yield find("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
     elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN and not _is_stage_limit(run):
         reason = FailureReason.from_pytest_exit_code(code)
         why = f": {run.should_fail}" if run.should_fail else ""
