@@ -27,12 +27,12 @@ class Publication:
         Raises:
             SettingsError: it names something else; that has not been touched.
         """
+        refuse_special_file(settings.report)
         self.path = settings.report
         self.afterlife = Afterlife(self.path, run_id)
         self._settings = settings
         self._run_id = run_id
         self._moved = ""
-        refuse_special_file(self.path)
 
     def open(self, report: dict[str, Any]) -> None:
         """Write the first report where it should be, or as near to that as can be.

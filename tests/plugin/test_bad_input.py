@@ -451,6 +451,12 @@ def test_a_full_disk_at_the_start(folder: Path, small_disk: Path, tmp_path: Path
     assert run.report(written)["verdict"] is None
 
 
+def test_the_root_of_the_file_system(folder: Path) -> None:
+    """The one path that has no name is refused like any other folder."""
+    (folder / "test_it.py").write_text("def test_it(): pass\n", encoding="utf-8")
+    assert_refused(run_pytest(folder, f"{TO}={os.sep}"), "/ is a directory")
+
+
 # Places that change.
 
 

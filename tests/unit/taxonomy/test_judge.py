@@ -1039,7 +1039,7 @@ def test_a_verdict_quotes_so_much_evidence_and_no_more(number: int, quoted: int)
             id="all-deselected",
         ),
         pytest.param(
-            ended(6, counts=Counts(warnings=3)), "exit status", "3 warnings", id="warnings"
+            ended(6, counts=Counts(warnings=3)), "exit status", "warnings: 3", id="warnings"
         ),
         pytest.param(ended(7), "exit status", "exit code 7", id="exit-code"),
         pytest.param(
