@@ -59,7 +59,10 @@ def add_parser(commands: Parsers) -> None:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--stage", choices=[*Stage], metavar="STAGE", help="the step of an attempt: %(choices)s"
+        "--stage",
+        choices=[stage.value for stage in Stage],
+        metavar="STAGE",
+        help="the step of an attempt: %(choices)s",
     )
     parser.add_argument(
         "--timeout", type=_seconds, metavar="SECONDS", help="end the command after that time"
