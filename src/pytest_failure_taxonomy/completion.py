@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.recorder.lock import lock_path
 from pytest_failure_taxonomy.recorder.process import is_alive, read_oom_count
 from pytest_failure_taxonomy.recorder.record.evidence import context_of, evidence_of
-from pytest_failure_taxonomy.recorder.record.layout import STACKS, record_folder
+from pytest_failure_taxonomy.recorder.record.layout import RESERVE, STACKS, record_folder
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
     parse_record,
@@ -31,7 +30,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
 from pytest_failure_taxonomy.taxonomy.signals import signal_name
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 
 class UnwrittenReportError(OSError):
@@ -106,7 +105,7 @@ def complete_run(
         completed = reconstruct(run, folder, end)
     if completed != current:
         try:
-            write_report(path, completed)
+            write_report(path, completed, folder / RESERVE)
         except OSError as error:
             raise UnwrittenReportError(error, completed) from error
     remove_folder(folder)

@@ -142,7 +142,12 @@ class Run:
                 self._publication.open(self._running_report())
                 self._afterlife.begin(self._header(), watch=self._settings.watcher)
             if self._settings.note is not None:
-                take_note(self._settings.note, report=str(self._publication.path), run_id=self._id)
+                take_note(
+                    self._settings.note,
+                    report=str(self._publication.path),
+                    run_id=self._id,
+                    record=self._afterlife.files,
+                )
                 die_with_parent()
         except SettingsError:
             raise

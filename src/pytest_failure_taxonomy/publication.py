@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.recorder.afterlife import Afterlife
+from pytest_failure_taxonomy.recorder.record.layout import RESERVE, record_folder
 from pytest_failure_taxonomy.report.write import (
     fallback_path,
     make_folder,
@@ -65,13 +66,14 @@ class Publication:
     def close(self, report: dict[str, Any]) -> str | None:
         """Write the last report; return what went wrong in words, or `None`.
 
-        Where it could not be written the record stays, for `failure-taxonomy finalize`.
+        Where it could not be written, what says `running` and the record stay for
+        `failure-taxonomy finalize`.
         """
         problem = None
         try:
-            write_report(self.path, report)
+            write_report(self.path, report, record_folder(self.path, self._run_id) / RESERVE)
         except OSError as error:
-            problem = f"could not be written to {self.path}: {error.strerror or error}"
+            problem = self._write_elsewhere(report, error.strerror or str(error))
         self.afterlife.close(keep_record=problem is not None)
         return problem
 
@@ -80,6 +82,14 @@ class Publication:
         path = self.path
         shown = path.relative_to(started_in) if path.is_relative_to(started_in) else path
         return f"{shown} ({self._moved})" if self._moved else str(shown)
+
+    def _write_elsewhere(self, report: dict[str, Any], why: str) -> str:
+        """Write the last report to the temporary folder; say in words what has become of it."""
+        with suppress(OSError):
+            place = fallback_path(self.path, self._run_id)
+            write_report(place, report)
+            return f"{place} ({self.path} can't be written: {why})"
+        return f"could not be written to {self.path}: {why}"
 
     def _move(self, path: Path, why: str) -> None:
         self.afterlife.close(keep_record=False)

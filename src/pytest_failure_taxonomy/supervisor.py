@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -17,9 +17,6 @@ from pytest_failure_taxonomy.taxonomy.values import value
 
 GRACE_SECONDS: Final = 5.0
 """How long a command that has used up its limit may take to end by itself."""
-
-GLANCE_SECONDS: Final = 0.05
-"""How often to look whether a pytest has begun its record, which takes a tenth of a second."""
 
 _FORWARDED: Final = (
     signal.SIGINT,
@@ -61,16 +58,13 @@ class Supervisor:
         command: Sequence[str],
         *,
         timeout_seconds: float | None = None,
-        glance: Callable[[], bool] | None = None,
     ) -> None:
         """Prepare to run a command.
 
         Args:
             command: its words.
             timeout_seconds: how long it may take.
-            glance: called now and then while it runs, until it answers that it has seen enough.
         """
-        self._glance = glance
         self._command = list(command)
         self._timeout_seconds = timeout_seconds
         self._child = 0
@@ -119,11 +113,6 @@ class Supervisor:
     def _wait(self) -> None:
         """Wait for one signal, or for the time to be up."""
         seconds = 3600.0 if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-        if self._glance is not None:
-            if self._glance():
-                self._glance = None
-            else:
-                seconds = min(seconds, GLANCE_SECONDS)
         seen = signal.sigtimedwait(_WAITED_FOR, seconds)
         if seen is None:
             if self._deadline is not None and time.monotonic() >= self._deadline:

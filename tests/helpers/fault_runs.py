@@ -166,6 +166,7 @@ class _Cell:
             self._fault.prepare(self._folder)
             self._run()
             self._finalize()
+            self._fault.tidy(self._folder)
             self._outcome.files = self._files()
         finally:
             self._end_what_the_fault_left()
@@ -325,7 +326,6 @@ class _Cell:
         is_asked = self._configuration.second == "finalize"
         if not is_asked and outcome.left.get("completeness") != "running":
             return
-        self._fault.before_finalize(self._folder)
         command = (sys.executable, "-m", "pytest_failure_taxonomy", "finalize")
         done = subprocess.run(
             [*command, "--exit-code", str(outcome.code), REPORT],

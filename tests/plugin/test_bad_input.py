@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -338,6 +339,42 @@ def test_a_default_folder_that_can_not_be_written(
     assert not (folder / REPORT).exists()
 
 
+@pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
+@pytest.mark.parametrize("named", [True, False], ids=["named", "default"])
+def test_a_folder_that_turns_read_only(
+    folder: Path, launcher: list[str], tmp_path: Path, named: bool, is_failing: bool
+) -> None:
+    """The report is in the temporary folder, which a line says, even with `-q`; what the run has
+    begun can be finalized.
+    """
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    test = f"import os\n\ndef test_it():\n    os.chmod('.', 0o555)\n    assert {not is_failing}\n"
+    (folder / "test_it.py").write_text(test, encoding="utf-8")
+    switch = f"{TO}={REPORT}" if named else "--failure-taxonomy"
+    run = run_pytest(
+        folder, "-q", switch=(switch,), launcher=launcher, env={"TMPDIR": str(temporary)}
+    )
+    folder.chmod(0o755)
+    assert run.status == int(is_failing)
+    (written,) = temporary.iterdir()
+    path = folder / REPORT
+    assert run.tail[-1] == f"report: {written} ({path} can't be written: Permission denied)"
+    assert run.stderr == ""
+    assert (run.report(written)["verdict"] is not None) is is_failing
+    assert run.report(completeness="running")["verdict"]["kind"] == "process.vanished"
+    assert finalize(path) == int(is_failing)
+    report = run.report(completeness="reconstructed")
+    assert (report["verdict"] is not None) is is_failing
+    assert [each.name for each in folder.iterdir() if each.name.startswith(".")] == []
+
+
+def finalize(report: Path) -> int:
+    """Have a report completed; return the exit code of that."""
+    command = [sys.executable, "-m", "pytest_failure_taxonomy", "finalize", str(report)]
+    return subprocess.run(command, check=False, capture_output=True).returncode
+
+
 # Files that can't grow.
 
 LIMIT_FILES: Final = (
@@ -387,19 +424,37 @@ def test_no_room_at_the_start(folder: Path, named: bool) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder on a file system of 64 KiB."""
-    place = tmp_path / "disk"
+    """Return a folder on a file system of 64 KiB, which has no room for a reserve."""
+    with mounted(tmp_path / "disk", "64k") as place:
+        yield place
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder on a file system of 256 KiB."""
+    with mounted(tmp_path / "disk", "256k") as place:
+        yield place
+
+
+@contextmanager
+def mounted(place: Path, size: str) -> Iterator[Path]:
+    """Make a folder that is a file system of its own."""
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(place)]
     try:
         done = subprocess.run(mount, check=False, capture_output=True, timeout=10)
     except OSError:
         pytest.skip("there is no command to mount a file system")
     if done.returncode:
         pytest.skip("this user may not mount a file system")
-    yield place
-    subprocess.run(["umount", str(place)], check=True, timeout=10)
+    try:
+        yield place
+    finally:
+        # Lazily: a watcher that is about to end may still have the record's files open.
+        subprocess.run(["umount", "--lazy", str(place)], check=True, timeout=10)
 
+
+UNWATCHED: Final = ("-o", "failure_taxonomy_watcher=false")
 
 FILLS_THE_DISK: Final = """
 import os
@@ -414,25 +469,84 @@ def fill(path):
 """
 
 
-@pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
-def test_a_full_disk_at_the_end(folder: Path, small_disk: Path, is_failing: bool) -> None:
-    """What stands on the disk is the report that the run has begun, and its record, until there is
-    room again and the report is finalized.
-    """
-    fill = f"fill({str(small_disk / 'big')!r})"
-    test = f"{FILLS_THE_DISK}\ndef test_it():\n    {fill}\n    assert {not is_failing}\n"
+def write_filling_test(folder: Path, disk: Path, *then: str) -> None:
+    """Write a test that fills a disk and then does something."""
+    lines = "".join(f"    {line}\n" for line in (f"fill({str(disk / 'big')!r})", *then))
+    test = f"{FILLS_THE_DISK}\ndef test_it():\n{lines}"
     (folder / "test_it.py").write_text(test, encoding="utf-8")
-    path = small_disk / "r.json"
+
+
+@pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
+def test_a_full_disk_at_the_end(folder: Path, disk: Path, is_failing: bool) -> None:
+    """The report is written into the room that was kept for it, and nobody need know."""
+    write_filling_test(folder, disk, f"assert {not is_failing}")
+    path = disk / "r.json"
     run = run_pytest(folder, f"{TO}={path}")
     assert run.status == int(is_failing)
+    assert run.tail[-1].endswith(f"report: {path}")
+    assert (run.report(path)["verdict"] is not None) is is_failing
+    assert not run.report(path)["extensions"]
+    assert sorted(each.name for each in disk.iterdir()) == ["big", "r.json"]
+    (folder / "plain").touch()
+    assert path.stat().st_mode == (folder / "plain").stat().st_mode
+
+
+def test_a_full_disk_at_a_death(folder: Path, disk: Path) -> None:
+    """`finalize` uses that room, too."""
+    write_filling_test(folder, disk, "os._exit(7)")
+    path = disk / "r.json"
+    run = run_pytest(folder, f"{TO}={path}", *UNWATCHED)
+    assert run.status == 7
+    assert run.report(path, completeness="running")["verdict"]["kind"] == "process.vanished"
+    assert finalize(path) == 1
+    assert run.report(path, completeness="reconstructed")["in_flight"]
+    assert sorted(each.name for each in disk.iterdir()) == ["big", "r.json"]
+
+
+@pytest.mark.parametrize("size", ["64k", "256k"], ids=["no-reserve", "large-report"])
+@pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
+def test_a_full_disk_and_no_room_kept(
+    folder: Path, tmp_path: Path, size: str, is_failing: bool
+) -> None:
+    """The report goes to the temporary folder, and a line says so. What stands on the disk is the
+    report that the run has begun, and its record, until there is room and it is finalized.
+    """
+    conftest = (
+        "def pytest_failure_taxonomy_report(report):\n    return {'large': {'text': 'x' * 70_000}}"
+    )
+    (folder / "conftest.py").write_text(conftest, encoding="utf-8")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with mounted(tmp_path / "disk", size) as disk:
+        write_filling_test(folder, disk, f"assert {not is_failing}")
+        path = disk / "r.json"
+        run = run_pytest(folder, f"{TO}={path}", *UNWATCHED, env={"TMPDIR": str(temporary)})
+        assert run.status == int(is_failing)
+        (written,) = temporary.iterdir()
+        why = f"{path} can't be written: No space left on device"
+        assert run.tail[-1] == f"report: {written} ({why})"
+        assert (run.report(written)["verdict"] is not None) is is_failing
+        assert run.report(written)["extensions"]["large"]
+        assert run.report(path, completeness="running")["verdict"]["kind"] == "process.vanished"
+        if size == "64k":
+            (disk / "big").unlink()
+        assert finalize(path) == int(is_failing)  # without what the hook has added
+        assert run.report(path, completeness="reconstructed")["extensions"].get("large") is None
+        assert sorted({each.name for each in disk.iterdir()} - {"big"}) == ["r.json"]
+
+
+def test_a_full_disk_and_a_full_temporary_folder(folder: Path, small_disk: Path) -> None:
+    """Where the report can't be anywhere, a line says so."""
+    (small_disk / "temporary").mkdir()
+    write_filling_test(folder, small_disk)
+    path = small_disk / "r.json"
+    run = run_pytest(folder, f"{TO}={path}", env={"TMPDIR": str(small_disk / "temporary")})
+    assert run.status == 0
     assert run.tail[-1] == f"report: could not be written to {path}: No space left on device"
     assert run.report(path, completeness="running")["verdict"]["kind"] == "process.vanished"
     (small_disk / "big").unlink()
-    command = [sys.executable, "-m", "pytest_failure_taxonomy", "finalize", str(path)]
-    assert subprocess.run(command, check=False).returncode == int(is_failing)
-    report = run.report(path, completeness="reconstructed")
-    assert (report["verdict"] is not None) is is_failing
-    assert [each.name for each in small_disk.iterdir()] == ["r.json"]
+    assert finalize(path) == 0
+    run.report(path, completeness="reconstructed")
 
 
 def test_a_full_disk_at_the_start(folder: Path, small_disk: Path, tmp_path: Path) -> None:
@@ -480,13 +594,15 @@ def test_a_folder_that_a_test_takes_away_is_made_again(folder: Path, does: str) 
     assert list((folder / "out").iterdir()) == [folder / "out" / "r.json"]
 
 
-def test_a_folder_that_becomes_a_file(folder: Path) -> None:
-    """Where the report can't be at the end, a line says why."""
+def test_a_folder_that_becomes_a_file(folder: Path, tmp_path: Path) -> None:
+    """Where the report can't be at the end, a line says where it is and why."""
     test = (
         "import shutil\n\ndef test_it():\n    shutil.rmtree('out')\n    open('out', 'w').close()\n"
     )
     (folder / "test_it.py").write_text(test, encoding="utf-8")
-    run = run_pytest(folder, f"{TO}=out/r.json")
+    run = run_pytest(folder, f"{TO}=out/r.json", env={"TMPDIR": str(tmp_path)})
     assert run.status == 0
+    (written,) = tmp_path.glob("r.*.json")
     path = folder / "out" / "r.json"
-    assert run.tail[-1] == f"report: could not be written to {path}: Not a directory"
+    assert run.tail[-1] == f"report: {written} ({path} can't be written: Not a directory)"
+    assert run.report(written)["verdict"] is None

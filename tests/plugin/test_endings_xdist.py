@@ -20,6 +20,10 @@ MANY: Final = (
     "@pytest.mark.parametrize('number', range(6))\n"
     "def test_after(number): pass\n"
 )
+EXIT_ON_TIMEOUT: Final = ("-o", "faulthandler_exit_on_timeout=true")
+NEEDS_EXIT_ON_TIMEOUT: Final = pytest.mark.skipif(
+    pytest.version_tuple < (9, 0), reason="faulthandler_exit_on_timeout came with 9.0"
+)
 NO_CORE: Final = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
 
 DEATHS: Final = (
@@ -73,6 +77,71 @@ def test_worker_dies(runs: PytestRuns, death: str, status: dict[str, Any]) -> No
     assert [worker["id"] for worker in run.report["workers"]] == ["gw0", "gw1"]
     assert run.report["workers"][1]["exit"] == {"code": 0, "signal": None}
     assert sum(worker["tests"] for worker in run.report["workers"]) == 13
+
+
+@NEEDS_EXIT_ON_TIMEOUT
+@pytest.mark.parametrize(
+    ("death", "seconds", "reason"),
+    [
+        pytest.param("time.sleep(60)", 0.5, "TIMEOUT", id="limit"),
+        pytest.param("os._exit(1)", 60.0, "TESTS_FAILED", id="own-exit"),
+        pytest.param("time.sleep(0.6); os._exit(3)", 0.0, "TESTS_FAILED", id="no-limit"),
+        pytest.param(
+            NO_CORE + "os.kill(os.getpid(), signal.SIGSEGV)", 60.0, "TESTS_FAILED", id="segfault"
+        ),
+    ],
+)
+def test_faulthandler_ends_a_worker(
+    runs: PytestRuns, death: str, seconds: float, reason: str
+) -> None:
+    """A worker that faulthandler ended is told by its limit, where that was used up."""
+    limit = (*EXIT_ON_TIMEOUT, "-o", f"faulthandler_timeout={seconds}")
+    run = run_on(1, runs, MANY.format(death=death), *limit)
+    assert run.exit_status == 1
+    assert run.verdict == (reason, "worker.crashed")
+    verdict, (failure,) = run.report["verdict"], run.report["failures"]
+    assert (failure["nodeid"], failure["reason"]) == ("test_it.py::test_dies", reason)
+    is_limit = reason == "TIMEOUT"
+    assert run.report["summary"]["timed_out"] == int(is_limit)
+    assert verdict["confidence"] == ("likely" if is_limit else "certain")
+    words = f"of the {seconds:g} s that faulthandler_timeout allows were used up"
+    assert (words in verdict["evidence"][0]["detail"]) is is_limit
+
+
+@NEEDS_EXIT_ON_TIMEOUT
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs the watcher")
+def test_faulthandler_ends_a_worker_of_a_controller_that_dies(runs: PytestRuns) -> None:
+    """What the controller had seen of a worker's end is told after its own death, too."""
+    content = (
+        "import os, signal, time\n"
+        "def test_hangs(): time.sleep(60)\n"
+        "def test_kills():\n"
+        "    os.kill(os.getppid(), signal.SIGKILL)\n"
+        "    time.sleep(60)\n"
+    )
+    runs.write({"test_it.py": content})
+    limit = (*EXIT_ON_TIMEOUT, "-o", "faulthandler_timeout=2")
+    run = runs.run("-n", "1", *limit, plugins=["xdist"])
+    assert run.exit_status == -9
+    report = runs.wait_for_completion()
+    held = [(each["reason"], each["kind"], each["nodeids"]) for each in report["reasons"]]
+    assert sorted(held) == [
+        ("TIMEOUT", "process.killed", ["test_it.py::test_kills"]),
+        ("TIMEOUT", "worker.crashed", ["test_it.py::test_hangs"]),
+    ]
+    (failure,) = report["failures"]
+    assert (failure["nodeid"], failure["reason"]) == ("test_it.py::test_hangs", "TIMEOUT")
+    assert [worker["exit"]["code"] for worker in report["workers"]] == [1, None]
+
+
+def test_worker_exits_otherwise_after_its_session(runs: PytestRuns) -> None:
+    """What a worker's process says after its session is told, and fails no run that passed."""
+    content = "import atexit, os\ndef test_it(): atexit.register(os._exit, 9)\n"
+    run = run_on(1, runs, content, compare=True)
+    assert run.exit_status == 0
+    assert run.verdict == (None, None)
+    (worker,) = run.report["workers"]
+    assert (worker["exit"], worker["crashed_on"]) == ({"code": 9, "signal": None}, None)
 
 
 def test_worker_dies_in_a_setup(runs: PytestRuns) -> None:

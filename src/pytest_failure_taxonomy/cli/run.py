@@ -6,11 +6,9 @@ import argparse
 import os
 import sys
 import tempfile
-from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli.output import print_verdict
 from pytest_failure_taxonomy.completion import (
@@ -22,9 +20,9 @@ from pytest_failure_taxonomy.completion import (
 )
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.recorder.machine import ci_job, platform_name, python_version
-from pytest_failure_taxonomy.recorder.record.layout import EVENTS, STATE, record_folder
 from pytest_failure_taxonomy.recorder.supervision import (
     SUPERVISOR_VARIABLE,
+    RecordInbox,
     read_note,
     supervisor_value,
     write_note,
@@ -35,6 +33,7 @@ from pytest_failure_taxonomy.supervisor import CommandEnd, Supervisor, end_like,
 from pytest_failure_taxonomy.taxonomy.evidence import Environment, RunContext, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
@@ -84,22 +83,19 @@ def execute(options: argparse.Namespace) -> int:
         note = Path(folder) / "note"
         write_note(note, stage=options.stage, report=options.report and str(path))
         environment = {**os.environ, SUPERVISOR_VARIABLE: supervisor_value(note)}
-        record = _HeldRecord(note)
-        supervisor = Supervisor(
-            command,
-            timeout_seconds=options.timeout,
-            glance=record.hold if is_pytest(command) else None,
-        )
+        inbox = RecordInbox(note)
+        supervisor = Supervisor(command, timeout_seconds=options.timeout)
         try:
             end = supervisor.run(environment)
         except OSError as error:
             raise SettingsError(f"run: {command[0]} can't be started: {error.strerror}") from error
         said = read_note(note)
+        contents = inbox.contents(said.get("run_id", ""))
     seen = _process_end(end, options.timeout)
     report = None
     if "run_id" in said:
         path = Path(said["report"])
-        report = _complete(path, said["run_id"], seen, record.contents())
+        report = _complete(path, said["run_id"], seen, contents)
     elif not options.report:
         report = _report_from_within(path, started_at)
     if report is None:
@@ -108,7 +104,7 @@ def execute(options: argparse.Namespace) -> int:
             Stage(options.stage or Stage.FINAL_TEST),
             seen,
             started_at,
-            is_lost="run_id" in said,
+            lost_run_id=said.get("run_id"),
         )
         _write(path, report)
     if report["completeness"] != "full":
@@ -126,32 +122,6 @@ def _report_from_within(path: Path, started_at: datetime) -> dict[str, Any] | No
 
 def _timestamp(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-class _HeldRecord:
-    """The record of the pytest that runs, held open, because a test may remove its folder."""
-
-    def __init__(self, note: Path) -> None:
-        self._note = note
-        self._files: list[BinaryIO] = []
-
-    def hold(self) -> bool:
-        """Open the record's files once the plugin has told where they are; tell whether it has."""
-        said = read_note(self._note)
-        if "run_id" not in said:
-            return False
-        folder = record_folder(Path(said["report"]), said["run_id"])
-        with suppress(OSError):  # gone already, or never made
-            self._files = [(folder / name).open("rb") for name in (STATE, EVENTS)]
-        return True
-
-    def contents(self) -> list[bytes] | None:
-        """Return what the files hold now; `None` where they could not be opened."""
-        contents = []
-        for file in self._files:
-            with file:
-                contents.append(file.read())
-        return contents or None
 
 
 def _complete(
@@ -189,12 +159,12 @@ def _report_of_command(
     seen: ProcessEnd,
     started_at: datetime,
     *,
-    is_lost: bool,
+    lost_run_id: str | None,
 ) -> dict[str, Any]:
     """Return the report of a command of which no plugin has told anything.
 
-    Where a plugin has begun to, and all that it told `is_lost`, its session came to no end: it
-    would have written its report.
+    Where a plugin has begun a run of which nothing is left, its session came to no end: it would
+    have written its report.
     """
     duration = (datetime.now(UTC) - started_at).total_seconds()
     evidence = RunEvidence(
@@ -203,11 +173,11 @@ def _report_of_command(
         is_pytest=is_pytest(command),
         finished=seen.exit.signal is None
         and seen.exit.enforced_limit_seconds is None
-        and not is_lost,
+        and lost_run_id is None,
         exit=seen.exit,
     )
     context = RunContext(
-        id=os.urandom(16).hex(),
+        id=lost_run_id or os.urandom(16).hex(),
         started_at=_timestamp(started_at),
         duration_seconds=duration,
         args=tuple(command),

@@ -20,7 +20,15 @@ from pytest_failure_taxonomy.recorder.process import (
     read_identity,
     read_oom_count,
 )
-from pytest_failure_taxonomy.recorder.record.layout import EVENTS, STACKS, STATE, record_folder
+from pytest_failure_taxonomy.recorder.record.layout import (
+    EVENTS,
+    RESERVE,
+    RESERVE_BYTES,
+    STACKS,
+    STATE,
+    record_folder,
+)
+from pytest_failure_taxonomy.recorder.record.mapping import allocate_file
 from pytest_failure_taxonomy.recorder.record.writer import (
     DiskRecord,
     MemoryRecord,
@@ -68,10 +76,18 @@ class Afterlife:
             memory={"events_file": memory_events, "oom_kills": read_oom_count(memory_events)},
         )
         self.record = record
+        with suppress(OSError):  # the disk is nearly full; the record comes first
+            allocate_file(record.folder / RESERVE, RESERVE_BYTES)
         self._dump_stacks_at_sigterm(record.folder / STACKS)
         if watch:
-            files = [record.folder / name for name in (STATE, EVENTS)]
-            self._watch.start(self._report, self._run_id, files)
+            self._watch.start(self._report, self._run_id, self.files)
+
+    @property
+    def files(self) -> list[Path]:
+        """The record's files, none where there is no record on disk."""
+        if not isinstance(self.record, DiskRecord):
+            return []
+        return [self.record.folder / name for name in (STATE, EVENTS)]
 
     def note_end(self, exit_code: int, should_fail: str) -> None:
         """Note that the session has ended, before its report is written."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import pytest
 
+from pytest_failure_taxonomy.recorder.afterlife import faulthandler_exit_seconds
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.process import oom_events_file, read_oom_count
+from pytest_failure_taxonomy.recorder.record.limits import limits_of_test
 from pytest_failure_taxonomy.recorder.record.reader import read_worker
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
+from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
 from pytest_failure_taxonomy.taxonomy.evidence import TimeLimit, WorkerEnd
 from pytest_failure_taxonomy.taxonomy.signals import CRASH_SIGNALS, signal_name
 
@@ -24,17 +26,17 @@ MAX_WAIT_SECONDS: Final = 0.25
 system lets go of it; but a worker with a broken conftest does not exit at all."""
 
 
-@dataclass(slots=True)
 class _Worker:
     """What is known of one worker so far."""
 
-    node: Any
-    tests: int = 0
-    crashed_on: str | None = None
-    error: str | None = None
-    returncode: int | None = None
-    limit: TimeLimit | None = None
-    out_of_memory: bool = False
+    def __init__(self, node: Any) -> None:
+        self.node = node
+        self.tests = 0
+        self.crashed_on: str | None = None
+        self.error: str | None = None
+        self.returncode: int | None = None
+        self.limit: TimeLimit | None = None
+        self.out_of_memory = False
 
     def end(self) -> WorkerEnd:
         """Return how it ended, or that it has not yet."""
@@ -67,6 +69,8 @@ class ControllerRecorder:
         self._record = session.record
         self._each = config.getoption("dist", "no") == "each"
         self._workers: dict[str, _Worker] = {}
+        # xdist hands its workers the options that the controller was given, `-o` among them.
+        self._faulthandler_seconds = faulthandler_exit_seconds(config)
         self._oom_file = oom_events_file()
         self._oom_kills = read_oom_count(self._oom_file)
 
@@ -104,8 +108,9 @@ class ControllerRecorder:
             self._session.progress.assign_worker(report.nodeid, node.gateway.id)
         else:  # xdist's own report of a worker that went down
             worker.crashed_on = report.nodeid
-            self._session.limit_of_crash = worker.limit
-            self._record.write("worker", worker=worker.end())
+            end = worker.end()
+            self._session.limit_of_crash = end.limit if is_ended_by_limit(end) else None
+            self._record.write("worker", worker=end)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -153,18 +158,21 @@ class ControllerRecorder:
         return tuple(self._workers[worker].end() for worker in workers)
 
     def _running_limit(self, worker: str) -> TimeLimit | None:
-        """Return the limit that a worker's test was under when it went down, just now."""
+        """Return the limit that a worker's test had come nearest to when it went down, just now."""
         if not isinstance(self._record, DiskRecord):
             return None
         state = read_worker(Path(self._record.folder) / worker)
-        if state.timer is None or state.test is None:
+        if state.test is None:
             return None
-        return TimeLimit(
-            owner=f"pytest-timeout ({state.timer.method})",
-            budget_seconds=state.timer.budget_seconds,
-            elapsed_seconds=(time.monotonic_ns() - state.timer.armed_ns) / 1e9,
-            nodeid=state.test.nodeid,
+        now_ns = time.monotonic_ns()
+        limits = limits_of_test(
+            state.test.nodeid,
+            elapsed_seconds=(now_ns - state.test.start_ns) / 1e9,
+            ended_ns=now_ns,
+            timer=state.timer,
+            faulthandler_seconds=self._faulthandler_seconds,
         )
+        return max(limits, key=lambda limit: limit.share, default=None)
 
 
 def _returncode(node: Any, wait_seconds: float) -> int | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -12,6 +10,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     TestFailure,
 )
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 
 class Facts:

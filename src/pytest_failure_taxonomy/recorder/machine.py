@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pytest_failure_taxonomy.taxonomy.evidence import ContinuousIntegration
 
 
-@dataclass(frozen=True, slots=True)
-class _Provider:
+class _Provider(NamedTuple):
     """The environment variables in which a CI provider says what it runs."""
 
     name: str

@@ -10,9 +10,10 @@ import json
 import os
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
 """Process id of the supervisor, a colon, and the path of the note; `plugin` reads it, too."""
@@ -38,9 +39,18 @@ def find_note() -> Path | None:
     return note if name and process_id == str(os.getppid()) and note not in _taken else None
 
 
-def take_note(note: Path, *, report: str, run_id: str) -> None:
-    """Answer the supervisor, and be its pytest until the note is given back."""
+def take_note(note: Path, *, report: str, run_id: str, record: Sequence[Path]) -> None:
+    """Answer the supervisor, and be its pytest until the note is given back.
+
+    Args:
+        note: where the supervisor looks for the answer.
+        report: the path of the run's report.
+        run_id: the run.
+        record: the files of its record, to be handed over open.
+    """
     write_note(note, report=report, run_id=run_id)
+    with suppress(OSError):
+        _hand_over(_socket_beside(note), run_id, record)
     _taken.add(note)
 
 
@@ -62,6 +72,68 @@ def read_note(note: Path | None) -> dict[str, Any]:
             found: dict[str, Any] = json.loads(note.read_text("utf-8"))
             return found
     return {}
+
+
+class RecordInbox:
+    """What a supervisor gets its pytest's record through: a socket that open files are sent to.
+
+    A test may remove the record's folder at any moment, and a file that waits in a socket stays
+    readable; so the supervisor need not look for the record while the run goes on.
+    """
+
+    def __init__(self, note: Path) -> None:
+        """Open the inbox beside the note, where the system can have one there."""
+        self._socket = None
+        with suppress(ImportError, AttributeError, OSError):  # Windows; a path too long for one
+            import socket
+
+            inbox = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            inbox.settimeout(0)
+            self._socket = inbox
+            inbox.bind(str(_socket_beside(note)))
+
+    def contents(self, run_id: str) -> list[bytes] | None:
+        """Return what the files of a run's record hold now; `None` where they were not sent."""
+        found = None
+        if self._socket is None:
+            return None
+        import socket
+
+        with suppress(OSError), closing(self._socket):
+            while True:  # a process may have had several runs, one after the other
+                sender, descriptors, _, _ = socket.recv_fds(self._socket, 64, 8)
+                files = [open(descriptor, "rb") for descriptor in descriptors]  # noqa: SIM115
+                read = [_read_and_close(file) for file in files]
+                if sender == run_id.encode():
+                    found = read
+        return found
+
+
+def _read_and_close(file: BinaryIO) -> bytes:
+    with file:
+        file.seek(0)
+        return file.read()
+
+
+def _hand_over(inbox: Path, run_id: str, record: Sequence[Path]) -> None:
+    if not record or not inbox.exists():
+        return
+    import socket
+
+    descriptors: list[int] = []
+    try:
+        descriptors += [os.open(path, os.O_RDONLY) for path in record]
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(0)
+            sender.connect(str(inbox))
+            socket.send_fds(sender, [run_id.encode()], descriptors)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _socket_beside(note: Path) -> Path:
+    return note.with_name("inbox")
 
 
 def die_with_parent() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.build import exit_as_json, reasons_as_json, verdict_as_json
@@ -13,6 +12,7 @@ from pytest_failure_taxonomy.taxonomy.findings import Finding
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 

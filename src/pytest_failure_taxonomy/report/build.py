@@ -7,7 +7,6 @@ tests hold the two together, but importing pydantic would cost each run 50 ms or
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from math import isfinite
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES
+from pytest_failure_taxonomy.taxonomy.values import to_dict
 from pytest_failure_taxonomy.taxonomy.verdict import Judgement, Verdict
 
 SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
@@ -98,7 +98,7 @@ def build_report(
             for worker in run.workers
         ],
         "bench": [],
-        "environment": _plain(asdict(context.environment)),
+        "environment": _plain(context.environment),
         "limits": None,
         "extensions": _own_extensions(judgement, faults),
     }
@@ -257,4 +257,6 @@ def _plain(value: Any) -> Any:
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
+    if hasattr(value, "__slots__"):
+        return _plain(to_dict(value))
     return value

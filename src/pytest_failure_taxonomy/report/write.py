@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-import tempfile
 from contextlib import suppress
-from errno import ENOTDIR
 
 # Bound here, because a test may replace them in their modules and never put them back.
 from json import dumps
-from os import fdopen, getpid, replace, unlink
+from os import fdopen, getpid, lstat, replace, unlink
 from os import open as open_descriptor
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 
-_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+_NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
+"""The disk is full, or the user's share of it."""
 
 _SPECIAL: Final = (
     (stat.S_ISLNK, "a symbolic link"),
@@ -53,7 +56,7 @@ def refuse_special_file(path: Path) -> None:
         SettingsError: it is a folder, a link, a pipe or a device; it has not been touched.
     """
     try:
-        mode = os.lstat(path).st_mode
+        mode = lstat(path).st_mode
     except (OSError, ValueError):
         return
     for is_special, name in _SPECIAL:
@@ -63,11 +66,17 @@ def refuse_special_file(path: Path) -> None:
             )
 
 
-def write_report(path: Path, report: dict[str, Any]) -> None:
+def write_report(path: Path, report: dict[str, Any], reserve: Path | None = None) -> None:
     """Replace the file by the report, so that a reader sees the old one or the new one.
 
     The text is complete before a file is opened. Missing folders are made. The file gets the mode
     that `open()` would give it, not the 0600 of a temporary file, so that a CI agent can read it.
+
+    Args:
+        path: where the report goes.
+        report: its JSON object.
+        reserve: a file on the same disk that keeps room for it. Where the disk is full the report
+            is written into that file, if it fits, and the file moved to where the report goes.
 
     Raises:
         OSError: it could not be written; the earlier file is as it was.
@@ -78,10 +87,13 @@ def write_report(path: Path, report: dict[str, Any]) -> None:
     temporary = path.with_name(f".{path.name[:50]}.{getpid()}.tmp")
     with suppress(FileNotFoundError):
         unlink(temporary)
-    descriptor = open_descriptor(temporary, _FLAGS, 0o666)
     try:
-        with fdopen(descriptor, "wb") as file:
-            file.write(content)
+        try:
+            with fdopen(open_descriptor(temporary, _NEW, 0o666), "wb") as file:
+                file.write(content)
+        except OSError as error:
+            if error.errno not in _NO_ROOM or not _use_reserve(reserve, temporary, content):
+                raise
         replace(temporary, path)
     except BaseException:
         with suppress(OSError):
@@ -89,12 +101,31 @@ def write_report(path: Path, report: dict[str, Any]) -> None:
         raise
 
 
+def _use_reserve(reserve: Path | None, temporary: Path, content: bytes) -> bool:
+    """Write into the room that was kept, and make it the temporary file; tell whether it was there.
+
+    It is moved first: of two processes that want it one gets it, and nobody can write any more
+    into what may be the report by then.
+    """
+    with suppress(OSError):
+        if reserve is None or lstat(reserve).st_size < len(content):
+            return False
+        replace(reserve, temporary)
+        with fdopen(open_descriptor(temporary, os.O_WRONLY | _NO_FOLLOW), "wb") as file:
+            file.write(content)
+            file.truncate()
+        return True
+    return False
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it; a file in the way is told as what it is."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
-        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), error.filename) from error
+        raise NotADirectoryError(
+            errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename
+        ) from error
 
 
 def remove_report(path: Path) -> None:
@@ -105,4 +136,6 @@ def remove_report(path: Path) -> None:
 
 def fallback_path(path: Path, run_id: str) -> Path:
     """Return a place in the temporary folder for a report that can't be where it should."""
+    import tempfile  # here, because the watcher has to be quick and needs none
+
     return Path(tempfile.gettempdir()) / f"{path.stem}.{run_id}{path.suffix}"

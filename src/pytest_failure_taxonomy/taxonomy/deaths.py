@@ -22,6 +22,10 @@ TEST_LIMIT_SHARE: Final = 0.98
 """How much of a test's time limit must be used up for the limit to be what ended the process.
 Timers fire late, never early; the rest is the resolution of the record."""
 
+TEST_LIMIT_EXIT_CODE: Final = 1
+"""What a process leaves with that a test's limit ends: by pytest-timeout's thread method and by
+faulthandler alike."""
+
 PROCESS_LIMIT_SHARE: Final = 0.97
 """The same for GNU `timeout` around the run, whose start is known to 10 ms only. That there is one
 says nothing: taken alone it made a timeout of every kill."""
@@ -45,7 +49,7 @@ def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> F
     if end.code is None:
         return find("process.vanished", "report", _VANISHED, nodeid=running, confidence="likely")
     limit = used_up(end.limits, TEST_LIMIT_SHARE, of_test=True)
-    if limit is not None:
+    if limit is not None and end.code == TEST_LIMIT_EXIT_CODE:
         return find(
             "test.timeout",
             limit.owner,
@@ -95,7 +99,7 @@ def judge_worker(worker: WorkerEnd) -> Finding:
     kind, reason, likely = "worker.crashed", None, False
     if worker.ending == "interrupted":
         kind = "interrupt.keyboard"
-    elif worker.signal is None and is_used_up(worker.limit):
+    elif is_ended_by_limit(worker):
         reason, likely = FailureReason.TIMEOUT, True
     elif worker.signal == "SIGKILL" and worker.out_of_memory:
         reason, likely = FailureReason.SANDBOX_ERROR, True
@@ -122,6 +126,12 @@ def _worker_words(worker: WorkerEnd) -> str:
         how += f" ({_limit_words(worker.limit)})"
     where = f" while it ran {worker.crashed_on}" if worker.crashed_on else ""
     return f"worker {worker.id} {how}{where}"
+
+
+def is_ended_by_limit(worker: WorkerEnd) -> bool:
+    """Tell whether a worker left as one does that its test's time limit ended."""
+    is_exit = worker.signal is None and worker.exit_code in (None, TEST_LIMIT_EXIT_CODE)
+    return is_exit and is_used_up(worker.limit)
 
 
 def is_used_up(limit: TimeLimit | None) -> bool:

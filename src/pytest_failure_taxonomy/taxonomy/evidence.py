@@ -6,7 +6,6 @@ from a record on disk or from a log alike.
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Literal
 
 from pytest_failure_taxonomy.taxonomy.findings import Finding
@@ -78,7 +77,7 @@ class TestFailure:
     crashed: bool = False
     """The xdist worker died while it ran this test."""
     limit: TimeLimit | None = None
-    """The test's time limit that was running when its worker died."""
+    """The test's time limit, where its worker left as one does that a limit ended."""
     attributed: tuple[FailureReason, str] | None = None
     """Reason and kind, where somebody who knows has said them."""
     location: Location | None = None
@@ -219,7 +218,7 @@ class RunEvidence:
     exit: ProcessExit
     should_fail: str = ""
     """`session.shouldfail`: why the session failed though no test need have."""
-    counts: Counts = field(default_factory=Counts)
+    counts: Counts = Counts()
     failures: tuple[TestFailure, ...] = ()
     """In order of occurrence."""
     collection_failures: tuple[CollectionFailure, ...] = ()

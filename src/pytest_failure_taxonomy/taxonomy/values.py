@@ -1,32 +1,65 @@
-"""The form that all values of this package have."""
+"""The form that all values of this package have.
+
+They could be frozen dataclasses. But those compile their methods at each start of Python, and took
+half of the time that a pytest with the option on needs to load this package; see
+docs/decisions/0007-values.md.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
+_set = object.__setattr__
+_MADE_BY_PYTHON = ("__dict__", "__weakref__")
+
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def value(cls: type[T]) -> type[T]:
-    """Make a class a frozen dataclass with slots, whose fields are given by name.
+    """Make a class whose objects hold the annotated fields, given by name, and never change.
 
-    Equality, hash and repr are shared by all of them instead of being compiled for each: that takes
-    a third off the time that a pytest with the option on needs to load this package.
+    A default is a value of the class's body; it must be one that never changes either. Two objects
+    are equal when they are of one class and all their fields are.
     """
-    made = dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)(cls)
-    made.__eq__ = _equal  # type: ignore[method-assign]  # that is the point
-    made.__hash__ = _hash  # type: ignore[method-assign]
-    made.__repr__ = _represent  # type: ignore[method-assign]
+    names = tuple(cls.__annotations__)
+    body = {name: each for name, each in vars(cls).items() if name not in _MADE_BY_PYTHON}
+    defaults = {name: body.pop(name) for name in names if name in body}
+    body.update(_METHODS, __slots__=names, _names=frozenset(names), _defaults=defaults)
+    made: type[T] = type(cls)(cls.__name__, cls.__bases__, body)  # type: ignore[misc]
     return made
 
 
-def _equal(self: Any, other: object) -> bool:
+def replace(one: T, **changes: Any) -> T:
+    """Return a value like another, with some of its fields changed."""
+    return type(one)(**{**to_dict(one), **changes})
+
+
+def to_dict(one: Any) -> dict[str, Any]:
+    """Return the fields of a value by their names, as they are."""
+    return {name: getattr(one, name) for name in one.__slots__}
+
+
+def _begin(self: Any, **given: Any) -> None:
+    if self._defaults:
+        given = {**self._defaults, **given}
+    if given.keys() != self._names:
+        missing = sorted(self._names - given.keys())
+        unknown = sorted(given.keys() - self._names)
+        raise TypeError(f"{type(self).__qualname__}: {missing=}, {unknown=}")
+    for name, each in given.items():
+        _set(self, name, each)
+
+
+def _refuse(self: Any, name: str, *_: Any) -> None:
+    raise AttributeError(f"{type(self).__qualname__}.{name}: a value never changes")
+
+
+def _equal(self: Any, other: object) -> Any:
     if other.__class__ is not self.__class__:
-        return False
-    return bool(_fields(self) == _fields(other))
+        return NotImplemented
+    return _fields(self) == _fields(other)
 
 
 def _hash(self: Any) -> int:
@@ -34,9 +67,28 @@ def _hash(self: Any) -> int:
 
 
 def _represent(self: Any) -> str:
-    fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+    fields = ", ".join(f"{name}={each!r}" for name, each in to_dict(self).items())
     return f"{type(self).__qualname__}({fields})"
+
+
+def _reduce(self: Any) -> tuple[Any, ...]:
+    return _rebuild, (type(self), to_dict(self))
+
+
+def _rebuild(cls: type[T], fields: dict[str, Any]) -> T:
+    return cls(**fields)
 
 
 def _fields(self: Any) -> Any:
     return attrgetter(*self.__slots__)(self)
+
+
+_METHODS = {
+    "__init__": _begin,
+    "__setattr__": _refuse,
+    "__delattr__": _refuse,
+    "__eq__": _equal,
+    "__hash__": _hash,
+    "__repr__": _represent,
+    "__reduce__": _reduce,
+}

@@ -9,7 +9,6 @@ import resource
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,6 +58,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     RunEvidence,
 )
+from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import assert_valid_report, make_context, make_failure
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and descriptors")
@@ -85,7 +85,7 @@ class Recording:
     def __init__(self, record: Record) -> None:
         self.record = record
         self.now_ns = STARTED_NS
-        record.write("run", **HEADER, context=asdict(make_context()))
+        record.write("run", **HEADER, context=make_context())
         self.progress = Progress(record, STARTED_NS)
         self.progress.clock = self._clock
         self.facts = Facts(record)

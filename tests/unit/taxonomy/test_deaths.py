@@ -141,6 +141,13 @@ def test_a_tests_limit_explains_an_exit_from_98_percent_on(
     )
 
 
+@pytest.mark.parametrize("code", [0, 2, 3, 124])
+def test_a_tests_limit_explains_no_other_exit_code_than_1(code: int) -> None:
+    """pytest-timeout and faulthandler leave with 1; who leaves with another code does it itself."""
+    seen = end(code, limits=(of_test(1.0), of_test(1.0, "faulthandler_timeout")))
+    assert told(judge_death(seen)) == ("process.exited", CERTAIN)
+
+
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize(
     ("share", "is_reached"), [(0.5, False), (0.96, False), (0.97, True), (0.98, True), (0.99, True)]
@@ -331,6 +338,33 @@ def test_an_end_after_the_session(seen: ProcessExit, reason: str, kind: str) -> 
             LIKELY,
             (
                 "worker gw1 left with exit code 1 (9.80 s of the 10 s that pytest-timeout (thread) "
+                "allows were used up)"
+            ),
+        ),
+        (
+            {"exit_code": 1, "limit": of_test(0.98, "faulthandler_timeout"), "crashed_on": TEST},
+            "TIMEOUT",
+            "worker.crashed",
+            LIKELY,
+            (
+                "worker gw1 left with exit code 1 (9.80 s of the 10 s that faulthandler_timeout "
+                f"allows were used up) while it ran {TEST}"
+            ),
+        ),
+        (
+            {"exit_code": 1, "limit": of_test(0.97, "faulthandler_timeout")},
+            "TESTS_FAILED",
+            "worker.crashed",
+            CERTAIN,
+            "worker gw1 left with exit code 1",
+        ),
+        (
+            {"exit_code": 3, "limit": of_test(0.98, "faulthandler_timeout")},
+            "TESTS_FAILED",
+            "worker.crashed",
+            CERTAIN,
+            (
+                "worker gw1 left with exit code 3 (9.80 s of the 10 s that faulthandler_timeout "
                 "allows were used up)"
             ),
         ),

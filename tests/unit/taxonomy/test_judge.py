@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from typing import Any, Final, get_args
 
 import pytest
@@ -34,6 +33,7 @@ from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 from pytest_failure_taxonomy.taxonomy.verdict import MAX_EVIDENCE, Evidence, Judgement
 
 A: Final = "test_cart.py::test_a"
@@ -402,7 +402,7 @@ def test_a_timeout_precedes_failed_tests() -> None:
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_timeout_is_one_in_every_phase(phase: Phase) -> None:
     """pytest-timeout limits setup and teardown too."""
-    failure = dataclasses.replace(timed_out(), phase=phase)
+    failure = replace(timed_out(), phase=phase)
     assert classify_test_failure(failure) == (FailureReason.TIMEOUT, "test.timeout")
 
 
@@ -509,7 +509,7 @@ def test_a_strict_xpass_is_told_from_words_of_a_test(failure: TestFailure, kind:
     "failure",
     [
         pytest.param(failed(attributed=SANDBOX), id="failed"),
-        pytest.param(dataclasses.replace(timed_out(), attributed=SANDBOX), id="timed-out"),
+        pytest.param(replace(timed_out(), attributed=SANDBOX), id="timed-out"),
         pytest.param(crashed(attributed=SANDBOX), id="crashed"),
         pytest.param(failed(phase="setup", attributed=SANDBOX), id="setup-error"),
     ],
@@ -625,6 +625,14 @@ def test_a_worker_that_dies_after_its_tests_is_not_green() -> None:
     """A worker that crashes on its way out fails the run, although pytest answers 0."""
     run = ended(0, counts=Counts(collected=3, passed=3), workers=(died(signal="SIGSEGV"),))
     assert verdict_of(judge(run)) == ("TESTS_FAILED", "worker.crashed")
+
+
+@pytest.mark.parametrize("exit_code", [1, 9])
+def test_a_worker_that_exits_otherwise_after_its_session_is_green(exit_code: int) -> None:
+    """All results of a worker are there once its session is over; to pytest the run passed."""
+    worker = WorkerEnd(id="gw0", tests=3, exit_code=exit_code)
+    run = ended(0, counts=Counts(collected=3, passed=3), workers=(worker,))
+    assert judge(run).verdict is None
 
 
 def test_workers_that_die_while_collecting_are_not_an_empty_suite() -> None:
@@ -763,11 +771,11 @@ def test_a_baseline_without_a_test_that_ran(
     run: RunEvidence, strict_verdict: tuple[str, str]
 ) -> None:
     """It is valid with a note that names the exit code; a strict baseline says what it was."""
-    lax = judge(dataclasses.replace(run, stage=Stage.BASELINE_RUN))
+    lax = judge(replace(run, stage=Stage.BASELINE_RUN))
     assert (lax.exit_reason, lax.verdict, lax.reasons) == (None, None, ())
     assert len(lax.notes) == 1
     assert f"exit code {run.exit.code}" in lax.notes[0]
-    strict = judge(dataclasses.replace(run, stage=Stage.BASELINE_RUN, strict_baseline=True))
+    strict = judge(replace(run, stage=Stage.BASELINE_RUN, strict_baseline=True))
     assert verdict_of(strict) == strict_verdict
     assert strict.notes == ()
 
@@ -845,7 +853,7 @@ def test_strictness_concerns_the_baseline_alone() -> None:
     """The strict reading of a baseline changes no other stage."""
     for stage in (*OWN_FAILURE_STAGES, *TEST_STAGES):
         run = ended(5, stage=stage)
-        assert judge(dataclasses.replace(run, strict_baseline=True)) == judge(run)
+        assert judge(replace(run, strict_baseline=True)) == judge(run)
 
 
 # The stages before any test
@@ -1233,21 +1241,21 @@ def test_one_failure_more_never_makes_a_success(
     stage = data.draw(st.sampled_from([*OWN_FAILURE_STAGES, *TEST_STAGES]))
     at = data.draw(st.integers(min_value=0, max_value=len(run.failures)))
     failures = (*run.failures[:at], failure, *run.failures[at:])
-    assert judge(dataclasses.replace(run, stage=stage, failures=failures)).verdict is not None
+    assert judge(replace(run, stage=stage, failures=failures)).verdict is not None
 
 
 @settings(deadline=None)
 @given(run=RUNS)
 def test_an_unfinished_run_is_never_a_success(run: RunEvidence) -> None:
     """Whatever was seen of it and in any stage, a run without an end has a verdict."""
-    assert judge(dataclasses.replace(run, finished=False)).verdict is not None
+    assert judge(replace(run, finished=False)).verdict is not None
 
 
 @settings(deadline=None)
 @given(run=RUNS)
 def test_the_exit_reason_depends_on_the_exit_alone(run: RunEvidence) -> None:
     """Failures change the verdict and never what the exit code says."""
-    bare = dataclasses.replace(run, failures=(), collection_failures=(), errors=(), in_flight=())
+    bare = replace(run, failures=(), collection_failures=(), errors=(), in_flight=())
     assert judge(run).exit_reason == judge(bare).exit_reason
 
 
@@ -1275,6 +1283,6 @@ def test_a_judgement_cannot_be_changed() -> None:
         reason.findings[0],
     )
     for part in parts:
-        name = dataclasses.fields(part)[0].name
-        with pytest.raises(dataclasses.FrozenInstanceError):
+        name = next(iter(to_dict(part)))
+        with pytest.raises(AttributeError):
             setattr(part, name, None)

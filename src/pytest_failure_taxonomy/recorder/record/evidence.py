@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from pytest_failure_taxonomy.recorder.record.limits import limits_of_test
 from pytest_failure_taxonomy.recorder.record.reader import RecordedRun, StartedTest, WorkerState
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 
 def evidence_of(
@@ -209,18 +210,12 @@ def _test_limits(
     """Return the limits of the test that was running in the process itself."""
     if ended_ns is None or workers or not in_flight:
         return ()
-    test = in_flight[0]
-    found: list[tuple[str, float, float | None]] = []
-    if run.timer is not None:
-        elapsed = (ended_ns - run.timer.armed_ns) / 1e9
-        found.append((f"pytest-timeout ({run.timer.method})", run.timer.budget_seconds, elapsed))
-    budget = run.header["faulthandler_exit_seconds"]
-    if budget:
-        found.append(("faulthandler_timeout", budget, test.elapsed_seconds))
-    return tuple(
-        TimeLimit(owner=owner, budget_seconds=budget, elapsed_seconds=elapsed, nodeid=test.nodeid)
-        for owner, budget, elapsed in found
-        if elapsed is not None
+    return limits_of_test(
+        in_flight[0].nodeid,
+        elapsed_seconds=in_flight[0].elapsed_seconds or 0.0,
+        ended_ns=ended_ns,
+        timer=run.timer,
+        faulthandler_seconds=run.header["faulthandler_exit_seconds"],
     )
 
 

@@ -6,6 +6,7 @@ A record is a hidden folder beside the report, named after the run. It holds
   time for each selected test. A store into it takes 0.1 µs, survives the death of the process, and
   needs no descriptor that a test could close or use.
 - `events`: JSON lines, appended when something happens that is not just a test passing.
+- `reserve`: room for the report, which is written into it where the disk has none left.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ STATE: Final = "state"
 EVENTS: Final = "events"
 STACKS: Final = "stacks"
 """Where faulthandler writes what all threads were at when a SIGTERM came."""
+RESERVE: Final = "reserve"
+RESERVE_BYTES: Final = 64 * 1024
+"""A failing test with a short traceback takes 1.4 KB of a report."""
 
 MAGIC: Final = b"PFTREC01"
 """The two last characters are the version of the layout."""

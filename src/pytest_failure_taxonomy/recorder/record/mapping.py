@@ -1,4 +1,4 @@
-"""Map a file into memory without a descriptor that stays open."""
+"""Make files whose blocks are there, and map them without a descriptor that stays open."""
 
 from __future__ import annotations
 
@@ -6,12 +6,32 @@ import mmap
 import os
 import sys
 import weakref
+from contextlib import suppress
 
 # Bound here, because a test may replace them in their module.
-from os import close
+from os import close, unlink
 from os import open as open_descriptor
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+def allocate_file(path: Path, size: int) -> None:
+    """Make a file that keeps its room on the disk for later.
+
+    Raises:
+        OSError: there is no room, or no right; no file is left.
+    """
+    descriptor = open_descriptor(path, _FLAGS, 0o666)
+    try:
+        _allocate(descriptor, size)
+    except OSError:
+        with suppress(OSError):
+            unlink(path)
+        raise
+    finally:
+        close(descriptor)
 
 
 def map_file(path: Path, size: int) -> memoryview:
@@ -20,16 +40,19 @@ def map_file(path: Path, size: int) -> memoryview:
     Raises:
         OSError: there is no room, or no right.
     """
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = open_descriptor(path, flags, 0o666)
+    descriptor = open_descriptor(path, _FLAGS, 0o666)
     try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(descriptor, 0, size)
-        else:
-            os.truncate(descriptor, size)
+        _allocate(descriptor, size)
         return _map(descriptor, size)
     finally:
         close(descriptor)
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:
+        os.truncate(descriptor, size)
 
 
 def _map(descriptor: int, size: int) -> memoryview:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -148,37 +147,29 @@ def read_worker(folder: Path) -> WorkerState:
     return WorkerState(test=test, timer=_parse_timer(state), tests=started)
 
 
-@dataclass(slots=True)
 class _State:
     """The state file, as far as it is there."""
 
-    content: bytes
-    selected: int
-    where: str
-    notes: list[str]
-    tests: int = 0
-    exit_code: int | None = None
-    counters: dict[str, int] = field(default_factory=dict)
-    timer: Timer | None = None
-
-    def __post_init__(self) -> None:
+    def __init__(self, content: bytes, selected: int, where: str, notes: list[str]) -> None:
+        self.tests = 0
+        self.exit_code: int | None = None
         self.counters = dict.fromkeys(COUNTERS[:STARTED], 0)
-        if len(self.content) < PAGE:
-            self.notes.append("the record's numbers are missing")
+        self.timer: Timer | None = None
+        self.content = content
+        if len(content) < PAGE:
+            notes.append("the record's numbers are missing")
             return
-        magic, finished, code, tests = HEAD.unpack_from(self.content)
+        magic, finished, code, tests = HEAD.unpack_from(content)
         if magic != MAGIC:
-            raise ReportError(_what_else(magic, self.where))
+            raise ReportError(_what_else(magic, where))
         self.exit_code = code if finished else None
-        if tests and (tests != self.selected or len(self.content) < file_size(tests)):
-            self.notes.append(
-                f"the record says that {tests} tests were selected and names {self.selected}"
-            )
-            tests = min(tests, self.selected, _tests_that_fit(len(self.content), tests))
+        if tests and (tests != selected or len(content) < file_size(tests)):
+            notes.append(f"the record says that {tests} tests were selected and names {selected}")
+            tests = min(tests, selected, _tests_that_fit(len(content), tests))
         self.tests = tests
-        values = struct.unpack_from(f"<{STARTED}I", self.content, COUNTERS_AT)
+        values = struct.unpack_from(f"<{STARTED}I", content, COUNTERS_AT)
         self.counters = dict(zip(COUNTERS[:STARTED], values, strict=True))
-        self.timer = _parse_timer(self.content)
+        self.timer = _parse_timer(content)
 
     def in_flight(self, nodeids: list[str], started_ns: int) -> tuple[StartedTest, ...]:
         states = self.content[PAGE : PAGE + self.tests]

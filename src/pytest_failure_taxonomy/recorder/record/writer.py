@@ -36,6 +36,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     starts_offset,
 )
 from pytest_failure_taxonomy.recorder.record.mapping import map_file
+from pytest_failure_taxonomy.taxonomy.values import to_dict
 
 NODEIDS_A_LINE: Final = 1_000
 """Node ids written in one event, so that a large selection is never in memory twice."""
@@ -140,7 +141,7 @@ class DiskRecord:
         """Append an event, in one write, so that a death can't leave half of one behind it."""
         if getpid() != self._process_id:
             return
-        line = dumps([event, fields], default=_slots_of).encode("ascii") + b"\n"
+        line = dumps([event, fields], default=to_dict).encode("ascii") + b"\n"
         try:
             if not self._is_still_ours():
                 self._open_events()
@@ -229,8 +230,3 @@ def move_high(descriptor: int) -> int:
 def _high_numbers(limit: int) -> Iterator[int]:
     end = min(limit, 1 << 16) if limit > 0 else 1 << 16
     yield from (end - 16, end // 2)
-
-
-def _slots_of(value: Any) -> dict[str, Any]:
-    """Return the fields of a frozen value of ours, for JSON."""
-    return {name: getattr(value, name) for name in value.__slots__}
