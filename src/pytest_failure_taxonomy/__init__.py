@@ -9,25 +9,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.logs.markers import find_marker
     from pytest_failure_taxonomy.report.load import load_report
     from pytest_failure_taxonomy.report.model import FailureReport
+    from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
+    from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
     from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, primary_reason
+    from pytest_failure_taxonomy.taxonomy.recovery import is_circular_fix, recommend_recovery
     from pytest_failure_taxonomy.taxonomy.stages import Stage
 
 __all__ = [
     "FailureReason",
     "FailureReport",
+    "FailureType",
+    "RecoveryAction",
     "Stage",
+    "classify_failure",
+    "find_marker",
+    "is_circular_fix",
     "load_report",
     "primary_reason",
+    "recommend_recovery",
 ]
 
 _HOMES = {
     "FailureReason": "taxonomy.reasons",
     "FailureReport": "report.model",
+    "FailureType": "taxonomy.failure_types",
+    "RecoveryAction": "taxonomy.failure_types",
     "Stage": "taxonomy.stages",
+    "classify_failure": "taxonomy.failure_text",
+    "find_marker": "logs.markers",
+    "is_circular_fix": "taxonomy.recovery",
     "load_report": "report.load",
     "primary_reason": "taxonomy.reasons",
+    "recommend_recovery": "taxonomy.recovery",
 }
 
 

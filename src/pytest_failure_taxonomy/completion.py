@@ -14,7 +14,7 @@ from typing import Any
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.recorder.lock import lock_path
 from pytest_failure_taxonomy.recorder.process import is_alive, read_oom_count
-from pytest_failure_taxonomy.recorder.record.evidence import context_of, evidence_of
+from pytest_failure_taxonomy.recorder.record.evidence import context_of, evidence_of, rules_of
 from pytest_failure_taxonomy.recorder.record.layout import RESERVE, STACKS, record_folder
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
@@ -23,9 +23,11 @@ from pytest_failure_taxonomy.recorder.record.reader import (
     read_worker,
 )
 from pytest_failure_taxonomy.recorder.record.writer import remove_folder
+from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.amend import amend_report
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.write import write_report
+from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
@@ -131,13 +133,20 @@ def reconstruct(run: RecordedRun, folder: Path, end: ProcessEnd) -> dict[str, An
         exit_seen = replace(_with_memory(run, end.exit), stacks=_read_stacks(folder / STACKS))
         evidence = evidence_of(run, exit_seen, ended_ns=end.ended_ns, workers=workers)
         context = context_of(run, ended_ns=end.ended_ns)
+        evidence, problems = attribute(evidence, rules_of(run))
+        redact = Secrets(run.header["redact"]).redact
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # of another version, say
         raise ReportError(
             f"{folder}: the record can't be understood ({type(error).__name__}: {error}); "
             "use the version of pytest-failure-taxonomy that wrote it"
         ) from error
     return build_report(
-        evidence, judge(evidence), context, completeness="reconstructed", faults=run.notes
+        evidence,
+        judge(evidence),
+        context,
+        completeness="reconstructed",
+        faults=(*run.notes, *problems),
+        redact=redact,
     )
 
 

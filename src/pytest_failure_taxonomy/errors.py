@@ -17,3 +17,11 @@ class SettingsError(FailureTaxonomyError):
 
 class ReportError(FailureTaxonomyError):
     """A file that should be a report can't be read as one."""
+
+
+class LogError(FailureTaxonomyError):
+    """A log can't be read, or says nothing that a run could be judged by."""
+
+
+class RulesError(FailureTaxonomyError):
+    """A file of rules can't be used; the message has a line for each problem."""

@@ -9,9 +9,8 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults
+from pytest_failure_taxonomy.report.build import OWN_NAME
 from pytest_failure_taxonomy.report.text import change_texts, encodable
-
-OWN_NAME: Final = "pytest_failure_taxonomy"
 
 _HOOK: Final = "the hook pytest_failure_taxonomy_report"
 

@@ -25,6 +25,8 @@ from pytest_failure_taxonomy.recorder.afterlife import (
 )
 from pytest_failure_taxonomy.recorder.environment import describe_environment
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
+from pytest_failure_taxonomy.recorder.markers import Markers
+from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.startup import exit_code_of, record_startup_error
 from pytest_failure_taxonomy.recorder.supervision import (
@@ -42,6 +44,7 @@ from pytest_failure_taxonomy.recorder.worker import (
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.settings import Settings, read_settings
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
@@ -123,6 +126,7 @@ class Run:
         self._config = config
         self._settings = settings
         self._controller: ControllerRecorder | None = None
+        self._secrets = Secrets(settings.redact)
         self._id = os.urandom(16).hex()
         self._publication = Publication(settings, self._id)
         self._process_id = _getpid()
@@ -155,7 +159,14 @@ class Run:
             self._publication.discard()
             self.faults.add("the start of the run", error)
         record = self._afterlife.record
-        self.session = SessionRecorder(self._config, self.faults, record, self._started_ns)
+        self.session = SessionRecorder(
+            self._config,
+            self.faults,
+            record,
+            started_ns=self._started_ns,
+            markers=Markers(self._settings.markers),
+            secrets=self._secrets,
+        )
         call_after_fork(self.session.progress.detach, self._afterlife.leave_to_parent)
 
     @property
@@ -175,6 +186,8 @@ class Run:
             "stage": self._settings.stage,
             "strict_baseline": self._settings.strict_baseline,
             "faulthandler_exit_seconds": faulthandler_exit_seconds(self._config),
+            "rules": self._settings.rules,
+            "redact": self._settings.redact,
             "context": self._context(None),
         }
 
@@ -228,6 +241,9 @@ class Run:
             exit_seen=exit_seen,
             workers=self._controller.ends() if self._controller else (),
         )
+        evidence, faults = attribute(evidence, self._settings.rules)
+        for fault in faults:
+            self.faults.note(fault)
         self._afterlife.note_end(exit_seen.code or 0, evidence.should_fail)
         report = self._build(evidence, "full", duration)
         try:
@@ -258,6 +274,7 @@ class Run:
             self._context(duration),
             completeness=completeness,
             faults=self.faults.messages,
+            redact=self._secrets.redact,
         )
 
     def _context(self, duration: float | None) -> RunContext:
@@ -265,7 +282,9 @@ class Run:
             id=self._id,
             started_at=self._started_at.replace("+00:00", "Z"),
             duration_seconds=duration,
-            args=tuple(str(arg) for arg in self._config.invocation_params.args),
+            args=tuple(
+                self._secrets.redact(str(arg)) for arg in self._config.invocation_params.args
+            ),
             rootdir=str(self._config.rootpath),
             environment=self._environment,
         )

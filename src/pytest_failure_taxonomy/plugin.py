@@ -20,6 +20,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from pytest_failure_taxonomy.recorder.attribution import FailureTaxonomy
+
 STAGES = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "final_test")
 """The values of `Stage`, repeated so that asking for `--help` loads nothing; a test compares."""
 
@@ -35,6 +37,18 @@ _ONLY_ASK = ("help", "version", "markers", "showfixtures", "show_fixtures_per_te
 
 class HookSpecs:
     """The hooks that other plugins and conftest files can implement."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_failure_taxonomy_classify(
+        self, exception: BaseException, nodeid: str, phase: str
+    ) -> tuple[str, str] | None:
+        """Say what the reason of a failed test is.
+
+        Called for each failed phase of a test, in the process that ran it, unless the test itself
+        has said so by the fixture `failure_taxonomy`. Return a reason, one of the 15, and a kind:
+        `return "SANDBOX_ERROR", "sandbox.browser"`; or None to leave it to others, and to the
+        rules. The exception must not be kept.
+        """
 
     @pytest.hookspec
     def pytest_failure_taxonomy_report(self, report: dict[str, Any]) -> dict[str, Any] | None:
@@ -76,6 +90,21 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         "(ini: failure_taxonomy_stage)",
     )
     group.addoption(
+        "--failure-taxonomy-rules",
+        metavar="FILE",
+        default=None,
+        help="Take the reasons of failures from the rules in this YAML file first "
+        "(ini: failure_taxonomy_rules)",
+    )
+    group.addoption(
+        "--failure-taxonomy-redact",
+        metavar="REGEX",
+        action="append",
+        default=None,
+        help="Keep what matches out of the report and the verdict, besides the secrets of known "
+        "forms; the first group alone, if there is one; repeatable (ini: failure_taxonomy_redact)",
+    )
+    group.addoption(
         "--failure-taxonomy-strict-baseline",
         action="store_true",
         default=False,
@@ -93,10 +122,27 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     )
     parser.addini("failure_taxonomy_stage", "As --failure-taxonomy-stage", default="")
     parser.addini(
+        "failure_taxonomy_rules",
+        "As --failure-taxonomy-rules, relative to the configuration file",
+        default="",
+    )
+    parser.addini(
+        "failure_taxonomy_redact",
+        "Regular expressions as for --failure-taxonomy-redact, one a line",
+        "linelist",
+        default=[],
+    )
+    parser.addini(
         "failure_taxonomy_strict_baseline",
         "As --failure-taxonomy-strict-baseline",
         "bool",
         default=False,
+    )
+    parser.addini(
+        "failure_taxonomy_markers",
+        "More reasons of failure markers, one a line: NAME, or NAME = one of the 15 reasons",
+        "linelist",
+        default=[],
     )
     parser.addini(
         "failure_taxonomy_watcher",
@@ -107,6 +153,14 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     config = pluginmanager.get_plugin("pytestconfig")
     if isinstance(config, pytest.Config):
         config.add_cleanup(partial(_after_a_failed_start, config))
+
+
+@pytest.fixture
+def failure_taxonomy(request: pytest.FixtureRequest) -> FailureTaxonomy:
+    """Say why a test fails, when it knows better: `.record(reason, kind, detail)`."""
+    from pytest_failure_taxonomy.recorder.attribution import FailureTaxonomy
+
+    return FailureTaxonomy(request.node)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -175,9 +229,11 @@ def _parse_our_options(config: pytest.Config) -> None:
         ("--failure-taxonomy", True, False),
         ("--failure-taxonomy-report", None, None),
         ("--failure-taxonomy-stage", None, None),
+        ("--failure-taxonomy-rules", None, None),
         ("--failure-taxonomy-strict-baseline", True, False),
     ):
         parser.add_argument(name, nargs="?", const=const, default=default)
+    parser.add_argument("--failure-taxonomy-redact", nargs="?", action="append")
     args = [
         *shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
         *config.getini("addopts"),

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.errors import RulesError, SettingsError
 from pytest_failure_taxonomy.recorder.supervision import find_note, read_note
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.rules import Rule
 from pytest_failure_taxonomy.taxonomy.stages import Stage, parse_stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -37,6 +41,12 @@ class Settings:
     stage: Stage
     strict_baseline: bool
     watcher: bool
+    rules: tuple[Rule, ...] = ()
+    """The user's own, in their order."""
+    redact: tuple[str, ...] = ()
+    """Regular expressions of what is to be kept out of the report."""
+    markers: Mapping[str, FailureReason]
+    """What other markers than the usual ones stand for, by their names."""
     """Have another process complete the report if this one dies."""
     note: Path | None = None
     """Where the supervisor looks for this run's report, if there is one."""
@@ -59,6 +69,9 @@ def read_settings(config: pytest.Config) -> Settings:
     ini_stage = _ini(config, "failure_taxonomy_stage", "one of the six stages", problems)
     ini_strict = _ini(config, "failure_taxonomy_strict_baseline", "true or false", problems)
     ini_watcher = _ini(config, "failure_taxonomy_watcher", "true or false", problems)
+    rules = _rules(config, options.failure_taxonomy_rules, problems)
+    redact = _redact(config, options.failure_taxonomy_redact, problems)
+    markers = _markers(config, problems)
     stage = Stage.FINAL_TEST
     try:
         stage = parse_stage(
@@ -89,9 +102,63 @@ def read_settings(config: pytest.Config) -> Settings:
         stage=stage,
         strict_baseline=bool(options.failure_taxonomy_strict_baseline or ini_strict),
         watcher=ini_watcher is not False and note is None,
+        rules=rules,
+        redact=redact,
+        markers=markers,
         note=note,
         problems=tuple(problems),
     )
+
+
+def _rules(config: pytest.Config, option: str | None, problems: list[str]) -> tuple[Rule, ...]:
+    ini = _ini(config, "failure_taxonomy_rules", "the name of a file", problems)
+    base = config.invocation_params.dir
+    if option is None and ini:
+        base, option = config.inipath.parent if config.inipath else config.rootpath, ini
+    if option is None:
+        return ()
+    from pytest_failure_taxonomy.rules.load import load_rules
+
+    try:
+        return load_rules(_absolute(base, option))
+    except RulesError as error:
+        problems += str(error).splitlines()
+        return ()
+
+
+def _redact(
+    config: pytest.Config, option: list[str] | None, problems: list[str]
+) -> tuple[str, ...]:
+    ini = _ini(config, "failure_taxonomy_redact", "regular expressions, one a line", problems)
+    patterns = (*(ini or ()), *(option or ()))
+    if patterns:
+        from pytest_failure_taxonomy.redaction import check_patterns
+
+        found = check_patterns(patterns)
+        problems += [f"--failure-taxonomy-redact: {problem}" for problem in found]
+        return () if found else patterns
+    return ()
+
+
+def _markers(config: pytest.Config, problems: list[str]) -> dict[str, FailureReason]:
+    """Return what the user's own markers stand for: `NAME` or `NAME = REASON` a line."""
+    lines = _ini(config, "failure_taxonomy_markers", "one marker a line", problems)
+    markers = {}
+    for line in lines or ():
+        name, _, reason = (part.strip() for part in line.partition("="))
+        try:
+            markers[name] = FailureReason(reason or "UNKNOWN")
+        except ValueError:
+            problems.append(
+                f"ini value failure_taxonomy_markers: {line!r}: {reason} is no failure reason; "
+                f"give one of {', '.join(FailureReason)}"
+            )
+        if not re.fullmatch("[A-Za-z0-9_]+", name, re.ASCII):
+            problems.append(
+                f"ini value failure_taxonomy_markers: {line!r}: a marker's name has letters, "
+                "digits and underscores alone; give one, or NAME = REASON"
+            )
+    return markers
 
 
 def _ini(config: pytest.Config, name: str, wanted: str, problems: list[str]) -> Any:

@@ -45,7 +45,7 @@ def undisturbed_seconds(usages: Sequence[Usage], rounds: Sequence[int]) -> float
     """Return the CPU time of a run, in seconds, cleared of what disturbed single rounds.
 
     Every segment of the run is the same work in every round. Disturbances only ever add to it,
-    so each segment counts with the lower quartile of its rounds, and the run is their sum.
+    so each segment counts with the least of its rounds, and the run is their sum.
     """
     runs = [usages[index].segment_seconds for index in rounds]
-    return math.fsum(sorted(segment)[len(runs) // 4] for segment in zip(*runs, strict=True))
+    return math.fsum(min(segment) for segment in zip(*runs, strict=True))

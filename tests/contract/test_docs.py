@@ -219,7 +219,7 @@ def test_every_hook_is_documented() -> None:
     hooks = [name for name in vars(HookSpecs) if name.startswith("pytest_")]
     assert hooks
     for name in hooks:
-        assert f"`{name}(" in section(read_page(OPTIONS_PAGE), "The hook")
+        assert f"`{name}(" in section(read_page(OPTIONS_PAGE), "Hooks")
 
 
 def test_the_stages_are_documented() -> None:
@@ -228,17 +228,31 @@ def test_the_stages_are_documented() -> None:
     assert [code_in(row[0]) for row in rows] == [[str(stage)] for stage in Stage]
 
 
+BROWSER: Final = (
+    "class Browser:\n"
+    "    has_display = False\n"
+    "    def open(self, _): return type('Page', (), {'ok': False})\n"
+    "@pytest.fixture\n"
+    "def browser(): return Browser()\n"
+)
+
+
 def test_the_examples_in_python_run(tmp_path: Path) -> None:
     """The hook adds what its example says, and the code of the other pages runs on its report."""
-    (hook,) = code_blocks(read_page(OPTIONS_PAGE), "python")
-    (tmp_path / "conftest.py").write_text(hook, encoding="utf-8")
+    fixture, *hooks = code_blocks(read_page(OPTIONS_PAGE), "python")
+    (tmp_path / "conftest.py").write_text("\n".join([*hooks, BROWSER]), encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    (tmp_path / "test_it.py").write_text("def test_it(): assert 0\n", encoding="utf-8")
+    (tmp_path / "test_it.py").write_text(
+        f"{fixture}\ndef test_payments(): raise ConnectionError('gone')\n", encoding="utf-8"
+    )
     run = run_pytest(tmp_path, env={"BUILD_NUMBER": "12"})
     assert run.status == 1
-    assert run.report()["extensions"] == {
-        "our_builds": {"number": "12", "ask": "the payments team"}
-    }
+    report = run.report()
+    assert report["extensions"]["our_builds"] == {"number": "12", "ask": "the payments team"}
+    assert [failure["kind"] for failure in report["failures"]] == [
+        "sandbox.browser",
+        "sandbox.payments",
+    ]
     for number, example in enumerate(
         code_blocks(read_page(REPORT_PAGE) + read_page(REASONS_PAGE), "python")
     ):
@@ -273,16 +287,6 @@ def test_the_kinds_are_documented_with_reason_and_retryable() -> None:
     rows = table(section(read_page(REASONS_PAGE), "Kinds"))
     assert {code_in(row[0])[0]: (row[1], row[3]) for row in rows} == expected
     assert len(rows) == len(KINDS)
-
-
-def test_reserved_kinds_are_not_given() -> None:
-    """A kind that is called reserved is none of those that this version gives."""
-    rows = table(section(read_page(REASONS_PAGE), "Reserved, not given yet"))
-    assert rows
-    for row in rows:
-        (kind,) = code_in(row[0])
-        assert not any(known == kind or known.startswith(kind.rstrip("*")) for known in KINDS)
-        assert set(code_in(row[1])) <= set(FailureReason)
 
 
 def test_the_exit_tables_are_documented() -> None:
@@ -389,6 +393,7 @@ def test_the_caps_are_documented() -> None:
         "limits.internal_errors_omitted": f"{limits.MAX_FAILURES:,} listed",
         "limits.tracebacks_omitted": f"{limits.MAX_TRACEBACKS:,} characters of them together",
         "limits.nodeids_omitted": f"{limits.MAX_NODEIDS:,} in any one list",
+        "limits.groups_omitted": f"{limits.MAX_FAILURES:,} listed",
         "limits.texts_truncated": f"messages and evidence {limits.MAX_MESSAGE:,} characters, "
         f"tracebacks and all others {limits.MAX_TRACEBACK:,}",
     }

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_failure_taxonomy import FailureReason, Stage, primary_reason
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    Attribution,
     ProcessExit,
     RaisedException,
     RunEvidence,
@@ -323,7 +324,9 @@ def test_scenario_docker_fails_to_start(stage: str, exit_code: int) -> None:
         phase="setup",
         message="docker.errors.DockerException: Error while fetching server API version",
         exception=docker,
-        attributed=(FailureReason.SANDBOX_ERROR, "sandbox.docker"),
+        attributed=Attribution(
+            reason=FailureReason.SANDBOX_ERROR, kind="sandbox.docker", source="hook"
+        ),
     )
     run = RunEvidence(
         stage=Stage(stage),

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy import FailureReason, Stage
+from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Counts,
@@ -25,6 +26,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TimeLimit,
     WorkerEnd,
 )
+from pytest_failure_taxonomy.taxonomy.findings import find_marked
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 
@@ -185,11 +187,71 @@ KINDS_THAT_STAGES_GIVE: Final = (
     ("stage.timeout", "TIMEOUT", ended_stage("git_checkout", 137)),
 )
 
+
+def raised(name: str, message: str = "") -> RunEvidence:
+    """Return a run in which a test failed on the exception of a library."""
+    module, _, kind = name.rpartition(".")
+    exception = RaisedException(type=kind, module=module, message=message, bases=(name,))
+    run, _ = attribute(failed("call", message=message, exception=exception), ())
+    return run
+
+
+def git(command: str) -> RunEvidence:
+    """Return a run in which a git command failed."""
+    words = f"Command '['git', '{command}']' returned non-zero exit status 128."
+    return raised("subprocess.CalledProcessError", words)
+
+
+KINDS_THAT_LIBRARIES_GIVE: Final = (
+    ("sandbox.docker", "SANDBOX_ERROR", raised("docker.errors.APIError")),
+    ("sandbox.kubernetes", "SANDBOX_ERROR", raised("kubernetes.client.exceptions.ApiException")),
+    ("sandbox.podman", "SANDBOX_ERROR", raised("podman.errors.exceptions.APIError")),
+    (
+        "sandbox.testcontainers",
+        "SANDBOX_ERROR",
+        raised("testcontainers.core.exceptions.ContainerStartException"),
+    ),
+    ("llm.rate_limited", "LLM_ERROR", raised("openai.RateLimitError")),
+    ("llm.quota_exceeded", "LLM_ERROR", raised("openai.RateLimitError", "insufficient_quota")),
+    ("llm.timeout", "LLM_ERROR", raised("openai.APITimeoutError")),
+    ("llm.unavailable", "LLM_ERROR", raised("anthropic.APIConnectionError")),
+    ("llm.authentication", "LLM_ERROR", raised("anthropic.AuthenticationError")),
+    (
+        "llm.context_exceeded",
+        "LLM_ERROR",
+        raised("openai.BadRequestError", "context_length_exceeded"),
+    ),
+    ("llm.bad_request", "LLM_ERROR", raised("openai.BadRequestError")),
+    ("llm.error", "LLM_ERROR", raised("openai.OpenAIError")),
+    ("git.clone_failed", "GIT_CLONE_FAILED", git("clone")),
+    ("git.checkout_failed", "GIT_CHECKOUT_FAILED", git("checkout")),
+    ("tool.git", "TOOL_ERROR", git("fetch")),
+)
+
+
+def marked(name: str, reason: str) -> RunEvidence:
+    """Return a command's end of which a marker tells more than its exit code."""
+    return RunEvidence(
+        stage=Stage.AGENT_RUN,
+        recorded=False,
+        exit=ProcessExit(code=None, source="none"),
+        settled=(find_marked(name, FailureReason(reason)),),
+    )
+
+
+KINDS_THAT_MARKERS_GIVE: Final = (
+    ("marker.max_turns", "AGENT_GAVE_UP", marked("MAX_TURNS", "AGENT_GAVE_UP")),
+    ("marker.test_failure", "TESTS_FAILED", marked("TEST_FAILURE", "TESTS_FAILED")),
+    ("marker.unknown", "UNKNOWN", marked("UNKNOWN", "UNKNOWN")),
+)
+
 TABLE: Final = (
     *KINDS_THAT_TESTS_GIVE,
     *KINDS_THAT_RUNS_GIVE,
     *KINDS_THAT_THE_EXIT_CODE_GIVES,
     *KINDS_THAT_STAGES_GIVE,
+    *KINDS_THAT_LIBRARIES_GIVE,
+    *KINDS_THAT_MARKERS_GIVE,
 )
 
 # Of these, no row of the table has a single reason.

@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.completion import (
 )
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.recorder.machine import ci_job, platform_name, python_version
+from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.supervision import (
     SUPERVISOR_VARIABLE,
     RecordInbox,
@@ -186,7 +187,13 @@ def _report_of_command(
             python=python_version(), platform=platform_name(), pytest="unknown", ci=ci_job()
         ),
     )
-    return build_report(evidence, judge(evidence), context, completeness="reconstructed")
+    return build_report(
+        evidence,
+        judge(evidence),
+        context,
+        completeness="reconstructed",
+        redact=Secrets().redact,
+    )
 
 
 def _write(path: Path, report: dict[str, Any]) -> None:

@@ -10,7 +10,11 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.recorder.origin import OriginFinder
+from pytest_failure_taxonomy.report.text import change_texts, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException
+from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
+from pytest_failure_taxonomy.taxonomy.values import to_dict
 
 MAX_MESSAGE: Final = 8_000
 """Characters kept of an exception's message; the report cuts further."""
@@ -23,8 +27,8 @@ _NOT_THE_USERS: Final = (
 )
 
 
-def describe_exception(error: BaseException) -> RaisedException:
-    """Describe an exception by its type, message and the place that raised it."""
+def describe_exception(error: BaseException, origins: OriginFinder) -> RaisedException:
+    """Describe an exception by its type, message and the places that it comes from."""
     kind = type(error)
     module: object = kind.__module__  # anything may be assigned to it
     return RaisedException(
@@ -33,6 +37,7 @@ def describe_exception(error: BaseException) -> RaisedException:
         message=message_of(error),
         bases=tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[:-1]),
         raised_in=_raising_module(error.__traceback__),
+        origin=origins.origin_of(error),
     )
 
 
@@ -62,15 +67,19 @@ def as_json(raised: RaisedException | None) -> dict[str, Any] | None:
     return {
         "type": raised.type,
         "module": raised.module,
-        "message": raised.message.encode("utf-8", "backslashreplace").decode("utf-8"),
+        "message": encodable(raised.message),
         "bases": list(raised.bases),
         "raised_in": raised.raised_in,
+        "origin": raised.origin and change_texts(to_dict(raised.origin), encodable),
     }
 
 
 def from_json(sent: dict[str, Any] | None) -> RaisedException | None:
     """Undo `as_json`."""
-    return None if sent is None else RaisedException(**{**sent, "bases": tuple(sent["bases"])})
+    if sent is None:
+        return None
+    origin = sent["origin"] and OriginPlace(**sent["origin"])
+    return RaisedException(**{**sent, "bases": tuple(sent["bases"]), "origin": origin})
 
 
 def place_of(error: BaseException, rootdir: Path) -> Location | None:

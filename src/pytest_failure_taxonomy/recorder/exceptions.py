@@ -5,11 +5,15 @@ pytest's reports say how a failure reads, not of which type it was.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.recorder import attribution
+from pytest_failure_taxonomy.recorder.attribution import Attributor
 from pytest_failure_taxonomy.recorder.describe import (
     as_json,
     cause_of,
@@ -17,7 +21,9 @@ from pytest_failure_taxonomy.recorder.describe import (
     from_json,
     place_of,
 )
-from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException
+from pytest_failure_taxonomy.recorder.origin import OriginFinder
+from pytest_failure_taxonomy.recorder.secrets import changed_secrets
+from pytest_failure_taxonomy.taxonomy.evidence import Attribution, Location, RaisedException
 
 _ATTRIBUTE: Final = "_failure_taxonomy"
 """Name under which a worker's report carries its description to the controller."""
@@ -28,24 +34,50 @@ Report = pytest.TestReport | pytest.CollectReport
 class ExceptionMemory:
     """Keep what was raised until its report comes by."""
 
-    def __init__(self, rootdir: Path) -> None:
+    def __init__(
+        self,
+        rootdir: Path,
+        attributor: Attributor,
+        learn: Callable[[dict[str, str]], None] = lambda _: None,
+    ) -> None:
+        """Remember nothing yet.
+
+        Args:
+            rootdir: of the run.
+            attributor: asks who knows why a test failed.
+            learn: on the controller, called with what may be secret in a worker's environment.
+        """
         self._rootdir = rootdir
-        self._raised: dict[tuple[str, str], BaseException] = {}
+        self._attributor = attributor
+        self._learn = learn
+        self._environment = dict(os.environ)
+        self._origins = OriginFinder(rootdir)
+        self._raised: dict[tuple[str, str], tuple[pytest.Item, BaseException]] = {}
         self._collecting: dict[str, tuple[RaisedException, Location | None]] = {}
         self._received: tuple[Report, dict[str, Any]] | None = None
 
     def see_test(self, node: pytest.Item, call: pytest.CallInfo[Any]) -> None:
         """Hold what a phase of a test raised."""
         if call.excinfo is not None:
-            self._raised[node.nodeid, call.when] = call.excinfo.value
+            self._raised[node.nodeid, call.when] = node, call.excinfo.value
 
-    def take_test(self, report: pytest.TestReport) -> RaisedException | None:
-        """Return a description of what failed a test, and let go of the exception."""
+    def take_test(
+        self, report: pytest.TestReport
+    ) -> tuple[RaisedException | None, Attribution | None]:
+        """Return what failed a test and what is said of it, and let go of the exception."""
         sent = self._sent_with(report)
         if sent is not None:
-            return from_json(sent["exception"])
-        error = self._raised.pop((report.nodeid, str(report.when)), None)
-        return None if error is None else describe_exception(error)
+            return from_json(sent["exception"]), attribution.from_json(sent["attributed"])
+        node, error = self._raised.pop((report.nodeid, str(report.when)), (None, None))
+        if node is None or error is None:
+            return None, None
+        return self.explain_test(node, error, str(report.when))
+
+    def explain_test(
+        self, node: pytest.Item, error: BaseException, phase: str
+    ) -> tuple[RaisedException, Attribution | None]:
+        """Describe what failed a test, and ask who knows why."""
+        return describe_exception(error, self._origins), self._attributor.ask(node, error, phase)
 
     def forget(self) -> None:
         """Let go of exceptions that failed no test: skips, expected failures, reruns."""
@@ -57,7 +89,8 @@ class ExceptionMemory:
         if call.excinfo is None:
             return
         error = cause_of(call.excinfo.value)
-        self._collecting[node.nodeid] = describe_exception(error), place_of(error, self._rootdir)
+        described = describe_exception(error, self._origins)
+        self._collecting[node.nodeid] = described, place_of(error, self._rootdir)
 
     def take_collector(
         self, report: pytest.CollectReport
@@ -72,17 +105,25 @@ class ExceptionMemory:
     def send_with(self, report: Report) -> None:
         """On a worker: let a report carry what was raised to the controller."""
         place: Location | None = None
+        said: Attribution | None = None
         if isinstance(report, pytest.TestReport):
-            exception = self.take_test(report)
+            exception, said = self.take_test(report)
         else:
             exception, place = self.take_collector(report)
-        sent = {"exception": as_json(exception), "place": place and [place.path, place.line]}
+        sent = {
+            "exception": as_json(exception),
+            "place": place and [place.path, place.line],
+            "attributed": attribution.as_json(said),
+            "environment": changed_secrets(self._environment),
+        }
         setattr(report, _ATTRIBUTE, sent)
 
     def receive_from(self, report: Report) -> None:
         """On the controller: take off what a report carries, before any other plugin sees it."""
         sent = report.__dict__.pop(_ATTRIBUTE, None)
         self._received = None if sent is None else (report, sent)
+        if sent is not None:
+            self._learn(sent["environment"])
 
     def _sent_with(self, report: Report) -> dict[str, Any] | None:
         received = self._received

@@ -13,12 +13,15 @@ from typing import Any, Final, cast
 import pytest
 
 from pytest_failure_taxonomy.recorder import longrepr
-from pytest_failure_taxonomy.recorder.describe import describe_exception, message_of, place_of
+from pytest_failure_taxonomy.recorder.attribution import Attributor
+from pytest_failure_taxonomy.recorder.describe import message_of, place_of
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
 from pytest_failure_taxonomy.recorder.facts import Facts
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
+from pytest_failure_taxonomy.recorder.markers import Markers
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.record.writer import Record
+from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ErrorOrigin,
@@ -46,13 +49,23 @@ class SessionRecorder:
     """A plugin that records a session: in one process, or on the controller of several."""
 
     def __init__(
-        self, config: pytest.Config, faults: Faults, record: Record, started_ns: int
+        self,
+        config: pytest.Config,
+        faults: Faults,
+        record: Record,
+        *,
+        started_ns: int,
+        markers: Markers,
+        secrets: Secrets,
     ) -> None:
         self.faults = faults
         self.progress = Progress(record, started_ns)
-        self.facts = Facts(record)
-        self.exceptions = ExceptionMemory(config.rootpath)
+        self.facts = Facts(record, secrets.redact)
+        self.exceptions = ExceptionMemory(
+            config.rootpath, Attributor(config, faults), secrets.learn
+        )
         self.should_fail = ""
+        self._markers = markers
         self._config = config
         self._rootdir = config.rootpath
         self.record = record
@@ -127,7 +140,8 @@ class SessionRecorder:
         elif report is not self._last_failed:
             self.exceptions.see_test(node, call)
         elif call.excinfo is not None:
-            self.facts.explain_last_failure(describe_exception(call.excinfo.value))
+            explained = self.exceptions.explain_test(node, call.excinfo.value, call.when)
+            self.facts.explain_last_failure(*explained)
 
     @pytest.hookimpl(trylast=True)
     @guarded
@@ -256,7 +270,7 @@ class SessionRecorder:
         return False
 
     def _record_failure(self, report: pytest.TestReport) -> None:
-        exception = self.exceptions.take_test(report)
+        exception, said = self.exceptions.take_test(report)
         phase = self._phase_of(report)
         crashed = report.when not in _PHASES
         if crashed:
@@ -268,6 +282,8 @@ class SessionRecorder:
             phase=phase,
             message=longrepr.message_of(report.longrepr),
             exception=exception,
+            attributed=said,
+            marker=self._markers.in_output_of(report),
             crashed=crashed,
             limit=self.limit_of_crash if crashed else None,
             duration_seconds=None if crashed else report.duration,

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.recorder.attribution import Attributor
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.progress import state_after
@@ -28,7 +29,8 @@ class WorkerRecorder:
         self.faults = Faults(config, is_worker=True)
         self.record = _open_record(config)
         self._config = config
-        self._exceptions = ExceptionMemory(config.rootpath)
+        attributor = Attributor(config, self.faults)
+        self._exceptions = ExceptionMemory(config.rootpath, attributor)
         self._deselected = 0
         self._clock = time.monotonic_ns
 

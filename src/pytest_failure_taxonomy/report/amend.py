@@ -8,6 +8,7 @@ from typing import Any, Final
 from pytest_failure_taxonomy.report.build import exit_as_json, reasons_as_json, verdict_as_json
 from pytest_failure_taxonomy.report.limits import Limits
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
+from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
 from pytest_failure_taxonomy.taxonomy.findings import Finding
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
@@ -42,7 +43,9 @@ def amend_report(report: dict[str, Any], end: ProcessExit) -> dict[str, Any]:
 
 def _findings(report: dict[str, Any]) -> Iterator[Finding]:
     """Yield what was found before, as far as the report tells: all reasons, their first details."""
-    quoted = report["verdict"]["evidence"] if report["verdict"] else []
+    verdict = report["verdict"]
+    quoted = verdict["evidence"] if verdict else []
+    first_type = verdict and verdict["failure_type"] and FailureType(verdict["failure_type"])
     for rank, held in enumerate(report["reasons"]):
         for index in range(held["count"]):
             told = quoted[index] if rank == 0 and index < len(quoted) else _UNQUOTED
@@ -52,4 +55,6 @@ def _findings(report: dict[str, Any]) -> Iterator[Finding]:
                 source=told["source"],
                 detail=told["detail"],
                 nodeid=held["nodeids"][index] if index < len(held["nodeids"]) else None,
+                failure_type=first_type if rank == 0 else None,
+                is_hearsay=held["kind"].startswith("marker."),
             )

@@ -6,16 +6,20 @@ tests hold the two together, but importing pydantic would cost each run 50 ms or
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any, Final
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.report.limits import JSONObject, Limits
+from pytest_failure_taxonomy.report.groups import fingerprint_of_test, groups_as_json
+from pytest_failure_taxonomy.report.limits import JSONObject, Limits, Redact
 from pytest_failure_taxonomy.taxonomy.classification import (
     classify_run_error,
     classify_test_failure,
     is_timeout,
+    type_of_collection_failure,
+    type_of_test_failure,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -34,6 +38,10 @@ from pytest_failure_taxonomy.taxonomy.verdict import Judgement, Verdict
 
 SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
 SCHEMA_VERSION: Final = "1.0"
+OWN_NAME: Final = "pytest_failure_taxonomy"
+"""Our own key among the `extensions`."""
+MAX_ATTRIBUTIONS: Final = 100
+"""What was said of failures, listed by `extensions`."""
 
 
 def build_report(
@@ -43,6 +51,7 @@ def build_report(
     *,
     completeness: Completeness = "full",
     faults: Sequence[str] = (),
+    redact: Redact | None = None,
 ) -> JSONObject:
     """Return the report as a JSON object, its keys in the published order.
 
@@ -52,8 +61,10 @@ def build_report(
         context: which run it was.
         completeness: who completes the report: pytest, a reader of its remains, or nobody yet.
         faults: what failed in the recorder itself, in words.
+        redact: takes the secrets out of each text.
     """
-    limits = Limits()
+    limits = Limits(redact)
+    fingerprints = [fingerprint_of_test(failure) for failure in run.failures]
     report: JSONObject = {
         "$schema": SCHEMA_ID,
         "schema_version": SCHEMA_VERSION,
@@ -71,8 +82,13 @@ def build_report(
         "verdict": verdict_as_json(judgement.verdict, limits),
         "reasons": reasons_as_json(judgement, limits),
         "summary": _summary(run),
-        "failures": [_failure(each, limits) for each in limits.failures(run.failures)],
-        "groups": [],
+        "failures": [
+            _failure(failure, fingerprint, limits)
+            for failure, fingerprint in zip(
+                limits.failures(run.failures), fingerprints, strict=False
+            )
+        ],
+        "groups": groups_as_json(run, fingerprints, limits),
         "collection_errors": [
             _collection_error(each, limits)
             for each in limits.collection_failures(run.collection_failures)
@@ -100,9 +116,12 @@ def build_report(
         "bench": [],
         "environment": _plain(context.environment),
         "limits": None,
-        "extensions": _own_extensions(judgement, faults),
+        "extensions": _own_extensions(run, judgement, faults),
     }
     report = limits.fit(report)
+    own = {"redacted": limits.redacted} if limits.redacted else {}
+    if own:
+        report["extensions"].setdefault(OWN_NAME, {}).update(own)
     return {**report, "limits": limits.as_json()}
 
 
@@ -128,8 +147,8 @@ def verdict_as_json(verdict: Verdict | None, limits: Limits) -> JSONObject | Non
         "kind": verdict.kind,
         "precedence": verdict.reason.precedence,
         "confidence": verdict.confidence,
-        "failure_type": None,
-        "recovery_action": None,
+        "failure_type": str(verdict.failure_type),
+        "recovery_action": str(verdict.recovery_action),
         "retryable": verdict.retryable,
         "message": verdict.message,
         "nodeid": verdict.nodeid,
@@ -176,23 +195,23 @@ def _summary(run: RunEvidence) -> JSONObject:
     }
 
 
-def _failure(failure: TestFailure, limits: Limits) -> JSONObject:
+def _failure(failure: TestFailure, fingerprint: str, limits: Limits) -> JSONObject:
     reason, kind = classify_test_failure(failure)
     return {
         "nodeid": failure.nodeid,
         "phase": failure.phase,
         "reason": str(reason),
         "kind": kind,
-        "failure_type": None,
+        "failure_type": str(type_of_test_failure(failure)),
         "exception": _exception(failure.exception, limits),
         "location": _location(failure.location),
         "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
         "duration_seconds": _seconds(failure.duration_seconds),
         "attempts": failure.attempts,
         "worker": failure.worker,
-        "marker": None,
-        "fingerprint": None,
-        "rule": None,
+        "marker": failure.marker and failure.marker.name,
+        "fingerprint": fingerprint,
+        "rule": failure.attributed and failure.attributed.rule,
     }
 
 
@@ -202,7 +221,7 @@ def _collection_error(failure: CollectionFailure, limits: Limits) -> JSONObject:
         "exception": _exception(failure.exception, limits),
         "message": limits.message(failure.message),
         "location": _location(failure.location),
-        "failure_type": None,
+        "failure_type": str(type_of_collection_failure(failure)),
         "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
     }
 
@@ -234,11 +253,26 @@ def _location(location: Location | None) -> JSONObject | None:
     return {"path": location.path, "line": line}
 
 
-def _own_extensions(judgement: Judgement, faults: Sequence[str]) -> JSONObject:
+def _own_extensions(run: RunEvidence, judgement: Judgement, faults: Sequence[str]) -> JSONObject:
     """Return what has no field of its own, under our own name; nothing in an ordinary run."""
-    own = {"notes": list(judgement.notes), "faults": list(faults)}
-    said = {name: texts for name, texts in own.items() if texts}
-    return {"pytest_failure_taxonomy": said} if said else {}
+    own = {
+        "notes": list(judgement.notes),
+        "faults": list(faults),
+        "attributions": _attributions(run),
+    }
+    said = {name: each for name, each in own.items() if each}
+    return {OWN_NAME: said} if said else {}
+
+
+def _attributions(run: RunEvidence) -> list[JSONObject]:
+    """Return what was said of failures besides reason and kind, each once, most frequent first."""
+    counted = Counter(
+        failure.attributed for failure in run.failures if failure.attributed is not None
+    )
+    return [
+        {**{name: each for name, each in to_dict(said).items() if each is not None}, "count": count}
+        for said, count in counted.most_common(MAX_ATTRIBUTIONS)
+    ]
 
 
 def _seconds(value: float | None) -> float | None:

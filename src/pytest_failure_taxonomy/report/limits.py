@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.text import cap, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
+from pytest_failure_taxonomy.taxonomy.groups import Group
 
 JSONObject = dict[str, Any]
+Redact = Callable[[str], str]
+"""Return a text without its secrets."""
+
+REDACTED: Final = "[REDACTED:"
+"""How the marks begin that stand for secrets."""
 
 MAX_FAILURES: Final = 1_000
-"""Failures, collection errors and internal errors listed, each; `limits` says how many more."""
+"""Failures, collection errors, internal errors and groups listed, each; `limits` says how many
+more."""
 MAX_NODEIDS: Final = 1_000
 """Node ids in any one list."""
 MAX_MESSAGE: Final = 2_000
@@ -24,12 +33,16 @@ MAX_TRACEBACKS: Final = 4_000_000
 class Limits:
     """Apply the caps of the report and count what they cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Redact | None = None) -> None:
+        self._redact = redact
+        self.redacted: dict[str, int] = {}
+        """How many secrets are missing from the report, by what they were."""
         self._failures_omitted = 0
         self._collection_errors_omitted = 0
         self._internal_errors_omitted = 0
         self._tracebacks_omitted = 0
         self._nodeids_omitted = 0
+        self._groups_omitted = 0
         self._texts_truncated = 0
         self._characters_left = MAX_TRACEBACKS
 
@@ -49,6 +62,11 @@ class Limits:
         """Return the internal errors that are listed."""
         self._internal_errors_omitted = max(0, len(errors) - MAX_FAILURES)
         return errors[:MAX_FAILURES]
+
+    def groups(self, groups: list[Group]) -> list[Group]:
+        """Return the groups that are listed."""
+        self._groups_omitted = max(0, len(groups) - MAX_FAILURES)
+        return groups[:MAX_FAILURES]
 
     def nodeids(self, nodeids: tuple[str, ...]) -> list[str]:
         """Return the node ids that are listed."""
@@ -71,9 +89,14 @@ class Limits:
         return shown
 
     def fit(self, value: Any) -> Any:
-        """Return the JSON value with every text in it fit for UTF-8 and no longer than allowed."""
+        """Return the JSON value with every text in it fit for UTF-8 and no longer than allowed.
+
+        Secrets leave here at the latest, those in node ids and arguments, too.
+        """
         kind = type(value)
         if kind is str:
+            if self._redact is not None:
+                value = self._without_secrets(value)
             is_fit = len(value) <= MAX_TRACEBACK and value.isascii()
             return value if is_fit else self._capped(value, MAX_TRACEBACK)
         if kind is dict:
@@ -81,6 +104,15 @@ class Limits:
         if kind is list:
             return [self.fit(each) for each in value]
         return value
+
+    def _without_secrets(self, text: str) -> str:
+        """Return the text as it may be shown, and count what is missing from it."""
+        if self._redact is not None:
+            text = self._redact(text)
+        if REDACTED in text:
+            for found in re.findall(r"\[REDACTED:([^\]]+)\]", text):
+                self.redacted[found] = self.redacted.get(found, 0) + 1
+        return text
 
     def as_json(self) -> JSONObject:
         """Return the field `limits`."""
@@ -90,6 +122,7 @@ class Limits:
             "internal_errors_omitted": self._internal_errors_omitted,
             "tracebacks_omitted": self._tracebacks_omitted,
             "nodeids_omitted": self._nodeids_omitted,
+            "groups_omitted": self._groups_omitted,
             "texts_truncated": self._texts_truncated,
         }
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Phase
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
 from pytest_failure_taxonomy.taxonomy.findings import Confidence
+from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 
@@ -28,7 +29,7 @@ _Stage = Annotated[Stage, Field(strict=False)]
 
 _Count = Annotated[int, Field(ge=0)]
 _Seconds = Annotated[float, Field(ge=0)]
-_Kind = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)+$")]
+_Kind = Annotated[str, Field(pattern=KIND_PATTERN)]
 
 
 class _Part(BaseModel):
@@ -385,6 +386,8 @@ class Limits(_Part):
     """Tracebacks left out because the earlier ones had used up their room."""
     nodeids_omitted: _Count
     """Node ids left out of all lists together."""
+    groups_omitted: _Count
+    """Groups of failures that are not listed."""
     texts_truncated: _Count
     """Texts that were cut; each says `truncated` and how many characters at the cut."""
 

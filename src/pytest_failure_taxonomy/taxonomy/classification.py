@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from pytest_failure_taxonomy.taxonomy.deaths import is_used_up
-from pytest_failure_taxonomy.taxonomy.evidence import RunError, TestFailure
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    RaisedException,
+    RunError,
+    TestFailure,
+)
+from pytest_failure_taxonomy.taxonomy.failure_text import failure_type_of
+from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
 from pytest_failure_taxonomy.taxonomy.findings import reason_of
 from pytest_failure_taxonomy.taxonomy.kinds import PHASE_KINDS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
@@ -12,7 +19,7 @@ from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 def classify_test_failure(failure: TestFailure) -> tuple[FailureReason, str]:
     """Return reason and kind of one failed test."""
     if failure.attributed is not None:
-        return failure.attributed
+        return failure.attributed.reason, failure.attributed.kind
     if failure.crashed:
         kind = "worker.crashed"
         if is_used_up(failure.limit):
@@ -24,6 +31,24 @@ def classify_test_failure(failure: TestFailure) -> tuple[FailureReason, str]:
     else:
         kind = PHASE_KINDS[failure.phase]
     return reason_of(kind), kind
+
+
+def type_of_test_failure(failure: TestFailure) -> FailureType:
+    """Return what sort of recovery a failed test takes."""
+    return _type_of(failure.exception, failure.message, collecting=False)
+
+
+def type_of_collection_failure(failure: CollectionFailure) -> FailureType:
+    """Return what sort of recovery a node takes that could not be collected."""
+    return _type_of(failure.exception, failure.message, collecting=True)
+
+
+def _type_of(raised: RaisedException | None, message: str, *, collecting: bool) -> FailureType:
+    if raised is None:
+        return failure_type_of(None, None, (), message, collecting=collecting)
+    return failure_type_of(
+        raised.type, raised.module, raised.bases, raised.message, collecting=collecting
+    )
 
 
 def is_timeout(failure: TestFailure) -> bool:

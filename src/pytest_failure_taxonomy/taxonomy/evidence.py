@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pytest_failure_taxonomy.taxonomy.findings import Finding
+from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -32,6 +33,8 @@ class RaisedException:
     """Dotted names of its classes, itself first, in method resolution order, without `object`."""
     raised_in: str = ""
     """Dotted name of the module that raised it, or that called `pytest.fail` and the like."""
+    origin: OriginPlace | None = None
+    """The place in the user's own code that it comes from."""
 
 
 @value
@@ -64,6 +67,35 @@ class TimeLimit:
 
 
 @value
+class Attribution:
+    """The reason of a failure in the words of somebody who knows: a test, a hook or a rule."""
+
+    reason: FailureReason
+    kind: str
+    source: str
+    """Who says it: `test`, `hook`, `rule` (the user's) or `library` (the packaged table)."""
+    rule: str | None = None
+    """The rule's name."""
+    detail: str | None = None
+    """What else the test had to say."""
+    severity: str | None = None
+    retryable: bool | None = None
+    """`None` where the kind decides."""
+    owner: str | None = None
+    link: str | None = None
+
+
+@value
+class SeenMarker:
+    """The failure marker that an agent has left in its output."""
+
+    name: str
+    """As in `[GZA_FAILURE:NAME]`; `UNKNOWN` where that is none that is known."""
+    reason: FailureReason
+    """What it stands for."""
+
+
+@value
 class TestFailure:
     """One failed report of one test; a test may have several (subtests, call and teardown)."""
 
@@ -78,8 +110,10 @@ class TestFailure:
     """The xdist worker died while it ran this test."""
     limit: TimeLimit | None = None
     """The test's time limit, where its worker left as one does that a limit ended."""
-    attributed: tuple[FailureReason, str] | None = None
+    attributed: Attribution | None = None
     """Reason and kind, where somebody who knows has said them."""
+    marker: SeenMarker | None = None
+    """The last marker in what the test has printed."""
     location: Location | None = None
     traceback: str | None = None
     traceback_truncated: bool = False

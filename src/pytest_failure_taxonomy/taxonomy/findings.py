@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -23,6 +24,12 @@ class Finding:
     confidence: Confidence = "certain"
     ambiguous: tuple[str, ...] = ()
     """What else it could have been, where the evidence can't tell."""
+    retryable: bool | None = None
+    """What a rule says of it; `None` where the kind decides."""
+    failure_type: FailureType | None = None
+    """`None` where its words decide."""
+    is_hearsay: bool = False
+    """Somebody has said so and nothing was seen; it is never the verdict where anything was."""
 
 
 def reason_of(kind: str) -> FailureReason:
@@ -37,6 +44,18 @@ def reason_of(kind: str) -> FailureReason:
     return reason
 
 
+def find_marked(name: str, reason: FailureReason, nodeid: str | None = None) -> Finding:
+    """Return the finding that a marker is: what somebody said, not what was seen."""
+    return find(
+        f"marker.{name.lower()}",
+        "marker",
+        f"[GZA_FAILURE:{name}]",
+        nodeid=nodeid,
+        reason=reason,
+        is_hearsay=True,
+    )
+
+
 def find(
     kind: str,
     source: str,
@@ -46,6 +65,9 @@ def find(
     reason: FailureReason | None = None,
     confidence: Confidence = "certain",
     ambiguous: tuple[str, ...] = (),
+    retryable: bool | None = None,
+    failure_type: FailureType | None = None,
+    is_hearsay: bool = False,
 ) -> Finding:
     """Return a finding of one kind, with the kind's own reason unless another one is given."""
     return Finding(
@@ -56,4 +78,7 @@ def find(
         nodeid=nodeid,
         confidence=confidence,
         ambiguous=ambiguous,
+        retryable=retryable,
+        failure_type=failure_type,
+        is_hearsay=is_hearsay,
     )

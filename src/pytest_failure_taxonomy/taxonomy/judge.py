@@ -13,6 +13,8 @@ from typing import Final
 from pytest_failure_taxonomy.taxonomy.classification import (
     classify_run_error,
     classify_test_failure,
+    type_of_collection_failure,
+    type_of_test_failure,
 )
 from pytest_failure_taxonomy.taxonomy.commands import judge_command
 from pytest_failure_taxonomy.taxonomy.deaths import (
@@ -24,14 +26,19 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
     RunEvidence,
 )
-from pytest_failure_taxonomy.taxonomy.findings import Finding, find
+from pytest_failure_taxonomy.taxonomy.findings import Finding, find, find_marked
 from pytest_failure_taxonomy.taxonomy.kinds import (
     STAGE_KINDS,
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
-from pytest_failure_taxonomy.taxonomy.verdict import Judgement, group_findings, pronounce
+from pytest_failure_taxonomy.taxonomy.verdict import (
+    Judgement,
+    group_findings,
+    primary_of,
+    pronounce,
+)
 
 _SESSION_LIMIT: Final = "session-timeout:"
 """How the message of pytest-timeout's --session-timeout begins; it leaves nothing else behind."""
@@ -60,7 +67,7 @@ def judge(run: RunEvidence) -> Judgement:
             exit_reason=exit_reason, verdict=None, reasons=(), notes=_baseline_notes(run)
         )
     held = group_findings(_findings(run))
-    verdict = pronounce(held[0], run) if held else None
+    verdict = pronounce(primary_of(held), run) if held else None
     return Judgement(exit_reason=exit_reason, verdict=verdict, reasons=held)
 
 
@@ -78,7 +85,15 @@ def _from_failures(run: RunEvidence) -> Iterator[Finding]:
             f"{failure.phase} failed: {failure.message}",
             nodeid=failure.nodeid,
             reason=reason,
+            retryable=None if failure.attributed is None else failure.attributed.retryable,
+            failure_type=type_of_test_failure(failure),
         )
+
+
+def _from_markers(run: RunEvidence) -> Iterator[Finding]:
+    for failure in run.failures:
+        if failure.marker is not None:
+            yield find_marked(failure.marker.name, failure.marker.reason, failure.nodeid)
 
 
 def _from_workers(run: RunEvidence) -> Iterator[Finding]:
@@ -89,7 +104,13 @@ def _from_workers(run: RunEvidence) -> Iterator[Finding]:
 
 def _from_collection(run: RunEvidence) -> Iterator[Finding]:
     for failed in run.collection_failures:
-        yield find("collection.error", "collection report", failed.message, nodeid=failed.nodeid)
+        yield find(
+            "collection.error",
+            "collection report",
+            failed.message,
+            nodeid=failed.nodeid,
+            failure_type=type_of_collection_failure(failed),
+        )
 
 
 def _from_errors(run: RunEvidence) -> Iterator[Finding]:
@@ -140,6 +161,7 @@ def _explains_a_stop(run: RunEvidence) -> bool:
 
 _RULES: Final[tuple[Callable[[RunEvidence], Iterator[Finding]], ...]] = (
     _from_failures,
+    _from_markers,
     _from_workers,
     _from_collection,
     _from_errors,

@@ -9,6 +9,9 @@ from typing import Final, NamedTuple
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 
+KIND_PATTERN: Final = r"^[a-z0-9_]+(\.[a-z0-9_]+)+$"
+"""What a kind's name looks like, whoever gives it."""
+
 
 class Kind(NamedTuple):
     """Describe one kind of failure."""
@@ -32,6 +35,8 @@ class Kind(NamedTuple):
 
 _TESTS = FailureReason.TESTS_FAILED
 _INTERNAL = FailureReason.INTERNAL_ERROR
+_SANDBOX = FailureReason.SANDBOX_ERROR
+_LLM = FailureReason.LLM_ERROR
 _NONE = FailureReason.NO_TESTS_COLLECTED
 _STOPPED = FailureReason.INTERRUPTED
 _UNKNOWN = FailureReason.UNKNOWN
@@ -122,9 +127,40 @@ _COUNTED: Final = (
     ),
 )
 
+_BY_LIBRARY: Final = (
+    ("sandbox.docker", _SANDBOX, None, "call", "of Docker failed"),
+    ("sandbox.kubernetes", _SANDBOX, None, "call", "of Kubernetes failed"),
+    ("sandbox.podman", _SANDBOX, None, "call", "of Podman failed"),
+    ("sandbox.testcontainers", _SANDBOX, None, "use", "of a test container failed"),
+    ("llm.rate_limited", _LLM, True, "call", "of a language model failed: over the rate limit"),
+    ("llm.quota_exceeded", _LLM, False, "call", "of a language model failed: quota used up"),
+    ("llm.timeout", _LLM, True, "call", "of a language model failed: no answer in time"),
+    ("llm.unavailable", _LLM, True, "call", "of a language model failed: no service"),
+    ("llm.authentication", _LLM, False, "call", "of a language model failed: not allowed"),
+    ("llm.context_exceeded", _LLM, False, "call", "of a language model failed: too long for it"),
+    ("llm.bad_request", _LLM, False, "call", "of a language model failed: a wrong request"),
+    ("llm.error", _LLM, None, "call", "of a language model failed"),
+    ("git.clone_failed", FailureReason.GIT_CLONE_FAILED, True, "git clone", "failed"),
+    ("git.checkout_failed", FailureReason.GIT_CHECKOUT_FAILED, False, "git checkout", "failed"),
+    ("tool.git", FailureReason.TOOL_ERROR, None, "git command", "failed"),
+)
+"""Kinds that the exceptions of well-known libraries give: what failed, to be counted, and how."""
+
+_BY_MARKER: Final = (
+    ("marker.max_turns", FailureReason.AGENT_GAVE_UP, "an agent says that its turns are used up"),
+    ("marker.test_failure", _TESTS, "an agent says that it could not repair what tests found"),
+    ("marker.unknown", _UNKNOWN, "an agent says that it failed, and not why"),
+)
+"""Kinds that the usual markers give, each told once, however many tests printed it."""
+
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {row[0]: Kind(*row) for row in _COUNTED}
     | {name: Kind(name, reason, retry, words, words) for name, reason, retry, words in _ONCE}
+    | {
+        name: Kind(name, reason, retry, f"1 {what} {how}", f"{{count}} {what}s {how}")
+        for name, reason, retry, what, how in _BY_LIBRARY
+    }
+    | {name: Kind(name, reason, None, words, words) for name, reason, words in _BY_MARKER}
 )
 """Every kind that this version itself gives, by name. Rules and plugins may name others."""
 

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
+from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
+from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
 from pytest_failure_taxonomy.taxonomy.findings import Confidence, Finding
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.recovery import recommend_recovery
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_EVIDENCE: Final = 10
@@ -51,6 +54,8 @@ class Verdict:
     reason: FailureReason
     kind: str
     confidence: Confidence
+    failure_type: FailureType
+    recovery_action: RecoveryAction
     retryable: bool | None
     message: str
     nodeid: str | None
@@ -83,15 +88,23 @@ def group_findings(findings: list[Finding]) -> tuple[HeldReason, ...]:
     return tuple(sorted(held, key=lambda each: (each.reason.precedence, -each.count)))
 
 
+def primary_of(held: tuple[HeldReason, ...]) -> HeldReason:
+    """Return the reason that is the verdict: the first one that was seen, not only told."""
+    return next((each for each in held if not each.findings[0].is_hearsay), held[0])
+
+
 def pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
     """Return the verdict that the primary reason comes to."""
     kind = describe_kind(primary.kind, primary.reason)
     first = primary.findings[0]
+    failure_type = first.failure_type or classify_failure(first.detail, "")
     return Verdict(
         reason=primary.reason,
         kind=primary.kind,
         confidence=first.confidence,
-        retryable=kind.retryable,
+        failure_type=failure_type,
+        recovery_action=recommend_recovery(failure_type, attempt_count=1),
+        retryable=kind.retryable if first.retryable is None else first.retryable,
         message=kind.phrase(primary.count),
         nodeid=next(iter(primary.nodeids), None),
         evidence=(

@@ -52,12 +52,14 @@ from pytest_failure_taxonomy.recorder.record.writer import (
     remove_folder,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    Attribution,
     CollectionFailure,
     Interruption,
     ProcessExit,
     RunError,
     RunEvidence,
 )
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import assert_valid_report, make_context, make_failure
 
@@ -71,6 +73,8 @@ HEADER: Final[dict[str, Any]] = {
     "stage": "final_test",
     "strict_baseline": False,
     "faulthandler_exit_seconds": None,
+    "rules": [],
+    "redact": [],
     "process": {"pid": 1, "start_ticks": 1, "boot_id": "none"},
     "enclosing_limits": [],
     "memory": {"events_file": None, "oom_kills": None},
@@ -88,7 +92,7 @@ class Recording:
         record.write("run", **HEADER, context=make_context())
         self.progress = Progress(record, STARTED_NS)
         self.progress.clock = self._clock
-        self.facts = Facts(record)
+        self.facts = Facts(record, str)
 
     def _clock(self) -> int:
         self.now_ns += 1_000_000
@@ -265,10 +269,13 @@ def test_the_context_is_given_back(folder: Path, recording: Recording) -> None:
 
 def test_an_exception_explains_the_failure_before_it(folder: Path, recording: Recording) -> None:
     """What was raised comes after the report of it, and is put back to it."""
-    failure = make_failure()
+    said = Attribution(
+        reason=FailureReason.SANDBOX_ERROR, kind="sandbox.browser", source="test", detail="gone"
+    )
+    failure = make_failure(attributed=said)
     assert failure.exception is not None
     recording.facts.add_failure(make_failure(exception=None))
-    recording.facts.explain_last_failure(failure.exception)
+    recording.facts.explain_last_failure(failure.exception, said)
     assert evidence(read(folder)).failures == (failure,)
 
 

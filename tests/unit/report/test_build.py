@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.report.limits import (
 from pytest_failure_taxonomy.report.load import parse_report
 from pytest_failure_taxonomy.report.write import encode
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    Attribution,
     CollectionFailure,
     ContinuousIntegration,
     Counts,
@@ -32,9 +33,11 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunContext,
     RunError,
     RunEvidence,
+    SeenMarker,
     TestFailure,
     WorkerEnd,
 )
+from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 from tests.helpers.reports import (
@@ -51,6 +54,7 @@ NOTHING_CUT = {
     "internal_errors_omitted": 0,
     "tracebacks_omitted": 0,
     "nodeids_omitted": 0,
+    "groups_omitted": 0,
     "texts_truncated": 0,
 }
 
@@ -76,6 +80,18 @@ _exception = st.builds(
     module=_text,
     message=_text,
     raised_in=_text | st.just("pytest_timeout"),
+    origin=st.none()
+    | st.builds(OriginPlace, path=_text, function=_text, text=_text, entry=_text, leaf=_text),
+)
+_attribution = st.builds(
+    Attribution,
+    reason=st.sampled_from(FailureReason),
+    kind=_kind,
+    source=_word,
+    rule=_maybe_text,
+    detail=_maybe_text,
+    owner=_maybe_text,
+    retryable=st.none() | st.booleans(),
 )
 _location = st.none() | st.builds(
     Location, path=_text, line=st.none() | st.integers(min_value=-5, max_value=10**6)
@@ -93,7 +109,8 @@ _failure = st.builds(
     message=_text | st.just("[XPASS(strict)] "),
     exception=st.none() | _exception,
     crashed=st.booleans(),
-    attributed=st.none() | st.tuples(st.sampled_from(FailureReason), _kind),
+    attributed=st.none() | _attribution,
+    marker=st.none() | st.builds(SeenMarker, name=_word, reason=st.sampled_from(FailureReason)),
     location=_location,
     traceback=_maybe_text,
     traceback_truncated=st.booleans(),
@@ -402,7 +419,7 @@ def test_node_ids_that_were_cut_are_counted() -> None:
     assert len(report["reasons"][0]["nodeids"]) == MAX_NODEIDS
     assert report["not_run"]["count"] == over
     assert len(report["not_run"]["nodeids"]) == MAX_NODEIDS
-    assert _cut(report) == {"failures_omitted": 5, "nodeids_omitted": 10}
+    assert _cut(report) == {"failures_omitted": 5, "nodeids_omitted": 15}
 
 
 @pytest.mark.parametrize(
@@ -475,7 +492,7 @@ def test_a_node_id_of_any_length_is_cut_wherever_it_stands() -> None:
     assert shown.startswith("test_a.py::test_b[xxx")
     assert shown.endswith("xxx]")
     assert report["reasons"][0]["nodeids"] == report["not_run"]["nodeids"] == [shown]
-    assert _cut(report) == {"texts_truncated": 5}
+    assert _cut(report) == {"texts_truncated": 6}
 
 
 @pytest.mark.parametrize("length", [100, 20_000])

@@ -16,6 +16,7 @@ from pytest_failure_taxonomy.taxonomy.classification import (
     is_timeout,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    Attribution,
     CollectionFailure,
     Counts,
     ErrorOrigin,
@@ -26,6 +27,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RaisedException,
     RunError,
     RunEvidence,
+    SeenMarker,
     TestFailure,
     WorkerEnd,
 )
@@ -40,10 +42,16 @@ A: Final = "test_cart.py::test_a"
 B: Final = "test_cart.py::test_b"
 
 SANDBOX: Final = (FailureReason.SANDBOX_ERROR, "sandbox.docker")
+SAID: Final = Attribution(reason=FailureReason.SANDBOX_ERROR, kind="sandbox.docker", source="hook")
 PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
 ORIGINS: Final[tuple[ErrorOrigin, ...]] = get_args(ErrorOrigin)
 OWN_FAILURE_STAGES: Final = (Stage.GIT_CLONE, Stage.GIT_CHECKOUT, Stage.SETUP)
 TEST_STAGES: Final = (Stage.AGENT_RUN, Stage.FINAL_TEST)
+
+
+def ours(reason: FailureReason) -> Attribution:
+    """Return what a rule says that gives a kind of its own."""
+    return Attribution(reason=reason, kind="ours.patch", source="rule")
 
 
 def ended(exit_code: int | None = 1, **seen: Any) -> RunEvidence:
@@ -508,10 +516,10 @@ def test_a_strict_xpass_is_told_from_words_of_a_test(failure: TestFailure, kind:
 @pytest.mark.parametrize(
     "failure",
     [
-        pytest.param(failed(attributed=SANDBOX), id="failed"),
-        pytest.param(replace(timed_out(), attributed=SANDBOX), id="timed-out"),
-        pytest.param(crashed(attributed=SANDBOX), id="crashed"),
-        pytest.param(failed(phase="setup", attributed=SANDBOX), id="setup-error"),
+        pytest.param(failed(attributed=SAID), id="failed"),
+        pytest.param(replace(timed_out(), attributed=SAID), id="timed-out"),
+        pytest.param(crashed(attributed=SAID), id="crashed"),
+        pytest.param(failed(phase="setup", attributed=SAID), id="setup-error"),
     ],
 )
 def test_who_knows_better_decides(failure: TestFailure) -> None:
@@ -523,7 +531,7 @@ def test_who_knows_better_decides(failure: TestFailure) -> None:
 def test_who_knows_better_decides_on_a_dead_worker_too() -> None:
     """A crashed test with a reason of its own keeps it, and the worker's death stays beside it."""
     run = ended(
-        1, failures=(crashed(attributed=SANDBOX),), workers=(died(signal="SIGKILL", crashed_on=A),)
+        1, failures=(crashed(attributed=SAID),), workers=(died(signal="SIGKILL", crashed_on=A),)
     )
     assert held(judge(run)) == [
         ("SANDBOX_ERROR", "sandbox.docker", 1),
@@ -531,10 +539,10 @@ def test_who_knows_better_decides_on_a_dead_worker_too() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["sandbox.podman", "ours.{count}", "ours.{broken", "ours.{0}"])
+@pytest.mark.parametrize("kind", ["sandbox.bubblewrap", "ours.{count}", "ours.{broken", "ours.{0}"])
 def test_a_kind_that_is_not_ours_is_put_in_words(kind: str) -> None:
     """A kind from elsewhere is named in the message, whatever characters it has."""
-    attributed = (FailureReason.TOOL_ERROR, kind)
+    attributed = Attribution(reason=FailureReason.TOOL_ERROR, kind=kind, source="rule")
     once = judge(ended(1, failures=(failed(attributed=attributed),))).verdict
     assert once is not None
     assert once.kind == kind
@@ -723,7 +731,7 @@ def test_a_failing_baseline_is_valid(is_strict: bool) -> None:
         1,
         stage=Stage.BASELINE_RUN,
         strict_baseline=is_strict,
-        failures=(failed(), timed_out(B), failed(attributed=SANDBOX)),
+        failures=(failed(), timed_out(B), failed(attributed=SAID)),
         counts=RAN,
     )
     assert judge(run) == Judgement(exit_reason=None, verdict=None, reasons=())
@@ -907,7 +915,7 @@ def test_what_failed_in_a_stage_stays_beside_its_reason(
 @pytest.mark.parametrize("stage", OWN_FAILURE_STAGES)
 def test_a_broken_environment_says_more_than_the_stage(stage: Stage) -> None:
     """Where evidence names the sandbox, the stage's name adds no reason that would hide it."""
-    run = ended(1, stage=stage, failures=(failed(attributed=SANDBOX),))
+    run = ended(1, stage=stage, failures=(failed(attributed=SAID),))
     assert held(judge(run)) == [("SANDBOX_ERROR", "sandbox.docker", 1)]
 
 
@@ -957,8 +965,8 @@ def test_failures_are_grouped_by_reason_and_kind() -> None:
 
 def test_one_kind_with_two_reasons_is_two_groups() -> None:
     """A kind from elsewhere that comes with two reasons is held apart by reason."""
-    first = failed(A, attributed=(FailureReason.TOOL_ERROR, "ours.patch"))
-    second = failed(B, attributed=(FailureReason.LLM_ERROR, "ours.patch"))
+    first = failed(A, attributed=ours(FailureReason.TOOL_ERROR))
+    second = failed(B, attributed=ours(FailureReason.LLM_ERROR))
     assert held(judge(ended(1, failures=(first, second)))) == [
         ("LLM_ERROR", "ours.patch", 1),
         ("TOOL_ERROR", "ours.patch", 1),
@@ -1137,7 +1145,15 @@ FAILURES: Final = st.builds(
     message=TEXTS,
     exception=st.none() | EXCEPTIONS,
     crashed=st.booleans(),
-    attributed=st.none() | st.tuples(REASONS, KIND_NAMES),
+    attributed=st.none()
+    | st.builds(
+        Attribution,
+        reason=REASONS,
+        kind=KIND_NAMES,
+        source=st.just("rule"),
+        retryable=st.none() | st.booleans(),
+    ),
+    marker=st.none() | st.builds(SeenMarker, name=st.just("MAX_TURNS"), reason=REASONS),
     worker=st.none() | st.just("gw0"),
 )
 WORKERS: Final = st.builds(
@@ -1201,12 +1217,15 @@ RUNS: Final = st.builds(
 @settings(deadline=None)
 @given(run=RUNS)
 def test_the_verdict_is_the_first_reason(run: RunEvidence) -> None:
-    """Whatever was seen, the verdict is the first reason, and there is none without a reason."""
+    """Whatever was seen, the verdict is the first reason that was not only told by a marker, and
+    there is none without a reason.
+    """
     judgement = judge(run)
     if not judgement.reasons:
         assert judgement.verdict is None
         return
-    first = judgement.reasons[0]
+    seen = [each for each in judgement.reasons if not each.kind.startswith("marker.")]
+    first = (*seen, judgement.reasons[0])[0]
     assert judgement.verdict is not None
     assert (judgement.verdict.reason, judgement.verdict.kind) == (first.reason, first.kind)
     assert judgement.verdict.nodeid == next(iter(first.nodeids), None)
@@ -1216,7 +1235,7 @@ def test_the_verdict_is_the_first_reason(run: RunEvidence) -> None:
 @settings(deadline=None)
 @given(run=RUNS)
 def test_the_verdict_has_the_lowest_precedence_number(run: RunEvidence) -> None:
-    """Whatever was seen, the reasons stand in order of precedence and the verdict leads them."""
+    """Whatever was seen, the reasons stand in order of precedence."""
     ranks = [each.reason.precedence for each in judge(run).reasons]
     assert ranks == sorted(ranks)
 

@@ -9,6 +9,7 @@ from typing import Any
 from pytest_failure_taxonomy.recorder.record.limits import limits_of_test
 from pytest_failure_taxonomy.recorder.record.reader import RecordedRun, StartedTest, WorkerState
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    Attribution,
     CollectionFailure,
     ContinuousIntegration,
     Counts,
@@ -21,11 +22,14 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunContext,
     RunError,
     RunEvidence,
+    SeenMarker,
     TestFailure,
     TimeLimit,
     WorkerEnd,
 )
+from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.rules import Rule
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -100,6 +104,13 @@ def context_of(run: RecordedRun, *, ended_ns: int | None) -> RunContext:
     )
 
 
+def rules_of(run: RecordedRun) -> tuple[Rule, ...]:
+    """Return the user's rules, as they were when the run began."""
+    return tuple(
+        Rule(**{**rule, "reason": FailureReason(rule["reason"])}) for rule in run.header["rules"]
+    )
+
+
 def _failures(run: RecordedRun) -> tuple[TestFailure, ...]:
     failures: list[TestFailure] = []
     for name, fields in run.events:
@@ -107,19 +118,23 @@ def _failures(run: RecordedRun) -> tuple[TestFailure, ...]:
             failures.append(_failure(fields["failure"]))
         elif name == "exception" and failures:
             # What failed the test just reported; pytest tells it after the report.
-            failures[-1] = replace(failures[-1], exception=_exception(fields["exception"]))
+            failures[-1] = replace(
+                failures[-1],
+                exception=_exception(fields["exception"]),
+                attributed=_attribution(fields["attributed"]),
+            )
     return tuple(failures)
 
 
 def _failure(sent: dict[str, Any]) -> TestFailure:
-    attributed = sent["attributed"]
     return TestFailure(
         **{
             **sent,
             "exception": _exception(sent["exception"]),
             "location": _location(sent["location"]),
             "limit": _limit(sent["limit"]),
-            "attributed": attributed and (FailureReason(attributed[0]), attributed[1]),
+            "attributed": _attribution(sent["attributed"]),
+            "marker": _marker(sent["marker"]),
         }
     )
 
@@ -135,7 +150,22 @@ def _collection_failure(sent: dict[str, Any]) -> CollectionFailure:
 
 
 def _exception(sent: dict[str, Any] | None) -> RaisedException | None:
-    return None if sent is None else RaisedException(**{**sent, "bases": tuple(sent["bases"])})
+    if sent is None:
+        return None
+    origin = sent["origin"] and OriginPlace(**sent["origin"])
+    return RaisedException(**{**sent, "bases": tuple(sent["bases"]), "origin": origin})
+
+
+def _attribution(sent: dict[str, Any] | None) -> Attribution | None:
+    if sent is None:
+        return None
+    return Attribution(**{**sent, "reason": FailureReason(sent["reason"])})
+
+
+def _marker(sent: dict[str, Any] | None) -> SeenMarker | None:
+    if sent is None:
+        return None
+    return SeenMarker(name=sent["name"], reason=FailureReason(sent["reason"]))
 
 
 def _limit(sent: dict[str, Any] | None) -> TimeLimit | None:

@@ -10,6 +10,8 @@ from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_LINES: Final = 6
+MAX_CAUSES: Final = 2
+"""Causes of several failures that are named."""
 TITLE: Final = "why this run failed"
 
 _COUNTED: Final = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "flaky")
@@ -75,9 +77,12 @@ def _look_at_line(report: dict[str, Any]) -> Line | None:
     target = verdict["nodeid"]
     if target is None:
         return Line(text=safe_text(f"because: {detail}")) if detail else None
-    count = next(held["count"] for held in report["reasons"])
+    held_as = (verdict["reason"], verdict["kind"])
+    count = next(
+        held["count"] for held in report["reasons"] if (held["reason"], held["kind"]) == held_as
+    )
     label = "first" if count > 1 else "see"
-    words = f"{label}: {target}" + (f": {detail}" if detail else "")
+    words = f"{label}: {target}" + (f": {detail}" if detail else "") + _owner_words(report)
     return Line(text=safe_text(words), bold=True)
 
 
@@ -105,16 +110,48 @@ def _summary_of(failure: dict[str, Any]) -> str:
     return f"{exception['type']}: {message}" if message else str(exception["type"])
 
 
+def _owner_words(report: dict[str, Any]) -> str:
+    """Return who owns the failure that is shown and where to read on, if a rule says so."""
+    nodeid = report["verdict"]["nodeid"]
+    rules = {each["rule"] for each in report["failures"] if each["nodeid"] == nodeid}
+    own = report["extensions"].get("pytest_failure_taxonomy", {})
+    for said in own.get("attributions", ()):
+        words = [said[name] for name in ("owner", "link") if name in said]
+        if words and said.get("rule") in rules:
+            return f" [{', '.join(words)}]"
+    return ""
+
+
 def _also_line(report: dict[str, Any]) -> Line | None:
-    primary, *others = report["reasons"]
-    if not others:
-        return None
+    words = [*_other_reasons(report), *_causes(report)]
+    return Line(text=safe_text(f"also: {'; '.join(words)}"), color="yellow") if words else None
+
+
+def _causes(report: dict[str, Any]) -> list[str]:
+    """Say how many causes several failures have, and which are the most frequent."""
+    groups = report["groups"]
+    count = sum(group["count"] for group in groups)
+    if count < 2:
+        return []
+    causes = "1 cause" if len(groups) == 1 else f"{len(groups)} causes"
+    largest = [
+        f"{group['count']} x {first_line(group['title'])}"
+        for group in groups[:MAX_CAUSES]
+        if group["count"] > 1
+    ]
+    return [f"{count} failures, {causes}" + (f": {', '.join(largest)}" if largest else "")]
+
+
+def _other_reasons(report: dict[str, Any]) -> list[str]:
+    verdict = report["verdict"]
     words = []
-    for held in others:
+    for held in report["reasons"]:
+        if (held["reason"], held["kind"]) == (verdict["reason"], verdict["kind"]):
+            continue
         phrase = describe_kind(held["kind"], FailureReason(held["reason"])).phrase(held["count"])
-        same = held["reason"] == primary["reason"]
+        same = held["reason"] == verdict["reason"]
         words.append(phrase if same else f"{phrase} ({held['reason']})")
-    return Line(text=safe_text(f"also: {'; '.join(words)}"), color="yellow")
+    return words
 
 
 def _left_line(report: dict[str, Any]) -> Line | None:

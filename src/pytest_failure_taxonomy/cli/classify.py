@@ -1,0 +1,74 @@
+"""`failure-taxonomy classify`: say of a log why the run failed that wrote it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_failure_taxonomy.errors import LogError, SettingsError
+from pytest_failure_taxonomy.logs.answer import JSONObject, classify_log
+from pytest_failure_taxonomy.logs.source import chunks_of, open_log
+from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+
+def add_parser(commands: Parsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "classify",
+        help="say why a run failed whose log is all there is",
+        description="Read the log of a run that no plugin has seen, and print as JSON why it "
+        "failed, with the lines that decided. Understands the output of pytest; of any other "
+        "command the stage and the exit code decide. Exit code: 0 for success, 1 if the run "
+        "failed, 2 if the log can't be read or says nothing.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--stage",
+        choices=[stage.value for stage in Stage],
+        default=Stage.FINAL_TEST.value,
+        metavar="STAGE",
+        help="the step of an attempt that wrote it: %(choices)s; default: %(default)s",
+    )
+    parser.add_argument(
+        "--exit-code",
+        type=int,
+        metavar="N",
+        help="what the command ended with, as a shell shows it ($?) or as -N for signal N",
+    )
+    parser.add_argument("log", nargs="?", default="-", metavar="FILE", help="default: -, stdin")
+    parser.set_defaults(execute=execute)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Print the answer."""
+    code: int | None = options.exit_code
+    if code is not None and not -64 <= code <= 255:
+        raise SettingsError(f"--exit-code: {code} is no exit code; give 0 to 255, or -1 to -64")
+    answer = _classify(
+        options.log,
+        Stage(options.stage),
+        None if code is None else exit_code_from_returncode(code),
+    )
+    sys.stdout.write(json.dumps(answer, indent=2) + "\n")
+    return 0 if answer["reason"] is None else 1
+
+
+def _classify(log: str, stage: Stage, exit_code: int | None) -> JSONObject:
+    shown = Secrets().redact
+    if log != "-":
+        with open_log(Path(log)) as chunks:
+            return classify_log(chunks, name=log, stage=stage, exit_code=exit_code, shown=shown)
+    try:
+        chunks = chunks_of(sys.stdin.buffer)
+        return classify_log(chunks, name="stdin", stage=stage, exit_code=exit_code, shown=shown)
+    except OSError as error:
+        raise LogError(f"stdin: the log can't be read: {error.strerror}; give a file") from None

@@ -1,0 +1,117 @@
+"""`failure-taxonomy validate`: say whether files that users write or keep can be used."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.taxonomy.values import value
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+_GOOD, _BAD, _NOT_READ = range(3)
+"""The exit code that one file asks for; that of the command is the highest of them."""
+_LOOKED_AT: Final = 1_024
+"""Bytes that tell a report from a file of rules where the name does not."""
+
+
+@value
+class Sort:
+    """A sort of file that can be checked."""
+
+    is_it: Callable[[Path], bool]
+    check: Callable[[Path], str]
+    """Returns what a good file holds, in words, and raises `FailureTaxonomyError` for a bad one."""
+
+
+def add_parser(commands: Parsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "validate",
+        help="check files of rules and reports",
+        description="Check files: rules (YAML) and reports (JSON). Every problem of every file is "
+        "printed to stderr with its line, and a line that begins with `ok` for each good file. "
+        "Exit code: 0 if all are good, 1 if one is not, 2 if one can't be read.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("paths", metavar="PATH", nargs="+", type=Path)
+    parser.set_defaults(execute=execute)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Check all files and print what came of each."""
+    return max(_validate(path) for path in options.paths)
+
+
+def _validate(path: Path) -> int:
+    unread = _why_unread(path)
+    if unread is not None:
+        sys.stderr.write(f"{_shown(path)}: {unread}; give rules (YAML) or reports (JSON)\n")
+        return _NOT_READ
+    try:
+        what = next(sort for sort in SORTS if sort.is_it(path)).check(path)
+    except FailureTaxonomyError as error:
+        sys.stderr.write(f"{error}\n")
+        return _BAD
+    sys.stdout.write(f"ok {_shown(path)} ({what})\n")
+    sys.stdout.flush()  # so that it stands before the problems of the next file, also in a log
+    return _GOOD
+
+
+def _why_unread(path: Path) -> str | None:
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return "is a directory"
+        if not stat.S_ISREG(mode):
+            return "is no regular file"
+        with path.open("rb"):
+            return None
+    except FileNotFoundError:
+        return "there is no such file"
+    except OSError as error:
+        return f"can't be read ({error.strerror or error})"
+    except ValueError as error:
+        return f"is no path ({error})"
+
+
+def _is_report(path: Path) -> bool:
+    suffix = path.suffix.lower()
+    if suffix in (".json", ".yaml", ".yml"):
+        return suffix == ".json"
+    with path.open("rb") as file:
+        return file.read(_LOOKED_AT).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+
+
+def _check_report(path: Path) -> str:
+    from pytest_failure_taxonomy.report.load import load_report
+
+    report = load_report(path)
+    return f"report, {report.completeness}"
+
+
+def _check_rules(path: Path) -> str:
+    from pytest_failure_taxonomy.rules.load import load_rules
+
+    count = len(load_rules(path))
+    return "1 rule" if count == 1 else f"{count} rules"
+
+
+SORTS: Final = (
+    Sort(is_it=_is_report, check=_check_report),
+    Sort(is_it=lambda _: True, check=_check_rules),
+)
+"""The first that a file is one of decides how it is checked."""
+
+
+def _shown(path: Path) -> str:
+    text = os.fspath(path)
+    return text if text.isprintable() else repr(text)[1:-1]

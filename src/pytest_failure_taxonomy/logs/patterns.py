@@ -1,0 +1,106 @@
+"""The wordings of pytest 8.4 to 9.2, pytest-timeout, pytest-xdist, shells and CI systems.
+
+Each was taken from real output. None of these patterns can take more than linear time on a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+SESSION_STARTS: Final = "test session starts"
+SUMMARY: Final = "short test summary info"
+KILLED_BY_PLUGIN: Final = "+ Timeout +"
+"""pytest-timeout's thread method: printed before and after the stacks, right before `os._exit`."""
+CONFTEST: Final = re.compile(r"ImportError while loading conftest '(.*)'\.?$")
+
+LAST_LINE: Final = re.compile(
+    r"(?:=+ )?((?:[0-9]+ [a-z][a-z ]*(?:, )?)+|no tests ran) in [0-9]+\.[0-9]+s"
+    r"(?: \([0-9 a-z,:]+\))?(?: =+)?$"
+)
+COUNT: Final = re.compile("([0-9]+) ([a-z]+)")
+COUNT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "failed": "failed",
+        "passed": "passed",
+        "skipped": "skipped",
+        "deselected": "deselected",
+        "xfailed": "xfailed",
+        "xpassed": "xpassed",
+        "rerun": "rerun",
+        "error": "errors",
+        "errors": "errors",
+        "warning": "warnings",
+        "warnings": "warnings",
+    }
+)
+COLLECTED: Final = re.compile(r"(?:collecting \.\.\. )?collected ([0-9]+) items?(.*)$")
+COLLECTED_ON_WORKERS: Final = re.compile(r"[0-9]+ workers? \[([0-9]+) items?\]")
+COLLECTED_ERRORS: Final = re.compile(r" / ([0-9]+) errors?")
+
+RESULT: Final = re.compile(
+    r"(?P<outcome>FAILED|ERROR|SUBFAIL[A-Z]*\S*) (?P<nodeid>.+?)(?: - (?P<message>.*))?$"
+)
+"""A line of the short summary."""
+VERBOSE: Final = re.compile(
+    r"(?:\[gw[0-9]+\] (?:\[ *[0-9]+%\] )?(?P<before>PASSED|FAILED|ERROR) )?"
+    r"(?P<nodeid>\S+\.py::\S.*?)(?: (?P<after>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS|RERUN)\b.*)?$"
+)
+"""A line of `-v`; one without an outcome is of a test that was running."""
+PROGRESS: Final = re.compile(
+    r"(?:(?P<path>\S+\.py) )?(?P<letters>[.FEsxXRup]+)(?: +\[ *[0-9]+%\])?"
+)
+COMPLETE: Final = re.compile(r"(?:\S+\.py )?[.FEsxXRup]+ +\[100%\]$")
+
+PHASE_TITLE: Final = re.compile(r"ERROR (at setup of|at teardown of|collecting) (.+)$")
+LOCATION: Final = re.compile(r"(\S.*?):([0-9]+): ([A-Za-z_][\w.]*)$")
+RAISED: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:: (.*))?$")
+"""An exception as a traceback's last line shows it."""
+
+CRASHED: Final = re.compile(r"worker '(gw[0-9]+)' crashed while running '(.+?)'?$")
+NODE_DOWN: Final = re.compile(r"\[(gw[0-9]+)\] node down: (.*)$")
+TOO_MANY_WARNINGS: Final = "maximum allowed warnings exceeded:"
+TIME_LIMIT: Final = re.compile(r"timeout: ([0-9.]+)s$")
+FAULTHANDLER_LIMIT: Final = re.compile(r"Timeout \(([0-9]+):([0-9]{2}):([0-9]{2}(?:\.[0-9]+)?)\)!")
+PLUGIN_TIMEOUT: Final = re.compile(r"Timeout (?:\(>[0-9.]+s\) from pytest-timeout\.|>[0-9.]+s)$")
+"""What pytest-timeout says by its signal method, from 2.4 on and before."""
+FATAL: Final = re.compile(r"Fatal Python error: (.*)$")
+SIGNALS_IN_WORDS: Final = (
+    ("Segmentation fault", "SIGSEGV"),
+    ("Aborted", "SIGABRT"),
+    ("Bus error", "SIGBUS"),
+    ("Illegal instruction", "SIGILL"),
+    ("Floating", "SIGFPE"),
+    ("Killed", "SIGKILL"),
+    ("Terminated", "SIGTERM"),
+)
+"""How faulthandler and shells name a signal, by the beginning of their words."""
+OF_SHELL: Final = re.compile(
+    r"(?:.*: line [0-9]+: +[0-9]+ )?"
+    r"((?:Segmentation fault|Aborted|Bus error|Illegal instruction|Killed|Terminated)"
+    r"(?: \(core dumped\))?)(?: .*)?$"
+)
+JOB_EXIT_CODE: Final = re.compile(
+    r"(?:##\[error\])?Process completed with exit code ([0-9]+)\.?$"
+    r"|ERROR: Job failed: exit code ([0-9]+)$"
+)
+"""What GitHub and GitLab say of the step's command."""
+
+USAGE: Final = re.compile(
+    r"ERROR: (?:usage: .*|file or directory not found: .*|not found: .*"
+    r"|Wrong expression passed to .*"
+    r"|Unknown config option.*|.*requires pytest.*|.*not a valid .*)$"
+)
+"""Usage errors that are pytest's for sure."""
+PLUGIN_ERROR: Final = re.compile(
+    r"(?:ERROR|ImportError): (Error importing plugin .*|Missing required plugins: .*)$"
+)
+ANY_ERROR: Final = re.compile(r"ERROR: (.+)$")
+USAGE_DETAIL: Final = re.compile(r".*: error: (.+)$")
+ERROR_WORDS: Final = re.compile(
+    r"\b(?:error|fatal|failed|exception|panic|traceback|FAIL|FAILED|cannot|denied)\b|[A-Za-z]Error\b",
+    re.IGNORECASE,
+)
+"""What lets a line of any other program's log be one that matters."""

@@ -1,0 +1,145 @@
+"""Read the sections FAILURES and ERRORS of pytest's output: one block for each failure."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Final
+
+from pytest_failure_taxonomy.logs.patterns import (
+    CRASHED,
+    LOCATION,
+    PHASE_TITLE,
+    PLUGIN_TIMEOUT,
+    RAISED,
+)
+from pytest_failure_taxonomy.logs.reader import Line
+from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException
+
+MAX_MESSAGE_LINES: Final = 40
+_PHASES: Final = {"at setup of": "setup", "at teardown of": "teardown", "collecting": "collect"}
+_MESSAGE_INDENT: Final = "E   "
+
+
+class Block:
+    """What one failure's block of lines says, while it is read."""
+
+    def __init__(self, title: str, line: Line) -> None:
+        self.line = line
+        named = PHASE_TITLE.match(title)
+        self.phase = _PHASES[named[1]] if named else "call"
+        self.name = named[2] if named else title
+        self.location: Location | None = None
+        self.marked_source = ""
+        self.plain: list[str] = []
+        """Lines right below the title, before any traceback: `[XPASS(strict)] why`."""
+        self._located_type = ""
+        self._messages: list[str] = []
+        self._message_line: Line | None = None
+        self._was_message = False
+        self._is_captured = False
+
+    @property
+    def decisive(self) -> Line:
+        """The line to quote: the message's first, or the title."""
+        return self._message_line or self.line
+
+    @property
+    def message(self) -> str:
+        """The exception as pytest shows it."""
+        return "\n".join(self._messages) or next(iter(self.plain), "")
+
+    def add(self, line: Line) -> None:
+        """Take the next line of the block."""
+        text = line.text
+        if text.startswith("-") and text.endswith("-") and " Captured " in text:
+            self._is_captured = True
+        if self._is_captured:  # the test's own output may look like anything
+            return
+        is_message = text.startswith(_MESSAGE_INDENT) or text == "E"
+        if is_message:
+            self._add_message(line, text[len(_MESSAGE_INDENT) :])
+        elif text.startswith(">"):
+            self.marked_source = text
+        elif (found := LOCATION.match(text)) is not None:
+            self.location = Location(path=found[1], line=int(found[2]))
+            self._located_type = found[3]
+        elif len(self.plain) < MAX_MESSAGE_LINES and text.strip() and not text.startswith("[gw"):
+            self.plain.append(text)
+            self.marked_source = self.marked_source or (text if "fail(" in text else "")
+        self._was_message = is_message
+
+    def _add_message(self, line: Line, text: str) -> None:
+        # Of a chain of exceptions the last one counts; of a syntax error what follows its source.
+        begins_anew = not self._was_message or (text[:1] != " " and self._is_source())
+        if begins_anew:
+            self._messages, self._message_line = [], line
+            self._located_type = ""
+        if len(self._messages) < MAX_MESSAGE_LINES:
+            self._messages.append(text)
+
+    def _is_source(self) -> bool:
+        return bool(self._messages) and self._messages[0].lstrip().startswith('File "')
+
+    def exception(self) -> RaisedException | None:
+        """Return what was raised, as far as the block tells."""
+        if not self._messages:
+            return self._native()
+        return exception_of(
+            self.message, located=self._located_type, is_own_words="fail(" in self.marked_source
+        )
+
+    def _native(self) -> RaisedException | None:
+        """Return what the last line of a traceback of Python's own says (`--tb=native`)."""
+        if not self.plain or not self.plain[0].startswith("Traceback "):
+            return None
+        raised = RAISED.match(self.plain[-1])
+        return None if raised is None else exception_of(self.plain[-1])
+
+    @property
+    def crash(self) -> tuple[str, str] | None:
+        """Worker and node id, where a worker died."""
+        found = next((each for text in self.plain if (each := CRASHED.match(text))), None)
+        return None if found is None else (found[1], found[2])
+
+
+def exception_of(
+    message: str, *, located: str = "", is_own_words: bool = False
+) -> RaisedException | None:
+    """Return the exception that a message of pytest's tells.
+
+    Args:
+        message: `Type: words`, or the words alone of a rewritten assertion.
+        located: the type that stands beside the failing place.
+        is_own_words: the test itself called `pytest.fail`.
+    """
+    found = RAISED.match(message.partition("\n")[0])
+    if found is not None and not _is_exception(found[1], located):
+        found = None
+    if found is None:
+        is_assertion = located == "AssertionError" or message.startswith("assert ")
+        if not is_assertion and not located:
+            return None
+        return _raised("AssertionError" if is_assertion else located, message, is_own_words)
+    return _raised(found[1], message[len(found[1]) :].removeprefix(": "), is_own_words)
+
+
+def _is_exception(name: str, located: str) -> bool:
+    """Tell a type from any other word before a colon."""
+    last = name.rpartition(".")[2]
+    return name == located or (
+        last[:1].isupper()
+        and (last.endswith(("Error", "Exception", "Warning", "Exit", "Interrupt", "Failed")))
+    )
+
+
+def _raised(name: str, message: str, is_own_words: bool) -> RaisedException:  # noqa: FBT001 - private
+    module, _, last = name.rpartition(".")
+    is_timeout = last == "Failed" and PLUGIN_TIMEOUT.match(message) is not None
+    if not module:
+        module = "builtins" if hasattr(builtins, last) else ""
+    return RaisedException(
+        type=last,
+        module="_pytest.outcomes" if last == "Failed" else module,
+        message=message,
+        raised_in="pytest_timeout" if is_timeout and not is_own_words else "",
+    )

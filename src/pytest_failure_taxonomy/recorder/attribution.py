@@ -1,0 +1,116 @@
+"""Let a test, or a hook of the user's, say what the reason of a failure is."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.recorder.guard import Faults
+from pytest_failure_taxonomy.report.text import change_texts, encodable
+from pytest_failure_taxonomy.taxonomy.evidence import Attribution
+from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.rules import reasons_of_kind
+from pytest_failure_taxonomy.taxonomy.values import to_dict
+
+_SAID: Final = pytest.StashKey[Attribution]()
+
+_HOOK: Final = "the hook pytest_failure_taxonomy_classify"
+
+
+class FailureTaxonomy:
+    """What the fixture `failure_taxonomy` gives to a test."""
+
+    def __init__(self, node: pytest.Item) -> None:
+        self._node = node
+
+    def __repr__(self) -> str:
+        """Return a short name, because pytest shows it with each failure of the test."""
+        return "<failure_taxonomy>"
+
+    def record(self, reason: FailureReason | str, kind: str, detail: str = "") -> None:
+        """Say why this test fails, if it does: it may know better than its exception tells.
+
+        The last word counts. A test that passes has not failed, whatever it said.
+
+        Args:
+            reason: one of the 15.
+            kind: what refines it: lower-case words with dots between them, such as
+                `sandbox.browser`.
+            detail: what else there is to say, in words.
+
+        Raises:
+            ValueError: there is no such reason, the text is no kind, or the kind is another
+                reason's.
+        """
+        self._node.stash[_SAID] = attribution(reason, kind, source="test", detail=detail or None)
+
+
+def attribution(
+    reason: object, kind: object, *, source: str, detail: str | None = None
+) -> Attribution:
+    """Return what somebody says of a failure.
+
+    Raises:
+        ValueError: there is no such reason, the text is no kind, or the kind is another reason's.
+    """
+    try:
+        known = FailureReason(str(reason))
+    except ValueError:
+        names = ", ".join(each.value for each in FailureReason)
+        raise ValueError(f"{reason!r} is no failure reason; give one of {names}") from None
+    if not isinstance(kind, str) or not re.fullmatch(KIND_PATTERN, kind):
+        raise ValueError(
+            f"{kind!r} is no kind; give lower-case words with dots between them, as in "
+            "sandbox.browser"
+        )
+    right = reasons_of_kind(kind)
+    if right and known not in right:
+        names = " or ".join(right)
+        raise ValueError(f"the kind {kind} refines {names}, not {known}; give that reason")
+    return Attribution(reason=known, kind=kind, source=source, detail=detail)
+
+
+class Attributor:
+    """Ask who knows, in the process in which the test ran."""
+
+    def __init__(self, config: pytest.Config, faults: Faults) -> None:
+        self._hook = config.hook.pytest_failure_taxonomy_classify
+        self._faults = faults
+
+    def ask(self, node: pytest.Item, error: BaseException, phase: str) -> Attribution | None:
+        """Return what the test itself has said, or else what the hook says; `None` for neither."""
+        said = node.stash.get(_SAID, None)
+        if said is not None or not self._hook.get_hookimpls():
+            return said
+        try:
+            answer = node.ihook.pytest_failure_taxonomy_classify(
+                exception=error, nodeid=node.nodeid, phase=phase
+            )
+            return None if answer is None else _from_answer(answer)
+        except (Exception, pytest.fail.Exception, pytest.skip.Exception) as failure:  # noqa: BLE001 - foreign
+            self._faults.add(_HOOK, failure)
+            return None
+
+
+def _from_answer(answer: object) -> Attribution:
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise TypeError(f"{answer!r} returned; a pair of reason and kind, or None, is right")
+    return attribution(*answer, source="hook")
+
+
+def as_json(said: Attribution | None) -> dict[str, Any] | None:
+    """Return what xdist can send from a worker to the controller."""
+    if said is None:
+        return None
+    sent: dict[str, Any] = change_texts({**to_dict(said), "reason": str(said.reason)}, encodable)
+    return sent
+
+
+def from_json(sent: dict[str, Any] | None) -> Attribution | None:
+    """Undo `as_json`."""
+    if sent is None:
+        return None
+    return Attribution(**{**sent, "reason": FailureReason(sent["reason"])})

@@ -1,0 +1,107 @@
+"""Take secrets out of what was seen, before it goes anywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from pytest_failure_taxonomy.report.text import encodable
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
+
+Redact = Callable[[str], str]
+"""Return a text without its secrets."""
+
+T = TypeVar("T")
+
+_KEPT: Final = frozenset({"nodeid", "phase", "worker"})
+"""What a reader compares with other fields; secrets in node ids leave when the report is built."""
+
+_MAX_PLAIN: Final = 200
+_SUSPICIOUS: Final = re.compile(
+    "[A-Za-z0-9]{16}|://|pass|pwd|token|secret|key|auth|cred|cookie|bearer|private", re.IGNORECASE
+)
+"""No text without any of this holds a secret of a known form. Longer runs are left to who knows."""
+_SUSPICIOUS_NAMES: Final = ("PASS", "PWD", "TOKEN", "SECRET", "KEY", "AUTH", "CRED")
+
+
+class Secrets:
+    """Take the secrets out of the texts of one run.
+
+    What knows them all is loaded with the first text that could hold one: a run that passes has
+    nothing to show but its arguments.
+    """
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        """Begin without having loaded anything.
+
+        Args:
+            patterns: the user's own regular expressions.
+        """
+        self._patterns = tuple(patterns)
+        self._redact: Redact | None = None
+        self._elsewhere: dict[str, str] = {}
+        self._redact_elsewhere: Redact | None = None
+
+    def learn(self, environment: Mapping[str, str]) -> None:
+        """Know the secrets of another process's environment, too."""
+        if environment.items() <= self._elsewhere.items():
+            return
+        from pytest_failure_taxonomy.redaction.redactor import Redactor
+
+        self._elsewhere |= environment
+        self._redact_elsewhere = Redactor(environment=self._elsewhere).redact
+
+    def redact(self, text: str) -> str:
+        """Return a text without its secrets."""
+        if self._redact is None:
+            if not self._patterns and not self._elsewhere and _is_plain(text):
+                return text
+            from pytest_failure_taxonomy.redaction.redactor import Redactor
+
+            self._redact = Redactor(self._patterns).redact
+        if self._redact_elsewhere is not None:
+            text = self._redact_elsewhere(text)
+        return self._redact(text)
+
+
+def changed_secrets(before: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the environment that may be secret and were not so before."""
+    return {
+        encodable(name): encodable(value)
+        for name, value in os.environ.items()
+        if before.get(name) != value and _is_suspicious(name)
+    }
+
+
+def _is_suspicious(name: str) -> bool:
+    return any(each in name.upper() for each in _SUSPICIOUS_NAMES)
+
+
+def redacted(one: T, redact: Redact) -> T:
+    """Return a value with every text in it redacted, those of the values in it included."""
+    changes = {
+        name: changed
+        for name, each in to_dict(one).items()
+        if name not in _KEPT and (changed := _redacted(each, redact)) is not each
+    }
+    return replace(one, **changes) if changes else one
+
+
+def _redacted(each: Any, redact: Redact) -> Any:
+    if type(each) is str:  # no enum
+        shown = redact(each)
+        return each if shown == each else shown
+    if hasattr(each, "__slots__"):
+        return redacted(each, redact)
+    return each
+
+
+def _is_plain(text: str) -> bool:
+    if len(text) > _MAX_PLAIN or _SUSPICIOUS.search(text) is not None:
+        return False
+    return not any(
+        len(value) >= 6 and value in text and _is_suspicious(name)
+        for name, value in os.environ.items()
+    )

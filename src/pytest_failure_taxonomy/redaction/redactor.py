@@ -1,0 +1,86 @@
+"""Take secrets out of texts, and count them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.redaction.custom import Guard
+    from pytest_failure_taxonomy.redaction.searches import Searches
+
+MARK_START: Final = "[REDACTED:"
+
+_MOST_PASSES: Final = 8
+"""What was removed can bring two texts together that make a further secret."""
+
+
+class Redactor:
+    """Removes secrets from texts: by their form, their name, the environment, the user's patterns.
+
+    Args:
+        extra_patterns: the user's regular expressions, already checked by `check_patterns`.
+        environment: where the secret values are; `os.environ` as it is at each text by default.
+        guard: searches for the user's patterns where a search can be stopped. Without one, a
+            pattern that may take long sees short lines alone, and what is longer goes whole.
+
+    Attributes:
+        counts: how many secrets were removed, by the id in their marks.
+    """
+
+    def __init__(
+        self,
+        extra_patterns: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        self.counts: dict[str, int] = {}
+        self._given = (tuple(extra_patterns), environment, guard)
+        self._searches: Searches | None = None
+
+    def redact(self, text: str) -> str:
+        """Return the text with a mark such as `[REDACTED:github-token]` for each secret in it.
+
+        A text that can't be searched, for whatever cause, is replaced as a whole.
+        """
+        try:
+            for _ in range(_MOST_PASSES):
+                redacted = self._searching().remove(text, self._note)
+                if redacted == text:
+                    break
+                text = redacted
+        except Exception:  # noqa: BLE001  a secret must not get out because something broke here
+            return self._note("unsearchable")
+        return text
+
+    def redact_json(self, value: Any) -> Any:
+        """Return the JSON value with every text in it redacted, keys included.
+
+        Under a key that says so (`password`, `api_key`) any text or number is a secret.
+        """
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, dict):
+            return {self.redact(key): self._entry(key, each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.redact_json(each) for each in value]
+        return value
+
+    def _entry(self, key: str, value: Any) -> Any:
+        is_text = isinstance(value, str) and value != "" and not value.startswith(MARK_START)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if (is_text or is_number) and self._searching().is_secret_name(key):
+            return self._note("field")
+        return self.redact_json(value)
+
+    def _searching(self) -> Searches:
+        # Most runs have nothing to redact, and compiling the expressions takes many milliseconds.
+        if self._searches is None:
+            from pytest_failure_taxonomy.redaction.searches import Searches
+
+            self._searches = Searches(*self._given)
+        return self._searches
+
+    def _note(self, name: str) -> str:
+        self.counts[name] = self.counts.get(name, 0) + 1
+        return f"{MARK_START}{name}]"

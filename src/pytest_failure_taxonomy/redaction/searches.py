@@ -1,0 +1,50 @@
+"""All that is looked for in a text, in the order in which it is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_failure_taxonomy.redaction.custom import CustomPatterns, Guard
+from pytest_failure_taxonomy.redaction.environment import EnvironmentValues
+from pytest_failure_taxonomy.redaction.fields import (
+    is_secret_name,
+    remove_behind_cut_names,
+    remove_fields,
+)
+from pytest_failure_taxonomy.redaction.keys import holds_a_key, remove_private_keys
+from pytest_failure_taxonomy.redaction.marks import Note, is_cut
+from pytest_failure_taxonomy.redaction.tokens import Tokens
+
+
+class Searches:
+    """The searches of one redactor, compiled."""
+
+    def __init__(
+        self,
+        extra_patterns: Sequence[str],
+        environment: Mapping[str, str] | None,
+        guard: Guard | None,
+    ) -> None:
+        self._environment = EnvironmentValues(environment)
+        self._tokens = Tokens()
+        self._custom = CustomPatterns(extra_patterns, guard)
+
+    def remove(self, text: str, note: Note) -> str:
+        """Return the text without the secrets that one pass over it finds.
+
+        What is known for certain goes first: a value of the environment gets the mark with its
+        name, whatever its form.
+        """
+        cut = is_cut(text)
+        text = self._environment.remove(text, note, cut=cut)
+        if holds_a_key(text):
+            text = remove_private_keys(text, note)
+        text = self._tokens.remove(text, note, cut=cut)
+        text = remove_fields(text, note)
+        if cut:
+            text = remove_behind_cut_names(text, note)
+        return self._custom.remove(text, note)
+
+    def is_secret_name(self, name: str) -> bool:
+        """Return whether a JSON object's entry of that name holds a secret."""
+        return is_secret_name(name)

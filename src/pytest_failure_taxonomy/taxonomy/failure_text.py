@@ -1,0 +1,209 @@
+"""Say of what type a failure is: by its exception's type, and by its text where none is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
+
+if TYPE_CHECKING:
+    import re
+
+    from pytest_failure_taxonomy.taxonomy.traceback_heads import Head
+    from pytest_failure_taxonomy.taxonomy.wider_phrases import Pattern
+
+MAX_WIDER_TEXT: Final = 200_000
+"""Characters at the start, and as many at the end, in which our own patterns are looked for."""
+
+_ERRNO: Final = "[Errno "
+
+
+class EarlierAttempt(Protocol):
+    """What the history knows of an attempt; anything with these two attributes will do."""
+
+    @property
+    def subtask_id(self) -> str:
+        """The subtask that it tried to do."""
+
+    @property
+    def approach(self) -> str:
+        """What it tried, in words."""
+
+
+History = Sequence[str] | Sequence[EarlierAttempt]
+
+
+def classify_failure(
+    error: str,
+    subtask_id: str,
+    *,
+    history: History | None = None,
+    approach: str | None = None,
+) -> FailureType:
+    """Say of what type a failure is that only its text tells of.
+
+    The type at the head of a traceback's line decides first, the last of a chain. After it come
+    the promised phrases in their order, then the wider ones, and then the earlier attempts.
+
+    Args:
+        error: What was printed: a message, a traceback, a compiler's or a test runner's output.
+        subtask_id: Whose failure it is.
+        history: Earlier attempts, the oldest first: their approaches as strings, all of this
+            subtask, or objects with `subtask_id` and `approach`, of which those of other
+            subtasks are passed over.
+        approach: What this attempt tried; without it no repetition can be seen.
+    """
+    found = _by_text(error)
+    if found is not FailureType.UNKNOWN or not history or approach is None:
+        return found
+    from pytest_failure_taxonomy.taxonomy.recovery import is_circular_fix
+
+    is_circular = is_circular_fix(approach, _approaches(history, subtask_id))
+    return FailureType.CIRCULAR_FIX if is_circular else FailureType.UNKNOWN
+
+
+def failure_type_of(
+    exception_type: str | None,
+    module: str | None,
+    bases: Sequence[str],
+    text: str,
+    *,
+    collecting: bool = False,
+) -> FailureType:
+    """Say of what type a failure in a report is.
+
+    A listed exception decides, itself or by its nearest listed base. Any other that is known failed
+    a test, whatever its message says: the code runs and does not pass. While pytest was collecting,
+    the same means that the code can't even be loaded. The text is asked where no type is known.
+
+    Args:
+        exception_type: The class's qualified name, `None` where there was none.
+        module: The module that the class says it is from.
+        bases: Dotted names of its classes, itself first; may be empty.
+        text: The message or the traceback.
+        collecting: The failure is a collection error, not a test's.
+    """
+    from pytest_failure_taxonomy.taxonomy import failure_phrases as known
+
+    if exception_type is None:
+        return _of_text(text, collecting=collecting)
+    names = tuple(bases) or (f"{module}.{exception_type}",)
+    for name in names:
+        if name in known.EXCEPTIONS:
+            return known.EXCEPTIONS[name]
+        if name in known.ENVIRONMENT_EXCEPTIONS:
+            return FailureType.UNKNOWN
+        if name in known.WRAPPERS:
+            return _of_text(text, collecting=collecting)
+    if "builtins.OSError" in names and _errno_of(text) in known.ENVIRONMENT_ERRNOS:
+        return FailureType.UNKNOWN
+    return FailureType.BROKEN_BUILD if collecting else FailureType.VERIFICATION_FAILED
+
+
+def _of_text(text: str, *, collecting: bool) -> FailureType:
+    found = _by_text(text)
+    if collecting and found is FailureType.UNKNOWN and _type_at_a_head(text) is None:
+        return FailureType.BROKEN_BUILD
+    return found
+
+
+def _errno_of(text: str) -> int | None:
+    _, _, rest = text.partition(_ERRNO)
+    digits, bracket, _ = rest[:6].partition("]")
+    return int(digits) if bracket and digits.isascii() and digits.isdigit() else None
+
+
+def _by_text(text: str) -> FailureType:
+    typed = _type_at_a_head(text)
+    if typed is not None and typed is not FailureType.UNKNOWN:
+        return typed
+    from pytest_failure_taxonomy.taxonomy.wider_phrases import DIAGNOSTICS
+
+    excerpt = _ends_of(text)
+    if _has_any(DIAGNOSTICS, excerpt):
+        return FailureType.BROKEN_BUILD
+    return typed or _by_phrases(text.lower(), excerpt)
+
+
+def _by_phrases(lowered: str, excerpt: str) -> FailureType:
+    from pytest_failure_taxonomy.taxonomy.failure_phrases import PHRASES
+    from pytest_failure_taxonomy.taxonomy.wider_phrases import TALLIES, WIDER_PHRASES
+
+    for failure_type, phrases in PHRASES:
+        if failure_type is FailureType.CONTEXT_EXHAUSTED and _has_any(TALLIES, excerpt):
+            return FailureType.VERIFICATION_FAILED
+        if _has_any(_as_patterns(phrases), lowered):
+            return failure_type
+    excerpt = excerpt.lower()
+    for failure_type, patterns in WIDER_PHRASES:
+        if _has_any(patterns, excerpt):
+            return failure_type
+    return FailureType.UNKNOWN
+
+
+def _has_any(patterns: tuple[Pattern, ...], text: str) -> bool:
+    return any(
+        words in text and (not expression or _compiled(expression).search(text) is not None)
+        for stem, group in _by_stem(patterns)
+        if stem in text
+        for words, expression in group
+    )
+
+
+@cache
+def _as_patterns(phrases: tuple[str, ...]) -> tuple[Pattern, ...]:
+    return tuple((phrase, "") for phrase in phrases)
+
+
+@cache
+def _by_stem(patterns: tuple[Pattern, ...]) -> tuple[tuple[str, list[Pattern]], ...]:
+    """Group patterns by what they have in common, so that most of them need no look."""
+    from pytest_failure_taxonomy.taxonomy.wider_phrases import STEMS
+
+    groups: dict[str, list[Pattern]] = {}
+    for pattern in patterns:
+        words = pattern[0]
+        stem = next((stem for stem in STEMS if stem in words), words)
+        groups.setdefault(stem, []).append(pattern)
+    return tuple(groups.items())
+
+
+def _type_at_a_head(text: str) -> FailureType | None:
+    """Return what the deciding exception of a text stands for, `None` where it is not listed."""
+    from pytest_failure_taxonomy.taxonomy.traceback_heads import deciding_heads
+
+    return _most_telling(deciding_heads(text))
+
+
+def _most_telling(heads: Iterable[Head]) -> FailureType | None:
+    """Return the type that is asked for first among failures that stand side by side."""
+    from pytest_failure_taxonomy.taxonomy.failure_phrases import NAMES_IN_TEXT
+
+    found = {NAMES_IN_TEXT.get(head) for head in heads}
+    for failure_type in (FailureType.BROKEN_BUILD, FailureType.VERIFICATION_FAILED):
+        if failure_type in found:
+            return failure_type
+    return FailureType.UNKNOWN if found == {FailureType.UNKNOWN} else None
+
+
+def _ends_of(text: str) -> str:
+    if len(text) <= 2 * MAX_WIDER_TEXT:
+        return text
+    return f"{text[:MAX_WIDER_TEXT]}\n{text[-MAX_WIDER_TEXT:]}"
+
+
+def _approaches(history: History, subtask_id: str) -> list[str]:
+    return [
+        each if isinstance(each, str) else each.approach
+        for each in history
+        if isinstance(each, str) or each.subtask_id == subtask_id
+    ]
+
+
+@cache
+def _compiled(expression: str) -> re.Pattern[str]:
+    import re
+
+    return re.compile(expression, re.MULTILINE)

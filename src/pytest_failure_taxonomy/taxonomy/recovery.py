@@ -1,0 +1,210 @@
+"""Say what to try next after a failure, and whether the attempts go round in circles.
+
+All of it is advice: nothing here runs git, reruns a test or calls for anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
+from pytest_failure_taxonomy.taxonomy.values import value
+
+if TYPE_CHECKING:
+    import re
+
+STOP_WORDS: Final = frozenset(
+    {
+        "with",
+        "using",
+        "the",
+        "a",
+        "an",
+        "and",
+        "or",
+        "but",
+        "in",
+        "on",
+        "at",
+        "to",
+        "for",
+        "trying",
+    }
+)
+"""Words that say nothing of an approach."""
+
+EARLIER_ATTEMPTS_COMPARED: Final = 3
+SIMILAR_ATTEMPTS_OF_A_CIRCLE: Final = 2
+ATTEMPTS_AT_VERIFICATION: Final = 3
+"""Attempts at one subtask, all told, before it is skipped."""
+ATTEMPTS_AT_UNKNOWN: Final = 2
+"""The first and one retry."""
+
+
+@value
+class Advice:
+    """A recovery action in words for people."""
+
+    action: RecoveryAction
+    reason: str
+    """One sentence on why."""
+    hints: tuple[str, ...]
+    """What to do, the most useful first."""
+
+
+def is_circular_fix(approach: str, earlier_approaches: Sequence[str]) -> bool:
+    """Tell whether an approach has been tried before, in other words.
+
+    It is compared with the last three earlier ones, and two similar ones make a circle. Two are
+    similar when more than three tenths of their words together are in both; words are runs of
+    letters, digits and underscores, without the stop words.
+
+    Args:
+        approach: What is tried now.
+        earlier_approaches: What was tried before at the same subtask, the oldest first.
+    """
+    words = _keywords(approach)
+    window = earlier_approaches[-EARLIER_ATTEMPTS_COMPARED:]
+    similar = sum(_is_similar(words, _keywords(earlier)) for earlier in window)
+    return similar >= SIMILAR_ATTEMPTS_OF_A_CIRCLE
+
+
+def recommend_recovery(
+    failure_type: FailureType | str, *, attempt_count: int, last_good_commit: str | None = None
+) -> RecoveryAction:
+    """Recommend the next step after a failure.
+
+    Args:
+        failure_type: What sort of failure, also by its name.
+        attempt_count: Attempts made so far at this subtask, this one included; 1 or more.
+        last_good_commit: The commit to roll back to, if one is known.
+
+    Raises:
+        ValueError: There is no such type, or the count is none.
+    """
+    return explain_recovery(
+        failure_type, attempt_count=attempt_count, last_good_commit=last_good_commit
+    ).action
+
+
+def explain_recovery(
+    failure_type: FailureType | str, *, attempt_count: int, last_good_commit: str | None = None
+) -> Advice:
+    """Recommend the next step, and say why in words for people.
+
+    Args and errors are those of `recommend_recovery`.
+    """
+    known = _known_type(failure_type)
+    _check_count(attempt_count)
+    if known is FailureType.BROKEN_BUILD:
+        return _after_broken_build(last_good_commit)
+    if known is FailureType.VERIFICATION_FAILED:
+        return _after_failed_verification(attempt_count)
+    if known is FailureType.UNKNOWN:
+        return _after_unknown(attempt_count)
+    return _ALWAYS[known]
+
+
+def _after_broken_build(last_good_commit: str | None) -> Advice:
+    if last_good_commit:
+        return Advice(
+            action=RecoveryAction.ROLLBACK,
+            reason="The code does not compile or load, so nothing built on it can be checked.",
+            hints=(
+                f"Go back to {last_good_commit}, the last commit that worked.",
+                "Make the change again in smaller steps, and build after each.",
+            ),
+        )
+    return Advice(
+        action=RecoveryAction.ESCALATE,
+        reason="The code does not compile or load, and no commit is known that does.",
+        hints=("Ask a human which state to go back to.",),
+    )
+
+
+def _after_failed_verification(attempt_count: int) -> Advice:
+    limit = ATTEMPTS_AT_VERIFICATION
+    if attempt_count < limit:
+        return Advice(
+            action=RecoveryAction.RETRY,
+            reason=f"The code runs and fails a check; attempt {attempt_count} of {limit}.",
+            hints=("Try a different approach, not the same one again.",),
+        )
+    return Advice(
+        action=RecoveryAction.SKIP,
+        reason=f"The check still fails after {_attempts(attempt_count)}; {limit} are the limit.",
+        hints=("Leave this subtask, and go on with those that do not need it.",),
+    )
+
+
+def _after_unknown(attempt_count: int) -> Advice:
+    if attempt_count < ATTEMPTS_AT_UNKNOWN:
+        return Advice(
+            action=RecoveryAction.RETRY,
+            reason="What failed is of no known type; it may pass when it is run again.",
+            hints=("Run it once more as it is.",),
+        )
+    return Advice(
+        action=RecoveryAction.ESCALATE,
+        reason=f"It still fails after {_attempts(attempt_count)}, and of no known type.",
+        hints=("Show a human the error; look at the machine, the network and the services.",),
+    )
+
+
+_ALWAYS: Final = {
+    FailureType.CIRCULAR_FIX: Advice(
+        action=RecoveryAction.SKIP,
+        reason="The same approach has been tried before without success.",
+        hints=(
+            "Leave this subtask, and tell a human that it needs one.",
+            "Say what was tried, so that it is not tried again.",
+        ),
+    ),
+    FailureType.CONTEXT_EXHAUSTED: Advice(
+        action=RecoveryAction.CONTINUE,
+        reason="The context window was used up in the middle of the work.",
+        hints=("Commit what is done.", "Go on in a new session from that commit."),
+    ),
+}
+"""Types after which the next step is always the same."""
+
+
+def _attempts(count: int) -> str:
+    return "1 attempt" if count == 1 else f"{count} attempts"
+
+
+def _known_type(failure_type: FailureType | str) -> FailureType:
+    try:
+        return FailureType(failure_type)
+    except ValueError:
+        names = ", ".join(FailureType)
+        raise ValueError(
+            f"failure_type: {failure_type!r} is no failure type; give one of {names}"
+        ) from None
+
+
+def _check_count(attempt_count: int) -> None:
+    is_whole = isinstance(attempt_count, int) and not isinstance(attempt_count, bool)
+    if not is_whole or attempt_count < 1:
+        raise ValueError(
+            f"attempt_count: {attempt_count!r} is no count of attempts; give 1 or more,"
+            " this attempt included"
+        )
+
+
+def _keywords(approach: str) -> frozenset[str]:
+    return frozenset(_word().findall(approach.lower())) - STOP_WORDS
+
+
+def _is_similar(one: frozenset[str], other: frozenset[str]) -> bool:
+    # Whole numbers: a share of exactly 0.3 must not depend on how a float rounds.
+    return 10 * len(one & other) > 3 * len(one | other)
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    import re
+
+    return re.compile("[a-z0-9_]+")

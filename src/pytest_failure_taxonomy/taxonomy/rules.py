@@ -1,0 +1,139 @@
+"""A user's rules: what a failure has to look like, and what it then is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Final, Literal
+
+from pytest_failure_taxonomy.taxonomy.evidence import Phase, RaisedException
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS
+from pytest_failure_taxonomy.taxonomy.libraries import dotted_names
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.values import value
+
+Severity = Literal["block", "warn", "info"]
+
+MAX_SEARCHED: Final = 2_000
+"""Characters of a message that a rule's pattern is searched in."""
+
+KIND_FAMILIES: Final[Mapping[str, tuple[FailureReason, ...]]] = MappingProxyType(
+    {
+        "sandbox": (FailureReason.SANDBOX_ERROR,),
+        "llm": (FailureReason.LLM_ERROR,),
+        "tool": (FailureReason.TOOL_ERROR,),
+        "git": (FailureReason.GIT_CLONE_FAILED, FailureReason.GIT_CHECKOUT_FAILED),
+    }
+)
+"""The reasons that kinds may refine whose names begin with one of these words."""
+
+
+@value
+class Rule:
+    """One rule; a field that is `None` matches everything, and one of the four is not."""
+
+    name: str
+    reason: FailureReason
+    kind: str
+    exception: str | None = None
+    """The name of a class: its last part, or dotted."""
+    message: str | None = None
+    """A regular expression that is searched in the message."""
+    nodeid: str | None = None
+    """A glob: `*` stands for any text, `?` for any character, brackets for themselves."""
+    phase: Phase | None = None
+    severity: Severity = "block"
+    retryable: bool | None = None
+    """Whether a retry can help; `None` where the rule doesn't say."""
+    owner: str | None = None
+    link: str | None = None
+
+
+def default_kind(reason: FailureReason) -> str:
+    """Return the kind of a rule that names none, such as `rule.sandbox_error`."""
+    return f"rule.{reason.lower()}"
+
+
+def reasons_of_kind(kind: str) -> tuple[FailureReason, ...]:
+    """Return the reasons that a kind may refine; none where any one will do."""
+    known = KINDS.get(kind)
+    if known is not None and known.reason is not None:
+        return (known.reason,)
+    return KIND_FAMILIES.get(kind.partition(".")[0], ())
+
+
+def match_rule(
+    rules: Iterable[Rule],
+    *,
+    exception: RaisedException | None,
+    message: str,
+    nodeid: str,
+    phase: Phase,
+    is_found: Callable[[str, str], bool] | None = None,
+) -> Rule | None:
+    """Return the first rule that matches a failure.
+
+    Args:
+        rules: in the order in which they are asked.
+        exception: what failed the test, where that is known.
+        message: as pytest words the failure. A rule's pattern is searched in the message of the
+            exception and, where it isn't found there, in this one.
+        nodeid: of the test.
+        phase: of the test, in which it failed.
+        is_found: searches a pattern in a text. Python's own search can take for ever with a bad
+            pattern, and is what is used where none is given.
+    """
+    search = is_found or _is_found
+    texts = searched_texts(exception, message)
+    for rule in rules:
+        if not could_match(rule, exception=exception, nodeid=nodeid, phase=phase):
+            continue
+        pattern = rule.message
+        if pattern is None or any(search(pattern, text) for text in texts):
+            return rule
+    return None
+
+
+def could_match(
+    rule: Rule, *, exception: RaisedException | None, nodeid: str, phase: Phase
+) -> bool:
+    """Tell whether a rule matches a failure in everything but the message."""
+    if rule.phase not in (None, phase):
+        return False
+    if rule.nodeid is not None and not fnmatchcase(nodeid, rule.nodeid.replace("[", "[[]")):
+        return False
+    return rule.exception is None or (
+        exception is not None and is_exception(exception, rule.exception)
+    )
+
+
+def searched_texts(exception: RaisedException | None, message: str) -> tuple[str, ...]:
+    """Return the texts that the pattern of a rule is searched in, capped, without doubles."""
+    raised = () if exception is None else (exception.message[:MAX_SEARCHED],)
+    return tuple(dict.fromkeys((*raised, message[:MAX_SEARCHED])))
+
+
+def is_exception(raised: RaisedException, name: str) -> bool:
+    """Tell whether an exception is of a class, or of one derived from it.
+
+    A dotted name needs the first package and the class; the modules in between may be left out,
+    because libraries offer their classes in other modules than those that define them.
+    """
+    wanted = name.split(".")
+    return any(_is_name(each, wanted, f".{name}") for each in dotted_names(raised))
+
+
+def _is_name(dotted: str, wanted: list[str], ending: str) -> bool:
+    if f".{dotted}".endswith(ending):
+        return True
+    parts = dotted.split(".")
+    if len(wanted) < 2 or (parts[0], parts[-1]) != (wanted[0], wanted[-1]):
+        return False
+    left = iter(parts)
+    return all(part in left for part in wanted)  # in this order: each takes from what is left
+
+
+def _is_found(pattern: str, text: str) -> bool:
+    return re.search(pattern, text) is not None

@@ -1,0 +1,160 @@
+"""Secrets never reach the report, our lines on the terminal, or what a dead run leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.helpers.children import run_child, run_pytest
+from tests.helpers.runs import PytestRuns
+
+XDIST: Final = pytest.mark.parametrize("workers", [0, 2], ids=["serial", "xdist"])
+
+# Put together here, so that no scanner takes this file's own texts for secrets.
+TOKEN: Final = "ghp_" + "a1B2c3D4" * 4 + "wxyz"
+PASSWORD: Final = "corr3ct" + "-h0rse"
+FROM_ENVIRONMENT: Final = "zq7" + "Kp4vWm2x" * 3
+
+SUITE: Final = f"""\
+import os, sys
+import pytest
+
+TOKEN = "ghp_" + "a1B2c3D4" * 4 + "wxyz"
+PASSWORD = "corr3ct" + "-h0rse"
+
+def test_message():
+    raise ConnectionError("https://bob:" + PASSWORD + "@db.example.org/x refused " + TOKEN)
+
+def test_local(tmp_path):
+    headers = {{"Authorization": "Bearer " + TOKEN}}
+    assert headers == {{}}
+
+def test_cut():
+    assert [TOKEN + str(n) for n in range(40)] == []
+
+def test_environment():
+    raise OSError(5, "sent " + os.environ["OUR_API_KEY"])
+
+@pytest.mark.parametrize("token", [TOKEN])
+def test_nodeid(token):
+    assert not token
+
+def test_of_its_own(monkeypatch):
+    monkeypatch.setenv("OTHER_SECRET", "{"hJ5k" * 6}")
+    raise ValueError(os.environ["OTHER_SECRET"])
+
+@pytest.fixture
+def broken():
+    raise RuntimeError("password=" + repr(PASSWORD))
+
+def test_setup(broken): pass
+"""
+SECRETS: Final = (TOKEN, PASSWORD, FROM_ENVIRONMENT, "hJ5k" * 6)
+
+
+def secrets_in(text: str) -> list[str]:
+    """Return the secrets of which nine characters in a row are in a text."""
+    return [
+        secret
+        for secret in SECRETS
+        if any(secret[at : at + 9] in text for at in range(max(1, len(secret) - 9)))
+    ]
+
+
+@XDIST
+def test_no_secret_is_in_a_report(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """Whatever held a secret, a message, a value, a node id or an argument, the report does not."""
+    monkeypatch.setenv("OUR_API_KEY", FROM_ENVIRONMENT)
+    runs.write(
+        {
+            "test_it.py": SUITE,
+            "conftest.py": "def pytest_addoption(parser): parser.addoption('--db-password')\n",
+            "test_broken.py": "raise ValueError('token: ghp_' + 'a1B2c3D4' * 4 + 'wxyz')\n",
+        }
+    )
+    on = ["-n", str(workers)] if workers else []
+    run = runs.run_unchecked(
+        f"--db-password={PASSWORD}",
+        "--continue-on-collection-errors",
+        *on,
+        plugins=["xdist"] if workers else [],
+    )
+    assert run.exit_status == 1
+    assert len(run.report["failures"]) == 7
+    assert secrets_in(json.dumps(run.report)) == []
+    first = run.stdout.index(next(line for line in run.stdout if "why this run failed" in line))
+    assert secrets_in("\n".join(run.stdout[first:])) == []
+    removed = run.report["extensions"]["pytest_failure_taxonomy"]["redacted"]
+    assert {"github-token", "url-password", "env:OUR_API_KEY"} <= removed.keys()
+    assert run.report["failures"][0]["exception"]["message"] == (
+        "https://bob:[REDACTED:url-password]@db.example.org/x refused [REDACTED:github-token]"
+    )
+
+
+def test_more_secrets(runs: PytestRuns) -> None:
+    """Patterns of the user's own are added up; a group says what of a match goes."""
+    runs.write(
+        {
+            "pytest.ini": "[pytest]\nfailure_taxonomy_redact =\n    customer-[0-9]+\n",
+            "test_it.py": "def test_it(): raise ValueError('customer-77 has pin 1234 today')\n",
+        }
+    )
+    run = runs.run("--failure-taxonomy-redact=pin ([0-9]+)")
+    message = run.report["failures"][0]["exception"]["message"]
+    assert "77" not in message
+    assert "1234" not in message
+    assert message.endswith("today")
+    assert "pin " in message
+
+
+def test_a_wrong_pattern(runs: PytestRuns) -> None:
+    """A pattern that is no regular expression is a usage error before any test runs."""
+    runs.write({"test_it.py": "def test_it(): pass\n"})
+    run = runs.run("--failure-taxonomy-redact=(oops")
+    assert run.exit_status == 4
+    assert any("--failure-taxonomy-redact" in line and "(oops" in line for line in run.stderr)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the record outlives its process on POSIX alone")
+def test_no_secret_outlives_pytest(tmp_path: Path) -> None:
+    """What a dead run leaves on disk holds no secret but in names of tests; nor does its report."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfailure_taxonomy_watcher = false\n")
+    (tmp_path / "test_it.py").write_text(
+        SUITE.replace("[TOKEN]", "['x']") + "\ndef test_last(): os._exit(9)\n"
+    )
+    run = run_pytest(
+        tmp_path, "--failure-taxonomy-redact=sent", env={"OUR_API_KEY": FROM_ENVIRONMENT}
+    )
+    assert run.status == 9
+    left = "".join(
+        path.read_bytes().decode("latin-1") for path in tmp_path.glob(".failure-report.json.*/*")
+    )
+    assert "test_message" in left
+    assert secrets_in(left) == []
+    run_child(
+        tmp_path,
+        [sys.executable, "-m", "pytest_failure_taxonomy", "finalize", "failure-report.json"],
+    )
+    report = run.report(completeness="reconstructed")
+    assert len(report["failures"]) == 7
+    assert secrets_in(json.dumps(report)) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="`run` needs POSIX")
+def test_no_secret_of_a_command_is_in_its_report(tmp_path: Path) -> None:
+    """The arguments of a supervised command are shown without what is secret in them."""
+    command = [sys.executable, "-c", "raise SystemExit(3)", f"--password={PASSWORD}", TOKEN]
+    run = run_child(
+        tmp_path, [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--", *command]
+    )
+    assert run.status == 3
+    report = run.report(completeness="reconstructed")
+    assert secrets_in(json.dumps(report)) == []
+    assert report["run"]["invocation"]["args"][-2] == "--password=[REDACTED:password]"

@@ -1,0 +1,235 @@
+"""The answer for a log: of pytest's output, of other programs', and of rubbish."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_failure_taxonomy.errors import LogError
+from pytest_failure_taxonomy.logs.answer import MAX_FAILURES, classify_log
+from pytest_failure_taxonomy.logs.source import chunks_of
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+
+PYTEST_LOG: Final = """\
+============================= test session starts ==============================
+platform linux -- Python 3.13.0, pytest-9.2.0, pluggy-1.7.0
+collected 4 items
+
+test_it.py .FE[gw0] node down: Not properly terminated
+F                                                          [100%]
+
+==================================== ERRORS ====================================
+___________________________ ERROR at setup of test_b ___________________________
+E       fixture 'nope' not found
+>       available fixtures: capfd
+/x/test_it.py:7
+=================================== FAILURES ===================================
+_________________________________ TestC.test_m _________________________________
+
+>   raise ValueError('bad')
+E   ValueError: bad
+E   value
+
+test_it.py:6: ValueError
+----------------------------- Captured stdout call -----------------------------
+============================= test session starts ==============================
+E   KeyError: inner
+[GZA_FAILURE:MAX_TURNS]
+__________________________________ test_it.py __________________________________
+worker 'gw0' crashed while running 'test_it.py::test_c'
+=========================== short test summary info ============================
+ERROR test_it.py::test_b
+FAILED test_it.py::TestC::test_m - ValueError: bad
+FAILED test_it.py::test_c - worker 'gw0' crashed while running 'test_it.py::t...
+!!!!!!!!!!!!!!!!!!! Interrupted: 2 errors during collection !!!!!!!!!!!!!!!!!!!!
+INTERNALERROR> Traceback (most recent call last):
+INTERNALERROR> RuntimeError: hook is broken
+++++++++++++++++++++++++++++++++++ Timeout +++++++++++++++++++++++++++++++++++++
+Fatal Python error: Segmentation fault
+ERROR: file or directory not found: x
+==================== 2 failed, 1 passed, 1 error in 0.03s =====================
+"""
+FAILED_LOG: Final = PYTEST_LOG.partition("!!!")[0] + PYTEST_LOG.splitlines()[-1] + "\n"
+
+
+def answer_of(log: str | bytes, **given: Any) -> dict[str, Any]:
+    """Return the answer for a log that comes in one piece."""
+    raw = log.encode() if isinstance(log, str) else log
+    answer = classify_log([raw] if raw else [], name="log", **given)
+    json.dumps(answer).encode("ascii")
+    return answer
+
+
+def test_what_pytest_says_in_several_places() -> None:
+    """Summary, sections and crash are put together to failures with type, place and phase."""
+    answer = answer_of(FAILED_LOG, exit_code=1)
+    assert (answer["reason"], answer["marker"]) == ("TESTS_FAILED", "MAX_TURNS")
+    failures = {each["nodeid"]: each for each in answer["failures"]}
+    assert list(failures) == [
+        "test_it.py::test_b",
+        "test_it.py::TestC::test_m",
+        "test_it.py::test_c",
+    ]
+    assert failures["test_it.py::test_b"]["phase"] == "setup"
+    method = failures["test_it.py::TestC::test_m"]
+    assert method["message"] == "ValueError: bad\nvalue"
+    assert method["exception"] == {"type": "ValueError", "module": "builtins"}
+    assert method["location"] == {"path": "test_it.py", "line": 6}
+    assert failures["test_it.py::test_c"]["kind"] == "worker.crashed"
+    kinds = [each["kind"] for each in answer["reasons"]]
+    assert sorted(kinds) == [
+        "marker.max_turns",
+        "test.failed",
+        "test.setup_error",
+        "worker.crashed",
+    ]
+
+
+def test_marker_never_overrides() -> None:
+    """A marker is one more reason, though its own comes first by precedence."""
+    log = "[GZA_FAILURE:MAX_TURNS]\n" + FAILED_LOG
+    answer = answer_of(log, exit_code=1)
+    assert answer["reason"] == "TESTS_FAILED"
+    assert "marker.max_turns" in [each["kind"] for each in answer["reasons"]]
+
+
+def test_marker_of_a_success() -> None:
+    """What did not fail has no marker."""
+    answer = answer_of("[GZA_FAILURE:MAX_TURNS]\n", exit_code=0)
+    assert (answer["reason"], answer["marker"], answer["reasons"]) == (None, None, [])
+
+
+def test_marker_alone() -> None:
+    """Where nothing was observed the marker is all there is, and says so with its line."""
+    answer = answer_of("one\n2026-01-01T00:00:00.000Z [GZA_FAILURE:MAX_TURNS]\nthree\n")
+    assert (answer["reason"], answer["kind"]) == ("AGENT_GAVE_UP", "marker.max_turns")
+    assert answer["lines"] == [{"number": 2, "text": "[GZA_FAILURE:MAX_TURNS]"}]
+
+
+# stage, exit code, log, reason, failure type
+COMMANDS: Final = (
+    ("git_clone", 128, "fatal: repository 'x' not found\n", "GIT_CLONE_FAILED", None),
+    ("setup", 1, "error: command 'gcc' failed\n", "SETUP_FAILED", None),
+    ("setup", 124, "", "SETUP_TIMEOUT", None),
+    ("baseline_run", 0, "ok\n", "BASELINE_NOT_FAILING", None),
+    ("baseline_run", 1, "", None, None),
+    ("agent_run", 1, "SyntaxError: invalid syntax\n", "TESTS_FAILED", "BROKEN_BUILD"),
+    ("final_test", 0, "", None, None),
+    ("final_test", 137, "", "TIMEOUT", None),
+)
+
+
+@pytest.mark.parametrize(("stage", "code", "log", "reason", "failure_type"), COMMANDS)
+def test_other_commands(
+    stage: str, code: int, log: str, reason: str | None, failure_type: str | None
+) -> None:
+    """Of a log that is not pytest's, stage and exit code decide, and the text gives the type."""
+    answer = answer_of(log, stage=Stage(stage), exit_code=code)
+    assert answer["reason"] == reason
+    if failure_type is not None:
+        assert answer["failure_type"] == failure_type
+
+
+def test_other_command_without_exit_code() -> None:
+    """Lines of an error alone fail a command for a reason that can't be known."""
+    answer = answer_of("compiling\nmain.c:1:1: error: expected ';'\ndone\n")
+    assert (answer["reason"], answer["kind"]) == ("UNKNOWN", "command.failed")
+    assert answer["confidence"] == "likely"
+    assert answer["lines"][0]["number"] == 2
+
+
+@pytest.mark.parametrize("log", [b"", b"all is well\n", b"\x00" * 10_000, b"\x7fELF\x01\x02"])
+def test_log_that_says_nothing(log: bytes) -> None:
+    """Where neither the log nor an exit code tells anything, one line says what would."""
+    with pytest.raises(
+        LogError, match=r"log: this log has no output of pytest, .*give --exit-code"
+    ):
+        answer_of(log)
+    assert answer_of(log, exit_code=1)["reason"] == "TESTS_FAILED"
+
+
+def test_exit_code_that_a_ci_system_tells() -> None:
+    """The last line of a CI job gives the exit code, where none was given."""
+    log = PYTEST_LOG.partition("FE[gw0]")[0] + "\n##[error]Process completed with exit code 139.\n"
+    answer = answer_of(log)
+    assert (answer["kind"], answer["exit"]["code"]) == ("process.crashed", 139)
+
+
+def test_last_of_two_sessions_counts() -> None:
+    """What an earlier pytest of the same log said is past."""
+    passed = (
+        "=== test session starts ===\ncollected 1 item\n\nt.py .  [100%]\n\n"
+        "=== 1 passed in 0.01s ===\n"
+    )
+    assert answer_of(FAILED_LOG + passed, exit_code=0)["reason"] is None
+    assert answer_of(passed + FAILED_LOG, exit_code=1)["reason"] == "TESTS_FAILED"
+
+
+def test_utf_16() -> None:
+    """A log that PowerShell has written is read as any other."""
+    expected = answer_of(FAILED_LOG, exit_code=1)
+    chunks = chunks_of(io.BytesIO(FAILED_LOG.replace("\n", "\r\n").encode("utf-16")))
+    assert classify_log(chunks, name="log", exit_code=1) == expected
+    assert answer_of(FAILED_LOG.encode("utf-16-le"), exit_code=1)["reason"] == "TESTS_FAILED"
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["2026-01-01T00:00:00.0000000Z ", "test\tRun\t2026-01-01T00:00:00.0Z ", "\x1b[0m"],
+    ids=["github", "gh", "colour"],
+)
+def test_what_stands_before_each_line(before: str) -> None:
+    """The time that a CI system puts before each line changes nothing."""
+    log = "".join(f"{before}{line}\n" for line in FAILED_LOG.splitlines())
+    assert answer_of(log, exit_code=1) == answer_of(FAILED_LOG, exit_code=1)
+
+
+def test_caps() -> None:
+    """Of many failures some are listed, and the rest is counted."""
+    results = "".join(f"FAILED t.py::test_{n} - assert 0\n" for n in range(2_000))
+    log = f"=== short test summary info ===\n{results}=== 2000 failed in 1.00s ===\n"
+    answer = answer_of(log, exit_code=1)
+    assert len(answer["failures"]) == MAX_FAILURES
+    assert answer["failures_omitted"] > 0
+    assert len(answer["lines"]) <= 20
+
+
+def test_every_text_passes_one_function() -> None:
+    """What takes secrets out sees each text of the answer."""
+    log = FAILED_LOG.replace("bad", "hunter2").replace("test_m", "test_hunter2")
+    answer = answer_of(log, exit_code=1, shown=lambda text: text.replace("hunter2", "***"))
+    assert "hunter2" not in json.dumps(answer)
+    assert "***" in json.dumps(answer)
+
+
+@pytest.mark.parametrize("exit_code", [None, 0, 1, 4, 139])
+def test_every_prefix_of_a_log(exit_code: int | None) -> None:
+    """A log may be cut anywhere; there is an answer, and no success before the last line."""
+    for end in range(0, len(PYTEST_LOG), 11):
+        try:
+            answer = answer_of(PYTEST_LOG[:end], exit_code=exit_code)
+        except LogError:
+            assert exit_code is None
+            continue
+        is_session = end > 80
+        assert answer["reason"] is not None or not is_session, PYTEST_LOG[:end][-100:]
+
+
+_PARTS: Final = st.sampled_from([*PYTEST_LOG.splitlines(keepends=True), "\n", "E   ", ">", "x::y"])
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.one_of(_PARTS, st.text(max_size=20)), max_size=25), st.sampled_from([None, 0, 2])
+)
+def test_any_mixture_of_lines(parts: list[str], exit_code: int | None) -> None:
+    """No order of lines, known or not, is too much."""
+    try:
+        answer_of("".join(parts).encode("utf-8", "replace"), exit_code=exit_code)
+    except LogError:
+        assert exit_code is None

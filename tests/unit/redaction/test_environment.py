@@ -1,0 +1,110 @@
+"""Values of variables whose names say that they are secret."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Final
+from urllib.parse import quote
+
+import pytest
+from _pytest._io.saferepr import saferepr
+
+from pytest_failure_taxonomy.redaction.environment import secret_values
+from pytest_failure_taxonomy.redaction.redactor import Redactor
+from pytest_failure_taxonomy.report.text import cap
+from tests.unit.redaction.samples import random_part, survives
+
+PART: Final = random_part("A-Za-z0-9", 24, "environment")
+VALUE: Final = PART[:12] + "/'\"\n+é" + PART[12:]
+
+
+@pytest.mark.parametrize("value", [PART, VALUE])
+@pytest.mark.parametrize(
+    "form",
+    [
+        str,
+        repr,
+        json.dumps,
+        lambda value: repr(json.dumps(value)),
+        lambda value: repr(value.encode()),
+        lambda value: quote(value, safe=""),
+        lambda value: base64.b64encode(value.encode()).decode(),
+        lambda value: base64.b64encode(f"u:{value}".encode()).decode(),
+        lambda value: base64.b64encode(f"me:{value}".encode()).decode(),
+        lambda value: base64.b64encode(f"you:{value}".encode()).decode(),
+    ],
+)
+def test_a_value_goes_in_every_form(value: str, form: object) -> None:
+    """As it is, in a repr, JSON, a URL or base64, the value goes and the variable is named."""
+    assert callable(form)
+    redactor = Redactor(environment={"MY_API_KEY": value})
+    shown = redactor.redact(f"it said {form(value)}.")
+    assert "[REDACTED:env:MY_API_KEY]" in shown
+    assert not survives(PART, shown)
+    encoded = base64.b64encode(value.encode()).decode()
+    assert not survives(encoded[4:-4], shown, 8)
+
+
+@pytest.mark.parametrize("around", ["", "aaa", "the value was "])
+@pytest.mark.parametrize("size", [14, 20, 24, 26, 30, 34])
+def test_a_value_that_a_repr_cut_goes(around: str, size: int) -> None:
+    """Where `saferepr` cut the value, four or more characters of its start or end are removed."""
+    redactor = Redactor(environment={"MY_SECRET": PART})
+    shown = redactor.redact(saferepr(around + PART + around, size))
+    assert not survives(PART, shown, 4), shown
+
+
+@pytest.mark.parametrize("before", range(10, 60, 7))
+def test_a_value_that_a_cap_cut_goes(before: int) -> None:
+    """Where our own cap cut the value, the same holds."""
+    text = cap(" " * before + PART + " " * 200, 100)
+    shown = Redactor(environment={"MY_SECRET": PART}).redact(text)
+    assert not survives(PART, shown, 4), shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secrets"),
+    [
+        ("GITHUB_TOKEN", "a1b2c3d4e5", ["a1b2c3d4e5"]),
+        ("PGPASSWORD", "hunter22", ["hunter22"]),
+        ("CLIENTSECRET", "hunter22", ["hunter22"]),
+        ("AWS_SECRET_ACCESS_KEY", "a1b2c3d4/e5", ["a1b2c3d4/e5"]),
+        ("MYSQL_PWD", "hunter22", ["hunter22"]),
+        ("BASIC_AUTH", "me:hunter22", ["me:hunter22"]),
+        ("DATABASE_URL", "postgres://me:hunter22@db/x", ["hunter22"]),
+        ("GITHUB_TOKEN", "", []),
+        ("GITHUB_TOKEN", "true", []),
+        ("DB_PASSWORD", "postgres", []),
+        ("DB_PASSWORD", "test", []),
+        ("API_TOKEN", "12345", []),
+        ("API_TOKEN", "xxxxxxxxxxxx", []),
+        ("SECRET_KEY", "/run/secrets/key", []),
+        ("TOKEN_FILE", "/run/secrets/a1b2c3", []),
+        ("TOKENIZERS_PARALLELISM", "false123", []),
+        ("SSH_AUTH_SOCK", "/run/ssh-a1b2c3/agent.1", []),
+        ("PWD", "/home/me/a1b2c3d4", []),
+        ("XAUTHORITY", "a1b2c3d4e5", []),
+        ("PATH", "/usr/bin:/bin", []),
+        ("AUTHOR", "a1b2c3d4", []),
+    ],
+)
+def test_which_values_are_secret(name: str, value: str, secrets: list[str]) -> None:
+    """The name says so, and the value is neither short nor a word, a count or a path."""
+    assert secret_values(name, value) == secrets
+
+
+def test_the_environment_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value set later is known, and one that is gone stays known."""
+    redactor = Redactor()
+    assert redactor.redact(PART) == PART
+    monkeypatch.setenv("LATE_TOKEN", PART)
+    assert redactor.redact(PART) == "[REDACTED:env:LATE_TOKEN]"
+    monkeypatch.delenv("LATE_TOKEN")
+    assert redactor.redact(PART) == "[REDACTED:env:LATE_TOKEN]"
+
+
+def test_a_short_value_goes_only_as_a_word() -> None:
+    """A value of six or seven characters inside of a longer word is something else."""
+    redactor = Redactor(environment={"API_TOKEN": "a1b2c3"})
+    assert redactor.redact("xa1b2c3y 'a1b2c3'") == "xa1b2c3y '[REDACTED:env:API_TOKEN]'"

@@ -1,0 +1,136 @@
+"""The redactor: it counts, never raises, and doing it twice changes nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_failure_taxonomy.redaction.custom import check_patterns, find_spans
+from pytest_failure_taxonomy.redaction.redactor import Redactor
+from tests.unit.redaction.samples import random_part
+
+TOKEN: Final = "gh" + "p_" + random_part("A-Za-z0-9", 36, "token")
+ENVIRONMENT: Final = {"API_KEY": "a1B2c3D4e5", "DB_URL": "pg://me:pa55wordXY@db/x"}
+PIECES: Final = st.sampled_from(
+    (
+        *(TOKEN, TOKEN[:14], "eyJ" + "a" * 40, "a1B2c3D4e5", "a1B2c3", "D4e5", "hunter2"),
+        *("...", "…", "... [truncated: 9 characters] ...", "[REDACTED:", "[REDACTED:env:API_KEY]"),
+        *("password", "Bearer ", "--token ", "Authorization", "key", "Cookie: a=b", "://me:"),
+        *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "\u0130", "\ud800", "@db"),
+        *("=", ": ", "'", '"', "\\", "\n", "\\n", " ", "x", "1", ",", "b", "]"),
+    )
+)
+HARMLESS: Final = st.text(alphabet="xyzXYZ 09.,:=/-_'\"()[]{}\n\t", max_size=300)
+
+
+@given(st.lists(PIECES, max_size=14).map("".join))
+def test_redacting_twice_changes_and_counts_nothing_more(text: str) -> None:
+    """What was redacted stays as it is, whatever the secrets touch."""
+    redactor = Redactor(environment=ENVIRONMENT)
+    once = redactor.redact(text)
+    counts = dict(redactor.counts)
+    assert redactor.redact(once) == once
+    assert redactor.counts == counts
+    assert "unsearchable" not in counts
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=()), max_size=400))
+def test_any_text_can_be_redacted(text: str) -> None:
+    """No text breaks a search, lone surrogates and control characters included."""
+    redactor = Redactor(environment=ENVIRONMENT)
+    redactor.redact(text)
+    assert "unsearchable" not in redactor.counts
+
+
+@given(HARMLESS)
+def test_a_text_without_a_secret_stays(text: str) -> None:
+    """Signs and letters that make no word of a secret are left alone."""
+    assert Redactor(environment={}).redact(text) == text
+
+
+def test_what_breaks_takes_the_text_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of a search lets nothing out."""
+    redactor = Redactor(environment={})
+    redactor.redact("")
+
+    def broken(*_: object) -> str:
+        raise RuntimeError
+
+    monkeypatch.setattr(redactor._searches, "remove", broken)
+    assert redactor.redact("anything") == "[REDACTED:unsearchable]"
+
+
+@pytest.mark.parametrize(
+    ("value", "redacted"),
+    [
+        ({"password": "x", "n": 1}, {"password": "[REDACTED:field]", "n": 1}),
+        ({"a": [{"client_secret": 12345}]}, {"a": [{"client_secret": "[REDACTED:field]"}]}),
+        ({"token": None, "auth": True}, {"token": None, "auth": True}),
+        ({"password": ""}, {"password": ""}),
+        ({"max_tokens": "12", "key": "a"}, {"max_tokens": "12", "key": "a"}),
+        ({TOKEN: [TOKEN, 1.5]}, {"[REDACTED:github-token]": ["[REDACTED:github-token]", 1.5]}),
+        ({"token": {"a": TOKEN}}, {"token": {"a": "[REDACTED:github-token]"}}),
+        ("x", "x"),
+        (None, None),
+    ],
+)
+def test_json_values(value: Any, redacted: Any) -> None:
+    """Texts and keys are redacted wherever they are; a key that says so takes its value along."""
+    redactor = Redactor(environment={})
+    assert redactor.redact_json(value) == redacted
+    assert redactor.redact_json(redacted) == redacted
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "shown"),
+    [
+        ("acme-[0-9]+", "an acme-123!", "an [REDACTED:pattern-1]!"),
+        ("ref=([0-9]+)", "ref=12 ref=3", "ref=[REDACTED:pattern-1] ref=[REDACTED:pattern-1]"),
+        ("(?P<secret>[0-9]+)-x", "12-x 34", "[REDACTED:pattern-1]-x 34"),
+        ("(a)|bc", "bc a", "[REDACTED:pattern-1] [REDACTED:pattern-1]"),
+        ("RED", "x [REDACTED:token] RED", "x [REDACTED:token] [REDACTED:pattern-1]"),
+        ("(x+x+)+y", "x" * 40, "[REDACTED: pattern 1 took too long]"),
+        (r"(a)\1*$", "a" * 40, "[REDACTED: pattern 1 took too long]"),
+        ("a*b", "a" * 20_000, "[REDACTED: pattern 1 took too long]"),
+    ],
+)
+def test_patterns_of_the_user(pattern: str, text: str, shown: str) -> None:
+    """A group limits what goes; a pattern that may take long takes a long line with it."""
+    assert Redactor([pattern], environment={}).redact(text) == shown
+
+
+def test_a_guard_searches_for_the_user() -> None:
+    """With a guard all lengths are searched, and None is a search that took too long."""
+    text = "x" * 30_000 + "7"
+    assert Redactor(["x*7"], environment={}, guard=find_spans).redact(text) == (
+        "[REDACTED:pattern-1]"
+    )
+    shown = Redactor(["a", "x*7"], {}, guard=lambda pattern, _: [] if pattern == "a" else None)
+    assert shown.redact(text) == "[REDACTED: pattern 2 took too long]"
+    assert shown.counts == {"pattern-2": 1}
+
+
+def test_problems_of_patterns_are_told_all() -> None:
+    """Each pattern that can't be used is a sentence; good ones are none."""
+    assert check_patterns(["ok[0-9]+", "(", "a*"]) == [
+        (
+            "'(': is no regular expression: missing ), unterminated subpattern at position 0; "
+            "special characters need a backslash"
+        ),
+        "'a*': matches the empty text; it must name at least one character to remove",
+    ]
+
+
+def test_nothing_is_compiled_before_the_first_text() -> None:
+    """Making a redactor loads neither the expressions nor the table."""
+    code = (
+        "import sys; from pytest_failure_taxonomy.redaction.redactor import Redactor; Redactor();"
+        "print(sorted(name for name in sys.modules if '.redaction.' in name))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['pytest_failure_taxonomy.redaction.redactor']"

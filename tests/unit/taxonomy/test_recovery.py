@@ -1,0 +1,113 @@
+"""What to do after a failure, and when attempts go round in circles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
+from pytest_failure_taxonomy.taxonomy.recovery import (
+    STOP_WORDS,
+    explain_recovery,
+    is_circular_fix,
+    recommend_recovery,
+)
+
+FIRST, SECOND, THIRD = (
+    "Using async await for fetch",
+    "Using async/await with try-catch",
+    "Using async await pattern",
+)
+
+
+def test_the_promised_example_is_a_circle() -> None:
+    """The third approach is similar to both before it."""
+    assert is_circular_fix(THIRD, [FIRST, SECOND])
+
+
+@pytest.mark.parametrize(
+    ("expected", "approach", "earlier"),
+    [
+        (False, THIRD, []),
+        (False, THIRD, [FIRST]),
+        (True, THIRD, [FIRST, "a lock", SECOND]),
+        (False, THIRD, [FIRST, SECOND, "a lock", "a queue"]),  # one of the two is too long ago
+        (True, THIRD, [FIRST, "a lock", SECOND, "a queue", FIRST]),
+        (False, "one", ["using the one two three four"] * 1),
+        (False, "a b1 b2 b3 c1 c2 c3", ["b1 b2 b3 d1 d2 d3 d4"] * 2),  # 3 of 10: not above 0.3
+        (True, "b1 b2 b3 c1 c2 c3", ["b1 b2 b3 d1 d2 d3"] * 2),  # 3 of 9
+        (False, "with the", ["with the"] * 3),
+        (False, "", [""] * 3),
+        (True, "ASYNC/Await", ["async await"] * 2),
+        (False, "retry_limit", ["retry limit"] * 3),
+    ],
+)
+def test_circles(expected: bool, approach: str, earlier: list[str]) -> None:
+    """Two of the last three must share more than three tenths of all their keywords."""
+    assert is_circular_fix(approach, earlier) is expected
+
+
+def test_the_stop_words() -> None:
+    """The promised words, in any case, say nothing of an approach."""
+    promised = "with using the a an and or but in on at to for trying"
+    assert set(promised.split()) == STOP_WORDS
+    assert not is_circular_fix(promised.upper(), [promised] * 3)
+
+
+@pytest.mark.parametrize(
+    ("expected", "failure_type", "attempt_count", "commit"),
+    [
+        ("rollback", "BROKEN_BUILD", 1, "abc123"),
+        ("rollback", "BROKEN_BUILD", 9, "abc123"),
+        ("escalate", "BROKEN_BUILD", 1, None),
+        ("escalate", "BROKEN_BUILD", 1, ""),
+        ("retry", "VERIFICATION_FAILED", 1, None),
+        ("retry", "VERIFICATION_FAILED", 2, None),
+        ("skip", "VERIFICATION_FAILED", 3, None),
+        ("skip", "VERIFICATION_FAILED", 4, "abc123"),
+        ("skip", "CIRCULAR_FIX", 1, None),
+        ("continue", "CONTEXT_EXHAUSTED", 1, None),
+        ("retry", "UNKNOWN", 1, None),
+        ("escalate", "UNKNOWN", 2, None),
+    ],
+)
+def test_what_is_recommended(
+    expected: str, failure_type: str, attempt_count: int, commit: str | None
+) -> None:
+    """Each type has its action, by the type or its name, and words that explain it."""
+    asked: dict[str, Any] = {"attempt_count": attempt_count, "last_good_commit": commit}
+    for each in (failure_type, FailureType(failure_type)):
+        assert recommend_recovery(each, **asked) is RecoveryAction(expected)
+    advice = explain_recovery(failure_type, **asked)
+    assert (advice.action, bool(advice.reason), bool(advice.hints)) == (expected, True, True)
+
+
+def test_the_words_name_commit_count_and_human() -> None:
+    """The explanation holds what its reader needs next."""
+    back = explain_recovery("BROKEN_BUILD", attempt_count=1, last_good_commit="abc123")
+    assert back.hints[0] == "Go back to abc123, the last commit that worked."
+    again = explain_recovery("VERIFICATION_FAILED", attempt_count=2)
+    assert again.reason == "The code runs and fails a check; attempt 2 of 3."
+    assert "tell a human" in explain_recovery("CIRCULAR_FIX", attempt_count=3).hints[0]
+
+
+@pytest.mark.parametrize("count", [0, -1, True, 1.5, "2"])
+def test_a_count_that_is_none_is_refused(count: Any) -> None:
+    """The error names the value and what would be right."""
+    with pytest.raises(ValueError, match=f"attempt_count: {count!r} is no count.*1 or more"):
+        recommend_recovery("UNKNOWN", attempt_count=count)
+
+
+def test_a_type_that_is_none_is_refused() -> None:
+    """The error names the value and the five types."""
+    with pytest.raises(ValueError, match="'BROKEN' is no failure type; give one of BROKEN_BUILD, "):
+        recommend_recovery("BROKEN", attempt_count=1)
+
+
+@given(st.text(), st.lists(st.text(), max_size=6))
+def test_only_the_last_three_count(approach: str, earlier: list[str]) -> None:
+    """What was tried longer ago changes nothing."""
+    assert is_circular_fix(approach, earlier) == is_circular_fix(approach, earlier[-3:])
