@@ -42,7 +42,7 @@ from pytest_failure_taxonomy.recorder.worker import (
     may_be_worker,
 )
 from pytest_failure_taxonomy.report.build import build_report
-from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.report.render.terminal import problem_lines, verdict_lines
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.settings import Settings, read_settings
@@ -245,7 +245,11 @@ class Run:
         for fault in faults:
             self.faults.note(fault)
         self._afterlife.note_end(exit_seen.code or 0, evidence.should_fail)
-        report = self._build(evidence, "full", duration)
+        try:
+            report = self._build(evidence, "full", duration)
+        except OSError as error:  # no file can be opened, not even one of ours to be imported
+            print_lines(self._config, problem_lines(self._publication.give_up(error)))
+            return
         try:
             add_extensions(self._config, report, self.faults)
         finally:  # a hook may end the process

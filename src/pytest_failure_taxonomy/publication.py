@@ -77,6 +77,11 @@ class Publication:
         self.afterlife.close(keep_record=problem is not None)
         return problem
 
+    def give_up(self, error: OSError) -> str:
+        """Leave what says `running` and the record to `failure-taxonomy finalize`; say so."""
+        self.afterlife.close(keep_record=True)
+        return f"could not be written to {self.path}: {error.strerror or error}"
+
     def shown_path(self, started_in: Path) -> str:
         """Return the report's path as short as it is clear from where pytest was started."""
         path = self.path

@@ -7,16 +7,18 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from pytest_failure_taxonomy.errors import RulesError, SettingsError
 from pytest_failure_taxonomy.recorder.supervision import find_note, read_note
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.rules import Rule
 from pytest_failure_taxonomy.taxonomy.stages import Stage, parse_stage
 from pytest_failure_taxonomy.taxonomy.values import value
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.rules import Rule
 
 DEFAULT_REPORT: Final = "failure-report.json"
 

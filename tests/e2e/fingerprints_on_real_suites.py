@@ -3,13 +3,11 @@
     python tests/e2e/fingerprints_on_real_suites.py [--sdists DIR] [--python PATH]... [NAME]...
 
 Each project runs with one cause of failure, and with another, in one process and under ``-n 2``, in
-two folders, and with each Python that is given; those need pytest and what the project's tests need
-(``PYTHONPATH`` is passed on). For each cause the table shows into how many groups its failures fall
-and whether all runs agree on the fingerprint of each of them; for each pair of causes, how many
-fingerprints they share. The exit code is 1 where two runs disagree or two causes share one
-that is not a failed assertion.
-
-pytest loads this same file as a plugin, which writes down what the failures' fingerprints are.
+two folders, and with each Python that is given; those need this package, installed, and what the
+project's tests need (``PYTHONPATH`` is passed on). For each cause the table shows into how many
+groups its failures fall, as the report says, and whether all runs agree on the groups; for each
+pair of causes, how many fingerprints they share. The exit code is 1 where two runs disagree or two
+causes share one that is not a line of a test.
 """
 
 from __future__ import annotations
@@ -23,21 +21,18 @@ import sys
 import tarfile
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import pytest
-
-from pytest_failure_taxonomy.recorder.describe import cause_of, message_of
-from pytest_failure_taxonomy.recorder.origin import OriginFinder
-from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of, title_of
-
-HERE: Final = Path(__file__).resolve()
 RUN_LIMIT_SECONDS: Final = 600.0
-SHOWN_GROUPS: Final = 3
-ATTRIBUTE: Final = "_fingerprint"
+SHOWN: Final = 3
+"""Groups, and tests whose fingerprints differ, that are printed of each run."""
+TEST: Final = "(tests/test_"
+"""How the place of a failure in a test's own line begins in a group's title."""
+TESTS_RAN: Final = (0, 1, 2)
+"""Exit codes of a run that has something to say of tests; 2 where modules fail to import."""
 
 NOISE: Final = (
     "{__import__('uuid').uuid4()} after {__import__('time').time()} s"
@@ -70,7 +65,7 @@ PROJECTS: Final[Mapping[str, Mapping[str, Edit]]] = {
     },
     "attrs-26.1.0": {
         "a method raises": ("src/attr/validators.py", "_InstanceOfValidator.__call__", LOST),
-        "another function raises": ("src/attr/_make.py", "asdict", REFUSED),
+        "another function raises": ("src/attr/_funcs.py", "asdict", REFUSED),
         "a function of many callers raises": ("src/attr/_make.py", "_CountingAttr.__init__", LOST),
     },
     "packaging-26.3": {
@@ -86,65 +81,16 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     )
 }
 
-# What pytest calls in the runs.
 
-_found: list[dict[str, Any]] = []
+class Found(NamedTuple):
+    """What the report of a run says of its groups, all failures counted."""
 
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[Any]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Describe what failed a test where the exception is at hand."""
-    report = yield
-    if report.failed:
-        error = None if call.excinfo is None else call.excinfo.value
-        setattr(report, ATTRIBUTE, _describe(item, error, f"test.{report.when}"))
-    return report
-
-
-def pytest_exception_interact(
-    node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any], report: Any
-) -> None:
-    """Describe why a module could not be collected."""
-    if isinstance(node, pytest.Collector) and call.excinfo is not None:
-        error = cause_of(call.excinfo.value)
-        setattr(report, ATTRIBUTE, _describe(node, error, "collection.error"))
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keep the description of a failed test."""
-    _keep(report)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """Keep the description of a module that could not be collected."""
-    _keep(report)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write down what was kept."""
-    if not hasattr(session.config, "workerinput"):
-        Path(os.environ["FINGERPRINTS"]).write_text(json.dumps(_found), "utf-8")
-
-
-def _keep(report: Any) -> None:
-    described = getattr(report, ATTRIBUTE, None)
-    if report.failed and described is not None:
-        _found.append({"key": f"{report.nodeid} {getattr(report, 'when', '')}", **described})
-
-
-def _describe(node: Any, error: BaseException | None, kind: str) -> dict[str, str]:
-    kind_of = type(error)
-    name = "" if error is None else kind_of.__qualname__
-    message = "" if error is None else message_of(error)
-    place = None if error is None else OriginFinder(node.config.rootpath).origin_of(error)
-    made = fingerprint_of(name, kind_of.__module__, message, place, kind, nodeid=node.nodeid)
-    return {"fingerprint": made, "title": title_of(name, message, place)}
-
-
-# What starts the runs.
+    counts: Counter[str]
+    """Failures by fingerprint."""
+    titles: dict[str, str]
+    """By fingerprint."""
+    nodes: dict[str, set[str]]
+    """Fingerprints by node id; a report lists a thousand node ids of each group."""
 
 
 def main() -> int:
@@ -163,45 +109,55 @@ def main() -> int:
 
 
 def _try_project(name: str, sdists: Path, folder: Path, pythons: list[str]) -> bool:
-    healthy = set(_run(name, None, sdists, folder / "h", sys.executable, ()))
+    broken_before: set[str] = set()
+    for at, python in enumerate((sys.executable, *pythons)):
+        broken_before.update(_run(name, None, sdists, folder / f"h{at}", python, ()).nodes)
+    skipped = [
+        f"--deselect={node}" if "::" in node else f"--ignore={node}"
+        for node in sorted(broken_before)
+    ]
+    say(f"{name}: {len(broken_before)} fail before anything is broken, and are left out")
     causes: dict[str, set[str]] = {}
     is_good = True
     for number, (cause, edit) in enumerate(PROJECTS[name].items()):
-        serial = _run(name, edit, sdists, folder / f"{number}", sys.executable, ())
         elsewhere = folder / "another" / "place" / f"{number}"
-        runs = {"-n 2": _run(name, edit, sdists, elsewhere, sys.executable, ("-n", "2"))}
-        for at, python in enumerate(pythons):
-            runs[python] = _run(name, edit, sdists, folder / f"{number}-{at}", python, ())
-        first = {key: one for key, one in serial.items() if key not in healthy}
+        modes: list[tuple[str, Path, str, tuple[str, ...]]]
+        modes = [("-n 2", elsewhere, sys.executable, ("-n", "2"))]
+        modes += [(path, folder / f"{number}-{at}", path, ()) for at, path in enumerate(pythons)]
+        first = _run(name, edit, sdists, folder / f"{number}", sys.executable, skipped)
         _print_groups(name, cause, first)
-        for mode, run in runs.items():
-            both = [key for key in first if key in run]
-            differ = [key for key in both if first[key]["fingerprint"] != run[key]["fingerprint"]]
-            missing = len(first) - len(both)
-            more = len(run.keys() - first.keys() - healthy)
-            is_good &= not differ
-            say(
-                f"    {mode}: {len(both)} again, {len(differ)} of them differ; "
-                f"{missing} did not fail, {more} others did"
-            )
-            for key in differ[:SHOWN_GROUPS]:
-                say(f"      {key}: {first[key]['title']} / {run[key]['title']}")
-        # One assertion may fail for either cause, and is one place all the same.
-        raised = [each for each in first.values() if not each["title"].startswith("AssertionError")]
-        causes[cause] = {each["fingerprint"] for each in raised}
+        for mode, place, python, arguments in modes:
+            run = _run(name, edit, sdists, place, python, (*arguments, *skipped))
+            is_good &= _is_same(mode, first, run)
+        # One line of a test may fail for either cause, and is one place all the same.
+        causes[cause] = {made for made, title in first.titles.items() if TEST not in title}
     for one, other in combinations(causes, 2):
         shared = causes[one] & causes[other]
         is_good &= not shared
-        say(f"  {one} / {other}: {len(shared)} fingerprints shared, assertions aside")
+        say(f"  {one} / {other}: {len(shared)} fingerprints shared, lines of tests aside")
     return is_good
 
 
-def _print_groups(name: str, cause: str, failures: Mapping[str, Mapping[str, str]]) -> None:
-    groups = Counter(each["fingerprint"] for each in failures.values())
-    titles = {each["fingerprint"]: each["title"] for each in reversed([*failures.values()])}
-    say(f"  {name}, {cause}: {len(failures)} failures, {len(groups)} groups")
-    for made, count in groups.most_common(SHOWN_GROUPS):
-        say(f"      {count} x {titles[made]}")
+def _is_same(mode: str, first: Found, run: Found) -> bool:
+    """Print whether two runs of one cause have the same groups, with as many failures each."""
+    both = first.nodes.keys() & run.nodes.keys()
+    differ = sorted(node for node in both if first.nodes[node] != run.nodes[node])
+    missing, more = first.counts - run.counts, run.counts - first.counts
+    say(
+        f"    {mode}: {run.counts.total()} failures, {len(run.counts)} groups; "
+        f"{len(both)} tests compared, {len(differ)} differ; "
+        f"failures missing from groups {missing.total()}, more in groups {more.total()}"
+    )
+    for node in differ[:SHOWN]:
+        titles = [first.titles[made] for made in sorted(first.nodes[node])]
+        say(f"      {node}: {titles} / {[run.titles[made] for made in sorted(run.nodes[node])]}")
+    return not (differ or missing or more)
+
+
+def _print_groups(name: str, cause: str, found: Found) -> None:
+    say(f"  {name}, {cause}: {found.counts.total()} failures, {len(found.counts)} groups")
+    for made, count in found.counts.most_common(SHOWN):
+        say(f"      {made} {count} x {found.titles[made]}")
 
 
 def _run(
@@ -210,31 +166,41 @@ def _run(
     sdists: Path,
     folder: Path,
     python: str,
-    arguments: tuple[str, ...],
-) -> dict[str, dict[str, str]]:
-    """Unpack a project, break it, run its tests; return its failures by node id and phase."""
+    arguments: Sequence[str],
+) -> Found:
+    """Unpack a project, break it, run its tests; return what the report says of their groups."""
     with tarfile.open(sdists / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     root = folder / name
     if edit is not None:
         _break(root, edit)
-    found = folder / "found.json"
-    sources = (root / "src", root, HERE.parent, HERE.parents[2] / "src")
-    path = os.pathsep.join([*map(str, sources), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "FINGERPRINTS": str(found)}
-    command = [python, "-m", "pytest", "-q", "-p", HERE.stem, "-p", "no:cacheprovider", "--tb=no"]
+    report = folder / "report.json"
+    path = os.pathsep.join([str(root / "src"), str(root), os.environ.get("PYTHONPATH", "")])
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no"]
+    command += ["--continue-on-collection-errors", f"--failure-taxonomy-report={report}"]
     done = subprocess.run(
-        [*command, *arguments, "--continue-on-collection-errors", *ARGUMENTS.get(name, ())],
+        [*command, *arguments, *ARGUMENTS.get(name, ())],
         cwd=root,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=RUN_LIMIT_SECONDS,
         check=False,
     )
-    if not found.exists():
+    if not report.exists() or done.returncode not in TESTS_RAN:
         raise SystemExit(f"{name}: pytest did not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return {each["key"]: each for each in json.loads(found.read_text("utf-8"))}
+    return _read(report)
+
+
+def _read(report: Path) -> Found:
+    found = Found(counts=Counter(), titles={}, nodes={})
+    for group in json.loads(report.read_text("utf-8"))["groups"]:
+        made = group["fingerprint"]
+        found.counts[made] = group["count"]
+        found.titles[made] = group["title"]
+        for node in group["nodeids"]:
+            found.nodes.setdefault(node, set()).add(made)
+    return found
 
 
 def _break(root: Path, edit: Edit) -> None:

@@ -261,6 +261,20 @@ def test_any_stage(tmp_path: Path, stage: str, code: int, reason: str | None) ->
     assert verdict_of(report)[0] == reason
 
 
+def test_a_temporary_folder_with_a_long_name(tmp_path: Path) -> None:
+    """The record reaches the supervisor whatever the folder is called, and whenever it goes."""
+    long = tmp_path / ("x" * 120)
+    long.mkdir()
+    write(tmp_path, "import shutil; shutil.rmtree('out'); os._exit(3)")
+    command = the_pytest("--failure-taxonomy-report=out/r.json")
+    run = supervise(tmp_path, *command, env={"TMPDIR": str(long)})
+    assert run.status == 3
+    report = run.report("out/r.json", completeness="reconstructed")
+    assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
+    assert report["summary"]["passed"] == 1
+    assert os.listdir(long) == []
+
+
 def test_the_stage_and_the_path_reach_the_plugin(tmp_path: Path) -> None:
     """What is given to `run` counts for the pytest that it runs."""
     write(tmp_path, "assert 0")

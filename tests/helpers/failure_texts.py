@@ -27,7 +27,10 @@ FOLDER: Final = ROOT / "tests/data/failure_texts"
 PAGE: Final = ROOT / "docs/explanation/failure-types.md"
 TEMPLATE: Final = Path(__file__).with_name("failure_types_page.md")
 
-PARTS: Final = ("tuned", "held_out")
+HASHED_PARTS: Final = ("tuned", "held_out")
+FRESH: Final = "fresh"
+"""The texts of `fresh.jsonl`, measured once, after the last rule was made."""
+PARTS: Final = (*HASHED_PARTS, FRESH)
 MEASURED: Final = (
     FailureType.BROKEN_BUILD,
     FailureType.VERIFICATION_FAILED,
@@ -86,10 +89,16 @@ def _read_all() -> Iterator[LabelledText]:
             )
 
 
-def part_of(text: str) -> str:
-    """Say which part a text falls to: `held_out` where both first bytes of its SHA-256 are odd."""
+def part_of(text: str, file: str) -> str:
+    """Say which part a text of a file falls to.
+
+    `fresh` is a file of its own. Elsewhere a text is `held_out` where both first bytes of its
+    SHA-256 are odd.
+    """
+    if file == FRESH:
+        return FRESH
     first, second, *_ = hashlib.sha256(text.encode()).digest()
-    return PARTS[first % 2 and second % 2]
+    return HASHED_PARTS[first % 2 and second % 2]
 
 
 def by_literal_phrases(text: str) -> FailureType:
@@ -132,8 +141,9 @@ def page() -> str:
         ),
         environment=_code(sorted(ENVIRONMENT_EXCEPTIONS)),
         errnos=", ".join(map(str, sorted(ENVIRONMENT_ERRNOS))),
-        texts=_table(("file", *MEASURED, "tuned", "held out"), _counts()),
+        texts=_table(("file", *MEASURED, "tuned", "held out", "fresh"), _counts()),
         total=len(labelled_texts()),
+        fresh=_scores(FRESH),
         held_out=_scores("held_out"),
         tuned=_scores("tuned"),
     )

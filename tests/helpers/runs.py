@@ -38,6 +38,7 @@ _VARIES: Final = (
     (re.compile(r"in [0-9]+\.[0-9]+s( \([0-9:]+\))?"), "in N s"),
     (re.compile("0x[0-9a-f]+"), "0xN"),
     (re.compile("={3,}"), "==="),
+    (re.compile("(?<=available fixtures: )(.*)failure_taxonomy, "), r"\1"),
     (re.compile("(?<=^plugins: )failure-taxonomy-[^, ]+(, )?|, failure-taxonomy-[^, ]+"), ""),
 )
 """What differs between two runs of the same tests, and what to put in its place."""

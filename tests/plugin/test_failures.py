@@ -95,8 +95,14 @@ def test_fields_of_failures(runs: PytestRuns, workers: int) -> None:
 
     for failure in found:
         assert failure["worker"] in (["gw0", "gw1"] if workers else [None])
-        unasked = ("failure_type", "marker", "fingerprint", "rule")
-        assert [failure[name] for name in unasked] == [None] * 4
+        assert (failure["marker"], failure["rule"]) == (None, None)
+    types = {name: failure["failure_type"] for name, failure in by_name.items()}
+    assert types == {
+        "test_sum": "VERIFICATION_FAILED",
+        "test_empty[list]": "VERIFICATION_FAILED",
+        "test_teardown": "UNKNOWN",
+    }
+    assert len({failure["fingerprint"] for failure in found}) == 3
 
 
 ONE: Final = {
@@ -399,6 +405,6 @@ def test_collection_errors(runs: PytestRuns, workers: int) -> None:
         assert error["location"] == place
         assert error["message"].startswith(f"{kind}: ")
         assert kind in error["traceback"]
-        assert error["failure_type"] is None
+        assert error["failure_type"] == "BROKEN_BUILD"
     if not workers:
         assert list(found) == ["sub", "test_helper.py", "test_import.py", "test_syntax.py"]

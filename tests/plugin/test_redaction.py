@@ -93,9 +93,27 @@ def test_no_secret_is_in_a_report(
     assert secrets_in("\n".join(run.stdout[first:])) == []
     removed = run.report["extensions"]["pytest_failure_taxonomy"]["redacted"]
     assert {"github-token", "url-password", "env:OUR_API_KEY"} <= removed.keys()
-    assert run.report["failures"][0]["exception"]["message"] == (
+    messages = [failure["exception"]["message"] for failure in run.report["failures"]]
+    assert (
         "https://bob:[REDACTED:url-password]@db.example.org/x refused [REDACTED:github-token]"
+        in messages
     )
+
+
+def test_a_huge_text_is_cut_before_it_is_searched(runs: PytestRuns) -> None:
+    """Megabytes of a comparison cost neither minutes nor memory, and lose no secret at the cut."""
+    body = (
+        "import pytest\n"
+        "TOKEN = 'ghp_' + 'a1B2c3D4' * 4 + 'wxyz'\n"
+        "@pytest.mark.parametrize('shift', range(0, 44, 4))\n"
+        "def test_it(shift):\n"
+        "    pytest.fail('.' * shift + (TOKEN + '  ') * 50_000)\n"
+    )
+    runs.write({"test_it.py": body})
+    run = runs.run()
+    assert len(run.report["failures"]) == 11
+    assert "truncated" in run.report["failures"][0]["traceback"]
+    assert "a1B2c3D4a" not in json.dumps(run.report)
 
 
 def test_more_secrets(runs: PytestRuns) -> None:

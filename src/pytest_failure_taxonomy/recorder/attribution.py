@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults
-from pytest_failure_taxonomy.report.text import change_texts, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import Attribution
 from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.rules import reasons_of_kind
-from pytest_failure_taxonomy.taxonomy.values import to_dict
 
 _SAID: Final = pytest.StashKey[Attribution]()
 
@@ -56,6 +53,8 @@ def attribution(
     Raises:
         ValueError: there is no such reason, the text is no kind, or the kind is another reason's.
     """
+    from pytest_failure_taxonomy.taxonomy.rules import reasons_of_kind
+
     try:
         known = FailureReason(str(reason))
     except ValueError:
@@ -99,18 +98,3 @@ def _from_answer(answer: object) -> Attribution:
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise TypeError(f"{answer!r} returned; a pair of reason and kind, or None, is right")
     return attribution(*answer, source="hook")
-
-
-def as_json(said: Attribution | None) -> dict[str, Any] | None:
-    """Return what xdist can send from a worker to the controller."""
-    if said is None:
-        return None
-    sent: dict[str, Any] = change_texts({**to_dict(said), "reason": str(said.reason)}, encodable)
-    return sent
-
-
-def from_json(sent: dict[str, Any] | None) -> Attribution | None:
-    """Undo `as_json`."""
-    if sent is None:
-        return None
-    return Attribution(**{**sent, "reason": FailureReason(sent["reason"])})

@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder.origin import OriginFinder
-from pytest_failure_taxonomy.report.text import change_texts, encodable
+from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
-from pytest_failure_taxonomy.taxonomy.values import to_dict
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.recorder.origin import OriginFinder
 
 MAX_MESSAGE: Final = 8_000
 """Characters kept of an exception's message; the report cuts further."""
@@ -55,31 +55,9 @@ def is_import_failure(error: BaseException) -> bool:
 def message_of(error: BaseException) -> str:
     """Return `str(error)`, capped; a placeholder where even that raises."""
     try:
-        return str(error)[:MAX_MESSAGE]
+        return cap_between_words(str(error), MAX_MESSAGE)
     except Exception as failure:  # noqa: BLE001 - foreign __str__, anything can come out of it
         return f"<message not available: __str__ raised {type(failure).__name__}>"
-
-
-def as_json(raised: RaisedException | None) -> dict[str, Any] | None:
-    """Return what xdist can send from a worker to the controller."""
-    if raised is None:
-        return None
-    return {
-        "type": raised.type,
-        "module": raised.module,
-        "message": encodable(raised.message),
-        "bases": list(raised.bases),
-        "raised_in": raised.raised_in,
-        "origin": raised.origin and change_texts(to_dict(raised.origin), encodable),
-    }
-
-
-def from_json(sent: dict[str, Any] | None) -> RaisedException | None:
-    """Undo `as_json`."""
-    if sent is None:
-        return None
-    origin = sent["origin"] and OriginPlace(**sent["origin"])
-    return RaisedException(**{**sent, "bases": tuple(sent["bases"]), "origin": origin})
 
 
 def place_of(error: BaseException, rootdir: Path) -> Location | None:

@@ -12,17 +12,15 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder import attribution
 from pytest_failure_taxonomy.recorder.attribution import Attributor
 from pytest_failure_taxonomy.recorder.describe import (
-    as_json,
     cause_of,
     describe_exception,
-    from_json,
     place_of,
 )
 from pytest_failure_taxonomy.recorder.origin import OriginFinder
 from pytest_failure_taxonomy.recorder.secrets import changed_secrets
+from pytest_failure_taxonomy.recorder.sent import attribution_from, raised_from, sent_of
 from pytest_failure_taxonomy.taxonomy.evidence import Attribution, Location, RaisedException
 
 _ATTRIBUTE: Final = "_failure_taxonomy"
@@ -49,9 +47,9 @@ class ExceptionMemory:
         """
         self._rootdir = rootdir
         self._attributor = attributor
+        self._origins = OriginFinder(rootdir)
         self._learn = learn
         self._environment = dict(os.environ)
-        self._origins = OriginFinder(rootdir)
         self._raised: dict[tuple[str, str], tuple[pytest.Item, BaseException]] = {}
         self._collecting: dict[str, tuple[RaisedException, Location | None]] = {}
         self._received: tuple[Report, dict[str, Any]] | None = None
@@ -67,7 +65,7 @@ class ExceptionMemory:
         """Return what failed a test and what is said of it, and let go of the exception."""
         sent = self._sent_with(report)
         if sent is not None:
-            return from_json(sent["exception"]), attribution.from_json(sent["attributed"])
+            return raised_from(sent["exception"]), attribution_from(sent["attributed"])
         node, error = self._raised.pop((report.nodeid, str(report.when)), (None, None))
         if node is None or error is None:
             return None, None
@@ -99,7 +97,7 @@ class ExceptionMemory:
         sent = self._sent_with(report)
         if sent is not None:
             place = sent["place"]
-            return from_json(sent["exception"]), place and Location(path=place[0], line=place[1])
+            return raised_from(sent["exception"]), place and Location(path=place[0], line=place[1])
         return self._collecting.pop(report.nodeid, (None, None))
 
     def send_with(self, report: Report) -> None:
@@ -111,9 +109,9 @@ class ExceptionMemory:
         else:
             exception, place = self.take_collector(report)
         sent = {
-            "exception": as_json(exception),
+            "exception": sent_of(exception),
             "place": place and [place.path, place.line],
-            "attributed": attribution.as_json(said),
+            "attributed": sent_of(said),
             "environment": changed_secrets(self._environment),
         }
         setattr(report, _ATTRIBUTE, sent)

@@ -10,16 +10,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.recorder.describe import location
+from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 
 MAX_TEXT: Final = 100_000
-"""Characters kept of one traceback; the report cuts further."""
+"""Characters kept of one traceback; the report cuts further. A comparison of large values has
+megabytes, which are not to be searched for secrets, written to the record and kept in memory."""
+MAX_MESSAGE: Final = 8_000
+"""The same of a message."""
 
 
 def text_of(longrepr: Any) -> str | None:
-    """Return the text of a `longrepr`, or `None` where there is none."""
-    if longrepr is None:
-        return None
+    """Return the text of a `longrepr`, its middle cut out if need be; `None` if there is none."""
+    return None if longrepr is None else cap_between_words(_whole_text(longrepr), MAX_TEXT)
+
+
+def _whole_text(longrepr: Any) -> str:
     if isinstance(longrepr, str):
         return longrepr
     chain = getattr(longrepr, "chain", None)
@@ -38,9 +44,10 @@ def message_of(longrepr: Any) -> str:
     """Return the message that pytest's short summary would show."""
     crash = getattr(longrepr, "reprcrash", None)
     if crash is not None:
-        return str(crash.message)
+        return cap_between_words(str(crash.message), MAX_MESSAGE)
     text = str(longrepr).strip() if longrepr is not None else ""
-    return text if isinstance(longrepr, str) else text.rpartition("\n")[2]
+    last = text if isinstance(longrepr, str) else text.rpartition("\n")[2]
+    return cap_between_words(last, MAX_MESSAGE)
 
 
 def place_of(longrepr: Any, rootdir: Path) -> Location | None:

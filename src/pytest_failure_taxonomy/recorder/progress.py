@@ -73,7 +73,11 @@ class Progress:
         self._states[index] = IN_SETUP
 
     def start_unheard(self, nodeid: str, phase: Phase, start_ns: int, worker: str) -> None:
-        """Note a test that a worker has started, unless the worker's own word of it has come."""
+        """Note what a worker has left on disk of its test, unless its own word has said more."""
+        running = self._running.get(nodeid)
+        if running is not None:
+            self._states[running] = max(self._states[running], _STATES[phase])
+            return
         index = self._find(nodeid)
         if index == _UNKNOWN or self._states[index] != NOT_STARTED:
             return

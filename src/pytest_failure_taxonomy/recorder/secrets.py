@@ -18,12 +18,20 @@ T = TypeVar("T")
 _KEPT: Final = frozenset({"nodeid", "phase", "worker"})
 """What a reader compares with other fields; secrets in node ids leave when the report is built."""
 
+UNSEARCHABLE: Final = "[REDACTED:unsearchable]"
+"""Stands for a text that can't be searched."""
+
 _MAX_PLAIN: Final = 200
 _SUSPICIOUS: Final = re.compile(
-    "[A-Za-z0-9]{16}|://|pass|pwd|token|secret|key|auth|cred|cookie|bearer|private", re.IGNORECASE
+    "[A-Za-z]{20}|[A-Za-z0-9]{0,15}[0-9][A-Za-z0-9]{15}|[A-Za-z0-9]{15}[0-9]"
+    "|://|pass|pwd|token|secret|key|auth|cred|cookie|bearer|private",
+    re.IGNORECASE,
 )
 """No text without any of this holds a secret of a known form. Longer runs are left to who knows."""
+_RUN_ID: Final = re.compile("[0-9a-f]{32}")
 _SUSPICIOUS_NAMES: Final = ("PASS", "PWD", "TOKEN", "SECRET", "KEY", "AUTH", "CRED")
+_FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
+"""What the shell says of where it is and was."""
 
 
 class Secrets:
@@ -58,9 +66,10 @@ class Secrets:
         if self._redact is None:
             if not self._patterns and not self._elsewhere and _is_plain(text):
                 return text
-            from pytest_failure_taxonomy.redaction.redactor import Redactor
-
-            self._redact = Redactor(self._patterns).redact
+            try:
+                self._redact = _load(self._patterns)
+            except Exception:  # noqa: BLE001 - no file can be opened, say; then nothing is told
+                return UNSEARCHABLE
         if self._redact_elsewhere is not None:
             text = self._redact_elsewhere(text)
         return self._redact(text)
@@ -76,7 +85,7 @@ def changed_secrets(before: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_suspicious(name: str) -> bool:
-    return any(each in name.upper() for each in _SUSPICIOUS_NAMES)
+    return name not in _FOLDERS and any(each in name.upper() for each in _SUSPICIOUS_NAMES)
 
 
 def redacted(one: T, redact: Redact) -> T:
@@ -98,7 +107,17 @@ def _redacted(each: Any, redact: Redact) -> Any:
     return each
 
 
+def _load(patterns: tuple[str, ...]) -> Redact:
+    from pytest_failure_taxonomy.redaction.redactor import Redactor
+
+    redact = Redactor(patterns).redact
+    redact("it loads the rest with the first text")
+    return redact
+
+
 def _is_plain(text: str) -> bool:
+    if _RUN_ID.fullmatch(text):
+        return True
     if len(text) > _MAX_PLAIN or _SUSPICIOUS.search(text) is not None:
         return False
     return not any(

@@ -10,8 +10,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -50,7 +50,7 @@ def take_note(note: Path, *, report: str, run_id: str, record: Sequence[Path]) -
     """
     write_note(note, report=report, run_id=run_id)
     with suppress(OSError):
-        _hand_over(_socket_beside(note), run_id, record)
+        _hand_over(note, run_id, record)
     _taken.add(note)
 
 
@@ -90,7 +90,8 @@ class RecordInbox:
             inbox = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             inbox.settimeout(0)
             self._socket = inbox
-            inbox.bind(str(_socket_beside(note)))
+            with _address_beside(note) as address:
+                inbox.bind(address)
 
     def contents(self, run_id: str) -> list[bytes] | None:
         """Return what the files of a run's record hold now; `None` where they were not sent."""
@@ -115,8 +116,8 @@ def _read_and_close(file: BinaryIO) -> bytes:
         return file.read()
 
 
-def _hand_over(inbox: Path, run_id: str, record: Sequence[Path]) -> None:
-    if not record or not inbox.exists():
+def _hand_over(note: Path, run_id: str, record: Sequence[Path]) -> None:
+    if not record:
         return
     import socket
 
@@ -125,15 +126,25 @@ def _hand_over(inbox: Path, run_id: str, record: Sequence[Path]) -> None:
         descriptors += [os.open(path, os.O_RDONLY) for path in record]
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.settimeout(0)
-            sender.connect(str(inbox))
+            with _address_beside(note) as address:
+                sender.connect(address)
             socket.send_fds(sender, [run_id.encode()], descriptors)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _socket_beside(note: Path) -> Path:
-    return note.with_name("inbox")
+@contextmanager
+def _address_beside(note: Path) -> Iterator[str]:
+    """Yield the address of the inbox: 107 characters are the most, and a folder can have more."""
+    if not sys.platform.startswith("linux"):
+        yield str(note.with_name("inbox"))
+        return
+    folder = os.open(note.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/inbox"
+    finally:
+        os.close(folder)
 
 
 def die_with_parent() -> None:

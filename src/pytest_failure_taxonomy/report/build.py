@@ -64,7 +64,7 @@ def build_report(
         redact: takes the secrets out of each text.
     """
     limits = Limits(redact)
-    fingerprints = [fingerprint_of_test(failure) for failure in run.failures]
+    fingerprints, groups = _fingerprints(run, limits)
     report: JSONObject = {
         "$schema": SCHEMA_ID,
         "schema_version": SCHEMA_VERSION,
@@ -88,7 +88,7 @@ def build_report(
                 limits.failures(run.failures), fingerprints, strict=False
             )
         ],
-        "groups": groups_as_json(run, fingerprints, limits),
+        "groups": groups,
         "collection_errors": [
             _collection_error(each, limits)
             for each in limits.collection_failures(run.collection_failures)
@@ -123,6 +123,14 @@ def build_report(
     if own:
         report["extensions"].setdefault(OWN_NAME, {}).update(own)
     return {**report, "limits": limits.as_json()}
+
+
+def _fingerprints(run: RunEvidence, limits: Limits) -> tuple[list[str], list[JSONObject]]:
+    """Return the fingerprint of each failed test, and the field `groups`."""
+    if not run.failures and not run.collection_failures:
+        return [], []
+    fingerprints = [fingerprint_of_test(failure) for failure in run.failures]
+    return fingerprints, groups_as_json(run, fingerprints, limits)
 
 
 def exit_as_json(run: RunEvidence, judgement: Judgement) -> JSONObject:

@@ -12,6 +12,8 @@ MAX_ONE_LINE: Final = 400
 _MARK: Final = "\n... [truncated: {count} characters] ...\n"
 _MARK_ROOM: Final = 50
 """Characters that the filled-in mark takes at most."""
+_LONGEST_WORD: Final = 400
+_BLANK: Final = re.compile(r"\s")
 
 # C0 and C1 controls, DEL, bidirectional controls, and the line and paragraph separators: what
 # could move the cursor, recolour the screen, forge a line or reverse the reading direction.
@@ -55,6 +57,28 @@ def cap(text: str, limit: int) -> str:
     head = kept // 2
     tail = kept - head
     return text[:head] + _MARK.format(count=len(text) - kept) + text[-tail:]
+
+
+def cap_between_words(text: str, limit: int) -> str:
+    """Cut the middle out of a text as `cap` does, but between words where there are any.
+
+    A secret of which the end alone is left has no form that it could be known by.
+    """
+    if len(text) <= limit:
+        return text
+    kept = limit - _MARK_ROOM
+    head = max(_LONGEST_WORD, kept // 2)
+    tail = len(text) - (kept - kept // 2)
+    head_end = _last_blank(text, head - _LONGEST_WORD, head)
+    blank = _BLANK.search(text, tail, tail + _LONGEST_WORD)
+    tail_start = tail if blank is None else blank.start()
+    cut = tail_start - head_end
+    return text[:head_end] + _MARK.format(count=cut) + text[tail_start:]
+
+
+def _last_blank(text: str, start: int, end: int) -> int:
+    found = [blank.start() for blank in _BLANK.finditer(text, start, end)]
+    return found[-1] if found else end
 
 
 def safe_text(text: str, limit: int = MAX_ONE_LINE) -> str:

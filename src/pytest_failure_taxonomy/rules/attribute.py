@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pytest_failure_taxonomy.taxonomy.evidence import Attribution, RunEvidence, TestFailure
-from pytest_failure_taxonomy.taxonomy.rules import Rule
+from pytest_failure_taxonomy.taxonomy.libraries import classify_exception
 from pytest_failure_taxonomy.taxonomy.values import replace
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.rules import Rule
 
 
 def attribute(run: RunEvidence, rules: Sequence[Rule]) -> tuple[RunEvidence, tuple[str, ...]]:
@@ -49,8 +53,6 @@ def _by_rule(rule: Rule) -> Attribution:
 
 
 def _by_library(failure: TestFailure) -> TestFailure:
-    from pytest_failure_taxonomy.taxonomy.libraries import classify_exception
-
     if failure.exception is None:
         return failure
     known = classify_exception(failure.exception, failure.traceback)

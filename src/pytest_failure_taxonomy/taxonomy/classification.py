@@ -43,6 +43,11 @@ def type_of_collection_failure(failure: CollectionFailure) -> FailureType:
     return _type_of(failure.exception, failure.message, collecting=True)
 
 
+def type_of_run_error(error: RunError) -> FailureType:
+    """Return what sort of recovery an error outside of the tests takes."""
+    return failure_type_of(None, None, (), error.message, collecting=error.origin == "conftest")
+
+
 def _type_of(raised: RaisedException | None, message: str, *, collecting: bool) -> FailureType:
     if raised is None:
         return failure_type_of(None, None, (), message, collecting=collecting)

@@ -27,7 +27,7 @@ class Finding:
     retryable: bool | None = None
     """What a rule says of it; `None` where the kind decides."""
     failure_type: FailureType | None = None
-    """`None` where its words decide."""
+    """`None` where nothing is known of the code that failed."""
     is_hearsay: bool = False
     """Somebody has said so and nothing was seen; it is never the verdict where anything was."""
 

@@ -155,7 +155,8 @@ def _without_parameters(message: str, text: str, nodeid: str) -> str:
     # Numbers, paths and the like are out already; in an id or a time they would do harm.
     values = {part for part in parts if part.replace(" ", "").isalpha() and part not in text}
     for part in sorted(values, key=lambda each: (-len(each), each)):
-        message = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", VALUE, message)
+        address = rf"(?! {re.escape(VALUE)}>)" if part == "at" else ""  # <object object at 0x7f…>
+        message = re.sub(rf"(?<!\w){re.escape(part)}(?!\w){address}", VALUE, message)
     return normalize_message(message)
 
 

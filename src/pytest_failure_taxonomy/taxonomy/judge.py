@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.taxonomy.classification import (
     classify_run_error,
     classify_test_failure,
     type_of_collection_failure,
+    type_of_run_error,
     type_of_test_failure,
 )
 from pytest_failure_taxonomy.taxonomy.commands import judge_command
@@ -116,7 +117,13 @@ def _from_collection(run: RunEvidence) -> Iterator[Finding]:
 def _from_errors(run: RunEvidence) -> Iterator[Finding]:
     for error in run.errors:
         reason, kind = classify_run_error(error)
-        yield find(kind, f"{error.origin} error", error.message, reason=reason)
+        yield find(
+            kind,
+            f"{error.origin} error",
+            error.message,
+            reason=reason,
+            failure_type=type_of_run_error(error),
+        )
 
 
 def _from_session_limit(run: RunEvidence) -> Iterator[Finding]:

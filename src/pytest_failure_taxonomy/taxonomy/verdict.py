@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
-from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
 from pytest_failure_taxonomy.taxonomy.findings import Confidence, Finding
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
@@ -97,7 +96,7 @@ def pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
     """Return the verdict that the primary reason comes to."""
     kind = describe_kind(primary.kind, primary.reason)
     first = primary.findings[0]
-    failure_type = first.failure_type or classify_failure(first.detail, "")
+    failure_type = first.failure_type or FailureType.UNKNOWN
     return Verdict(
         reason=primary.reason,
         kind=primary.kind,

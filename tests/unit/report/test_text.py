@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pytest_failure_taxonomy.report.text import (
     MAX_ONE_LINE,
     cap,
+    cap_between_words,
     change_texts,
     encodable,
     first_line,
@@ -155,3 +156,25 @@ def test_texts_of_a_json_value_are_changed_wherever_they_are() -> None:
 def test_the_first_line_that_holds_anything(text: str, line: str) -> None:
     """Empty lines and blanks at the start don't count."""
     assert first_line(text) == line
+
+
+@pytest.mark.parametrize("shift", range(0, 44, 4))
+def test_a_cap_between_words_leaves_no_part_of_one(shift: int) -> None:
+    """A word is kept whole or cut whole, and the result is no longer than the limit."""
+    text = "." * shift + " secretword0123456789" * 10_000
+    shown = cap_between_words(text, 8_000)
+    assert len(shown) <= 8_000
+    head, mark, tail = shown.partition("\n... [truncated: ")
+    assert mark
+    assert head.endswith("secretword0123456789")
+    assert tail.partition("...\n")[2].startswith(" secretword0123456789")
+    cut = int(tail.partition(" ")[0])
+    assert len(head) + cut + len(tail.partition("...\n")[2]) == len(text)
+
+
+@given(st.text(alphabet="ab \n", max_size=3_000), st.integers(min_value=1_000, max_value=2_000))
+def test_a_cap_between_words_is_never_too_long(text: str, limit: int) -> None:
+    """Whatever the words are like, the limit holds, and what fits stays as it is."""
+    shown = cap_between_words(text, limit)
+    assert len(shown) <= limit
+    assert len(text) > limit or shown == text

@@ -206,6 +206,16 @@ def test_parameters_that_are_no_words_leave_a_message_alone(parameter: str) -> N
     assert one == other
 
 
+def test_a_parameter_is_not_looked_for_in_an_objects_address() -> None:
+    """The `at` that Python writes before an address is no value, also for a parameter `at`."""
+    message = "refused with <object object at 0x7f3a01>"
+    place = replace(REQUEST, text='raise OSError(f"refused with {x!r}")')
+    one, other = (
+        fingerprint(place, message, nodeid=f"t.py::a[{each}]") for each in ("masked-at-source", "z")
+    )
+    assert one == other
+
+
 @pytest.mark.parametrize("message", ["assert 3 == 4", "the sum is wrong\nassert 1 == 2"])
 def test_an_assertion_is_known_by_its_place(message: str) -> None:
     """The values that an assertion compared, and its words, say no more than the statement."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_failure_taxonomy.recorder.record.limits import limits_of_test
 from pytest_failure_taxonomy.recorder.record.reader import RecordedRun, StartedTest, WorkerState
+from pytest_failure_taxonomy.recorder.sent import attribution_from, raised_from
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    Attribution,
     CollectionFailure,
     ContinuousIntegration,
     Counts,
@@ -18,7 +18,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
     Location,
     ProcessExit,
-    RaisedException,
     RunContext,
     RunError,
     RunEvidence,
@@ -27,11 +26,12 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TimeLimit,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.rules import Rule
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.rules import Rule
 
 
 def evidence_of(
@@ -106,6 +106,10 @@ def context_of(run: RecordedRun, *, ended_ns: int | None) -> RunContext:
 
 def rules_of(run: RecordedRun) -> tuple[Rule, ...]:
     """Return the user's rules, as they were when the run began."""
+    if not run.header["rules"]:
+        return ()
+    from pytest_failure_taxonomy.taxonomy.rules import Rule
+
     return tuple(
         Rule(**{**rule, "reason": FailureReason(rule["reason"])}) for rule in run.header["rules"]
     )
@@ -120,8 +124,8 @@ def _failures(run: RecordedRun) -> tuple[TestFailure, ...]:
             # What failed the test just reported; pytest tells it after the report.
             failures[-1] = replace(
                 failures[-1],
-                exception=_exception(fields["exception"]),
-                attributed=_attribution(fields["attributed"]),
+                exception=raised_from(fields["exception"]),
+                attributed=attribution_from(fields["attributed"]),
             )
     return tuple(failures)
 
@@ -130,10 +134,10 @@ def _failure(sent: dict[str, Any]) -> TestFailure:
     return TestFailure(
         **{
             **sent,
-            "exception": _exception(sent["exception"]),
+            "exception": raised_from(sent["exception"]),
             "location": _location(sent["location"]),
             "limit": _limit(sent["limit"]),
-            "attributed": _attribution(sent["attributed"]),
+            "attributed": attribution_from(sent["attributed"]),
             "marker": _marker(sent["marker"]),
         }
     )
@@ -143,23 +147,10 @@ def _collection_failure(sent: dict[str, Any]) -> CollectionFailure:
     return CollectionFailure(
         **{
             **sent,
-            "exception": _exception(sent["exception"]),
+            "exception": raised_from(sent["exception"]),
             "location": _location(sent["location"]),
         }
     )
-
-
-def _exception(sent: dict[str, Any] | None) -> RaisedException | None:
-    if sent is None:
-        return None
-    origin = sent["origin"] and OriginPlace(**sent["origin"])
-    return RaisedException(**{**sent, "bases": tuple(sent["bases"]), "origin": origin})
-
-
-def _attribution(sent: dict[str, Any] | None) -> Attribution | None:
-    if sent is None:
-        return None
-    return Attribution(**{**sent, "reason": FailureReason(sent["reason"])})
 
 
 def _marker(sent: dict[str, Any] | None) -> SeenMarker | None:

@@ -44,9 +44,9 @@ def verdict_lines(
     verdict = report["verdict"]
     if verdict is None:
         lines = [] if quiet else [_success_line(report, where if problem is None else "")]
-        return [*lines, *_problem_lines(problem)]
+        return [*lines, *problem_lines(problem)]
     headline = Line(text=_headline(report), color="red", bold=True)
-    ending = _problem_lines(problem) or [Line(text=f"report: {safe_text(where)}")]
+    ending = problem_lines(problem) or [Line(text=f"report: {safe_text(where)}")]
     if quiet:
         return [headline, *ending]
     title = Line(text=TITLE, color="red", is_title=True)
@@ -131,7 +131,7 @@ def _causes(report: dict[str, Any]) -> list[str]:
     """Say how many causes several failures have, and which are the most frequent."""
     groups = report["groups"]
     count = sum(group["count"] for group in groups)
-    if count < 2:
+    if count == len(groups):
         return []
     causes = "1 cause" if len(groups) == 1 else f"{len(groups)} causes"
     largest = [
@@ -170,7 +170,8 @@ def _left_line(report: dict[str, Any]) -> Line | None:
     return Line(text=safe_text("; ".join(words)), color="yellow") if words else None
 
 
-def _problem_lines(problem: str | None) -> list[Line]:
+def problem_lines(problem: str | None) -> list[Line]:
+    """Return the line that says what went wrong with the report itself, if anything did."""
     if problem is None:
         return []
     return [Line(text=safe_text(f"report: {problem}"), color="yellow", bold=True)]
