@@ -54,6 +54,24 @@ MIXED: Final = {
 
 
 @XDIST
+def test_a_unittest_class(runs: PytestRuns, workers: int) -> None:
+    """What a test of `unittest` raises reaches pytest by a hook of its own, and the report, too."""
+    body = (
+        "import unittest\n"
+        "def check(n): raise LookupError(f'no {n}')\n"
+        "class TestIt(unittest.TestCase):\n"
+        "    def test_a(self): check(1)\n"
+        "    def test_b(self): check(2)\n"
+        "    def test_c(self): self.assertEqual(1, 2)\n"
+    )
+    found = failures_of(runs, {"test_it.py": body}, workers=workers)
+    by_name = {failure["nodeid"].rpartition("::")[2]: failure for failure in found}
+    types = {name: failure["exception"]["type"] for name, failure in by_name.items()}
+    assert types == {"test_a": "LookupError", "test_b": "LookupError", "test_c": "AssertionError"}
+    assert by_name["test_a"]["fingerprint"] == by_name["test_b"]["fingerprint"]
+
+
+@XDIST
 def test_fields_of_failures(runs: PytestRuns, workers: int) -> None:
     """A failure has a node id, a phase, an exception, a place and a time, on a worker, too."""
     found = failures_of(runs, MIXED, workers=workers)

@@ -47,17 +47,17 @@ class ExceptionMemory:
         """
         self._rootdir = rootdir
         self._attributor = attributor
-        self._origins = OriginFinder(rootdir)
         self._learn = learn
         self._environment = dict(os.environ)
-        self._raised: dict[tuple[str, str], tuple[pytest.Item, BaseException]] = {}
+        self._origins = OriginFinder(rootdir)
+        self._raised: dict[tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]] = {}
         self._collecting: dict[str, tuple[RaisedException, Location | None]] = {}
         self._received: tuple[Report, dict[str, Any]] | None = None
 
     def see_test(self, node: pytest.Item, call: pytest.CallInfo[Any]) -> None:
         """Hold what a phase of a test raised."""
-        if call.excinfo is not None:
-            self._raised[node.nodeid, call.when] = node, call.excinfo.value
+        # Not the exception: that of a unittest is put into the call by a hook that runs later.
+        self._raised[node.nodeid, call.when] = node, call
 
     def take_test(
         self, report: pytest.TestReport
@@ -66,10 +66,10 @@ class ExceptionMemory:
         sent = self._sent_with(report)
         if sent is not None:
             return raised_from(sent["exception"]), attribution_from(sent["attributed"])
-        node, error = self._raised.pop((report.nodeid, str(report.when)), (None, None))
-        if node is None or error is None:
+        node, call = self._raised.pop((report.nodeid, str(report.when)), (None, None))
+        if node is None or call is None or call.excinfo is None:
             return None, None
-        return self.explain_test(node, error, str(report.when))
+        return self.explain_test(node, call.excinfo.value, str(report.when))
 
     def explain_test(
         self, node: pytest.Item, error: BaseException, phase: str

@@ -15,8 +15,14 @@ Redact = Callable[[str], str]
 
 T = TypeVar("T")
 
-_KEPT: Final = frozenset({"nodeid", "phase", "worker"})
-"""What a reader compares with other fields; secrets in node ids leave when the report is built."""
+_KEPT: Final = frozenset(
+    {
+        *("nodeid", "phase", "worker", "kind", "source", "type", "module", "raised_in"),
+        *("path", "function", "entry", "leaf"),
+    }
+)
+"""Names, which hold no secret, and what a reader compares with other fields. They are searched when
+the report is built, as everything is."""
 
 UNSEARCHABLE: Final = "[REDACTED:unsearchable]"
 """Stands for a text that can't be searched."""

@@ -45,8 +45,7 @@ class WorkerRecorder:
     @guarded
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
         """Hold what was raised until the report of it comes by."""
-        if call.excinfo is not None:
-            self._exceptions.see_test(item, call)
+        self._exceptions.see_test(item, call)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded

@@ -100,7 +100,7 @@ class EnvironmentValues:
 
     def __init__(self, environment: Mapping[str, str] | None) -> None:
         self._environment = environment
-        self._seen: object = None
+        self._seen: dict[Any, Any] = {}
         self._secrets: dict[str, _Secret] = {}
 
     def remove(self, text: str, note: Note, *, cut: bool) -> str:
@@ -126,11 +126,19 @@ class EnvironmentValues:
         raw = getattr(source, "_data", source)
         if raw == self._seen:
             return
+        # pytest itself names the test and its phase there, so that something changes all the time.
+        changed = [each for each in raw.items() if self._seen.get(each[0]) != each[1]]
         self._seen = dict(raw)
-        for name, text in list(dict(source).items()):
-            for secret_value in secret_values(name, text):
-                self._secrets.pop(secret_value, None)
-                self._secrets[secret_value] = _Secret(name=name, forms=_forms(secret_value))
+        found = [
+            (name, secret_value)
+            for name, text in (map(os.fsdecode, each) for each in changed)
+            for secret_value in secret_values(name, text)
+        ]
+        if not found:
+            return
+        for name, secret_value in found:
+            self._secrets.pop(secret_value, None)
+            self._secrets[secret_value] = _Secret(name=name, forms=_forms(secret_value))
         for oldest in list(self._secrets)[:-_MOST_VALUES]:
             del self._secrets[oldest]
         # A value that holds another is removed first.

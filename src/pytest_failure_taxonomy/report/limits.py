@@ -14,6 +14,9 @@ JSONObject = dict[str, Any]
 Redact = Callable[[str], str]
 """Return a text without its secrets."""
 
+_MAX_REPEATED: Final = 200
+"""Texts up to this length are looked at once: kinds, names and node ids stand in many places."""
+
 REDACTED: Final = "[REDACTED:"
 """How the marks begin that stand for secrets."""
 
@@ -45,6 +48,7 @@ class Limits:
         self._groups_omitted = 0
         self._texts_truncated = 0
         self._characters_left = MAX_TRACEBACKS
+        self._fit: dict[str, str] = {}
 
     def failures(self, failures: tuple[TestFailure, ...]) -> tuple[TestFailure, ...]:
         """Return the failures that are listed."""
@@ -95,15 +99,21 @@ class Limits:
         """
         kind = type(value)
         if kind is str:
-            if self._redact is not None:
-                value = self._without_secrets(value)
-            is_fit = len(value) <= MAX_TRACEBACK and value.isascii()
-            return value if is_fit else self._capped(value, MAX_TRACEBACK)
+            known = self._fit.get(value)
+            return self._fit_text(value) if known is None else known
         if kind is dict:
             return {name: self.fit(each) for name, each in value.items()}
         if kind is list:
             return [self.fit(each) for each in value]
         return value
+
+    def _fit_text(self, text: str) -> str:
+        shown = self._without_secrets(text)
+        if len(shown) > MAX_TRACEBACK or not shown.isascii():
+            shown = self._capped(shown, MAX_TRACEBACK)
+        elif shown == text and len(text) <= _MAX_REPEATED:
+            self._fit[text] = shown
+        return shown
 
     def _without_secrets(self, text: str) -> str:
         """Return the text as it may be shown, and count what is missing from it."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
 
 if TYPE_CHECKING:
-    import re
-
+    from pytest_failure_taxonomy.taxonomy.text_search import Searched
     from pytest_failure_taxonomy.taxonomy.traceback_heads import Head
-    from pytest_failure_taxonomy.taxonomy.wider_phrases import Pattern
 
 MAX_WIDER_TEXT: Final = 200_000
 """Characters at the start, and as many at the end, in which our own patterns are looked for."""
@@ -103,10 +100,9 @@ def failure_type_of(
 
 
 def _of_text(text: str, *, collecting: bool) -> FailureType:
-    found = _by_text(text)
-    if collecting and found is FailureType.UNKNOWN and _type_at_a_head(text) is None:
+    if collecting and _most_telling(_heads_of(text)) is None:
         return FailureType.BROKEN_BUILD
-    return found
+    return _by_text(text)
 
 
 def _errno_of(text: str) -> int | None:
@@ -116,69 +112,72 @@ def _errno_of(text: str) -> int | None:
 
 
 def _by_text(text: str) -> FailureType:
-    typed = _type_at_a_head(text)
+    heads = _heads_of(text)
+    typed = _most_telling(heads)
     if typed is not None and typed is not FailureType.UNKNOWN:
         return typed
-    from pytest_failure_taxonomy.taxonomy.wider_phrases import DIAGNOSTICS
+    from pytest_failure_taxonomy.taxonomy.text_search import Searched
 
-    excerpt = _ends_of(text)
-    if _has_any(DIAGNOSTICS, excerpt):
+    excerpt = Searched(_ends_of(text))
+    if excerpt.has("LINTS"):
+        return FailureType.VERIFICATION_FAILED
+    if excerpt.has("DIAGNOSTICS"):
         return FailureType.BROKEN_BUILD
-    return typed or _by_phrases(text.lower(), excerpt)
+    if typed is not None:
+        return typed
+    if excerpt.has("REFUSALS"):
+        return FailureType.BROKEN_BUILD
+    if excerpt.has("VERDICTS"):
+        return FailureType.VERIFICATION_FAILED
+    return _by_phrases(text.lower(), excerpt, heads)
 
 
-def _by_phrases(lowered: str, excerpt: str) -> FailureType:
+def _by_phrases(lowered: str, excerpt: Searched, heads: tuple[Head, ...]) -> FailureType:
+    """Ask the promised phrases in their order, and ours between and after them."""
+    promised = _promised(lowered)
+    if promised is FailureType.BROKEN_BUILD:
+        return promised
+    if excerpt.has("TALLIES"):
+        return FailureType.VERIFICATION_FAILED
+    is_limited = excerpt.has("RATE_LIMITS")
+    if not is_limited and excerpt.has("OVERFLOWS"):
+        return FailureType.CONTEXT_EXHAUSTED
+    passed_over = FailureType.CONTEXT_EXHAUSTED if is_limited else None
+    if promised not in (None, passed_over) and not _is_crash(heads, excerpt):
+        return promised
+    found = excerpt.wider()
+    return FailureType.UNKNOWN if found is passed_over else found
+
+
+def _promised(lowered: str) -> FailureType | None:
     from pytest_failure_taxonomy.taxonomy.failure_phrases import PHRASES
-    from pytest_failure_taxonomy.taxonomy.wider_phrases import TALLIES, WIDER_PHRASES
 
-    for failure_type, phrases in PHRASES:
-        if failure_type is FailureType.CONTEXT_EXHAUSTED and _has_any(TALLIES, excerpt):
-            return FailureType.VERIFICATION_FAILED
-        if _has_any(_as_patterns(phrases), lowered):
-            return failure_type
-    excerpt = excerpt.lower()
-    for failure_type, patterns in WIDER_PHRASES:
-        if _has_any(patterns, excerpt):
-            return failure_type
-    return FailureType.UNKNOWN
+    phrases = [phrase for _, each in PHRASES for phrase in each if phrase in lowered]
+    if not phrases:
+        return None
+    from pytest_failure_taxonomy.taxonomy.text_search import without_false_friends
+
+    meant = without_false_friends(lowered)
+    return next((kind for kind, each in PHRASES if any(one in meant for one in each)), None)
 
 
-def _has_any(patterns: tuple[Pattern, ...], text: str) -> bool:
-    return any(
-        words in text and (not expression or _compiled(expression).search(text) is not None)
-        for stem, group in _by_stem(patterns)
-        if stem in text
-        for words, expression in group
-    )
+def _is_crash(heads: tuple[Head, ...], excerpt: Searched) -> bool:
+    from pytest_failure_taxonomy.taxonomy.false_friends import CRASHES
+
+    return (heads != () and CRASHES.issuperset(heads)) or excerpt.has("CRASH_REPORTS")
 
 
-@cache
-def _as_patterns(phrases: tuple[str, ...]) -> tuple[Pattern, ...]:
-    return tuple((phrase, "") for phrase in phrases)
-
-
-@cache
-def _by_stem(patterns: tuple[Pattern, ...]) -> tuple[tuple[str, list[Pattern]], ...]:
-    """Group patterns by what they have in common, so that most of them need no look."""
-    from pytest_failure_taxonomy.taxonomy.wider_phrases import STEMS
-
-    groups: dict[str, list[Pattern]] = {}
-    for pattern in patterns:
-        words = pattern[0]
-        stem = next((stem for stem in STEMS if stem in words), words)
-        groups.setdefault(stem, []).append(pattern)
-    return tuple(groups.items())
-
-
-def _type_at_a_head(text: str) -> FailureType | None:
-    """Return what the deciding exception of a text stands for, `None` where it is not listed."""
+def _heads_of(text: str) -> tuple[Head, ...]:
     from pytest_failure_taxonomy.taxonomy.traceback_heads import deciding_heads
 
-    return _most_telling(deciding_heads(text))
+    return deciding_heads(text)
 
 
 def _most_telling(heads: Iterable[Head]) -> FailureType | None:
-    """Return the type that is asked for first among failures that stand side by side."""
+    """Return the type that is asked for first among failures that stand side by side.
+
+    It is `None` where none of the exceptions is listed.
+    """
     from pytest_failure_taxonomy.taxonomy.failure_phrases import NAMES_IN_TEXT
 
     found = {NAMES_IN_TEXT.get(head) for head in heads}
@@ -200,10 +199,3 @@ def _approaches(history: History, subtask_id: str) -> list[str]:
         for each in history
         if isinstance(each, str) or each.subtask_id == subtask_id
     ]
-
-
-@cache
-def _compiled(expression: str) -> re.Pattern[str]:
-    import re
-
-    return re.compile(expression, re.MULTILINE)

@@ -5,101 +5,21 @@ docs/explanation/failure-types.md says what this adds, measured.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.diagnostics import Pattern
 
 _BUILD: Final = FailureType.BROKEN_BUILD
 _CHECK: Final = FailureType.VERIFICATION_FAILED
 _CONTEXT: Final = FailureType.CONTEXT_EXHAUSTED
 
-_SOURCE: Final = (
-    r"(?:c|cc|cpp|cxx|h|hh|hpp|m|mm|cu|s|S|f90|swift|zig|rs|java|kt|kts|scala|d|vala|v|sv|pas|hs)"
-)
-_PATH: Final = r"^(?:\w:)?[^\s:'\"][^\n:]{0,300}"
-
-Pattern = tuple[str, str]
-"""What a text must contain, and the regular expression that is then looked for.
-
-An empty expression means that the words alone will do. The words are there for speed: looking for
-them is a hundred times as fast.
-"""
-
-STEMS: Final = (
-    "fail",
-    " error",
-    "could not ",
-    "cannot ",
-    "compil",
-    " token",
-    " module",
-    "no ",
-    "test",
-    "exceed",
-    "npm ",
-    "ld: ",
-    "go: ",
-)
-"""Parts that many phrases share; those that have one are not looked for in a text without it."""
-
-DIAGNOSTICS: Final[tuple[Pattern, ...]] = (
-    (" error", _PATH + rf"\.{_SOURCE}:\d{{1,9}}:(?:\d{{1,9}}:)? (?:fatal )?error\b"),
-    (".go:", _PATH + r"\.go:\d{1,9}:\d{1,9}: "),
-    (".go:", r"^\./[^\s:]{1,300}\.go:\d{1,9}: "),
-    ("e: ", r"^e: [^\n]{0,300}\.kts?:\d"),
-    ("--> ", r"^error(?:\[E\d{4}\])?: [^\n]{0,500}\n {0,9}--> "),
-    ("error: ", r"^error: (?:could not compile|couldn't read|could not find `Cargo|aborting due)"),
-    ("error: ", r"^error: (?:can't|cannot|couldn't) find "),
-    (
-        "error: ",
-        r"^error: (?:failed to (?:parse|load|select|get)|linking with|a bin target|the package) ",
-    ),
-    ("error: ", r"^(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|cc1|cc1plus): (?:fatal )?error: "),
-    (": Error: ", r"^[^\s:]{1,300}\.[sS]:\d{1,9}: Error: "),
-    ("ninja: ", r"^ninja: (?:fatal|error): "),
-    ("error ", r"\berror (?:TS|CS|FS|BC|MSB|LNK|C)\d{3,5}: "),
-    ("[ERROR] ", r"^\[ERROR\] [^\n]{0,300}\.(?:java|kt|scala):\[\d{1,9},\d{1,9}\] "),
-    ("CMake Error", r"^CMake Error"),
-    (
-        "npm ",
-        r"^npm (?:error|ERR!) (?:code (?:EJSONPARSE|EUSAGE|ERESOLVE|E404|ETARGET)|Missing scr)",
-    ),
-    ("invalid-syntax: ", r"^(?:[^\s:]{1,300}:\d{1,9}:\d{1,9}: )?invalid-syntax: "),
-    ("[syntax]", _PATH + r"\.pyi?:\d{1,9}: error: [^\n]{0,500}\[syntax\]$"),
-    ("syntax error", r"^[^\s:]{1,300}: (?:line )?\d{1,9}: syntax error"),
-    ("unexpected EOF", r"^[^\s:]{1,300}: (?:line )?\d{1,9}: unexpected EOF"),
-    ("(SyntaxError)", r"\(SyntaxError\)$"),
-)
-"""How compilers head the line of an error: place and severity, where Python prints the type.
-
-They count as a type at the head of a line does, or `expected ';'` would be a failed check.
-"""
-
-TALLIES: Final[tuple[Pattern, ...]] = (
-    ("failureType: 'testCodeFailure'", ""),
-    ("not ok ", r"^ *not ok \d"),
-    (" fail ", r"^(?:# |\u2139 )fail [1-9]"),
-    ("failing", r"^ *(?:\d{1,9} failing|✖ failing tests:)"),
-    ("--- FAIL: ", ""),
-    ("FAILED (", r"^FAILED \((?:failures|errors)=\d"),
-    ("test result: FAILED", ""),
-    ("Tests: ", r"^Tests: +\d{1,9} failed\b"),
-    ("<<< FAILURE!", ""),
-    ("[  FAILED  ]", ""),
-)
-"""How test runners count failed tests. They say as much as a type, and come before `context`.
-
-The stacks of many runners have that word in the name of a class.
-"""
-
 WIDER_PHRASES: Final[tuple[tuple[FailureType, tuple[Pattern, ...]], ...]] = (
     (
         _BUILD,
         (
-            ("importerror while ", r"^importerror while (?:loading conftest|importing)"),
-            ("_ error collecting ", ""),
-            ("error ", r"^error [^\s:]{1,300}\.py(?: - |$)"),
-            (" during collection", r"\d errors? during collection"),
             ("no module named ", ""),
             ("cannot import name ", ""),
             ("undefined reference to ", ""),
@@ -114,8 +34,6 @@ WIDER_PHRASES: Final[tuple[tuple[FailureType, tuple[Pattern, ...]], ...]] = (
             ("no required module provides package", ""),
             (" is not in ", r" is not in (?:std|goroot)\b"),
             ("import cycle not allowed", ""),
-            ("[build failed]", ""),
-            ("[setup failed]", ""),
             ("could not compile", ""),
             ("could not resolve ", r"could not resolve (?:dependenc|all files|\")"),
             ("compilation ", r"compilation (?:failed|failure|aborted|terminated)"),
@@ -126,7 +44,6 @@ WIDER_PHRASES: Final[tuple[tuple[FailureType, tuple[Pattern, ...]], ...]] = (
             ("failed to resolve import", ""),
             ("failed to compile", ""),
             ("module build failed", ""),
-            ("test suite failed to run", ""),
             ("does not provide an export named", ""),
             ("cannot use import statement outside", ""),
             ("err_", r"\berr_(?:module_not_found|require_(?:esm|async_module)|ambiguous_module)"),
@@ -153,7 +70,32 @@ WIDER_PHRASES: Final[tuple[tuple[FailureType, tuple[Pattern, ...]], ...]] = (
             ("can't open file", ""),
             ("(compileerror)", ""),
             ("** build failed", ""),
-            ("no matching package ", r"^error: no matching package "),
+            ("tomldecodeerror: ", r"\bpip/_internal/[\s\S]*tomldecodeerror: "),
+            ("metadata-generation-failed", ""),
+            ("subprocess-exited-with-error", ""),
+            ("could not build wheels", ""),
+            ("does not appear to be a python project", ""),
+            (" requires a different python", ""),
+            ("missing go.sum entry", ""),
+            ("updates to go.mod needed", ""),
+            ("build constraints exclude all go files", ""),
+            ("no go files in ", ""),
+            (" is undeclared in the main package", ""),
+            ("found packages ", r"\bfound packages \w{1,99} \("),
+            ("cannot find package ", ""),
+            ("failed to load url ", ""),
+            ("failed to load config from ", ""),
+            ("failed to resolve ", r"\bfailed to resolve (?:import|entry|module) "),
+            ("err_import_", r"\berr_import_(?:assertion|attribute)_"),
+            ("unresolved reference", r"\bunresolved reference[: ]"),
+            ("could not find artifact ", ""),
+            ("missing close-brace", ""),
+            (" requires explicit package name", ""),
+            ("begin failed--compilation aborted", ""),
+            ("(loaderror)", ""),
+            ("error: unresolved ", ""),
+            ("library not found for -l", ""),
+            ("no such file or directory", r"fatal error: [^\n]{1,300}: no such file or directory"),
         ),
     ),
     (
@@ -162,37 +104,36 @@ WIDER_PHRASES: Final[tuple[tuple[FailureType, tuple[Pattern, ...]], ...]] = (
             ("::", r"^(?:failed|error) [^\s:]{1,300}::"),
             (" failed", r"^=*[^\n=]{0,20}\b\d{1,9} failed\b"),
             ("[xpass(strict)]", ""),
-            ("--- fail: ", ""),
             (": test", r"^(?:fail|error): test"),
-            ("failed (", r"^failed \((?:failures|errors)=\d"),
             ("fail", r"^fail[ \t:]"),
-            ("test result: failed", ""),
             (" failed", r"\btests?(?: files| suites| cases)?:? +(?:\d{1,9} \| )?\d{1,9} failed\b"),
             ("result: fail", ""),
-            ("looks like you failed ", ""),
             ("failing tests:", ""),
             ("failures!", ""),
             ("coverage failure", ""),
             ("required test coverage", ""),
             (".py:", r"^[^\s:]{1,300}\.py:\d{1,9}:\d{1,9}: [a-z]\d{3,4}\b"),
-            (" failing", r"^ *\d{1,9} failing\b"),
-            (" fail ", r"^(?:# |\u2139 )fail [1-9]"),
-            ("not ok ", r"^ *not ok \d"),
             ("failures: ", r"\bfailures: [1-9]"),
-            ("<<< failure!", ""),
             ("<<< error!", ""),
-            ("there are test failures", ""),
-            ("there were failing tests", ""),
-            ("[  failed  ]", ""),
             ("the following tests failed", ""),
-            (" failure", r"\b\d{1,9} examples?, [1-9]\d{0,8} failure"),
             ("failed asserting that", ""),
             ("snapshot", r"snapshots? failed\b"),
             ("failed! ", r"^failed! "),
-            ("***test failed***", ""),
             ("found ", r"^found \d{1,9} errors?\b"),
             ("✖ ", r"✖ \d{1,9} problems?"),
             ("code style issues", ""),
+            ("e ", r"^e +(?:[a-z_][\w.]{0,200})?(?:error|exception)\b"),
+            ("offense", r"\b[1-9]\d{0,8} offenses? detected"),
+            (" shellcheck", r"\bshellcheck\.net/"),
+            ("reformat: ", r"^would reformat: "),
+            ("incorrectly sorted", ""),
+            ("coverage threshold ", ""),
+            (" errors, ", r"^[1-9]\d{0,8} errors?, \d{1,9} warnings?"),
+            ("session ", r"\bsession [\w().-]{1,99} failed"),
+            ("computed checksum", ""),
+            ("checkstyle violation", ""),
+            (" md0", r"\bmd0\d\d/[a-z]"),
+            (" issue: [b", r">> issue: \[b\d{3}:"),
             ("would ", r"^would reformat\b|\bfiles? would be reformatted"),
         ),
     ),
@@ -200,10 +141,18 @@ WIDER_PHRASES: Final[tuple[tuple[FailureType, tuple[Pattern, ...]], ...]] = (
         _CONTEXT,
         (
             ("prompt is too long", ""),
-            (" exceed", r"\btokens?\b[^\n]{0,80}\bexceeds? "),
-            (" exceed", r"\bexceeds? [^\n]{0,80}\btokens\b"),
+            ("prompt too long", ""),
+            ("input is too long", ""),
+            ("conversation", r"\bconversation (?:is )?too long"),
+            ("too many tokens", ""),
+            ("too many input tokens", ""),
+            (" exceed", r"\btokens?\b[^\n]{0,80}\bexceed(?:s|ed)? "),
+            (" exceed", r"\bexceed(?:s|ed|ing)? [^\n]{0,80}\btokens\b"),
             ("max_new_tokens", r"`?max_new_tokens`? must be"),
+            (" tokens", r"\bmust have (?:less|fewer) than \d{1,9} tokens"),
+            ("reduce the length of ", r"\breduce the length of (?:the|your) (?:messages|prompt|input)"),
             ("maximum sequence length", ""),
+            ("maximum prompt length", ""),
         ),
     ),
     (
@@ -211,7 +160,8 @@ WIDER_PHRASES: Final[tuple[tuple[FailureType, tuple[Pattern, ...]], ...]] = (
         (
             (
                 "make",
-                r"^g?make(?:\[\d{1,9}\])?: \*{3} \[[^\n]{0,300}: (?!(?:test|check)s?\b)[^\n]+\]",
+                r"^g?make(?:\[\d{1,9}\])?: \*{3} \[(?:[^\n\]]{0,300}: )?(?:[^\s\]]{1,300}\.(?:o|lo|obj"
+                r"|so|a|class|ko)|(?:re)?build|compile|all)\] error",
             ),
             ("ninja: build stopped", ""),
             ("> ", r"^> [^\n]{1,200} (?:pre)?(?:build|compile)$"),
@@ -220,3 +170,22 @@ WIDER_PHRASES: Final[tuple[tuple[FailureType, tuple[Pattern, ...]], ...]] = (
     ),
 )
 """Asked in this order where nothing promised decided; the texts are lower-case by then."""
+
+OVERFLOWS: Final[tuple[Pattern, ...]] = (
+    ("context_length_exceeded", ""),
+    ("context_window_exceeded", ""),
+    ("maximum context length is ", r"\bmaximum context length is \d"),
+    ("maximum prompt length is ", r"\bmaximum prompt length is \d"),
+    ("maximum context length of ", r"\bmaximum context length of \d"),
+    ("prompt is too long: ", r"\bprompt is too long: \d"),
+    ("input token count ", r"\binput token count [^\n]{0,40}exceeds "),
+    ("input is too long for requested model", ""),
+    (" context limit: ", r"\bexceed context limit: \d"),
+    ("exceeds the context window", ""),
+    ("exceeds the available context size", ""),
+    ("expected maxlength: ", r"\bexpected maxlength: \d{1,12}, actual: \d"),
+)
+"""How the services of language models word that a window is full, with the figures.
+
+They are asked before `expected` and `status code`, in which a client may wrap them.
+"""
