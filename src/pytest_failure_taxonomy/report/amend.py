@@ -43,18 +43,20 @@ def amend_report(report: dict[str, Any], end: ProcessExit) -> dict[str, Any]:
 
 def _findings(report: dict[str, Any]) -> Iterator[Finding]:
     """Yield what was found before, as far as the report tells: all reasons, their first details."""
-    verdict = report["verdict"]
-    quoted = verdict["evidence"] if verdict else []
-    first_type = verdict and verdict["failure_type"] and FailureType(verdict["failure_type"])
-    for rank, held in enumerate(report["reasons"]):
+    verdict = report["verdict"] or {}
+    for held in report["reasons"]:
+        is_verdict = (held["reason"], held["kind"]) == (verdict["reason"], verdict["kind"])
+        quoted = verdict["evidence"] if is_verdict else []
+        said = verdict["failure_type"] if is_verdict else None
         for index in range(held["count"]):
-            told = quoted[index] if rank == 0 and index < len(quoted) else _UNQUOTED
+            told = quoted[index] if index < len(quoted) else _UNQUOTED
             yield Finding(
                 reason=FailureReason(held["reason"]),
                 kind=held["kind"],
                 source=told["source"],
                 detail=told["detail"],
                 nodeid=held["nodeids"][index] if index < len(held["nodeids"]) else None,
-                failure_type=first_type if rank == 0 else None,
+                retryable=verdict["retryable"] if is_verdict else None,
+                failure_type=None if said is None else FailureType(said),
                 is_hearsay=held["kind"].startswith("marker."),
             )

@@ -27,8 +27,14 @@ DIAGNOSTICS: Final[tuple[Pattern, ...]] = (
     (": error", rf"^error: [^\s:]{{1,300}}\.{_SOURCE}:\d{{1,9}}:\d{{1,9}} "),
     ("error: ", rf"^error: [^\s:]{{1,300}}\.{_SOURCE}:\d{{1,9}}:\d{{1,9}} "),
     ("syntax error", rf"\.{_SOURCE}:\d{{1,9}}:\d{{1,9}}: syntax error"),
-    ("Error: ", r"\.[fF](?:90|95|03|08|or)?:\d{1,9}:\d{1,9}:\n(?:[^\n]{0,300}\n){1,6}(?:Fatal )?Error: "),
-    ("Error: ", r"^File \"[^\"\n]{1,300}\.mli?\", lines? [^\n]{1,60}:\n(?:[^\n]{0,300}\n){0,8}Error"),
+    (
+        "Error: ",
+        r"\.[fF](?:90|95|03|08|or)?:\d{1,9}:\d{1,9}:\n(?:[^\n]{0,300}\n){1,6}(?:Fatal )?Error: ",
+    ),
+    (
+        "Error: ",
+        r"^File \"[^\"\n]{1,300}\.mli?\", lines? [^\n]{1,60}:\n(?:[^\n]{0,300}\n){0,8}Error",
+    ),
     (") Error: ", r"^[^\s(]{1,300}\.nims?\(\d{1,9}, \d{1,9}\) Error: "),
     ("-- [E", r"^(?:\[error\] )?-- (?:\[E\d{1,4}\] )?[\w ]{0,60}Error: "),
     (".go:", _PATH + r"\.go:\d{1,9}:\d{1,9}: "),
@@ -47,7 +53,10 @@ DIAGNOSTICS: Final[tuple[Pattern, ...]] = (
         r"|the package|package `[^`\n]{1,200}` cannot be built|no matching package) ",
     ),
     ("error: ", r"^(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|cc1|cc1plus): (?:fatal )?error: "),
-    ("error: ", r"^(?:collect2|ld(?:\.\w{1,9})?|lld-link|ld64\.lld|nvcc|emcc|swiftc|rustc): error: "),
+    (
+        "error: ",
+        r"^(?:collect2|ld(?:\.\w{1,9})?|lld-link|ld64\.lld|nvcc|emcc|swiftc|rustc): error: ",
+    ),
     ("error: ", r"^error: (?:package|class|cannot access|module not found:|no such module) "),
     (": Error: ", r"^[^\s:]{1,300}\.[sS]:\d{1,9}: Error: "),
     ("Undefined symbols for architecture ", ""),
@@ -62,18 +71,23 @@ DIAGNOSTICS: Final[tuple[Pattern, ...]] = (
     ("Non-parseable POM ", ""),
     ("Non-resolvable ", r"\bNon-resolvable (?:parent|import) POM\b"),
     ("could not be resolved", r"\[ERROR\] [^\n]{0,400}dependencies could not be resolved"),
-    ("Execution failed for task ", r"for task '[^'\n]{0,200}:(?:compile|kapt|ksp|link|assemble)\w*'"),
+    (
+        "Execution failed for task ",
+        r"for task '[^'\n]{0,200}:(?:compile|kapt|ksp|link|assemble)\w*'",
+    ),
     ("CMake Error", r"^CMake Error"),
     (": ERROR: ", r"^[^\s:]{0,300}meson\.build:\d{1,9}:\d{1,9}: ERROR: "),
     ("configure: error: ", r"^configure: error: "),
     ("Build did NOT complete successfully", ""),
-    ("npm ", r"^npm (?:error|ERR!) (?:code (?:EJSONPARSE|EUSAGE|ERESOLVE|E404|ETARGET)|Missing scr)"),
+    (
+        "npm ",
+        r"^npm (?:error|ERR!) (?:code (?:EJSONPARSE|EUSAGE|ERESOLVE|E404|ETARGET)|Missing scr)",
+    ),
     (
         "npm ",
         r"^npm (?:error|ERR!) code (?:ENOTCACHED|ENOVERSIONS|EBADENGINE|EBADPLATFORM|EINVALID\w{0,30}"
         r"|EUNSUPPORTEDPROTOCOL|EOVERRIDE)",
     ),
-    ("Could not read package.json", ""),
     ("invalid-syntax: ", r"^(?:[^\s:]{1,300}:\d{1,9}:\d{1,9}: )?invalid-syntax: "),
     ("[syntax]", _PATH + r"\.pyi?:\d{1,9}:(?:\d{1,9}:)? error: [^\n]{0,500}\[syntax\]$"),
     ("E999 ", _PATH + r"\.pyi?:\d{1,9}:\d{1,9}: E999 "),
@@ -83,7 +97,10 @@ DIAGNOSTICS: Final[tuple[Pattern, ...]] = (
     ("(SyntaxError)", r"\(SyntaxError\)$"),
     ("** (", r"^\*\* \((?:Syntax|TokenMissing|Compile|MismatchedDelimiter)Error\) "),
     (" near ", r"^(?:lua|luac|luajit)[\d.]{0,4}: [^\s:]{1,300}:\d{1,9}: [^\n]{1,300} near "),
-    (" not found", r"Fatal error: {1,2}(?:Uncaught Error: )?(?:Class|Interface|Trait) [^\n]{1,300} not found"),
+    (
+        " not found",
+        r"Fatal error: {1,2}(?:Uncaught Error: )?(?:Class|Interface|Trait) [^\n]{1,300} not found",
+    ),
     ("Failed opening required ", ""),
     ("RollupError: ", r"^(?:\[!\] )?(?:\([^)\n]{1,60}\) )?RollupError: "),
 )

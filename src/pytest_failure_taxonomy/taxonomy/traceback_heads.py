@@ -131,7 +131,10 @@ class _Reader:
         self._in_message = False
         found = _SUMMARY.match(line)
         if found is not None:
-            self.summary.append(found[1] or found[2])
+            head = found[1] or found[2]
+            # pytest itself fails while it collects: an unknown mark, a wrong `parametrize`.
+            is_refusal = head == "Failed" and line.startswith("ERROR ") and ".py - " in line
+            self.summary.append("CollectError" if is_refusal else head)
         elif line.startswith("ERROR ") and line.endswith(".py") and " - " not in line:
             self.summary.append("CollectError")
 

@@ -28,7 +28,10 @@ LINTS: Final[tuple[Pattern, ...]] = (
     ),
     (" error: ", r": error: [^\n]{1,500}\[[\w.-]{1,80},-warnings-as-errors\]$"),
     ("-Wclang-format-violations", ""),
-    (" error: ", r"\.(?:c|cc|cpp|cxx|h|hpp):\d{1,9}:\d{1,9}: error: [^\n]{1,300} \[[a-z]{2,30}[A-Z]\w{1,40}\]$"),
+    (
+        " error: ",
+        r"\.(?:c|cc|cpp|cxx|h|hpp):\d{1,9}:\d{1,9}: error: [^\n]{1,300} \[[a-z]{2,30}[A-Z]\w{1,40}\]$",
+    ),
 )
 """Linters whose lines look like a compiler's; asked before the compilers."""
 

@@ -18,9 +18,11 @@ from pytest_failure_taxonomy.taxonomy.deaths import (
     used_up,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    Attribution,
     Counts,
     InFlightTest,
     ProcessExit,
+    SeenMarker,
     TimeLimit,
     WorkerEnd,
 )
@@ -552,6 +554,24 @@ def test_what_was_found_before_stays() -> None:
     assert after["verdict"] == before["verdict"]
     unchanged = set(before) - {"exit", "reasons", "verdict"}
     assert {key: after[key] for key in unchanged} == {key: before[key] for key in unchanged}
+
+
+def test_what_a_rule_has_said_stays() -> None:
+    """A correction keeps whether a retry helps, and a marker that led the reasons leads no more."""
+    said = Attribution(
+        reason=FailureReason.TESTS_FAILED, kind="ours.flaky", source="rule", retryable=True
+    )
+    marker = SeenMarker(name="MAX_TURNS", reason=FailureReason.AGENT_GAVE_UP)
+    run = make_run(
+        failures=(make_failure(attributed=said, marker=marker),),
+        counts=Counts(collected=1, failed=1),
+        exit=ProcessExit(code=1, source="pytest"),
+    )
+    before = make_report(run)
+    assert [held["kind"] for held in before["reasons"]] == ["marker.max_turns", "ours.flaky"]
+    after = amend_report(before, end(139, "SIGSEGV", observed=True))
+    assert after["verdict"] == before["verdict"]
+    assert after["verdict"]["retryable"] is True
 
 
 def test_a_correction_made_twice_is_made_once() -> None:
