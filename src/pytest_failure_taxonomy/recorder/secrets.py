@@ -35,6 +35,7 @@ _SUSPICIOUS: Final = re.compile(
 )
 """No text without any of this holds a secret of a known form. Longer runs are left to who knows."""
 _RUN_ID: Final = re.compile("[0-9a-f]{32}")
+_SHORTEST_VALUE: Final = 6
 _SUSPICIOUS_NAMES: Final = ("PASS", "PWD", "TOKEN", "SECRET", "KEY", "AUTH", "CRED")
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 """What the shell says of where it is and was."""
@@ -57,6 +58,8 @@ class Secrets:
         self._redact: Redact | None = None
         self._elsewhere: dict[str, str] = {}
         self._redact_elsewhere: Redact | None = None
+        self._environment: dict[Any, Any] = {}
+        self._values: tuple[str, ...] = ()
 
     def learn(self, environment: Mapping[str, str]) -> None:
         """Know the secrets of another process's environment, too."""
@@ -70,7 +73,7 @@ class Secrets:
     def redact(self, text: str) -> str:
         """Return a text without its secrets."""
         if self._redact is None:
-            if not self._patterns and not self._elsewhere and _is_plain(text):
+            if not self._patterns and not self._elsewhere and self._is_plain(text):
                 return text
             try:
                 self._redact = _load(self._patterns)
@@ -79,6 +82,22 @@ class Secrets:
         if self._redact_elsewhere is not None:
             text = self._redact_elsewhere(text)
         return self._redact(text)
+
+    def _is_plain(self, text: str) -> bool:
+        if _RUN_ID.fullmatch(text):
+            return True
+        if len(text) > _MAX_PLAIN or _SUSPICIOUS.search(text) is not None:
+            return False
+        # Comparing the mapping beneath `os.environ` is quick, going through all of it is not.
+        environment = getattr(os.environ, "_data", os.environ)
+        if environment != self._environment:
+            self._environment = dict(environment)
+            self._values = tuple(
+                value
+                for name, value in os.environ.items()
+                if len(value) >= _SHORTEST_VALUE and _is_suspicious(name)
+            )
+        return not any(value in text for value in self._values)
 
 
 def changed_secrets(before: Mapping[str, str]) -> dict[str, str]:
@@ -119,14 +138,3 @@ def _load(patterns: tuple[str, ...]) -> Redact:
     redact = Redactor(patterns).redact
     redact("it loads the rest with the first text")
     return redact
-
-
-def _is_plain(text: str) -> bool:
-    if _RUN_ID.fullmatch(text):
-        return True
-    if len(text) > _MAX_PLAIN or _SUSPICIOUS.search(text) is not None:
-        return False
-    return not any(
-        len(value) >= 6 and value in text and _is_suspicious(name)
-        for name, value in os.environ.items()
-    )
