@@ -241,11 +241,11 @@ class Run:
             exit_seen=exit_seen,
             workers=self._controller.ends() if self._controller else (),
         )
-        evidence, faults = attribute(evidence, self._settings.rules)
-        for fault in faults:
-            self.faults.note(fault)
         self._afterlife.note_end(exit_seen.code or 0, evidence.should_fail)
         try:
+            evidence, faults = attribute(evidence, self._settings.rules)
+            for fault in faults:
+                self.faults.note(fault)
             report = self._build(evidence, "full", duration)
         except OSError as error:  # no file can be opened, not even one of ours to be imported
             print_lines(self._config, problem_lines(self._publication.give_up(error)))

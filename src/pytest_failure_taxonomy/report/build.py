@@ -12,7 +12,6 @@ from math import isfinite
 from typing import Any, Final
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.report.groups import fingerprint_of_test, groups_as_json
 from pytest_failure_taxonomy.report.limits import JSONObject, Limits, Redact
 from pytest_failure_taxonomy.taxonomy.classification import (
     classify_run_error,
@@ -129,6 +128,8 @@ def _fingerprints(run: RunEvidence, limits: Limits) -> tuple[list[str], list[JSO
     """Return the fingerprint of each failed test, and the field `groups`."""
     if not run.failures and not run.collection_failures:
         return [], []
+    from pytest_failure_taxonomy.report.groups import fingerprint_of_test, groups_as_json
+
     fingerprints = [fingerprint_of_test(failure) for failure in run.failures]
     return fingerprints, groups_as_json(run, fingerprints, limits)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pytest_failure_taxonomy.taxonomy.evidence import Attribution, RunEvidence, TestFailure
-from pytest_failure_taxonomy.taxonomy.libraries import classify_exception
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ def _by_rule(rule: Rule) -> Attribution:
 
 
 def _by_library(failure: TestFailure) -> TestFailure:
+    from pytest_failure_taxonomy.taxonomy.libraries import classify_exception
+
     if failure.exception is None:
         return failure
     known = classify_exception(failure.exception, failure.traceback)
