@@ -29,8 +29,11 @@ TEMPLATE: Final = Path(__file__).with_name("failure_types_page.md")
 
 HASHED_PARTS: Final = ("tuned", "held_out")
 FRESH: Final = "fresh"
-"""The texts of `fresh.jsonl`, measured once, after the last rule was made."""
-PARTS: Final = (*HASHED_PARTS, FRESH)
+"""The texts of `fresh.jsonl`, assembled after the first rules, and tuned on since."""
+UNSEEN: Final = "unseen"
+"""The texts of `unseen.jsonl`, set aside before the last change of the rules; never tuned on."""
+OF_ONE_FILE: Final = (FRESH, UNSEEN)
+PARTS: Final = (*HASHED_PARTS, *OF_ONE_FILE)
 MEASURED: Final = (
     FailureType.BROKEN_BUILD,
     FailureType.VERIFICATION_FAILED,
@@ -92,11 +95,11 @@ def _read_all() -> Iterator[LabelledText]:
 def part_of(text: str, file: str) -> str:
     """Say which part a text of a file falls to.
 
-    `fresh` is a file of its own. Elsewhere a text is `held_out` where both first bytes of its
+    `fresh` and `unseen` are files of their own. Elsewhere a text is `held_out` where both first bytes of its
     SHA-256 are odd.
     """
-    if file == FRESH:
-        return FRESH
+    if file in OF_ONE_FILE:
+        return file
     first, second, *_ = hashlib.sha256(text.encode()).digest()
     return HASHED_PARTS[first % 2 and second % 2]
 
@@ -141,8 +144,9 @@ def page() -> str:
         ),
         environment=_code(sorted(ENVIRONMENT_EXCEPTIONS)),
         errnos=", ".join(map(str, sorted(ENVIRONMENT_ERRNOS))),
-        texts=_table(("file", *MEASURED, "tuned", "held out", "fresh"), _counts()),
+        texts=_table(("file", *MEASURED, "tuned", "held out", *OF_ONE_FILE), _counts()),
         total=len(labelled_texts()),
+        unseen=_scores(UNSEEN),
         fresh=_scores(FRESH),
         held_out=_scores("held_out"),
         tuned=_scores("tuned"),

@@ -10,9 +10,9 @@ from typing import Final
 Pattern = tuple[str, str]
 """What a text must contain, and the regular expression that is then looked for.
 
-An empty expression means that the words alone will do. The words are there for speed: looking for
-them is a hundred times as fast. Best is a whole word between two blanks or signs: a text without
-that word is not searched at all.
+An empty expression means that the words alone will do. The words are there for speed: a text is
+only searched where the longest of them is in it as a whole word, by preference one that does not
+stand at an end. An expression that begins with `^` has no `|` outside of brackets.
 """
 
 _SOURCE: Final = (
@@ -22,9 +22,8 @@ _SOURCE: Final = (
 _PATH: Final = r"^(?:\w:)?[^\s:'\"][^\n:]{0,300}"
 
 DIAGNOSTICS: Final[tuple[Pattern, ...]] = (
-    (" error", _PATH + rf"\.{_SOURCE}:\d{{1,9}}:(?:\d{{1,9}}:)? (?:fatal |internal )?error\b"),
-    (": Error: ", _PATH + rf"\.{_SOURCE}:\d{{1,9}}:(?:\d{{1,9}}:)? (?:Fatal )?Error: "),
-    (": error", rf"^error: [^\s:]{{1,300}}\.{_SOURCE}:\d{{1,9}}:\d{{1,9}} "),
+    (" error", rf"\.{_SOURCE}:\d{{1,9}}:(?:\d{{1,9}}:)? (?:fatal |internal )?error\b"),
+    (": Error: ", rf"\.{_SOURCE}:\d{{1,9}}:(?:\d{{1,9}}:)? (?:Fatal )?Error: "),
     ("error: ", rf"^error: [^\s:]{{1,300}}\.{_SOURCE}:\d{{1,9}}:\d{{1,9}} "),
     ("syntax error", rf"\.{_SOURCE}:\d{{1,9}}:\d{{1,9}}: syntax error"),
     (
@@ -46,16 +45,21 @@ DIAGNOSTICS: Final[tuple[Pattern, ...]] = (
     ("error[E", r"^ *error\[E\d{4}\]: "),
     ("--> ", r"^error: [^\n]{0,500}\n {0,9}--> "),
     ("error: ", r"^error: (?:could not compile|couldn't read|could not find `Cargo|aborting due)"),
-    ("error: ", r"^error: (?:can't|cannot|couldn't) find "),
     (
         "error: ",
-        r"^error: (?:failed to (?:parse|load|select|get|run custom build)|linking with|a bin target"
-        r"|the package|package `[^`\n]{1,200}` cannot be built|no matching package) ",
+        (
+            r"^error: (?:(?:can't|cannot|couldn't) find"
+            r"|failed to (?:parse|load|select|get|run custom)"
+            r"|linking with|a bin target|the package|package `[^`\n]{1,200}` cannot be built"
+            r"|no matching package) "
+        ),
     ),
-    ("error: ", r"^(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|cc1|cc1plus): (?:fatal )?error: "),
     (
         "error: ",
-        r"^(?:collect2|ld(?:\.\w{1,9})?|lld-link|ld64\.lld|nvcc|emcc|swiftc|rustc): error: ",
+        (
+            r"^(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|cc1|cc1plus|collect2|ld(?:\.\w{1,9})?|lld-link|nvcc"
+            r"|emcc|swiftc|rustc): (?:fatal )?error: "
+        ),
     ),
     ("error: ", r"^error: (?:package|class|cannot access|module not found:|no such module) "),
     (": Error: ", r"^[^\s:]{1,300}\.[sS]:\d{1,9}: Error: "),
@@ -64,12 +68,13 @@ DIAGNOSTICS: Final[tuple[Pattern, ...]] = (
     ("error while loading shared libraries: ", ""),
     ("symbol lookup error: ", ""),
     ("ninja: ", r"^ninja: (?:fatal|error): "),
-    ("error", r"\berror:? (?:TS|CS|FS|BC|MSB|LNK|NETSDK|NU|C|AL|CA)\d{3,5}(?: \[ERROR\])?: "),
-    ("[ERROR]", r"\bTS\d{3,5} \[ERROR\]: |^[✘X] \[ERROR\] "),
+    ("error", r"error:? (?:TS|CS|FS|BC|MSB|LNK|NETSDK|NU|C|AL|CA)\d{3,5}(?: \[ERROR\])?: "),
+    ("[ERROR]", r"TS\d{3,5} \[ERROR\]: "),
+    ("[ERROR] ", r"^[✘X] \[ERROR\] "),
     ("[ERROR] ", r"^\[ERROR\] [^\n]{0,300}\.(?:java|kt|scala):\[\d{1,9},\d{1,9}\] "),
     ("[error] ", r"^\[error\] [^\n]{0,300}\.(?:java|scala):\d{1,9}(?::\d{1,9})?: "),
     ("Non-parseable POM ", ""),
-    ("Non-resolvable ", r"\bNon-resolvable (?:parent|import) POM\b"),
+    ("Non-resolvable ", r"Non-resolvable (?:parent|import) POM\b"),
     ("could not be resolved", r"\[ERROR\] [^\n]{0,400}dependencies could not be resolved"),
     (
         "Execution failed for task ",
@@ -85,8 +90,10 @@ DIAGNOSTICS: Final[tuple[Pattern, ...]] = (
     ),
     (
         "npm ",
-        r"^npm (?:error|ERR!) code (?:ENOTCACHED|ENOVERSIONS|EBADENGINE|EBADPLATFORM|EINVALID\w{0,30}"
-        r"|EUNSUPPORTEDPROTOCOL|EOVERRIDE)",
+        (
+            r"^npm (?:error|ERR!) code (?:ENOTCACHED|ENOVERSIONS|EBADENGINE|EBADPLATFORM"
+            r"|EINVALID\w{0,30}|EUNSUPPORTEDPROTOCOL|EOVERRIDE)"
+        ),
     ),
     ("invalid-syntax: ", r"^(?:[^\s:]{1,300}:\d{1,9}:\d{1,9}: )?invalid-syntax: "),
     ("[syntax]", _PATH + r"\.pyi?:\d{1,9}:(?:\d{1,9}:)? error: [^\n]{0,500}\[syntax\]$"),

@@ -15,6 +15,27 @@ MAX_WIDER_TEXT: Final = 200_000
 """Characters at the start, and as many at the end, in which our own patterns are looked for."""
 
 _ERRNO: Final = "[Errno "
+_SIGNATURES: Final = (
+    ("LINTS", FailureType.VERIFICATION_FAILED),
+    ("DIAGNOSTICS", FailureType.BROKEN_BUILD),
+    ("REFUSALS", FailureType.BROKEN_BUILD),
+    ("VERDICTS", FailureType.VERIFICATION_FAILED),
+)
+"""Diagnostics that name their kind, as tables of `text_search`, in the order they are asked."""
+_PARTS_OF_PHRASES: Final = (
+    " error",
+    "module",
+    "token",
+    " failed",
+    "expected",
+    "assertion",
+    "status code",
+    "context",
+    "maximum length",
+)
+"""One of these is in each promised phrase: most texts need nine looks and not sixteen."""
+_BEFORE_ENVIRONMENT: Final = 2
+"""How many of them say more than an exception that speaks of the machine or the network."""
 
 
 class EarlierAttempt(Protocol):
@@ -42,7 +63,8 @@ def classify_failure(
     """Say of what type a failure is that only its text tells of.
 
     The type at the head of a traceback's line decides first, the last of a chain. After it come
-    the promised phrases in their order, then the wider ones, and then the earlier attempts.
+    diagnostics that name their kind, the promised phrases in their order, the wider ones, and then
+    the earlier attempts.
 
     Args:
         error: What was printed: a message, a traceback, a compiler's or a test runner's output.
@@ -119,17 +141,11 @@ def _by_text(text: str) -> FailureType:
     from pytest_failure_taxonomy.taxonomy.text_search import Searched
 
     excerpt = Searched(_ends_of(text))
-    if excerpt.has("LINTS"):
-        return FailureType.VERIFICATION_FAILED
-    if excerpt.has("DIAGNOSTICS"):
-        return FailureType.BROKEN_BUILD
-    if typed is not None:
-        return typed
-    if excerpt.has("REFUSALS"):
-        return FailureType.BROKEN_BUILD
-    if excerpt.has("VERDICTS"):
-        return FailureType.VERIFICATION_FAILED
-    return _by_phrases(text.lower(), excerpt, heads)
+    tables = _SIGNATURES if typed is None else _SIGNATURES[:_BEFORE_ENVIRONMENT]
+    for table, failure_type in tables:
+        if excerpt.has(table):
+            return failure_type
+    return typed or _by_phrases(text.lower(), excerpt, heads)
 
 
 def _by_phrases(lowered: str, excerpt: Searched, heads: tuple[Head, ...]) -> FailureType:
@@ -152,8 +168,9 @@ def _by_phrases(lowered: str, excerpt: Searched, heads: tuple[Head, ...]) -> Fai
 def _promised(lowered: str) -> FailureType | None:
     from pytest_failure_taxonomy.taxonomy.failure_phrases import PHRASES
 
-    phrases = [phrase for _, each in PHRASES for phrase in each if phrase in lowered]
-    if not phrases:
+    if not any(part in lowered for part in _PARTS_OF_PHRASES):
+        return None
+    if not any(phrase in lowered for _, each in PHRASES for phrase in each):
         return None
     from pytest_failure_taxonomy.taxonomy.text_search import without_false_friends
 

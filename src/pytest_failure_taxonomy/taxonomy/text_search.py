@@ -11,11 +11,16 @@ from pytest_failure_taxonomy.taxonomy import diagnostics, false_friends, verdict
 from pytest_failure_taxonomy.taxonomy.diagnostics import Pattern
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
 
-_Groups = tuple[tuple[str, tuple[Pattern, ...]], ...]
+_Groups = tuple[tuple[bytes, tuple[Pattern, ...]], ...]
 """Patterns by a word that a text must have; those under the empty word are always looked for."""
 
-_WORD: Final = re.compile(r"[a-z]+")
-_INNER_WORD: Final = re.compile(r"(?<=[^a-z])[a-z]{2,}(?=[^a-z])")
+_WORD: Final = re.compile(rb"[a-z]+")
+_INNER_WORD: Final = re.compile(rb"(?<=[^a-z])[a-z]{2,}(?=[^a-z])")
+_LETTERS: Final = bytes(
+    ord(chr(each).lower()) if chr(each).isascii() and chr(each).isalpha() else ord(" ")
+    for each in range(256)
+)
+"""What each byte of a text counts as: a small letter, or a blank between two words."""
 
 _TABLES: Final[Mapping[str, tuple[Pattern, ...]]] = {
     "LINTS": verdicts.LINTS,
@@ -35,9 +40,10 @@ class Searched:
     """A text with the words that are in it."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._lowered = text.lower()
-        self._words = frozenset(_WORD.findall(self._lowered))
+        # With a line's end in front, each beginning of a line has one before it.
+        self._text = f"\n{text}"
+        self._lowered = self._text.lower()
+        self._words = frozenset(_spaced(text).split())
 
     def has(self, table: str) -> bool:
         """Say whether a pattern of a table is in the text."""
@@ -62,7 +68,12 @@ class Searched:
 
 def without_false_friends(lowered: str) -> str:
     """Take out of a lower-case text what holds a promised phrase by chance."""
-    return _compiled(false_friends.FALSE_FRIENDS).sub(" ", lowered)
+    return _false_friends().sub(" ", lowered)
+
+
+@cache
+def _false_friends() -> re.Pattern[str]:
+    return re.compile("|".join(false_friends.FALSE_FRIENDS), re.MULTILINE)
 
 
 @cache
@@ -75,15 +86,22 @@ def _wider() -> tuple[tuple[FailureType, _Groups], ...]:
     return tuple((kind, _by_word(patterns)) for kind, patterns in wider_phrases.WIDER_PHRASES)
 
 
+def _spaced(text: str) -> bytes:
+    return text.encode("utf-8", "replace").translate(_LETTERS)
+
+
 def _by_word(patterns: tuple[Pattern, ...]) -> _Groups:
-    groups: dict[str, list[Pattern]] = {}
+    groups: dict[bytes, list[Pattern]] = {}
     for pattern in patterns:
-        # A word at an end of a phrase may be the end of a longer one in the text.
-        words = _INNER_WORD.findall(pattern[0].lower())
-        groups.setdefault(max(words, key=len, default=""), []).append(pattern)
+        phrase = pattern[0].lower().encode()
+        words = _INNER_WORD.findall(phrase) or _WORD.findall(phrase)
+        groups.setdefault(max(words, key=len, default=b""), []).append(pattern)
     return tuple((word, tuple(each)) for word, each in groups.items())
 
 
 @cache
 def _compiled(expression: str) -> re.Pattern[str]:
+    # `re` looks for a literal line's end far faster than it tries `^` at each character.
+    if expression.startswith("^"):
+        expression = rf"\n{expression[1:]}"
     return re.compile(expression, re.MULTILINE)
