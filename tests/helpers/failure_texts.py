@@ -95,8 +95,8 @@ def _read_all() -> Iterator[LabelledText]:
 def part_of(text: str, file: str) -> str:
     """Say which part a text of a file falls to.
 
-    `fresh` and `unseen` are files of their own. Elsewhere a text is `held_out` where both first bytes of its
-    SHA-256 are odd.
+    `fresh` and `unseen` are files of their own. Elsewhere a text is `held_out` where both first
+    bytes of its SHA-256 are odd.
     """
     if file in OF_ONE_FILE:
         return file
