@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+
 # Bound here, because a test may replace them in their module and never put them back.
 from json import dumps, loads
 from typing import Any, Final
@@ -10,13 +13,16 @@ import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults
 from pytest_failure_taxonomy.report.build import OWN_NAME
+from pytest_failure_taxonomy.report.limits import removed_from
 from pytest_failure_taxonomy.report.text import change_texts, encodable
 
 _HOOK: Final = "the hook pytest_failure_taxonomy_report"
 
 
-def add_extensions(config: pytest.Config, report: dict[str, Any], faults: Faults) -> None:
-    """Add to the report's `extensions` what the hook's implementations return.
+def add_extensions(
+    config: pytest.Config, report: dict[str, Any], faults: Faults, redact: Callable[[Any], Any]
+) -> None:
+    """Add to the report's `extensions` what the hook's implementations return, without secrets.
 
     What can't be added is left out and becomes a fault; where two give one name, the first stays.
     """
@@ -24,6 +30,7 @@ def add_extensions(config: pytest.Config, report: dict[str, Any], faults: Faults
     if not hook.get_hookimpls():
         return
     extensions = report["extensions"]
+    before = Counter(removed_from(dumps(extensions)))
     try:
         answers = hook(report=loads(dumps(report)))
     except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:  # noqa: BLE001 - foreign
@@ -31,9 +38,14 @@ def add_extensions(config: pytest.Config, report: dict[str, Any], faults: Faults
         answers = []
     for answer in answers:
         try:
-            extensions |= _as_json_object(answer) | extensions
+            extensions |= redact(_as_json_object(answer)) | extensions
         except (TypeError, ValueError, RecursionError) as error:
             faults.add(_HOOK, error)
+    removed = Counter(removed_from(dumps(extensions)))
+    removed.subtract(before)
+    if +removed:
+        own = extensions.setdefault(OWN_NAME, {})
+        own["redacted"] = dict(Counter(own.get("redacted", {})) + removed)
     if faults.messages:
         extensions.setdefault(OWN_NAME, {})["faults"] = list(faults.messages)
 

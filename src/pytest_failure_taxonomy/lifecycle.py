@@ -251,7 +251,7 @@ class Run:
             print_lines(self._config, problem_lines(self._publication.give_up(error)))
             return
         try:
-            add_extensions(self._config, report, self.faults)
+            add_extensions(self._config, report, self.faults, self._secrets.redact_json)
         finally:  # a hook may end the process
             problem = self._publication.close(report)
             if self._settings.note is not None:

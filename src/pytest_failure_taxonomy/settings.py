@@ -119,6 +119,9 @@ def _rules(config: pytest.Config, option: str | None, problems: list[str]) -> tu
         base, option = config.inipath.parent if config.inipath else config.rootpath, ini
     if option is None:
         return ()
+    if not option.strip():
+        problems.append("--failure-taxonomy-rules: the path is empty; give the name of a file")
+        return ()
     from pytest_failure_taxonomy.rules.load import load_rules
 
     try:

@@ -37,6 +37,7 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 
 REASONS_PAGE: Final = "docs/reference/reasons-and-kinds.md"
 REPORT_PAGE: Final = "docs/reference/report.md"
+PYTHON_PAGE: Final = "docs/reference/python.md"
 OPTIONS_PAGE: Final = "docs/reference/options.md"
 EXIT_CODES_PAGE: Final = "docs/explanation/exit-codes.md"
 
@@ -254,7 +255,9 @@ def test_the_examples_in_python_run(tmp_path: Path) -> None:
         "sandbox.payments",
     ]
     for number, example in enumerate(
-        code_blocks(read_page(REPORT_PAGE) + read_page(REASONS_PAGE), "python")
+        code_blocks(
+            read_page(REPORT_PAGE) + read_page(REASONS_PAGE) + read_page(PYTHON_PAGE), "python"
+        )
     ):
         script = tmp_path / f"example_{number}.py"
         script.write_text(example, encoding="utf-8")

@@ -147,7 +147,17 @@ def test_a_hook_that_is_wrong(runs: PytestRuns, workers: int, body: str, fault: 
     )
     assert report["failures"][0]["kind"] == "test.failed"
     (told,) = own(report)["faults"]
+    assert told.startswith("the hook pytest_failure_taxonomy_classify failed: ")
     assert fault in told
+
+
+def test_a_hook_that_is_wrong_is_pointed_at(runs: PytestRuns) -> None:
+    """The warning names the file and line of the implementation, not ours."""
+    hook = "def pytest_failure_taxonomy_classify(exception):\n    return exception.nothing\n"
+    runs.write({"conftest.py": hook, "test_it.py": "def test_it(): assert 0\n"})
+    run = runs.run()
+    assert any(line.endswith("conftest.py:2") for line in run.stdout)
+    assert not any("guard.py" in line for line in run.stdout)
 
 
 @XDIST

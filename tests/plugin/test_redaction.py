@@ -116,6 +116,23 @@ def test_a_huge_text_is_cut_before_it_is_searched(runs: PytestRuns) -> None:
     assert "a1B2c3D4a" not in json.dumps(run.report)
 
 
+def test_what_a_hook_adds_is_searched(runs: PytestRuns) -> None:
+    """Other plugins' part of the report holds no secret either, and what is missing is counted."""
+    hook = (
+        "def pytest_failure_taxonomy_report(report):\n"
+        "    token = 'ghp_' + 'a1B2c3D4' * 4 + 'wxyz'\n"
+        "    return {'ours': {'password': 'hunter2-x', 'log': 'sent ' + token, 'n': [1, token]}}\n"
+    )
+    runs.write({"conftest.py": hook, "test_it.py": "def test_it(): assert 0\n"})
+    extensions = runs.run().report["extensions"]
+    assert extensions["ours"] == {
+        "password": "[REDACTED:field]",
+        "log": "sent [REDACTED:github-token]",
+        "n": [1, "[REDACTED:github-token]"],
+    }
+    assert extensions["pytest_failure_taxonomy"]["redacted"] == {"field": 1, "github-token": 2}
+
+
 def test_more_secrets(runs: PytestRuns) -> None:
     """Patterns of the user's own are added up; a group says what of a match goes."""
     runs.write(

@@ -90,7 +90,7 @@ class Attributor:
             )
             return None if answer is None else _from_answer(answer)
         except (Exception, pytest.fail.Exception, pytest.skip.Exception) as failure:  # noqa: BLE001 - foreign
-            self._faults.add(_HOOK, failure)
+            self._faults.add_foreign(_HOOK, failure)
             return None
 
 

@@ -23,6 +23,8 @@ _WARNING: Final = (
     "but its failure report may be incomplete"
 )
 
+_FOREIGN: Final = "{where} failed: {error}. What it would have said is missing from the report"
+
 
 class FailureTaxonomyWarning(pytest.PytestWarning):
     """Say that the recorder itself has failed."""
@@ -42,8 +44,22 @@ class Faults:
         text = f"{type(error).__name__}: {_text(error)}"
         self.note(_WARNING.format(where=where, error=_one_line(text)))
 
-    def note(self, message: str) -> None:
-        """Take note of a fault in words, and tell the user."""
+    def add_foreign(self, where: str, error: BaseException) -> None:
+        """Take note of an exception in what is the user's, such as a hook's implementation."""
+        text = _one_line(f"{type(error).__name__}: {_text(error)}")
+        frame = error.__traceback__
+        while frame is not None and frame.tb_next is not None:
+            frame = frame.tb_next
+        place = (frame.tb_frame.f_code.co_filename, frame.tb_lineno) if frame else None
+        self.note(_FOREIGN.format(where=where, error=text), place)
+
+    def note(self, message: str, place: tuple[str, int] | None = None) -> None:
+        """Take note of a fault in words, and tell the user.
+
+        Args:
+            message: the words.
+            place: file and line that a warning is to point to; this file's where it is not known.
+        """
         if message in self.messages or len(self.messages) >= MAX_FAULTS:
             return
         self.messages.append(message)
@@ -53,16 +69,16 @@ class Faults:
             with suppress(Exception):  # stderr can be closed, or anything that a test put there
                 sys.stderr.write(f"{message}\n")
         elif len(self.messages) == 1 and not self._limits_warnings():
-            self._warn(message)
+            self._warn(message, place or (__file__, 1))
 
     def session_is_over(self) -> None:
         """Use stderr from now on, because pytest shows no more warnings."""
         self._is_over = True
 
-    def _warn(self, message: str) -> None:
+    def _warn(self, message: str, place: tuple[str, int]) -> None:
         # Not warnings.warn(): with `-W error` that would raise in the middle of the user's run.
         shown = warnings.WarningMessage(
-            FailureTaxonomyWarning(message), FailureTaxonomyWarning, __file__, 1
+            FailureTaxonomyWarning(message), FailureTaxonomyWarning, *place
         )
         self._config.hook.pytest_warning_recorded.call_historic(
             kwargs={"warning_message": shown, "nodeid": "", "when": "runtest", "location": None}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pytest_failure_taxonomy.report.text import encodable
+from pytest_failure_taxonomy.report.text import change_texts, encodable
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.redaction.redactor import Redactor
 
 Redact = Callable[[str], str]
 """Return a text without its secrets."""
@@ -76,12 +79,16 @@ class Secrets:
             if not self._patterns and not self._elsewhere and self._is_plain(text):
                 return text
             try:
-                self._redact = _load(self._patterns)
+                self._redact = _load(self._patterns).redact
             except Exception:  # noqa: BLE001 - no file can be opened, say; then nothing is told
                 return UNSEARCHABLE
         if self._redact_elsewhere is not None:
             text = self._redact_elsewhere(text)
         return self._redact(text)
+
+    def redact_json(self, value: Any) -> Any:
+        """Return a JSON value without its secrets, also those that only their keys give away."""
+        return change_texts(_load(self._patterns).redact_json(value), self.redact)
 
     def _is_plain(self, text: str) -> bool:
         if _RUN_ID.fullmatch(text):
@@ -132,9 +139,9 @@ def _redacted(each: Any, redact: Redact) -> Any:
     return each
 
 
-def _load(patterns: tuple[str, ...]) -> Redact:
+def _load(patterns: tuple[str, ...]) -> Redactor:
     from pytest_failure_taxonomy.redaction.redactor import Redactor
 
-    redact = Redactor(patterns).redact
-    redact("it loads the rest with the first text")
-    return redact
+    redactor = Redactor(patterns)
+    redactor.redact("it loads the rest with the first text")
+    return redactor

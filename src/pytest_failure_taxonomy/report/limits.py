@@ -33,6 +33,11 @@ MAX_TRACEBACKS: Final = 4_000_000
 """Characters of all tracebacks together; later failures go without."""
 
 
+def removed_from(text: str) -> list[str]:
+    """Return what the marks in a text stand for that replace secrets."""
+    return re.findall(r"\[REDACTED:([^\]]+)\]", text) if REDACTED in text else []
+
+
 class Limits:
     """Apply the caps of the report and count what they cut."""
 
@@ -119,9 +124,8 @@ class Limits:
         """Return the text as it may be shown, and count what is missing from it."""
         if self._redact is not None:
             text = self._redact(text)
-        if REDACTED in text:
-            for found in re.findall(r"\[REDACTED:([^\]]+)\]", text):
-                self.redacted[found] = self.redacted.get(found, 0) + 1
+        for found in removed_from(text):
+            self.redacted[found] = self.redacted.get(found, 0) + 1
         return text
 
     def as_json(self) -> JSONObject:

@@ -73,7 +73,14 @@ def classify_failure(
             subtask, or objects with `subtask_id` and `approach`, of which those of other
             subtasks are passed over.
         approach: What this attempt tried; without it no repetition can be seen.
+
+    Raises:
+        TypeError: The error is no text, or the history is one.
     """
+    if not isinstance(error, str):
+        raise TypeError(f"error: {error!r} is no text; give what was printed")
+    if isinstance(history, str):
+        raise TypeError("history: a text is given; give a list of texts or of attempts")
     found = _by_text(error)
     if found is not FailureType.UNKNOWN or not history or approach is None:
         return found

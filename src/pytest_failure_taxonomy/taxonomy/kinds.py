@@ -195,4 +195,10 @@ def describe_kind(name: str, reason: FailureReason) -> Kind:
     known = KINDS.get(name)
     if known is not None:
         return known
-    return Kind(name, reason, None, f"{name} held", f"{name} held {{count}} times")
+    return Kind(
+        name,
+        reason,
+        None,
+        f"1 failure of the kind {name}",
+        f"{{count}} failures of the kind {name}",
+    )

@@ -55,7 +55,7 @@ class Advice:
 
 
 def is_circular_fix(approach: str, earlier_approaches: Sequence[str]) -> bool:
-    """Tell whether an approach has been tried before, in other words.
+    """Tell whether attempts go round in circles: an approach has been tried twice of late.
 
     It is compared with the last three earlier ones, and two similar ones make a circle. Two are
     similar when more than three tenths of their words together are in both; words are runs of
@@ -64,7 +64,14 @@ def is_circular_fix(approach: str, earlier_approaches: Sequence[str]) -> bool:
     Args:
         approach: What is tried now.
         earlier_approaches: What was tried before at the same subtask, the oldest first.
+
+    Raises:
+        TypeError: The approach is no text, or the earlier ones are one text.
     """
+    if not isinstance(approach, str):
+        raise TypeError(f"approach: {approach!r} is no text; say in words what is tried")
+    if isinstance(earlier_approaches, str):
+        raise TypeError("earlier_approaches: a text is given; give a list of texts")
     words = _keywords(approach)
     window = earlier_approaches[-EARLIER_ATTEMPTS_COMPARED:]
     similar = sum(_is_similar(words, _keywords(earlier)) for earlier in window)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -196,3 +196,22 @@ def test_a_line_before_changes_nothing(each: LabelledText, line: str) -> None:
 def test_a_huge_text_gets_an_answer(piece: str) -> None:
     """A megabyte of what a pattern may stumble over is answered."""
     assert classify_failure(piece * (1_000_000 // len(piece)), "s") is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (None, "None is no text"),
+        (b"x", "is no text; give what was printed"),
+    ],
+)
+def test_what_is_no_text_is_told(given: Any, words: str) -> None:
+    """A wrong argument is a `TypeError` that says what would be right."""
+    with pytest.raises(TypeError, match=words):
+        classify_failure(given, "any")
+
+
+def test_a_history_is_a_list() -> None:
+    """One text is not taken for a list of letters."""
+    with pytest.raises(TypeError, match="give a list"):
+        classify_failure("it hangs", "any", history="abc", approach="abc")

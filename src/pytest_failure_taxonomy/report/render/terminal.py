@@ -139,7 +139,10 @@ def _causes(report: dict[str, Any]) -> list[str]:
         for group in groups[:MAX_CAUSES]
         if group["count"] > 1
     ]
-    return [f"{count} failures, {causes}" + (f": {', '.join(largest)}" if largest else "")]
+    rest = len(groups) - len(largest)
+    if rest:
+        largest.append(f"{rest} more")
+    return [f"{count} failures, {causes}: {', '.join(largest)}"]
 
 
 def _other_reasons(report: dict[str, Any]) -> list[str]:
