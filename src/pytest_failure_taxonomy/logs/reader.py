@@ -113,7 +113,7 @@ def clean(raw: bytes) -> str:
     """Return a line as it was meant: decoded, without colours, a time before it, and NULs."""
     if len(raw) > MAX_LINE_BYTES:
         raw = raw[:_HALF] + raw[-_HALF:]
-    text = raw.decode("utf-8", "replace").replace("\x00", "")
+    text = raw.replace(b"\x00", b"").decode("utf-8", "replace")
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
     stamp = _STAMP.match(text)

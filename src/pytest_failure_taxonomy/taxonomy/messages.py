@@ -49,6 +49,8 @@ _SUBSTITUTIONS: Final = (
         "/\\",
     ),
     ("an address", r"\b0x[0-9a-f]+\b", VALUE, "x"),
+    ("an object", rf"<[^<>\n]{{1,200}} at {re.escape(VALUE)}>", VALUE, "<"),
+    ("a constant", r"(?<![\w.])(?-i:None|True|False)(?![\w.])", VALUE, "NTF"),
     ("a date or time", rf"\b{_TIME}", VALUE, "-"),
     ("an id", rf"(?:(?<![\w)>])[-+])?(?<![^\W_])(?:{_ID})(?![^\W_])", VALUE, ""),
     ("a number", r"(?:(?<![\w)>])[-+])?\d[\d_]*(?:[.,:]\d+)*(?:e[-+]?\d+)?", VALUE, ""),
@@ -58,6 +60,12 @@ _SUBSTITUTIONS: Final = (
         rf"{re.escape(VALUE)}(?:[\s,:=.*/x+()\[\]{{}}-]{{0,6}}{re.escape(VALUE)})+",
         VALUE,
         "",
+    ),
+    (
+        "what holds values",
+        rf"(?<![\w)])[\[({{]{{1,6}}\s?{re.escape(VALUE)}\s?[\])}}]{{1,6}}",
+        VALUE,
+        "[({",
     ),
     ("a plural", rf"({re.escape(VALUE)}) ([a-z-]{{2,30}})(?: ([a-z-]{{2,30}}))?", None, ""),
 )

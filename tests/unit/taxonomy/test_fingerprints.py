@@ -400,3 +400,28 @@ def test_ten_thousand_failures_of_five_causes() -> None:
     assert [each.count for each in groups] == [2_000] * 5
     assert [each.title for each in groups] == [f"cause {name}" for name in range(5)]
     assert set(titles.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "(1, 'one')",
+        "[1, 2]",
+        "'ABCDE'",
+        "<itertools.islice object at 0x7f>",
+        "{'a': [1]}",
+        "None",
+        "3.5",
+        "[[1], [2]]",
+        "True",
+    ],
+)
+def test_a_value_of_any_type_is_a_value(shown: str) -> None:
+    """What a message shows of a parameter does not count, whatever its type is."""
+    assert normalize_message(f"no item in {shown}, sorry") == "no item in <*>, sorry"
+
+
+@pytest.mark.parametrize("text", ["f() takes nothing", "none of them", "is [sic] right", "a.None"])
+def test_words_and_calls_are_no_values(text: str) -> None:
+    """Brackets of a call, and words that only look like a constant, stay."""
+    assert normalize_message(text) == text
