@@ -41,6 +41,7 @@ from pytest_failure_taxonomy.recorder.worker import (
     is_worker,
     may_be_worker,
 )
+from pytest_failure_taxonomy.redaction.arguments import redact_arguments
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import problem_lines, verdict_lines
 from pytest_failure_taxonomy.report.text import safe_text
@@ -286,8 +287,8 @@ class Run:
             id=self._id,
             started_at=self._started_at.replace("+00:00", "Z"),
             duration_seconds=duration,
-            args=tuple(
-                self._secrets.redact(str(arg)) for arg in self._config.invocation_params.args
+            args=redact_arguments(
+                [str(arg) for arg in self._config.invocation_params.args], self._secrets.redact
             ),
             rootdir=str(self._config.rootpath),
             environment=self._environment,

@@ -130,11 +130,44 @@ CASES: Final[Mapping[str, Case]] = {
         test="def test_fails(): assert 0\ndef test_it(): raise KeyboardInterrupt\n"
     ),
     "ctrl-c-on-a-worker": Case(test=body("raise KeyboardInterrupt"), args=["-n1"], plugins=XDIST),
+    "ctrl-c-quiet": Case(test=body("raise KeyboardInterrupt"), args=["-q"]),
+    "ctrl-c-very-quiet": Case(test=body("raise KeyboardInterrupt"), args=["-qq"]),
+    "ctrl-c-in-the-first-test": Case(test="def test_it(): raise KeyboardInterrupt\n", args=["-q"]),
+    "ctrl-c-on-a-worker-without-summary": Case(
+        test=body("raise KeyboardInterrupt"),
+        args=["-n2", "--no-header", "--no-summary"],
+        plugins=XDIST,
+    ),
+    "ctrl-c-on-a-worker-verbose-without-summary": Case(
+        test=body("raise KeyboardInterrupt"), args=["-n1", "-v", "--no-summary"], plugins=XDIST
+    ),
+    "ctrl-c-on-a-worker-without-traceback": Case(
+        test=body("raise KeyboardInterrupt"), args=["-n1", "--tb=no"], plugins=XDIST
+    ),
+    "ctrl-c-on-a-worker-without-line-in-summary": Case(
+        test=body("raise KeyboardInterrupt"), args=["-n1", "-rN"], plugins=XDIST
+    ),
+    "pytest-exit-quiet": Case(
+        test=body("pytest.exit('enough', returncode=42)", head="import pytest"), args=["-q"]
+    ),
+    "stopped-quiet": Case(
+        test="def test_it(request): request.session.shouldstop = 'enough'\n", args=["-q"]
+    ),
     "pytest-exit": Case(test=body("pytest.exit('enough', returncode=42)", head="import pytest")),
     "stopped": Case(test="def test_it(request): request.session.shouldstop = 'enough'\n"),
     "timeout-signal": Case(
         test=HANGS + PASSING,
         args=["--timeout=0.4", "--timeout-method=signal"],
+        plugins=TIMEOUT,
+    ),
+    "timeout-signal-native-traceback": Case(
+        test=HANGS + PASSING,
+        args=["--timeout=0.4", "--timeout-method=signal", "--tb=native"],
+        plugins=TIMEOUT,
+    ),
+    "timeout-in-words-only-native-traceback": Case(
+        test=body("pytest.fail('Timeout (>1.0s) from pytest-timeout.')", head="import pytest"),
+        args=["--tb=native"],
         plugins=TIMEOUT,
     ),
     "timeout-in-words-only": Case(
@@ -143,6 +176,7 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "timeout-thread": Case(test=PASSING + HANGS, args=THREAD, plugins=TIMEOUT),
     "timeout-thread-verbose": Case(test=PASSING + HANGS, args=["-v", *THREAD], plugins=TIMEOUT),
+    "timeout-thread-quiet": Case(test=PASSING + HANGS, args=["-q", *THREAD], plugins=TIMEOUT),
     "timeout-thread-on-a-worker": Case(
         test=PASSING + HANGS,
         args=["-n1", "--max-worker-restart=0", *THREAD],
@@ -155,6 +189,17 @@ CASES: Final[Mapping[str, Case]] = {
         "def test_it(n): time.sleep(0.1)\n",
         args=["--session-timeout=0.5"],
         plugins=TIMEOUT,
+    ),
+    "timeout-of-session-quiet": Case(
+        test="import pytest, time\n@pytest.mark.parametrize('n', range(40))\n"
+        "def test_it(n): time.sleep(0.1)\n",
+        args=["-q", "--session-timeout=0.5"],
+        plugins=TIMEOUT,
+    ),
+    "faulthandler-exit-quiet": Case(
+        test=PASSING + HANGS,
+        args=["-q"],
+        ini="faulthandler_timeout = 0.4\nfaulthandler_exit_on_timeout = true\n",
     ),
     "faulthandler-exit": Case(
         test=PASSING + HANGS,
@@ -184,6 +229,7 @@ CASES: Final[Mapping[str, Case]] = {
 NEEDS: Final = {
     "subtests": NEEDS_9,
     "faulthandler-exit": NEEDS_9,
+    "faulthandler-exit-quiet": NEEDS_9,
     "too-many-warnings": NEEDS_9_1,
 }
 

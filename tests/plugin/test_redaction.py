@@ -100,6 +100,29 @@ def test_no_secret_is_in_a_report(
     )
 
 
+@XDIST
+def test_a_secret_argument_of_its_own_goes(runs: PytestRuns, workers: int) -> None:
+    """Behind an option whose name says secret the next argument goes; others stay."""
+    runs.write(
+        {
+            "test_it.py": "def test_it(): assert 0\n",
+            "conftest.py": "def pytest_addoption(parser):\n"
+            "    parser.addoption('--db-password')\n"
+            "    parser.addoption('--api-token', action='append')\n",
+        }
+    )
+    on = ["-n", str(workers)] if workers else []
+    given = ["-k", "test_it", "--db-password", "just a word", "--api-token", PASSWORD, *on]
+    run = runs.run_unchecked(*given, plugins=["xdist"] if workers else [])
+    args = " ".join(run.report["run"]["invocation"]["args"])
+    shown = "-k test_it --db-password [REDACTED:password] --api-token [REDACTED:token]"
+    assert shown in args
+    assert "just a word" not in json.dumps(run.report)
+    assert secrets_in(json.dumps(run.report)) == []
+    removed = run.report["extensions"]["pytest_failure_taxonomy"]["redacted"]
+    assert removed == {"password": 1, "token": 1}
+
+
 def test_a_huge_text_is_cut_before_it_is_searched(runs: PytestRuns) -> None:
     """Megabytes of a comparison cost neither minutes nor memory, and lose no secret at the cut."""
     body = (
@@ -185,11 +208,13 @@ def test_no_secret_outlives_pytest(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="`run` needs POSIX")
 def test_no_secret_of_a_command_is_in_its_report(tmp_path: Path) -> None:
     """The arguments of a supervised command are shown without what is secret in them."""
-    command = [sys.executable, "-c", "raise SystemExit(3)", f"--password={PASSWORD}", TOKEN]
+    command = [sys.executable, "-c", "raise SystemExit(3)", "--api-key", PASSWORD]
+    command += [f"--password={PASSWORD}", TOKEN]
     run = run_child(
         tmp_path, [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--", *command]
     )
     assert run.status == 3
     report = run.report(completeness="reconstructed")
     assert secrets_in(json.dumps(report)) == []
-    assert report["run"]["invocation"]["args"][-2] == "--password=[REDACTED:password]"
+    args = report["run"]["invocation"]["args"]
+    assert args[-4:-1] == ["--api-key", "[REDACTED:api-key]", "--password=[REDACTED:password]"]

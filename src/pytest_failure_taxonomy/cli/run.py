@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.recorder.supervision import (
     supervisor_value,
     write_note,
 )
+from pytest_failure_taxonomy.redaction.arguments import redact_arguments
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.write import refuse_special_file, write_report
 from pytest_failure_taxonomy.supervisor import CommandEnd, Supervisor, end_like, is_pytest
@@ -177,11 +178,12 @@ def _report_of_command(
         and lost_run_id is None,
         exit=seen.exit,
     )
+    redact = Secrets().redact
     context = RunContext(
         id=lost_run_id or os.urandom(16).hex(),
         started_at=_timestamp(started_at),
         duration_seconds=duration,
-        args=tuple(command),
+        args=redact_arguments(command, redact),
         rootdir=str(Path.cwd()),
         environment=Environment(
             python=python_version(), platform=platform_name(), pytest="unknown", ci=ci_job()
@@ -192,7 +194,7 @@ def _report_of_command(
         judge(evidence),
         context,
         completeness="reconstructed",
-        redact=Secrets().redact,
+        redact=redact,
     )
 
 

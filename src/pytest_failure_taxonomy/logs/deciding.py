@@ -77,11 +77,11 @@ def _of_death(out: PytestOutput) -> list[Line]:
 
 
 def _of_workers(out: PytestOutput) -> list[Line]:
-    return _of(*out.nodes_down[:5], *out.crashes[:5])
+    return _of(*out.lost.nodes_down[:5], *out.lost.crashes[:5])
 
 
 _BY_KIND: Final[dict[str, Callable[[PytestOutput], list[Line]]]] = {
-    "test.timeout": lambda out: _of_death(out) if out.last_line is None else _of_tests(out),
+    "test.timeout": lambda out: _of_tests(out) if out.blocks or out.results else _of_death(out),
     "warnings.exceeded": lambda out: _of(out.too_many_warnings),
 }
 _BY_GROUP: Final[dict[str, Callable[[PytestOutput], list[Line]]]] = {

@@ -16,6 +16,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     RunError,
     RunEvidence,
+    TestFailure,
     TimeLimit,
     WorkerEnd,
 )
@@ -54,7 +55,7 @@ def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> Run
         errors=errors,
         interruptions=interruptions,
         in_flight=() if finished else _in_flight(out),
-        workers=tuple(_workers(out)),
+        workers=tuple(_workers(out, failures)),
     )
 
 
@@ -128,7 +129,7 @@ def _is_finished(
     out: PytestOutput, errors: tuple[RunError, ...], interruptions: tuple[Interruption, ...]
 ) -> bool:
     """Tell whether pytest came to an end of its own, in whichever way."""
-    if out.last_line is not None or errors or interruptions:
+    if out.last_line is not None or errors or interruptions or _stopped_itself(out):
         return True
     is_quiet = out.header is None
     return is_quiet and (out.is_complete or out.has_summary)
@@ -214,10 +215,11 @@ def _in_flight(out: PytestOutput) -> tuple[InFlightTest, ...]:
     return (InFlightTest(nodeid=running.subject, phase="call", elapsed_seconds=None),)
 
 
-def _workers(out: PytestOutput) -> Iterator[WorkerEnd]:
+def _workers(out: PytestOutput, failures: tuple[TestFailure, ...]) -> Iterator[WorkerEnd]:
     """Yield the workers that died or were interrupted, sorted by id."""
-    crashed_on = {noted.subject: noted.text for noted in out.crashes}
-    words = {noted.subject: noted.text for noted in out.nodes_down}
+    crashed_on = {each.worker: each.nodeid for each in failures if each.crashed and each.worker}
+    crashed_on |= {noted.subject: noted.text for noted in out.lost.crashes}
+    words = {noted.subject: noted.text for noted in out.lost.nodes_down}
     for worker in sorted({*crashed_on, *words}, key=lambda name: (len(name), name)):
         error = words.get(worker)
         yield WorkerEnd(

@@ -51,7 +51,9 @@ def test_failures(out: PytestOutput, counts: Counts) -> tuple[TestFailure, ...]:
     if not out.has_summary:
         failures += [_of_block(block) for block in blocks.left() if block.phase != _COLLECT]
     if not failures:
-        failures += [_of_verbose(noted) for noted in out.verbose]
+        failures += [_of_verbose(noted, out) for noted in out.verbose]
+    if not out.has_summary and not out.blocks:
+        failures += [_of_crash(worker, "") for worker in out.lost.without_name()]
     counted = counts.failed or (0 if failures or counts.errors else _letters(out, "F"))
     failures += _unnamed("call", counted - sum(each.phase == "call" for each in failures))
     failures += _unnamed("setup", _errors_counted(out, counts) - _errors_named(out, failures))
@@ -108,16 +110,22 @@ def _of_result(noted: Noted, blocks: _Blocks, out: PytestOutput) -> TestFailure 
             if block is not None:
                 return _made(nodeid, phase, noted.text, block)
         return _made(nodeid, "setup", noted.text, None)
-    worker = next((crash.subject for crash in out.crashes if crash.text == nodeid), None)
+    worker = next((crash.subject for crash in out.lost.crashes if crash.text == nodeid), None)
     if (found := CRASHED.match(noted.text)) is not None:
         worker = worker or found[1]
     block = blocks.take("call", nodeid if worker else name)
     if worker is None:
         return _made(nodeid, "call", noted.text, block)
+    return _of_crash(worker, nodeid)
+
+
+def _of_crash(worker: str, nodeid: str) -> TestFailure:
+    """Return the failure of a test whose worker was lost; the test may have no name."""
     return TestFailure(
         nodeid=nodeid,
         phase="call",
-        message=f"worker '{worker}' crashed while running '{nodeid}'",
+        message=f"worker '{worker}' crashed while running "
+        + (f"'{nodeid}'" if nodeid else "a test"),
         crashed=True,
         worker=worker,
     )
@@ -146,12 +154,17 @@ def _made(nodeid: str, phase: Phase, message: str, block: Block | None) -> TestF
 
 def _of_block(block: Block) -> TestFailure:
     """Return the failure of a block without a line in a summary; its node id is put together."""
+    if block.crash is not None:
+        return _of_crash(*block.crash)
     path = block.location.path if block.location is not None else ""
     nodeid = f"{path}::{block.name.replace('.', '::')}" if path else ""
     return _made(nodeid, cast("Phase", block.phase), block.message, block)
 
 
-def _of_verbose(noted: Noted) -> TestFailure:
+def _of_verbose(noted: Noted, out: PytestOutput) -> TestFailure:
+    lost = next((crash for crash in out.lost.crashes if crash.line == noted.line), None)
+    if lost is not None:
+        return _of_crash(lost.subject, lost.text)
     phase: Phase = "call" if noted.status == "FAILED" else "setup"
     return TestFailure(nodeid=noted.subject, phase=phase, message=noted.status)
 

@@ -16,6 +16,7 @@ from typing import Final
 from pytest_failure_taxonomy.logs.source import chunks_of_text, open_log
 from pytest_failure_taxonomy.taxonomy.markers import (
     MARKER_BLANKS,
+    MARKER_COLOUR,
     MARKER_START,
     UNKNOWN_MARKER,
     validate_marker,
@@ -26,7 +27,7 @@ MAX_MARKER_LINE_BYTES: Final = 4_096
 """A marker's line is no longer than this, its blanks and its end included."""
 
 _START: Final = MARKER_START.encode()
-_BLANKS: Final = MARKER_BLANKS.encode()
+_BLANKS: Final = f"(?:[{MARKER_BLANKS}]|{MARKER_COLOUR})*+".encode()
 
 
 @value
@@ -54,6 +55,7 @@ def find_marker(text_or_path: str | os.PathLike[str], *, known: Iterable[str] = 
 
     Raises:
         LogError: the file can't be read.
+        TypeError: it is neither, as bytes are.
     """
     found = locate_marker(text_or_path, known=known)
     return UNKNOWN_MARKER if found is None else found.reason
@@ -68,6 +70,11 @@ def locate_marker(
     """
     if isinstance(text_or_path, str):
         return last_marker(chunks_of_text(text_or_path), known=known)
+    if not isinstance(text_or_path, os.PathLike):
+        raise TypeError(
+            f"a marker is looked for in a str or in a file, not in {type(text_or_path).__name__}; "
+            "decode bytes to a str, or give the file as a pathlib.Path"
+        )
     with open_log(text_or_path) as chunks:
         return last_marker(chunks, known=known)
 
@@ -122,6 +129,4 @@ def _pattern() -> re.Pattern[bytes]:
 
     It begins with one fixed byte, which is searched for quickly, and nothing in it goes back.
     """
-    return re.compile(
-        rb"\n[%b]*+%b([A-Za-z0-9_]++)\][%b]*+(?=\n)" % (_BLANKS, re.escape(_START), _BLANKS)
-    )
+    return re.compile(rb"\n%b%b([A-Za-z0-9_]++)\]%b(?=\n)" % (_BLANKS, re.escape(_START), _BLANKS))

@@ -20,3 +20,20 @@ class Noted:
     subject: str = ""
     """What it is about: a node id, a worker, a file."""
     status: str = ""
+
+
+def note(
+    kept: list[Noted], line: Line, text: str = "", *, subject: str = "", status: str = ""
+) -> None:
+    """Keep what a line said with the others of its sort, of which there may be `MAX_NOTED`."""
+    if len(kept) < MAX_NOTED:
+        kept.append(Noted(line=line, text=text, subject=subject, status=status))
+
+
+def note_together(kept: list[list[Line]], line: Line) -> None:
+    """Keep a line with the one right before it, else as the first of the next ones."""
+    last = kept[-1] if kept else []
+    if last and last[-1].number + 1 == line.number and len(last) < MAX_NOTED:
+        last.append(line)
+    elif len(kept) < MAX_NOTED:
+        kept.append([line])

@@ -14,6 +14,11 @@ SESSION_STARTS: Final = "test session starts"
 SUMMARY: Final = "short test summary info"
 KILLED_BY_PLUGIN: Final = "+ Timeout +"
 """pytest-timeout's thread method: printed before and after the stacks, right before `os._exit`."""
+BANNER: Final = re.compile(
+    r"KeyboardInterrupt$|_pytest\.outcomes\.Exit(?:: |$)|(?:[\w.]+\.)?Interrupted: "
+    r"|session-timeout: [0-9.]+ sec exceeded$|stopping after [0-9]+ failures$"
+)
+"""Between exclamation marks: why pytest has stopped. In a quiet log it may be all there is."""
 CONFTEST: Final = re.compile(r"ImportError while loading conftest '(.*)'\.?$")
 
 LAST_LINE: Final = re.compile(
@@ -45,7 +50,7 @@ RESULT: Final = re.compile(
 )
 """A line of the short summary."""
 VERBOSE: Final = re.compile(
-    r"(?:\[gw[0-9]+\] (?:\[ *[0-9]+%\] )?(?P<before>PASSED|FAILED|ERROR) )?"
+    r"(?:\[(?P<worker>gw[0-9]+)\] (?:\[ *[0-9]+%\] )?(?P<before>PASSED|FAILED|ERROR) )?"
     r"(?P<nodeid>\S+\.py::\S.*?)(?: (?P<after>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS|RERUN)\b.*)?$"
 )
 """A line of `-v`; one without an outcome is of a test that was running."""

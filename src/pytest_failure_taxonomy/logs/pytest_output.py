@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pytest_failure_taxonomy.logs import patterns as p
-from pytest_failure_taxonomy.logs.noted import MAX_NOTED, Noted
+from pytest_failure_taxonomy.logs.lost_workers import LostWorkers
+from pytest_failure_taxonomy.logs.noted import MAX_NOTED, Noted, note, note_together
 from pytest_failure_taxonomy.logs.reader import Line
 from pytest_failure_taxonomy.logs.sections import Block
 
@@ -38,8 +39,7 @@ class PytestOutput:
         self.errors: list[Noted] = []
         self.usage_details: list[Noted] = []
         self.conftest: Noted | None = None
-        self.nodes_down: list[Noted] = []
-        self.crashes: list[Noted] = []
+        self.lost = LostWorkers()
         self.too_many_warnings: Noted | None = None
         self.killed_by_plugin: Noted | None = None
         self.faulthandler: Noted | None = None
@@ -71,9 +71,11 @@ class PytestOutput:
         if self._section in ("failures", "errors"):
             self._feed_block(line)
         elif text.startswith("INTERNALERROR>"):
-            self._feed_internal(line)
+            self.is_seen = True
+            note_together(self.internal, line)
         elif self._section == "summary" and (found := p.RESULT.match(text)):
-            self._note_result(line, found["outcome"], found["nodeid"], found["message"] or "")
+            outcome, nodeid, message = found.groups()
+            note(self.results, line, message or "", subject=nodeid, status=outcome)
         else:
             self._feed_other(line)
         self.wants_all = self._section in ("failures", "errors") or self._in_traceback
@@ -87,8 +89,9 @@ class PytestOutput:
         if not title or text[0] != text[-1]:
             return False
         if text[0] == "!":
+            self.is_seen = self.is_seen or p.BANNER.match(title) is not None
             if self.is_seen:
-                self.bangs.append(Noted(line=line, text=title))
+                note(self.bangs, line, title)
                 self._leave_section()
             return self.is_seen
         if title == p.SESSION_STARTS:
@@ -99,6 +102,8 @@ class PytestOutput:
         self._section = {"FAILURES": "failures", "ERRORS": "errors", p.SUMMARY: "summary"}.get(
             title, "other"
         )
+        if self._section != "other":
+            self.bangs = []  # pytest's own come after all sections
         if self._section == "summary":
             self.is_seen = self.has_summary = True
             self.results = []  # an earlier one was in the output of a test
@@ -109,6 +114,8 @@ class PytestOutput:
     def _end(self, line: Line) -> None:
         self._leave_section()
         self.is_seen = True
+        if self.last_line is not None:  # a quiet session came before
+            self.bangs = [each for each in self.bangs if each.line > self.last_line]
         self.last_line = line
         self._section = "ended"
 
@@ -125,25 +132,7 @@ class PytestOutput:
                 self.blocks.append(self._block)
         elif self._block is not None:
             self._block.add(line)
-            if found := p.CRASHED.match(text):
-                self._note(self.crashes, line, found[2], subject=found[1])
-
-    def _feed_internal(self, line: Line) -> None:
-        self.is_seen = True
-        last = self.internal[-1] if self.internal else []
-        if last and last[-1].number + 1 == line.number and len(last) < MAX_NOTED:
-            last.append(line)
-        elif len(self.internal) < MAX_NOTED:
-            self.internal.append([line])
-
-    def _note_result(self, line: Line, outcome: str, nodeid: str, message: str) -> None:
-        self._note(self.results, line, message, subject=nodeid, status=outcome)
-
-    def _note(
-        self, kept: list[Noted], line: Line, text: str = "", *, subject: str = "", status: str = ""
-    ) -> None:
-        if len(kept) < MAX_NOTED:
-            kept.append(Noted(line=line, text=text, subject=subject, status=status))
+            self.lost.feed_block(line)
 
     def _feed_other(self, line: Line) -> None:
         text = line.text
@@ -174,15 +163,15 @@ class PytestOutput:
         text = line.text
         if found := p.PLUGIN_ERROR.match(text):
             self.is_seen = True
-            self._note(self.errors, line, found[1], status="plugin")
+            note(self.errors, line, found[1], status="plugin")
         elif p.USAGE.match(text):
             is_usage_line = text.startswith("ERROR: usage:")
             self.is_seen = self.is_seen or "[file_or_dir]" in text
-            self._note(self.errors, line, "" if is_usage_line else text[7:], status="usage")
+            note(self.errors, line, "" if is_usage_line else text[7:], status="usage")
         elif found := p.ANY_ERROR.match(text):
-            self._note(self.errors, line, found[1], status="any")
+            note(self.errors, line, found[1], status="any")
         elif found := p.USAGE_DETAIL.match(text):
-            self._note(self.usage_details, line, found[1])
+            note(self.usage_details, line, found[1])
         else:
             return False
         return True
@@ -195,6 +184,7 @@ class PytestOutput:
             self._feed_progress(Line(line.number, text.partition("Traceback ")[0]))
         elif p.KILLED_BY_PLUGIN in text:
             self.killed_by_plugin = self.killed_by_plugin or Noted(line=line)
+            self.is_seen = self.is_seen or f"+{p.KILLED_BY_PLUGIN}+" in text
             self._feed_progress(Line(line.number, text.partition(" ++")[0].partition("+++")[0]))
         elif found := p.FATAL.search(text):
             self.fatal = Noted(line=line, text=found[1])
@@ -203,9 +193,11 @@ class PytestOutput:
             hours, minutes, seconds = found.groups()
             limit = int(hours) * 3_600 + int(minutes) * 60 + float(seconds)
             self.faulthandler = Noted(line=line, text=str(limit))
+            self.is_seen = self.is_seen or bool(p.PROGRESS.fullmatch(text[: found.start()]))
             self._feed_progress(Line(line.number, text[: found.start()]))
         elif found := p.NODE_DOWN.search(text):
-            self._note(self.nodes_down, line, found[2], subject=found[1])
+            self._feed_progress(Line(line.number, text[: found.start()]))
+            self.lost.feed_down(line, found[1], found[2])
         elif p.TOO_MANY_WARNINGS in text:
             self.too_many_warnings = Noted(line=line, text=text)
         elif found := p.TIME_LIMIT.match(text):
@@ -223,13 +215,23 @@ class PytestOutput:
             outcome = found["before"] or found["after"]
             noted = Noted(line=line, subject=found["nodeid"], status=outcome or "")
             self.running = noted if outcome is None else None
-            if outcome in ("FAILED", "ERROR") and len(self.verbose) < MAX_NOTED:
-                self.verbose.append(noted)
+            if outcome in ("FAILED", "ERROR"):
+                note(self.verbose, line, subject=noted.subject, status=noted.status)
+                self.lost.feed_failure(line, worker=found["worker"], nodeid=noted.subject)
+            self._forget_bangs()
         elif found := p.PROGRESS.fullmatch(text):
             self.is_seen = self.is_seen or "%]" in text
             self.running = Noted(line=line, subject=found["path"] or "")
+            self._forget_bangs()
+            if found["letters"][0] == "F":
+                self.lost.feed_failure(line)
             if {"F", "E"} & set(found["letters"]):
-                self._note(self.letters, line, found["letters"], subject=found["path"] or "")
+                note(self.letters, line, found["letters"], subject=found["path"] or "")
+
+    def _forget_bangs(self) -> None:
+        """Forget what a test has printed: where pytest says why it stops, no test goes on."""
+        if self.last_line is None:
+            self.bangs = []
 
     def _feed_traceback(self, line: Line) -> None:
         """Follow a traceback that is no test's, down to the line that says what was raised."""
@@ -245,4 +247,4 @@ class PytestOutput:
             self.is_seen = True
             self.raw_error = Noted(line=line, text=text)
             if found := p.PLUGIN_ERROR.match(text):
-                self._note(self.errors, line, found[1], status="plugin")
+                note(self.errors, line, found[1], status="plugin")

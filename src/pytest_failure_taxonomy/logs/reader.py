@@ -20,7 +20,9 @@ _HALF: Final = MAX_LINE_BYTES // 2
 _FIRST_BYTES: Final = frozenset(bytes([byte]) for byte in b"=_!+[EFIN.\x1b")
 """How the lines of pytest's output that matter begin, and those that a terminal has coloured."""
 _NUMBERED: Final = re.compile(
-    rb"[0-9]+ (?:[a-z]+(?: in |, )|workers? \[)|[0-9-]{10}T\S+ [^\n]{0,4}?[=_!+\[EFIN.>\x1b]"
+    rb"[0-9]+ (?:[a-z]+(?: in |, )|workers? \[)"
+    rb"|[0-9-]{10}T\S+ [^\n]{0,4}?"
+    rb"(?:[=_!+\[EFIN.>\x1b]|[0-9]+ (?:[a-z]+(?: in |, )|workers? \[))"
 )
 """Lines that begin with a digit and matter: counts, and what a CI system has put a time before."""
 _DIGITS: Final = frozenset(bytes([byte]) for byte in b"0123456789")
@@ -28,7 +30,7 @@ _WORDS: Final = re.compile(
     rb"::|%\]|rror|ERROR|INTERNAL|passed|test session|Exception"
     rb"|FAIL|failed|Fatal|fatal|Timeout|node down|crashed|collect|Traceback"
     rb"|GZA_FAILURE|maximum allowed|no tests ran|exit code|Killed|fault|Terminated|Abort|panic"
-    rb"|usage:|\.py [.FEsxXRup]"
+    rb"|usage:|\.py [.FEsxXRup]|Z [0-9=_!+\[FIN.>\x1b]"
 )
 _ESCAPE: Final = re.compile(
     "\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\^_])"

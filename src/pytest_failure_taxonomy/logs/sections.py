@@ -18,6 +18,29 @@ from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException
 MAX_MESSAGE_LINES: Final = 40
 _PHASES: Final = {"at setup of": "setup", "at teardown of": "teardown", "collecting": "collect"}
 _MESSAGE_INDENT: Final = "E   "
+_NATIVE_START: Final = "Traceback (most recent call last):"
+_PLUGIN_FRAME: Final = 'pytest_timeout.py", line '
+
+
+class Native:
+    """What a traceback as Python itself writes it says (`--tb=native`), while it is read."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+        self.message_line: Line | None = None
+        self.is_of_plugin = False
+        """It goes through pytest-timeout."""
+
+    def add(self, line: Line) -> None:
+        """Take the next line; of a chain of exceptions the last one counts."""
+        text = line.text
+        if text.startswith(_NATIVE_START):
+            self.messages, self.message_line, self.is_of_plugin = [], None, False
+        elif self.message_line is None and text.startswith("  "):
+            self.is_of_plugin = self.is_of_plugin or _PLUGIN_FRAME in text
+        elif len(self.messages) < MAX_MESSAGE_LINES:
+            self.message_line = self.message_line or line
+            self.messages.append(text)
 
 
 class Block:
@@ -37,16 +60,19 @@ class Block:
         self._message_line: Line | None = None
         self._was_message = False
         self._is_captured = False
+        self._native: Native | None = None
 
     @property
     def decisive(self) -> Line:
         """The line to quote: the message's first, or the title."""
-        return self._message_line or self.line
+        native = self._native.message_line if self._native is not None else None
+        return native or self._message_line or self.line
 
     @property
     def message(self) -> str:
         """The exception as pytest shows it."""
-        return "\n".join(self._messages) or next(iter(self.plain), "")
+        messages = self._native.messages if self._native is not None else self._messages
+        return "\n".join(messages) or next(iter(self.plain), "")
 
     def add(self, line: Line) -> None:
         """Take the next line of the block."""
@@ -54,6 +80,11 @@ class Block:
         if text.startswith("-") and text.endswith("-") and " Captured " in text:
             self._is_captured = True
         if self._is_captured:  # the test's own output may look like anything
+            return
+        if text.startswith(_NATIVE_START) and not (self._messages or self.plain):
+            self._native = Native()
+        if self._native is not None:
+            self._native.add(line)
             return
         is_message = text.startswith(_MESSAGE_INDENT) or text == "E"
         if is_message:
@@ -82,18 +113,13 @@ class Block:
 
     def exception(self) -> RaisedException | None:
         """Return what was raised, as far as the block tells."""
+        if self._native is not None:
+            return exception_of(self.message, is_own_words=not self._native.is_of_plugin)
         if not self._messages:
-            return self._native()
+            return None
         return exception_of(
             self.message, located=self._located_type, is_own_words="fail(" in self.marked_source
         )
-
-    def _native(self) -> RaisedException | None:
-        """Return what the last line of a traceback of Python's own says (`--tb=native`)."""
-        if not self.plain or not self.plain[0].startswith("Traceback "):
-            return None
-        raised = RAISED.match(self.plain[-1])
-        return None if raised is None else exception_of(self.plain[-1])
 
     @property
     def crash(self) -> tuple[str, str] | None:

@@ -33,7 +33,9 @@ UNSEARCHABLE: Final = "[REDACTED:unsearchable]"
 _MAX_PLAIN: Final = 200
 _SUSPICIOUS: Final = re.compile(
     "[A-Za-z]{20}|[A-Za-z0-9]{0,15}[0-9][A-Za-z0-9]{15}|[A-Za-z0-9]{15}[0-9]"
-    "|://|pass|pwd|token|secret|key|auth|cred|cookie|bearer|private",
+    "|://"
+    r"|(?:pass\w{0,12}|pwd|token|secret|key|auth\w{0,12}|cred\w{0,12}|cookie|bearer|private)"
+    r"[\"'\])]{0,2}[\s=:,]",
     re.IGNORECASE,
 )
 """No text without any of this holds a secret of a known form. Longer runs are left to who knows."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Redactor", "check_patterns"]
+__all__ = ["Redactor", "check_patterns", "redact_arguments"]
+
+MARK_START: Final = "[REDACTED:"
 
 
 def __getattr__(name: str) -> Any:
@@ -17,4 +19,8 @@ def __getattr__(name: str) -> Any:
         from pytest_failure_taxonomy.redaction.custom import check_patterns
 
         return check_patterns
+    if name == "redact_arguments":
+        from pytest_failure_taxonomy.redaction.arguments import redact_arguments
+
+        return redact_arguments
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

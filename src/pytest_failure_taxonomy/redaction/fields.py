@@ -6,15 +6,24 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from pytest_failure_taxonomy.redaction.marks import Note, cuts
+from pytest_failure_taxonomy.redaction.expressions import (
+    ASSIGNMENT,
+    BEARER,
+    HEADER,
+    LITERAL,
+    OPTION,
+    OPTION_START,
+    URL,
+)
+from pytest_failure_taxonomy.redaction.literals import is_between_literals
+from pytest_failure_taxonomy.redaction.marks import Note
 from pytest_failure_taxonomy.redaction.ordinary import (
     is_code,
     is_ordinary_bare,
     is_placeholder,
+    is_prose_of_header,
     is_too_little,
 )
-
-_UNMARKED: Final = r"(?!\[REDACTED:)"
 
 # The words that end the name of a secret, and what may stand before them. They are looked for as
 # plain texts, and only there is an expression tried: that takes a tenth of the time.
@@ -47,53 +56,22 @@ _OF_A_KEY: Final = tuple(
     )
     for joint in ("", "_", "-")
 )
-_NAME: Final = (
-    r"(?P<name>pass(?:word|wd|phrase)?|pwd|secret|token|credentials?|key|auth)[0-9]?(?![\w-])"
-)
-_NameOf = Callable[[re.Match[str]], "tuple[str, str] | None"]
+_Removal = tuple[int, int, str]
+"""Where a secret begins and ends, and its id."""
+_LONGEST_JUDGED: Final = 1_000
+"""Characters by which a value is judged: what is left is looked at again from the next name on, and
+a line of nothing but names would take the square of its length."""
+_RemovalOf = Callable[[re.Match[str]], "_Removal | None"]
 
-_QUOTE: Final = r"\\{0,2}[\"']"
-# What is quoted may hold the other quote and escapes. Without an end on its line it was cut there.
-_QUOTED: Final = (
-    r"b?(?:\\{1,2}\"(?P<e>[^\"\\\n]++(?:\\(?!\")[^\"\n][^\"\\\n]*+)*+)"
-    r"|'(?P<s>[^'\\\n]*+(?:\\.[^'\\\n]*+)*+)"
-    r"|\"(?P<d>[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+))"
+_BEHIND_AN_OPTION: Final = frozenset(
+    (
+        *("and", "or", "is", "are", "can", "cannot", "must", "may", "to", "in", "for", "with"),
+        *("from", "option", "options", "flag", "flags", "argument", "arguments"),
+    )
 )
-_BARE: Final = r"(?P<bare>[^\s\"'`,;&()\[\]{}<>|\\]++)"
-
-_SIGN: Final = r"(?P<sign>={1,3}|:|=>|!=|,(?=[ ]?b[\"']))"
-_ASSIGNMENT: Final = re.compile(
-    rf"{_NAME}(?:{_QUOTE})?[\])]?[ \t]{{0,20}}+{_SIGN}[ \t]{{0,20}}+{_UNMARKED}"
-    rf"(?:{_QUOTED}|{_BARE})",
-    re.IGNORECASE | re.ASCII,
-)
-_OPTION: Final = re.compile(
-    rf"{_NAME}(?P<sign>[\"'],[ \t\n]{{1,4}}[\"']|[ \t]{{1,4}}[\"']?|=[\"']?){_UNMARKED}"
-    r"(?P<bare>(?!-)[^\s\"',\])]++)",
-    re.IGNORECASE | re.ASCII,
-)
-_OPTION_START: Final = re.compile(r"(?:^|[\s\"'=\[(])--?(?:[a-z0-9]{1,20}-){0,4}$", re.IGNORECASE)
-_HEADER: Final = re.compile(
-    rf"(?P<name>authorization|cookie2?)(?P<sign>(?:{_QUOTE})?[ \t]{{0,4}}[:,=][ \t]{{0,4}})"
-    r"(?P<open>b?\\{0,2}[\"'])?"
-    r"(?P<scheme>(?:bearer|basic|digest|token|negotiate|ntlm|apikey|aws4-hmac-sha256)[ \t]{1,4})?"
-    rf"{_UNMARKED}(?P<value>[^\"'\n\r\\]++(?:\\(?![rn\"'])[^\"'\n\r\\]*+)*+)",
-    re.IGNORECASE | re.ASCII,
-)
-_BEARER: Final = re.compile(
-    r"(?P<scheme>bearer[ \t]{1,4})(?P<value>[\w.~+/=-]{8,}+)", re.IGNORECASE | re.ASCII
-)
-_URL: Final = re.compile(
-    rf"(?P<start>://[^\s/:@\"'<>?#]{{0,100}}+:){_UNMARKED}(?P<value>[^\s/@\"'<>?#]{{1,400}}+)(?=@)"
-)
-_CUT_NAME: Final = re.compile(
-    r"(?:auth[a-z]{0,9}|passw?[a-z]{0,4}|secr[a-z]{0,2}|toke?n?|cook[a-z]{0,2}|api[_-]?k[a-z]{0,2}"
-    r"|bear[a-z]{0,2})\Z",
-    re.IGNORECASE | re.ASCII,
-)
-_STARTS_OF_NAMES: Final = ("auth", "pass", "secr", "tok", "cook", "api", "bear")
-_LONGEST_CUT_NAME: Final = 14
-_CUT_VALUE: Final = re.compile(r"[^\s\"'(){}\[\]]{4,}+")
+"""Words of a sentence about an option."""
+_LETTER_OR_DIGIT: Final = re.compile(r"[^\W_]")
+_EXPRESSION: Final = re.compile(r"(?:[A-Za-z_]+(?:\.[A-Za-z_]+)*|[0-9]{1,3})[(\[,)}\]]")
 _AROUND_SIGN: Final = " \t\"'\\"
 _SECRET_KEY: Final = re.compile(
     r"(?:pass(?:word|wd|phrase)|(?<![a-z0-9])(?:pass|pwd|auth)|secret|token|credentials?"
@@ -107,7 +85,7 @@ _SECRET_END: Final = re.compile(rf"(?:{_SECRET_KEY.pattern})$", re.IGNORECASE | 
 def remove_fields(text: str, note: Note) -> str:
     """Return the text without the secrets that a name, a header or a URL gives away."""
     if "@" in text and "://" in text:
-        text = _URL.sub(lambda found: _replaced(found, "value", note("url-password")), text)
+        text = URL.sub(lambda found: _without_password(found, note), text)
     lower = lower_case(text)
     for part, words in _WORDS.items():
         if part not in lower:
@@ -116,22 +94,6 @@ def remove_fields(text: str, note: Note) -> str:
             if word in lower:
                 text, lower = _without(text, lower, word, note)
     return text
-
-
-def remove_behind_cut_names(text: str, note: Note) -> str:
-    """Return the text without what follows a name of a secret that was cut: `{'Autho...f3xyz'}`."""
-    lower = lower_case(text)
-    if not any(start in lower for start in _STARTS_OF_NAMES):
-        return text
-    parts = []
-    done = 0
-    for start, end in cuts(text):
-        if start < done or not _CUT_NAME.search(text, max(done, start - _LONGEST_CUT_NAME), start):
-            continue
-        if value := _CUT_VALUE.match(text, end):
-            parts += [text[done:end], note("cut-field")]
-            done = value.end()
-    return "".join([*parts, text[done:]]) if parts else text
 
 
 def is_secret_name(name: str) -> bool:
@@ -147,13 +109,13 @@ def lower_case(text: str) -> str:
 
 def _without(text: str, lower: str, word: str, note: Note) -> tuple[str, str]:
     if word in _HEADERS:
-        expression, name_of = _HEADERS[word]
-        text, lower = _edited(text, lower, word, expression, name_of, note)
+        expression, removal_of = _HEADERS[word]
+        text, lower = _edited(text, lower, word, expression, removal_of, note)
         if word != "auth":
             return text, lower
     if "--" in text or " -" in text:
-        text, lower = _edited(text, lower, word, _OPTION, _option_id, note)
-    return _edited(text, lower, word, _ASSIGNMENT, _assignment_id, note)
+        text, lower = _edited(text, lower, word, OPTION, _of_option, note)
+    return _edited(text, lower, word, ASSIGNMENT, _of_assignment, note)
 
 
 def _edited(
@@ -161,7 +123,7 @@ def _edited(
     lower: str,
     word: str,
     expression: re.Pattern[str],
-    name_of: _NameOf,
+    removal_of: _RemovalOf,
     note: Note,
 ) -> tuple[str, str]:
     """Remove what the expression finds where the word stands, if it is a secret."""
@@ -169,12 +131,15 @@ def _edited(
     done = 0
     place = lower.find(word)
     while place >= 0:
-        found = expression.match(text, place) if _may_start(lower, word, place) else None
-        named = name_of(found) if found else None
-        if found and named:
-            group, name = named
-            parts += [text[done : found.start(group)], note(name)]
-            done = found.end(group)
+        limit = place + _LONGEST_JUDGED
+        found = expression.match(text, place, limit) if _may_start(lower, word, place) else None
+        removal = removal_of(found) if found else None
+        if found and removal:
+            start, end, name = removal
+            parts += [text[done:start], note(name)]
+            # Every expression ends with its value.
+            whole = expression.match(text, place) if found.end() == limit else None
+            done = max(end, whole.end()) if whole else end
         place = lower.find(word, max(done, place + len(word)))
     if not parts:
         return text, lower
@@ -190,59 +155,91 @@ def _may_start(lower: str, word: str, place: int) -> bool:
     return word != "key" or lower.endswith(_OF_A_KEY, max(0, place - 12), place)
 
 
-def _replaced(found: re.Match[str], group: str, mark: str) -> str:
-    start = found.start()
-    whole = found.group()
-    return whole[: found.start(group) - start] + mark + whole[found.end(group) - start :]
+def _without_password(found: re.Match[str], note: Note) -> str:
+    if is_placeholder(found["value"]):
+        return found.group()
+    return found["start"] + note("url-password")
 
 
-def _header_id(found: re.Match[str]) -> tuple[str, str] | None:
+def _of_header(found: re.Match[str]) -> _Removal | None:
     value = found["value"].strip()
-    if not found["scheme"] and is_code(value):
+    if found["scheme"]:
+        is_left = is_prose_of_header(value)
+    elif is_code(value) or value.startswith("=") or not _LETTER_OR_DIGIT.search(value):
+        is_left = True
+    elif found["open"] is None:
+        is_left = _is_no_header(found, value)
+    else:
+        is_left = is_between_literals(found.string, *found.span("value"))
+    if is_left or is_placeholder(value):
         return None
-    if found["open"] is None:
-        if found["sign"].strip(_AROUND_SIGN) != ":":
-            return None
-        is_cookie = found["name"].lower().startswith("cookie")
-        if is_cookie and "=" not in value:
-            return None
-        if not is_cookie and not found["scheme"] and " " in value:
-            return None
-    return None if is_placeholder(value) else ("value", found["name"].lower().rstrip("2"))
+    return (*found.span("value"), _id_of(found["name"]))
 
 
-def _bearer_id(found: re.Match[str]) -> tuple[str, str] | None:
+def _is_no_header(found: re.Match[str], value: str) -> bool:
+    """Return whether a value without quotes and scheme is prose or code."""
+    if found["sign"].strip(_AROUND_SIGN) != ":":
+        return True
+    is_cookie = found["name"].lower().startswith("cookie")
+    if "=" not in value if is_cookie else " " in value:
+        return True
+    # Behind a quoted name is an expression: `'Authorization': auth}`.
+    return not found["sign"].startswith(":") and _EXPRESSION.match(value) is not None
+
+
+def _of_bearer(found: re.Match[str]) -> _Removal | None:
     has_digit = any(character.isdigit() for character in found["value"])
-    return ("value", "bearer") if has_digit else None
+    return (*found.span("value"), "bearer") if has_digit else None
 
 
-def _option_id(found: re.Match[str]) -> tuple[str, str] | None:
+def _of_option(found: re.Match[str]) -> _Removal | None:
     value = found["bare"]
     name = found["name"].lower()
     line = found.string[max(0, found.start() - 90) : found.start()]
-    if _OPTION_START.search(line) is None or is_placeholder(value):
+    if OPTION_START.search(line) is None or is_placeholder(value):
         return None
     if value.isupper() and value.lower().startswith(name[:4]):
         return None  # the placeholder of a usage line: `--token TOKEN`
-    return "bare", _id_of(name)
+    if found["sign"].isspace() and value.lower() in _BEHIND_AN_OPTION:
+        return None
+    if found["sign"][-1] in "\"'" and is_between_literals(found.string, *found.span("bare")):
+        return None
+    return (*found.span("bare"), _id_of(name))
 
 
-def _assignment_id(found: re.Match[str]) -> tuple[str, str] | None:
-    name = found["name"].lower()
+def _of_assignment(found: re.Match[str]) -> _Removal | None:
     group = next(each for each in ("e", "s", "d", "bare") if found[each] is not None)
+    start, end = found.span(group)
+    if group in "sd" and is_between_literals(found.string, start, end):
+        return _of_joined_literal(found, found[group])
     value = found[group]
     if is_placeholder(value):
         return None
+    name = found["name"].lower()
     is_left = is_ordinary_bare(found) if group == "bare" else is_too_little(name, value)
-    return None if is_left else (group, _id_of(name))
+    return None if is_left else (start, end, _id_of(name))
+
+
+def _of_joined_literal(found: re.Match[str], code: str) -> _Removal | None:
+    """Return the second literal of `"password=" + "value"`."""
+    second = LITERAL.match(found.string, found.end())
+    if second is None or found["sign"] != "=" or code.strip().rstrip("bfruBFRU").strip(" +"):
+        return None
+    group = "s" if second["s"] is not None else "d"
+    value = second[group]
+    name = found["name"].lower()
+    if not value or " " in value or is_placeholder(value) or is_too_little(name, value):
+        return None
+    return (*second.span(group), _id_of(name))
 
 
 def _id_of(name: str) -> str:
+    name = name.lower().rstrip("2")
     return "api-key" if name == "key" else name
 
 
-_HEADERS: Final[dict[str, tuple[re.Pattern[str], _NameOf]]] = {
-    "auth": (_HEADER, _header_id),
-    "cookie": (_HEADER, _header_id),
-    "bearer": (_BEARER, _bearer_id),
+_HEADERS: Final[dict[str, tuple[re.Pattern[str], _RemovalOf]]] = {
+    "auth": (HEADER, _of_header),
+    "cookie": (HEADER, _of_header),
+    "bearer": (BEARER, _of_bearer),
 }

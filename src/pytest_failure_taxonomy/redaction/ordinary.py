@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pytest_failure_taxonomy.redaction.words import looks_random
+
 _WORDS: Final = frozenset(
     (
         *("str", "int", "bytes", "bool", "float", "none", "null", "nil", "true", "false", "any"),
@@ -12,16 +14,31 @@ _WORDS: Final = frozenset(
         *("missing", "required", "invalid", "expired", "empty", "redacted", "hidden", "masked"),
     )
 )
+_FILLED_IN: Final = (
+    r"(?:<[^<>]*>|\$\{?\w+\}?|%(?:\(\w*\))?[-#0 +]{0,3}[0-9]{0,3}(?:\.[0-9]{1,3})?[a-z]"
+    r"|\{[\w.!:<>^=+%\[\]-]*\})"
+)
+# The parameters of SQL have the name of what they are for: `:password`, `@token_param`.
 _PLACEHOLDER: Final = re.compile(
-    r"[*x.…]+|<[^<>]*>|\$\{?\w+\}?|%\(?\w*\)?s|\{\w*\}", re.IGNORECASE | re.ASCII
+    rf"[*x.…]+|\?|:[a-z]{{1,3}}|[:@](?=[a-z_]*(?:pass|pw|secret|token|auth|key|cred))[a-z_]+[0-9]?"
+    rf"|{_FILLED_IN}(?:[:/@,; &=-]{{0,3}}{_FILLED_IN})*[.,:;!?@/]?",
+    re.IGNORECASE | re.ASCII,
+)
+_BETWEEN_TYPES: Final = re.compile(r"[\s|\[\],.]+")
+_LONGEST_TYPE: Final = 60
+_FORMAT: Final = re.compile(r"[<>^=]?[+ -]?#?[0-9]{0,3}[_,]?(?:\.[0-9]{1,2})?[bcdeEfFgGnosxX%]?")
+"""How a value is written: `{token:02x}`."""
+_BARE_WORD: Final = re.compile(
+    r"[a-z_-]*(?:token|credentials?|jwt|api[_-]?key)", re.IGNORECASE | re.ASCII
 )
 _CODE: Final = re.compile(
     r"[A-Za-z_]+(?:\.[A-Za-z_]+)*\.?|[A-Za-z_]\w*\.[\w.]*[A-Za-z_]\w*"
-    r"|-?\d{1,7}(?:\.\d+)?",
+    r"|-?\d{1,7}(?:\.\d+)?|0x[0-9A-Fa-f]{1,8}",
     re.ASCII,
 )
 _WEAK_NAMES: Final = frozenset(("token", "auth", "credential", "credentials", "pass"))
 _SHORTEST_WEAK: Final = 8
+_USER_AND_PASSWORD: Final = re.compile(r"[^\s:./]+:[^\s:./]+")
 _ENTRY_START: Final = re.compile(r"(?:E )?[ \t]*(?:- )?[\w-]{0,40}")
 _LONGEST_NAME: Final = 80
 
@@ -29,7 +46,24 @@ _LONGEST_NAME: Final = 80
 def is_placeholder(value: str) -> bool:
     """Return whether the value says that there is none, or stands for one: `None`, `***`."""
     text = value.strip()
-    return not text or text.lower() in _WORDS or _PLACEHOLDER.fullmatch(text) is not None
+    if not text or text.lower() in _WORDS or _PLACEHOLDER.fullmatch(text) is not None:
+        return True
+    is_type = len(text) <= _LONGEST_TYPE and ("|" in text or "[" in text)
+    return is_type and all(
+        not each or each.lower() in _WORDS for each in _BETWEEN_TYPES.split(text)
+    )
+
+
+def is_prose_of_header(value: str) -> bool:
+    """Return whether what follows a scheme stands for credentials: `Bearer <token>`."""
+    first, *others = value.split() or [""]
+    is_word = is_placeholder(first) or _BARE_WORD.fullmatch(first.rstrip(".,;:)")) is not None
+    return is_word and not any(looks_random(each) for each in others)
+
+
+def is_weak(name: str) -> bool:
+    """Return whether the name stands beside other things than secrets, too: `token='if'`."""
+    return name in _WEAK_NAMES
 
 
 def is_code(value: str) -> bool:
@@ -45,9 +79,22 @@ def is_too_little(name: str, value: str) -> bool:
     # `Password: ', x=1)`: the quote ends a text, and what follows is code.
     if value[0] in ",)]}:;":
         return True
-    return name in _WEAK_NAMES and (
-        len(value) < _SHORTEST_WEAK or " " in value or not value.strip("0123456789.")
+    return is_weak(name) and (
+        len(value) < _SHORTEST_WEAK or " " in value or not _may_be_secret(name, value)
     )
+
+
+def _may_be_secret(name: str, value: str) -> bool:
+    if not value.strip("0123456789."):
+        return False
+    return looks_random(value) or (
+        name != "token" and _USER_AND_PASSWORD.fullmatch(value) is not None
+    )
+
+
+def _is_of_aws(text: str, place: int) -> bool:
+    """Return whether the place is in the name of a thing: `arn:aws:…:secret:its-name`."""
+    return text[place - 1 : place] == ":" and "arn:" in text[max(0, place - _LONGEST_NAME) : place]
 
 
 def is_ordinary_bare(found: re.Match[str]) -> bool:
@@ -57,12 +104,17 @@ def is_ordinary_bare(found: re.Match[str]) -> bool:
     following = text[found.end() : found.end() + 1]
     if found["sign"] in ("==", "===", "!=") or following in ("(", "[", "{"):
         return True
-    if value.startswith(("/", "~", ".", "=", "http:", "https:")):
+    if value.startswith(("/", "~", ".", "=", ":=", "http:", "https:")):
         return True
-    if not is_code(value):
+    name = found["name"].lower()
+    touches = found.start("bare") == found.end("sign")
+    if touches and found["sign"] == ":" and _is_of_aws(text, found.start()):
+        return True
+    if following == "}" and touches and _FORMAT.fullmatch(value) is not None:
+        return True
+    if not is_code(value) and not (is_weak(name) and not _may_be_secret(name, value)):
         return False
     line_start = text.rfind("\n", max(0, found.start() - _LONGEST_NAME), found.start()) + 1
-    touches = found.start("bare") == found.end("sign")
     is_variable = found["name"].isupper() and found["sign"] == "=" and touches
     is_entry = (
         found["sign"] == ":"

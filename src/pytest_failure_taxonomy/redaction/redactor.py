@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_failure_taxonomy.redaction import MARK_START
+
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.redaction.custom import Guard
     from pytest_failure_taxonomy.redaction.searches import Searches
-
-MARK_START: Final = "[REDACTED:"
 
 _MOST_PASSES: Final = 8
 """What was removed can bring two texts together that make a further secret."""

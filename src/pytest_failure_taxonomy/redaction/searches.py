@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pytest_failure_taxonomy.redaction.custom import CustomPatterns, Guard
+from pytest_failure_taxonomy.redaction.cut_names import remove_behind_cut_names
 from pytest_failure_taxonomy.redaction.environment import EnvironmentValues
-from pytest_failure_taxonomy.redaction.fields import (
-    is_secret_name,
-    remove_behind_cut_names,
-    remove_fields,
-)
+from pytest_failure_taxonomy.redaction.fields import is_secret_name, remove_fields
 from pytest_failure_taxonomy.redaction.keys import holds_a_key, remove_private_keys
 from pytest_failure_taxonomy.redaction.marks import Note, is_cut
 from pytest_failure_taxonomy.redaction.tokens import Tokens

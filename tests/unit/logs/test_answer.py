@@ -71,8 +71,8 @@ def test_what_pytest_says_in_several_places() -> None:
     assert (answer["reason"], answer["marker"]) == ("TESTS_FAILED", "MAX_TURNS")
     failures = {each["nodeid"]: each for each in answer["failures"]}
     assert list(failures) == [
-        "test_it.py::test_b",
         "test_it.py::TestC::test_m",
+        "test_it.py::test_b",
         "test_it.py::test_c",
     ]
     assert failures["test_it.py::test_b"]["phase"] == "setup"
@@ -176,6 +176,134 @@ def test_utf_16() -> None:
     chunks = chunks_of(io.BytesIO(FAILED_LOG.replace("\n", "\r\n").encode("utf-16")))
     assert classify_log(chunks, name="log", exit_code=1) == expected
     assert answer_of(FAILED_LOG.encode("utf-16-le"), exit_code=1)["reason"] == "TESTS_FAILED"
+
+
+BANG: Final = "!" * 20
+CTRL_C: Final = (
+    f"{BANG} KeyboardInterrupt {BANG}\n/x/test_it.py:2: KeyboardInterrupt\n"
+    "(to show a full traceback on KeyboardInterrupt use --full-trace)\n"
+)
+BYE: Final = f"{BANG} _pytest.outcomes.Exit: bye {BANG}\n"
+LATE: Final = f"{BANG} session-timeout: 0.3 sec exceeded {BANG}\n"
+STACKS: Final = (
+    "++++++++++ Timeout ++++++++++\n~~~~~ Stack of MainThread (1) ~~~~~\n"
+    '  File "/x/test_it.py", line 2, in test_b\n    time.sleep(9)\n++++++++++ Timeout ++++++++++\n'
+)
+FAULTHANDLER: Final = 'Timeout (0:00:00.300000)!\nThread 0x1:\n  File "/x/test_it.py", line 2\n'
+WORKER_STOP: Final = (
+    "! xdist.dsession.Interrupted: <WorkerController gw1> received keyboard-interrupt !\n"
+)
+BLOCK_OF_WORKER: Final = (
+    ".[gw1] node down: keyboard-interrupt\nF\n=== FAILURES ===\n___ test_it.py ___\n"
+    f"worker 'gw1' crashed while running 'test_it.py::test_b'\n{WORKER_STOP}"
+)
+ON_WORKERS: Final = (
+    ".[gw1] node down: keyboard-interrupt\nF\nreplacing crashed worker gw1\n\n" + WORKER_STOP
+)
+DIED: Final = ".[gw1] node down: Not properly terminated\nF    [100%]\n"
+IN_WORDS: Final = (
+    "F.[gw1] node down: keyboard-interrupt\n[gw1] [100%] FAILED test_it.py::test_b \n"
+    "! xdist.dsession.Interrupted: <WorkerController gw1> received keyboard-interrupt !\n"
+)
+
+# log of `pytest -q` or `-qq`, exit code, reason, kind
+QUIET: Final = (
+    (f".\n{CTRL_C}1 passed in 0.26s\n", 2, "INTERRUPTED", "interrupt.keyboard"),
+    (f"\n{CTRL_C}no tests ran in 0.30s\n", 2, "INTERRUPTED", "interrupt.keyboard"),
+    (f"\n{CTRL_C}", 2, "INTERRUPTED", "interrupt.keyboard"),
+    (f".\n{BYE}1 passed in 0.26s\n", 2, "INTERRUPTED", "interrupt.exit"),
+    (f"\n{BYE}no tests ran in 0.26s\n", 2, "INTERRUPTED", "interrupt.exit"),
+    (f".\n{BYE}", 2, "INTERRUPTED", "interrupt.exit"),
+    (f".\n{LATE}1 passed in 0.52s\n", 1, "TIMEOUT", "session.timeout"),
+    (f".\n{LATE}", 1, "TIMEOUT", "session.timeout"),
+    (
+        f".\n{BANG} Interrupted: enough {BANG}\n1 passed in 0.52s\n",
+        2,
+        "INTERRUPTED",
+        "interrupt.stopped",
+    ),
+    (f"..{STACKS}", 1, "TIMEOUT", "test.timeout"),
+    (STACKS, 1, "TIMEOUT", "test.timeout"),
+    (f"..{FAULTHANDLER}", 1, "TIMEOUT", "test.timeout"),
+    (f"{ON_WORKERS}1 failed, 1 passed in 1.13s\n", 2, "INTERRUPTED", "interrupt.keyboard"),
+    (ON_WORKERS, 2, "INTERRUPTED", "interrupt.keyboard"),
+    (f"F{ON_WORKERS}2 failed, 1 passed in 1.13s\n", 2, "TESTS_FAILED", "test.failed"),
+    (f"{IN_WORDS}1 failed, 1 passed in 1.13s\n", 2, "INTERRUPTED", "interrupt.keyboard"),
+    (
+        BLOCK_OF_WORKER + "1 failed, 1 passed in 1.13s\n",
+        2,
+        "INTERRUPTED",
+        "interrupt.keyboard",
+    ),
+    (f"{DIED}1 failed, 1 passed in 1.13s\n", 1, "TESTS_FAILED", "worker.crashed"),
+    ("\n5 deselected in 0.02s\n", 5, "NO_TESTS_COLLECTED", "tests.all_deselected"),
+    # What a test has printed (`-s`) is no word of pytest's, nor is an earlier session's.
+    (f"{CTRL_C}.\n1 passed in 0.1s\n", 0, None, None),
+    (f".\n{CTRL_C}1 passed in 0.1s\n.\n1 passed in 0.1s\n", 0, None, None),
+    (f"{CTRL_C}F\n=== FAILURES ===\n{FAILED_LOG[-80:]}", 1, "TESTS_FAILED", "test.failed"),
+)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "2026-01-01T00:00:00.0000000Z ",
+        "2026-01-01T00:00:00.000000Z 00O ",
+        "test\tRun\t2026-01-01T00:00:00.0Z ",
+        "\x1b[0m",
+    ],
+    ids=["bare", "github", "gitlab", "gh", "colour"],
+)
+@pytest.mark.parametrize(("log", "code", "reason", "kind"), QUIET)
+def test_quiet_log(log: str, code: int, reason: str | None, kind: str | None, before: str) -> None:
+    """A log without a header tells the same with an exit code and without, stamped or not."""
+    stamped = "".join(f"{before}{line}\n" for line in log.splitlines())
+    for exit_code in (code, None):
+        answer = answer_of(stamped, exit_code=exit_code)
+        assert (answer["reason"], answer["kind"]) == (reason, kind), exit_code
+
+
+def test_other_banners() -> None:
+    """Exclamation marks alone make no output of pytest."""
+    for log in ("!!!! done !!!!\n", "!!!!\n", "! KeyboardInterrupt\n"):
+        with pytest.raises(LogError):
+            answer_of(log)
+
+
+FRAMES: Final = "".join(
+    f'  File "/x/_pytest/runner.py", line {n}, in call\n    yield\n' for n in range(50)
+)
+BY_PLUGIN: Final = (
+    '  File "/x/pytest_timeout.py", line 502, in timeout_sigalrm\n'
+    "    pytest.fail(PYTEST_FAILURE_MESSAGE % settings.timeout)\n"
+)
+BY_TEST: Final = '  File "/x/test_it.py", line 2, in test_c\n    pytest.fail("Timeout...")\n'
+NATIVE: Final = (
+    # the last frames, what was raised, kind, message
+    (BY_PLUGIN, "Failed: Timeout (>0.3s) from pytest-timeout.", "test.timeout"),
+    (BY_TEST, "Failed: Timeout (>0.3s) from pytest-timeout.", "test.failed"),
+    ("", "ValueError: one\n  two\nthree", "test.failed"),
+)
+
+
+@pytest.mark.parametrize("frames", ["", FRAMES], ids=["short", "long"])
+@pytest.mark.parametrize(("last", "raised", "kind"), NATIVE)
+def test_native_traceback(frames: str, last: str, raised: str, kind: str) -> None:
+    """Of a traceback of any length that Python itself has written, the end says what it was."""
+    log = (
+        "F    [100%]\n=== FAILURES ===\n___ test_c ___\nTraceback (most recent call last):\n"
+        f"{frames}KeyError: first\n\nDuring handling of the above exception, another exception "
+        f"occurred:\n\nTraceback (most recent call last):\n{frames}{last}{raised}\n"
+        "----- Captured stdout call -----\n+++++ Timeout +++++\n"
+        "=== short test summary info ===\n"
+        f"FAILED test_it.py::test_c - {raised.splitlines()[0]}\n1 failed, 2 passed in 0.41s\n"
+    )
+    answer = answer_of(log, exit_code=1)
+    assert answer["kind"] == kind
+    assert answer["failures"][0]["message"] == raised
+    assert answer["failures"][0]["exception"]["type"] == raised.partition(":")[0]
+    assert raised.splitlines()[0] in [line["text"] for line in answer["lines"]]
 
 
 @pytest.mark.parametrize(

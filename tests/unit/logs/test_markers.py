@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -46,6 +47,12 @@ TEXTS: Final = (
     (f"{MAX_TURNS}\n[GZA_FAILURE:TEST_FAILURE][GZA_FAILURE:TEST_FAILURE]\n", "MAX_TURNS"),
     (f"{MAX_TURNS}\n[GZA_FAILURE:\nTEST_FAILURE]\n", "MAX_TURNS"),
     (f"{MAX_TURNS}\n\u00a0[GZA_FAILURE:TEST_FAILURE]\n", "MAX_TURNS"),
+    (f"\x1b[31m{MAX_TURNS}\x1b[0m\n", "MAX_TURNS"),
+    (f"before\n \x1b[1m\x1b[38;5;1m {MAX_TURNS}\x1b[m \x1b[0m\r\nafter\n", "MAX_TURNS"),
+    (f"{MAX_TURNS}\n\x1b[31msays [GZA_FAILURE:TEST_FAILURE]\x1b[0m\n", "MAX_TURNS"),
+    (f"{MAX_TURNS}\n\x1b[31[GZA_FAILURE:TEST_FAILURE]\x1b[0m\n", "MAX_TURNS"),
+    (f"{MAX_TURNS}\n\x1b[2K[GZA_FAILURE:TEST_FAILURE]\n", "MAX_TURNS"),
+    (f"{MAX_TURNS}\n[GZA_FAILURE:TEST_FAILURE]\x1b[0\n", "MAX_TURNS"),
 )
 
 
@@ -95,6 +102,18 @@ def test_a_str_is_a_text_and_never_a_path(tmp_path: Path) -> None:
     assert find_marker(path) == "MAX_TURNS"
 
 
+@pytest.mark.parametrize("given", [b"[GZA_FAILURE:MAX_TURNS]", bytearray(b"log"), 3, None])
+@pytest.mark.parametrize("look", [find_marker, locate_marker])
+def test_what_is_neither_a_text_nor_a_path(look: Callable[[Any], object], given: object) -> None:
+    """Bytes, of which nobody can tell whether they are a text or a path, are refused in words."""
+    words = (
+        f"a marker is looked for in a str or in a file, not in {type(given).__name__}; "
+        "decode bytes to a str, or give the file as a pathlib.Path"
+    )
+    with pytest.raises(TypeError, match=re.escape(words)):
+        look(given)
+
+
 def test_files_that_can_not_be_read(tmp_path: Path) -> None:
     """A missing file, a folder and a forbidden file are named with what is wrong."""
     with pytest.raises(LogError, match="absent: there is no such file; give the file of a log"):
@@ -125,9 +144,22 @@ def test_line_that_is_too_long_for_a_marker() -> None:
             assert (last_marker(pieces) is not None) is expected, (blanks, size)
 
 
+_COLOURS: Final = ("\x1b[31m", "\x1b[m", "\x1b[", "0m")
 _LINES: Final = st.lists(
     st.sampled_from(
-        [MAX_TURNS, "[GZA_FAILURE:", "]", " ", "\r", "\n", "\t", "x", "[GZA_FAILURE:BORED]", "\x00"]
+        [
+            *_COLOURS,
+            "\x00",
+            MAX_TURNS,
+            "[GZA_FAILURE:",
+            "]",
+            " ",
+            "\r",
+            "\n",
+            "\t",
+            "x",
+            "[GZA_FAILURE:BORED]",
+        ]
     ),
     max_size=40,
 )
@@ -139,7 +171,8 @@ def test_pieces_make_no_difference(parts: list[str], size: int) -> None:
     text = "".join(parts)
     expected = None
     for number, line in enumerate(text.split("\n"), 1):
-        if re.fullmatch(r"[ \t\r]*\[GZA_FAILURE:[A-Za-z0-9_]+\][ \t\r]*", line):
+        plain = re.sub(r"\x1b\[[0-9;:]*m", " ", line)
+        if re.fullmatch(r"[ \t\r]*\[GZA_FAILURE:[A-Za-z0-9_]+\][ \t\r]*", plain):
             expected = (marker_on_line(line), number)
     raw = text.encode()
     found = last_marker(raw[start : start + size] for start in range(0, len(raw), size))

@@ -28,7 +28,7 @@ KEPT: Final = (
     "log.debug('rebuilt: token=%r', token)",
     "'password=%d, secret=%x, api_key=%5.2f.'",
     "'token={!r} and password={0}'.format(x)",
-    "'password=\"{0}\" secret=\"{!r}\" token=\"{self.token!r:>10}\"'",
+    '\'password="{0}" secret="{!r}" token="{self.token!r:>10}"\'',
     "f'token {token:02x} and {password:>20}'",
     'f"https://{user}:{self.password}@{host}/"',
     '"postgres://%s:%s@%s/%s" % parts',
@@ -87,6 +87,16 @@ OF_OTHERS: Final = (
     "raise RuntimeError('Bad password for file %r' % name)",
     "h = _ZipDecrypter(pwd); pwd = pwd or self.fp.pwd",
     "elif token == 'default': tokens.pop()",
+    "return {'Authorization': auth_token}",
+    "headers = {'Accept': '*', 'Authorization': auth}",
+    '"authorization": self.authorization,',
+    "'proxy-authorization':1, 'te':1, 'trailers':1,",
+    'attributes = ["Cookie", "; ".join(attrs)]',
+    "if post_cookie := out[out_ends + 1 :]:",
+    "auth = f'{user}:{secret}@'",
+    "DVD_AUTH = 0x5392",
+    "# RSAPrivateKey ::= SEQUENCE {",
+    "arn:aws:secretsmanager:us-west-2:123456789012:secret:my-1a2b3c",
     "assert auth.lower() == 'basic', f'no such auth: {auth}'",
 )
 """Of the kinds that the standard library and its neighbours are full of."""
@@ -105,6 +115,11 @@ GONE: Final = (
     f"auth='me:{SECRET}'",
     f"auth_token={SECRET}",
     f"Authorization: Bearer token {SECRET}",
+    f"'Authorization': {SECRET}",
+    f"{{'Authorization': f'Bearer {SECRET}'}}",
+    f"password={SECRET * 100}",
+    f"Authorization: Bearer {SECRET * 100}",
+    f"password='{SECRET * 100}'",
     f"--password {SECRET}",
     f"password=%{SECRET}",
     f"password=@{SECRET}",
@@ -118,7 +133,9 @@ def test_source_code_stays(line: str) -> None:
     """Names, operators, placeholders and a parser's words are no secrets."""
     redactor = Redactor(environment={})
     assert redactor.redact(line) == line
-    assert redactor.redact(f"        {line}\nE       {line}\n") == f"        {line}\nE       {line}\n"
+    assert (
+        redactor.redact(f"        {line}\nE       {line}\n") == f"        {line}\nE       {line}\n"
+    )
     assert redactor.counts == {}
 
 
