@@ -752,3 +752,20 @@ def test_the_run_under_coverage(folder: Path) -> None:
     run = run_child(folder, [sys.executable, *pytest_])
     assert run.status == 1
     assert run.report()["verdict"]["kind"] == "test.failed"
+
+
+@pytest.mark.parametrize("args", [(), ("--assert=plain",)], ids=["rewrite", "plain"])
+def test_asserts_of_tests_are_rewritten_as_ever(folder: Path, args: tuple[str, ...]) -> None:
+    """Our own modules are imported past pytest's rewriting; those of the user are not."""
+    write(
+        folder,
+        {
+            "conftest.py": "import sys\nHOOKS = [type(each).__name__ for each in sys.meta_path]\n",
+            "test_it.py": "import conftest\n\ndef test_it():\n    assert conftest.HOOKS == 1\n",
+        },
+    )
+    plain = run_plain_pytest(folder, *args)
+    run = run_pytest(folder, *args)
+    shown = [line for line in plain.stdout.splitlines() if line.startswith("E ")]
+    assert shown
+    assert [line for line in run.stdout.splitlines() if line.startswith("E ")] == shown
