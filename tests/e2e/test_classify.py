@@ -22,6 +22,9 @@ NO_CORE: Final = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 
 HANGS: Final = "import time\ndef test_hangs(): time.sleep(30)\n"
 BAD_IMPORT: Final = "import no_such_module\n"
 NEEDS_9: Final = pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="came with pytest 9.0")
+NEEDS_WORDS: Final = pytest.mark.skipif(
+    pytest.version_tuple < (9, 0), reason="its summary says nothing of a test without traceback"
+)
 NEEDS_9_1: Final = pytest.mark.skipif(pytest.version_tuple < (9, 1), reason="came with pytest 9.1")
 
 Verdict = tuple[str | None, str | None]
@@ -228,6 +231,7 @@ CASES: Final[Mapping[str, Case]] = {
 }
 NEEDS: Final = {
     "subtests": NEEDS_9,
+    "ctrl-c-on-a-worker-without-traceback": NEEDS_WORDS,
     "faulthandler-exit": NEEDS_9,
     "faulthandler-exit-quiet": NEEDS_9,
     "too-many-warnings": NEEDS_9_1,
