@@ -60,7 +60,7 @@ PLAIN_CELLS: Final = [
 _PYTESTS_OWN: Final = re.compile(r"tmp/pytest-of-[^/]+/.*|(.*/)?__pycache__/.*|sync/.*")
 _OF_OURS: Final = re.compile(rb"^\[\"|PFTREC", re.MULTILINE)
 """How a line of a record's events begins, and its file of numbers."""
-_OF_A_KILLED_SUPERVISOR: Final = re.compile("tmp/failure-taxonomy-[^/]+/note")
+_OF_A_KILLED_SUPERVISOR: Final = re.compile("tmp/failure-taxonomy-[^/]+/(note|inbox)")
 
 
 @pytest.mark.parametrize(("fault", "name"), CELLS)
