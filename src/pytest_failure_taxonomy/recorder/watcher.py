@@ -100,7 +100,11 @@ def _spawn_orphan(command: list[str]) -> int:
         ]
         script = '"$@" >/dev/null & echo $!'
         arguments = ["sh", "-c", script, "sh", *command]
-        child = os.posix_spawn(_SHELL, arguments, os.environ, file_actions=files)
+        try:
+            # From its first moment in a session of its own: a kill of pytest's group is not for it.
+            child = os.posix_spawn(_SHELL, arguments, os.environ, file_actions=files, setsid=True)
+        except NotImplementedError:  # an old C library; the watcher leaves the session by itself
+            child = os.posix_spawn(_SHELL, arguments, os.environ, file_actions=files)
         os.close(writing)
         writing = -1
         said = os.read(reading, 32)
