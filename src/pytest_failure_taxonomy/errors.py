@@ -23,5 +23,9 @@ class LogError(FailureTaxonomyError):
     """A log can't be read, or says nothing that a run could be judged by."""
 
 
+class BenchError(FailureTaxonomyError):
+    """A task class can't be used, or a run of one can't begin; a line for each problem."""
+
+
 class RulesError(FailureTaxonomyError):
     """A file of rules can't be used; the message has a line for each problem."""

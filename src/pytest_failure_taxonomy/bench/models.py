@@ -1,0 +1,305 @@
+"""What a task class, a case, a score and a run of cases are, for whoever writes or reads them.
+
+These are pydantic models because files and rubrics fill them; they never change once made.
+"""
+
+# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pytest_failure_taxonomy.bench.codes import Severity
+
+_T = TypeVar("_T")
+# Strict validation takes no list for a tuple; here it shall, so that JSON's lists fit.
+_Listed = Annotated[tuple[_T, ...], Field(strict=False)]
+
+_Seconds = Annotated[float, Field(gt=0)]
+_NotNegative = Annotated[float, Field(ge=0)]
+_Count = Annotated[int, Field(ge=0)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_AtLeastOne = Annotated[int, Field(ge=1)]
+
+DEFAULT_TIMEOUT_SECONDS = 300.0
+DEFAULT_RUBRIC_SECONDS = 60.0
+DEFAULT_CONCURRENCY = 8
+DEFAULT_RUBRIC_MEMORY_MB = 2_048
+
+
+class _Frozen(BaseModel):
+    """A value: closed, strict, and never changed."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+
+class FailureMode(_Frozen):
+    """One thing that went wrong in a case, by a code that its task class declares."""
+
+    code: Annotated[str, Field(min_length=1)]
+    """The code, as `failure_modes.yaml` lists it, or one of the runner's own six."""
+    severity: Severity
+    """`block`, `warn` or `info`."""
+    detail: str | None = None
+    """What it was in this case, in words."""
+
+
+class BenchScore(_Frozen):
+    """What one case came to."""
+
+    passed: bool
+    """Whether the case counts as passed."""
+    score: _Share
+    """From 0 to 1."""
+    breakdown: dict[str, float] = Field(default_factory=dict)
+    """Partial scores by the task class's own keys."""
+    failure_modes: _Listed[FailureMode] = ()
+    """What went wrong, in the rubric's order."""
+    cost_usd: _NotNegative = 0.0
+    """What the case cost, in US dollars."""
+    wall_clock_ms: _NotNegative = 0.0
+    """How long system and rubric took together, in milliseconds, as the runner measured it."""
+
+    @property
+    def counted_score(self) -> float:
+        """The score as every average counts it: 0 for a case that did not pass."""
+        return self.score if self.passed else 0.0
+
+
+class BenchCase(_Frozen):
+    """One case. `case["name"]` reads any field of its file, and raises `KeyError` for others."""
+
+    case_id: Annotated[str, Field(min_length=1)]
+    """The `id` of the file, unique in its task class."""
+    input: Any = None
+    """What the system under test is given to work on."""
+    tags: _Listed[str] = ()
+    """Names of pytest marks that the case carries."""
+    timeout_per_case_seconds: _Seconds | None = None
+    """The case's own limit for the system under test; `None`: its plan's."""
+    rubric_wall_clock_seconds: _Seconds | None = None
+    """The case's own limit for the rubric; `None`: its plan's."""
+    fields: dict[str, Any] = Field(default_factory=dict)
+    """The file's entry as a plain dict: what a rubric is given as its `case`."""
+    path: Path | None = None
+    """The file that the case stands in."""
+    line: int | None = None
+    """The line of that file in which it begins, from 1."""
+    repetition: _AtLeastOne = 1
+    """Which of the class's `repeat` runs of this case it is, from 1."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_more_fields(cls, given: Any) -> Any:
+        """Take keyword arguments of any name as fields, and make `fields` whole."""
+        if not isinstance(given, dict) or "fields" in given:
+            return given
+        known = {name: value for name, value in given.items() if name in cls.model_fields}
+        fields = {name: value for name, value in given.items() if name not in _NOT_IN_FILES}
+        return {**known, "fields": {"id": given.get("case_id"), **fields}}
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a field of the case's file."""
+        return self.fields[name]
+
+
+_NOT_IN_FILES = frozenset({"case_id", "fields", "path", "line", "repetition"})
+
+
+class OracleExample(_Frozen):
+    """An output of a system that a rubric must judge as its author says: its self-test."""
+
+    example_id: Annotated[str, Field(min_length=1)]
+    """The `id` of the file."""
+    case_id: str
+    """The case that the output answers."""
+    output: Any = None
+    """What a system under test would have returned."""
+    expect: Literal["gold", "null"]
+    """`gold`: it must pass; `null`: it must not."""
+    path: Path | None = None
+    """The file that the example stands in."""
+    line: int | None = None
+    """The line of that file in which it begins, from 1."""
+
+
+class GateSettings(_Frozen):
+    """What a run must reach; block-severity failure modes fail a gate in any case."""
+
+    lower_bound_95: _Share | None = None
+    """The least lower bound of the mean score."""
+    min_cases: _AtLeastOne | None = None
+    """The fewest cases that prove anything."""
+
+
+class BenchSettings(_Frozen):
+    """What a `bench.yaml` may say; every value has a default."""
+
+    sut: str | None = None
+    """The system under test as `package.module:callable`."""
+    sut_isolation: Literal["thread", "process"] = "thread"
+    """Where a plain callable runs; a process can be killed."""
+    rubric_isolation: Literal["warm", "fresh"] = "warm"
+    """A fork of a warm server, or a new interpreter, for each case."""
+    timeout_per_case_seconds: _Seconds = DEFAULT_TIMEOUT_SECONDS
+    """Limit of the system under test."""
+    rubric_wall_clock_seconds: _Seconds = DEFAULT_RUBRIC_SECONDS
+    """Limit of the rubric."""
+    rubric_memory_mb: _AtLeastOne = DEFAULT_RUBRIC_MEMORY_MB
+    """Address space of a rubric's process, in MiB (Linux)."""
+    concurrency: _AtLeastOne = DEFAULT_CONCURRENCY
+    """Cases that run at a time."""
+    max_cost_usd: _NotNegative | None = None
+    """No case is started once the finished ones have cost more."""
+    repeat: _AtLeastOne = 1
+    """How often each case is run."""
+    gate: GateSettings | None = None
+    """What a run must reach."""
+
+
+class TaskClass(_Frozen):
+    """A set of cases with one rubric, one list of failure codes and one of breakdown keys."""
+
+    name: Annotated[str, Field(min_length=1)]
+    """The folder's name."""
+    breakdown_keys: Annotated[frozenset[str], Field(strict=False)]
+    """The keys that a breakdown may have."""
+    failure_mode_taxonomy: Mapping[str, Severity]
+    """The severity of each code that the rubric may give."""
+    descriptions: Mapping[str, str] = Field(default_factory=dict)
+    """What each code means."""
+    cases: _Listed[BenchCase] = ()
+    """All cases, by file and in the order of each file."""
+    oracle: _Listed[OracleExample] = ()
+    """The rubric's self-test."""
+    settings: BenchSettings = Field(default_factory=BenchSettings)
+    """What its `bench.yaml` says."""
+    folder: Path | None = None
+    """Where it was loaded from; `None` for one made in code."""
+    rubric: Path | None = None
+    """Its `rubric.py`."""
+
+
+class RunPlan(_Frozen):
+    """Which cases to run, and within what limits."""
+
+    task_class: TaskClass
+    """The class that the cases belong to."""
+    cases: _Listed[BenchCase]
+    """The cases to run, started in this order; their ids differ."""
+    timeout_per_case_seconds: _Seconds = DEFAULT_TIMEOUT_SECONDS
+    """Limit of the system under test for each case that sets none of its own."""
+    rubric_wall_clock_seconds: _Seconds = DEFAULT_RUBRIC_SECONDS
+    """Limit of the rubric for each case that sets none of its own."""
+    cancellation_grace_seconds: _NotNegative = 1.0
+    """How long a system that was cancelled may take to end before it is abandoned."""
+    concurrency: _AtLeastOne = DEFAULT_CONCURRENCY
+    """Cases that run at a time."""
+    max_cost_usd: _NotNegative | None = None
+    """No case is started once the finished ones have cost more."""
+    gate: GateSettings | None = None
+    """What the run must reach."""
+    is_selection: bool = False
+    """The user chose some of the class's cases: a gate can't be decided on these alone."""
+
+    @model_validator(mode="after")
+    def _refuse_equal_ids(self) -> Self:
+        seen: set[str] = set()
+        for case in self.cases:
+            if case.case_id in seen:
+                raise ValueError(f"two cases have the id {case.case_id!r}; each needs its own")
+            seen.add(case.case_id)
+        return self
+
+    @classmethod
+    def of(cls, task_class: TaskClass, cases: tuple[BenchCase, ...] | None = None) -> "RunPlan":
+        """Return the plan that a task class's own settings ask for.
+
+        Args:
+            task_class: whose settings to take.
+            cases: the chosen ones; all of the class where not given.
+        """
+        settings = task_class.settings
+        chosen = task_class.cases if cases is None else cases
+        return cls(
+            task_class=task_class,
+            cases=chosen,
+            timeout_per_case_seconds=settings.timeout_per_case_seconds,
+            rubric_wall_clock_seconds=settings.rubric_wall_clock_seconds,
+            concurrency=settings.concurrency,
+            max_cost_usd=settings.max_cost_usd,
+            gate=settings.gate,
+            is_selection=len(chosen) < len(task_class.cases),
+        )
+
+
+class Counts(_Frozen):
+    """What became of the cases of a run."""
+
+    scheduled: _Count
+    """Cases that the run was to run."""
+    started: _Count
+    """Cases whose system under test was called."""
+    graded: _Count
+    """Cases that have a score of whatever kind."""
+    passed: _Count
+    """Cases that passed."""
+    not_run: _Count
+    """Cases that were never started."""
+
+
+class LowerBound(_Frozen):
+    """The one-sided 95 % lower confidence bound of the mean score."""
+
+    value: float | None
+    """The bound; null where there is none."""
+    method: str
+    """How it was computed, or why there is none."""
+    n: _Count
+    """Scores that it was computed from."""
+
+
+class GateResult(_Frozen):
+    """What a gate says of a run."""
+
+    verdict: Literal["PASS", "FAIL", "INCOMPLETE"]
+    """`INCOMPLETE` where cases are missing and what is there does not fail."""
+    reasons: _Listed[str]
+    """Why, in words; empty for `PASS`."""
+
+
+class BenchRunReport(_Frozen):
+    """What a run of a task class came to."""
+
+    run_id: str
+    """New for each run; begins with `partial:` where the cost cap ended it."""
+    task_class: str
+    """The class's name."""
+    per_case: _Listed[Annotated[tuple[str, BenchScore], Field(strict=False)]]
+    """The score of each graded case, sorted by case id."""
+    complete: bool
+    """Every scheduled case has a score."""
+    counts: Counts
+    """What became of the cases."""
+    mean_score: float | None
+    """The mean over all started cases, one that failed or was lost counted as 0; null for none."""
+    score_stddev: float | None
+    """The sample standard deviation of the same scores; null for fewer than two."""
+    lower_bound_95: LowerBound
+    """The lower bound of the mean."""
+    passed_count: _Count
+    """Cases that passed."""
+    total_cost_usd: _NotNegative
+    """What all graded cases cost together."""
+    block_severity_failure_modes: _Listed[str]
+    """The codes of severity `block` that occurred, sorted, each once."""
+    gate: GateResult | None
+    """What the gate says; null where the class has none."""
