@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.benches import add_benches
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.extensions import add_extensions
 from pytest_failure_taxonomy.publication import Publication
@@ -251,6 +252,7 @@ class Run:
         except OSError as error:  # no file can be opened, not even one of ours to be imported
             print_lines(self._config, problem_lines(self._publication.give_up(error)))
             return
+        add_benches(self._config, report, self.faults, self._secrets.redact_json)
         try:
             add_extensions(self._config, report, self.faults, self._secrets.redact_json)
         finally:  # a hook may end the process

@@ -12,11 +12,12 @@ import argparse
 import os
 import shlex
 import sys
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from pytest_failure_taxonomy.imports import imports_as_they_are
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -169,29 +170,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Begin to record before the first conftest is loaded, if that was asked for."""
     requested = early_config.stash[_REQUESTED] = is_requested(early_config)
     if requested or _may_be_worker_of_supervised():
-        with _imports_as_they_are(early_config):
+        with imports_as_they_are(early_config):
             from pytest_failure_taxonomy.lifecycle import begin
 
         begin(early_config, requested=requested)
     return (yield)
-
-
-@contextmanager
-def _imports_as_they_are(config: pytest.Config) -> Generator[None, None, None]:
-    """Have modules imported past pytest's rewriting of `assert`, which this package does not use.
-
-    pytest rewrites all modules of an installed plugin. Ours are some sixty, at 0.3 ms each.
-    """
-    hook = getattr(config.pluginmanager, "rewrite_hook", None)
-    if hook not in sys.meta_path:  # `--assert=plain`
-        yield
-        return
-    index = sys.meta_path.index(hook)
-    sys.meta_path.remove(hook)
-    try:
-        yield
-    finally:
-        sys.meta_path.insert(index, hook)
 
 
 def is_requested(config: pytest.Config) -> bool:

@@ -1,4 +1,4 @@
-"""Compare what this plugin and its peers add to a pytest run, in CPU time and memory."""
+"""Compare what this plugin and its peers cost, in CPU time and memory."""
 
 from __future__ import annotations
 
@@ -12,19 +12,31 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .bench_absent import measure_absent
+from .bench_items import measure_items
+from .bench_rubric import measure_rubric
+from .bench_runner import measure_runner
 from .measures import MEASURES, Bench
 from .runs import BrokenRunError, adopt_orphans
 from .table import render_table
 from .variants import AGAIN, FLOOR, OURS, PEERS, PLAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from .measures import Column
+    from .measures import Column, Table
     from .variants import Variant
 
 QUICK_ROUNDS, QUICK_TESTS = 1, 200
 SMALLEST_TESTS = 100
+
+BENCH_MEASURES: Mapping[str, Callable[[Bench], list[Table]]] = {
+    "bench-runner": measure_runner,
+    "bench-rubric": measure_rubric,
+    "bench-items": measure_items,
+    "bench-absent": measure_absent,
+}
+"""Those of the bench layer, each with tables of its own."""
 
 
 def main() -> int:
@@ -40,25 +52,34 @@ def main() -> int:
     try:
         if OURS in reporters and OURS not in present:
             raise BrokenRunError(f"{OURS.name} is not installed here; `pip install -e .` does it")
-        columns = _measure(options, present)
+        columns, tables = _measure(options, present)
     except BrokenRunError as error:
         sys.stderr.write(f"benchmark: {error}\n")
         return 1
     settings = f"{options.rounds} rounds, {options.tests} tests"
-    text = (
-        f"{_describe_surroundings(present)}\n{settings}, {time.monotonic() - started:.0f} s\n\n"
-        f"{render_table(columns, [each.name for each in (PLAIN, AGAIN, FLOOR, *present)])}"
-    )
-    for missing in (each for each in reporters if each not in present):
-        text += f"\nSkipped: {missing.name} is not installed.\n"
+    text = f"{_describe_surroundings(present)}\n{settings}, {time.monotonic() - started:.0f} s\n"
+    if columns:
+        names = [each.name for each in (PLAIN, AGAIN, FLOOR, *present)]
+        missing = [each.name for each in reporters if each not in present]
+        text += f"\n{render_table(columns, names)}{_say_skipped(missing)}"
+    for table in tables:
+        text += f"\n{table.title}\n\n{render_table(table.columns, table.rows)}"
+        text += _say_skipped(table.skipped)
     sys.stdout.write(text)
     if options.output:
         options.output.write_text(text, encoding="utf-8")
     return 0
 
 
-def _measure(options: argparse.Namespace, reporters: tuple[Variant, ...]) -> list[Column]:
-    """Measure what was asked for, in the order of the table's columns."""
+def _say_skipped(names: Sequence[str]) -> str:
+    """Say what is missing from a table."""
+    return "".join(f"\nSkipped: {name} is not installed.\n" for name in names)
+
+
+def _measure(
+    options: argparse.Namespace, reporters: tuple[Variant, ...]
+) -> tuple[list[Column], list[Table]]:
+    """Measure what was asked for, in the order of the table's columns and of the tables."""
     adopt_orphans()
     with tempfile.TemporaryDirectory() as workplace:
         bench = Bench(
@@ -67,8 +88,12 @@ def _measure(options: argparse.Namespace, reporters: tuple[Variant, ...]) -> lis
             tests=options.tests,
             workplace=Path(workplace).resolve(),
         )
-        chosen = [name for name in MEASURES if name in (options.only or MEASURES)]
-        return [column for name in chosen for column in MEASURES[name](bench)]
+        chosen = options.only or (*MEASURES, *BENCH_MEASURES)
+        columns = [MEASURES[name](bench) for name in MEASURES if name in chosen]
+        tables = [BENCH_MEASURES[name](bench) for name in BENCH_MEASURES if name in chosen]
+        return [each for many in columns for each in many], [
+            each for many in tables for each in many
+        ]
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -77,7 +102,12 @@ def _parse_arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--rounds", type=_at_least(1), default=10, help="runs of every variant (10)")
     add("--tests", type=_at_least(SMALLEST_TESTS), default=2000, help="size of the suite (2000)")
-    add("--only", choices=MEASURES, action="append", help="measure just this (repeatable)")
+    add(
+        "--only",
+        choices=[*MEASURES, *BENCH_MEASURES],
+        action="append",
+        help="measure just this (repeatable)",
+    )
     add(
         "--without",
         choices=[each.name for each in (*PEERS, OURS)],

@@ -25,6 +25,23 @@ class Column:
     heading: str
     figures: Mapping[str, Figure]
     """By the name of the variant."""
+    is_absolute: bool = False
+    """No figure of it is a difference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Columns with the same rows that stand apart from those of the reporters."""
+
+    title: str
+    columns: tuple[Column, ...]
+    skipped: tuple[str, ...] = ()
+    """What is not installed."""
+
+    @property
+    def rows(self) -> list[str]:
+        """The names of the rows, in the order in which they were measured."""
+        return list(dict.fromkeys(name for column in self.columns for name in column.figures))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

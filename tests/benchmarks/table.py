@@ -27,7 +27,8 @@ def render_table(columns: Sequence[Column], names: Sequence[str]) -> str:
     for name in names:
         figures = [column.figures.get(name) for column in columns]
         if any(figures):
-            rows.append([name, *(_cell(name, figure) for figure in figures)])
+            pairs = zip(columns, figures, strict=True)
+            rows.append([name, *(_cell(name, column, figure) for column, figure in pairs)])
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     rows.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
     return "".join(
@@ -38,9 +39,10 @@ def render_table(columns: Sequence[Column], names: Sequence[str]) -> str:
     )
 
 
-def _cell(name: str, figure: Figure | None) -> str:
+def _cell(name: str, column: Column, figure: Figure | None) -> str:
     """Render one figure: with its sign where it is a difference, with its error where known."""
     if figure is None:
         return "–"  # noqa: RUF001 - a dash, not a minus
-    value = f"{figure.value:.1f}" if name == PLAIN.name else f"{figure.value:+.1f}"
+    is_absolute = column.is_absolute or name == PLAIN.name
+    value = f"{figure.value:.1f}" if is_absolute else f"{figure.value:+.1f}"
     return f"{value} ± {figure.error:.1f}" if figure.error else value

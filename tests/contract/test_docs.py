@@ -366,6 +366,8 @@ def _type_of(schema: dict[str, Any], node: dict[str, Any]) -> tuple[str, dict[st
         (some,) = [each for each in node["anyOf"] if each.get("type") != "null"]
         words, below = _type_of(schema, some)
         return f"{words} or null", below
+    if "prefixItems" in node:
+        return "pair", _type_of(schema, node["prefixItems"][-1])[1]
     if node.get("type") == "array":
         words, below = _type_of(schema, node["items"])
         return ("list", below) if words == "object" else (f"list of {words}s", below)

@@ -18,6 +18,7 @@ PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "write-r
 
 GOOD: Final = "rules:\n  - phase: setup\n    reason: SETUP_FAILED\n"
 BAD: Final = "rules:\n  - phase: set-up\n    reason: SETUP_FAIL\n"
+RIGHT: Final = "give rules (YAML), reports (JSON) or task classes (folders)"
 BAD_LINES: Final = (
     "2: phase: 'set-up' is unknown; did you mean setup?",
     "3: reason: 'SETUP_FAIL' is none of the fifteen reasons; did you mean SETUP_FAILED?",
@@ -75,9 +76,9 @@ def test_paths_that_can_not_be_read(tmp_path: Path) -> None:
     run = validate(tmp_path, "none.yaml", ".", "fifo", "bad.yaml")
     assert run.status == 2
     assert run.stderr.splitlines()[:3] == [
-        "none.yaml: there is no such file; give rules (YAML) or reports (JSON)",
-        ".: is a directory; give rules (YAML) or reports (JSON)",
-        "fifo: is no regular file; give rules (YAML) or reports (JSON)",
+        f"none.yaml: there is no such file; {RIGHT}",
+        f".: has no task class in it; {RIGHT}",
+        f"fifo: is no regular file; {RIGHT}",
     ]
     assert run.stderr.splitlines()[3].startswith(f"bad.yaml:{BAD_LINES[0]}")
 

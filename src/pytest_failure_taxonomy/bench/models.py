@@ -9,13 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from pytest_failure_taxonomy.bench.codes import Severity
 
 _T = TypeVar("_T")
 # Strict validation takes no list for a tuple; here it shall, so that JSON's lists fit.
 _Listed = Annotated[tuple[_T, ...], Field(strict=False)]
+
+
+def _as_frozenset(given: object) -> object:
+    return frozenset(given) if isinstance(given, set | list | tuple) else given
+
 
 _Seconds = Annotated[float, Field(gt=0)]
 _NotNegative = Annotated[float, Field(ge=0)]
@@ -137,7 +142,7 @@ class GateSettings(_Frozen):
     lower_bound_95: _Share | None = None
     """The least lower bound of the mean score."""
     min_cases: _AtLeastOne | None = None
-    """The fewest cases that prove anything."""
+    """The fewest distinct cases that must have passed."""
 
 
 class BenchSettings(_Frozen):
@@ -170,7 +175,7 @@ class TaskClass(_Frozen):
 
     name: Annotated[str, Field(min_length=1)]
     """The folder's name."""
-    breakdown_keys: Annotated[frozenset[str], Field(strict=False)]
+    breakdown_keys: Annotated[frozenset[str], BeforeValidator(_as_frozenset)]
     """The keys that a breakdown may have."""
     failure_mode_taxonomy: Mapping[str, Severity]
     """The severity of each code that the rubric may give."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.cli import classify, finalize, run, validate
+from pytest_failure_taxonomy.cli import bench, classify, finalize, run, validate
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 
 EXIT_DONE = 0
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, finalize, classify, validate):
+    for command in (run, finalize, classify, validate, bench):
         command.add_parser(commands)
     options = parser.parse_args(arguments)
     try:

@@ -6,7 +6,7 @@ import argparse
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,9 @@ _GOOD, _BAD, _NOT_READ = range(3)
 """The exit code that one file asks for; that of the command is the highest of them."""
 _LOOKED_AT: Final = 1_024
 """Bytes that tell a report from a file of rules where the name does not."""
+_RIGHT: Final = "give rules (YAML), reports (JSON) or task classes (folders)"
+_NOT_SEARCHED: Final = frozenset({"node_modules", "__pycache__", "venv"})
+"""Folders in which nobody keeps a task class of theirs."""
 
 
 @value
@@ -36,9 +39,10 @@ def add_parser(commands: Parsers) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "validate",
-        help="check files of rules and reports",
-        description="Check files: rules (YAML) and reports (JSON). Every problem of every file is "
-        "printed to stderr with its line, and a line that begins with `ok` for each good file. "
+        help="check task classes, files of rules and reports",
+        description="Check task classes (folders, also those within the folder given), rules "
+        "(YAML) and reports (JSON). Every problem of every file is printed to stderr with its "
+        "line, and a line that begins with `ok` for each good one. "
         "Exit code: 0 if all are good, 1 if one is not, 2 if one can't be read.",
         allow_abbrev=False,
     )
@@ -48,13 +52,58 @@ def add_parser(commands: Parsers) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Check all files and print what came of each."""
-    return max(_validate(path) for path in options.paths)
+    code = _GOOD
+    seen: set[str] = set()
+    for path in options.paths:
+        for each in _subjects(path):
+            # A class is checked once, however many of its files are given.
+            real = os.path.realpath(each) if _is_task_class(each) else ""
+            if real not in seen:
+                code = max(code, _validate(each))
+            if real:
+                seen.add(real)
+    return code
+
+
+def _subjects(path: Path) -> Iterator[Path]:
+    """Yield what a path stands for: the task classes in a folder, the class of a file, itself."""
+    from pytest_failure_taxonomy.bench.loading.places import PARTS, task_class_folder
+
+    try:
+        if path.name in PARTS and _is_task_class(path.parent):
+            yield path.parent
+        elif path.is_dir():
+            classes = list(_task_classes(path))
+            yield from classes or [path]
+        else:
+            yield task_class_folder(path) or path
+    except (OSError, ValueError):
+        yield path  # why it can't be read is told where it is
+
+
+def _task_classes(folder: Path) -> Iterator[Path]:
+    if _is_task_class(folder):
+        yield folder
+        return
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        yield folder  # why it can't be searched is told where it is
+        return
+    for entry in entries:
+        if (
+            entry.is_dir(follow_symlinks=False)
+            and not entry.name.startswith(".")
+            and entry.name not in _NOT_SEARCHED
+            and not os.path.lexists(os.path.join(entry, "pyvenv.cfg"))
+        ):
+            yield from _task_classes(folder / entry.name)
 
 
 def _validate(path: Path) -> int:
-    unread = _why_unread(path)
+    unread = None if _is_task_class(path) else _why_unread(path)
     if unread is not None:
-        sys.stderr.write(f"{_shown(path)}: {unread}; give rules (YAML) or reports (JSON)\n")
+        sys.stderr.write(f"{_shown(path)}: {unread}; {_RIGHT}\n")
         return _NOT_READ
     try:
         what = next(sort for sort in SORTS if sort.is_it(path)).check(path)
@@ -70,7 +119,8 @@ def _why_unread(path: Path) -> str | None:
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            return "is a directory"
+            with os.scandir(path):
+                return "has no task class in it"
         if not stat.S_ISREG(mode):
             return "is no regular file"
         with path.open("rb"):
@@ -83,12 +133,28 @@ def _why_unread(path: Path) -> str | None:
         return f"is no path ({error})"
 
 
+def _is_task_class(path: Path) -> bool:
+    from pytest_failure_taxonomy.bench.loading.places import is_task_class
+
+    return is_task_class(path)
+
+
 def _is_report(path: Path) -> bool:
     suffix = path.suffix.lower()
     if suffix in (".json", ".yaml", ".yml"):
         return suffix == ".json"
     with path.open("rb") as file:
         return file.read(_LOOKED_AT).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+
+
+def _check_task_class(path: Path) -> str:
+    from pytest_failure_taxonomy.bench.loading.load import load_task_class
+
+    task_class = load_task_class(path)
+    times = task_class.settings.repeat
+    count = len(task_class.cases) // times
+    cases = "1 case" if count == 1 else f"{count} cases"
+    return f"task class, {cases}" + (f", each run {times} times" if times > 1 else "")
 
 
 def _check_report(path: Path) -> str:
@@ -106,6 +172,7 @@ def _check_rules(path: Path) -> str:
 
 
 SORTS: Final = (
+    Sort(is_it=_is_task_class, check=_check_task_class),
     Sort(is_it=_is_report, check=_check_report),
     Sort(is_it=lambda _: True, check=_check_rules),
 )

@@ -23,6 +23,7 @@ _NOT_THE_USERS: Final = (
     f"{os.sep}_pytest{os.sep}",
     f"{os.sep}pluggy{os.sep}",
     f"{os.sep}importlib{os.sep}",
+    f"{os.sep}pytest_failure_taxonomy{os.sep}",
     "<frozen ",
 )
 

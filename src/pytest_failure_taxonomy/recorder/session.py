@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Location,
     Phase,
     ProcessExit,
+    RaisedException,
     RunError,
     RunEvidence,
     TestFailure,
@@ -156,9 +157,7 @@ class SessionRecorder:
         self.facts.add_collection_failure(
             CollectionFailure(
                 nodeid=report.nodeid,
-                message=f"{exception.type}: {exception.message}"
-                if exception
-                else longrepr.message_of(report.longrepr),
+                message=_in_words(exception) if exception else longrepr.message_of(report.longrepr),
                 exception=exception,
                 location=place if exception else longrepr.place_of(report.longrepr, self._rootdir),
                 traceback=longrepr.text_of(report.longrepr),
@@ -315,3 +314,10 @@ class SessionRecorder:
 def _place_of_definition(report: pytest.TestReport) -> Location | None:
     path, line, _ = report.location
     return Location(path=path.replace("\\", "/"), line=None if line is None else line + 1)
+
+
+def _in_words(exception: RaisedException) -> str:
+    """Return what a collector raised; pytest's own type for a refusal tells nobody anything."""
+    if exception.type == pytest.Collector.CollectError.__qualname__:
+        return exception.message
+    return f"{exception.type}: {exception.message}"

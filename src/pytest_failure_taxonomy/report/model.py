@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Phase
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
 from pytest_failure_taxonomy.taxonomy.findings import Confidence
@@ -395,7 +396,7 @@ class Limits(_Part):
 class FailureReport(_Part):
     """Why a pytest run failed: one typed reason, with the evidence for it.
 
-    Objects are closed, except `extensions` and the items of `bench`. Every key is always there;
+    Objects are closed, except `extensions`. Every key is always there;
     what has no value is null.
     """
 
@@ -435,7 +436,7 @@ class FailureReport(_Part):
     """Tests that were selected and never started."""
     workers: _Listed[Worker]
     """The xdist workers, sorted by id (`gw2` before `gw10`); empty without xdist."""
-    bench: _Listed[dict[str, Any]]
+    bench: _Listed[BenchRunReport]
     """One report a task class that ran, in order of occurrence."""
     environment: Environment
     """What the run ran on."""

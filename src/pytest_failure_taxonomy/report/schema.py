@@ -34,10 +34,14 @@ _KEYWORDS: Final = (
     "enum",
     "pattern",
     "format",
+    "minLength",
     "minimum",
     "maximum",
     "anyOf",
+    "prefixItems",
     "items",
+    "minItems",
+    "maxItems",
     "properties",
     "required",
     "additionalProperties",
@@ -72,15 +76,17 @@ def render_schema(schema: Mapping[str, Any]) -> str:
 
 def _normalise(schema: JSONSchema) -> JSONSchema:
     """Bring a schema, and all schemas in it, to the one form."""
-    one = {key: value for key, value in schema.items() if key != "title"}
+    one = {key: value for key, value in schema.items() if key not in ("title", "default")}
     if len(one.get("allOf", [])) == 1:  # pydantic before 2.9: a reference with a description
         one.update(one.pop("allOf")[0])
     if "const" in one:  # before 2.10: an enum of one beside it
         one.pop("enum", None)
     if one.get("type") == "object":  # before 2.11: left out, being the default
         one.setdefault("additionalProperties", True)
-    if "minimum" in one:  # before 2.11: 0.0 for a number
-        one["minimum"] = int(one["minimum"])
+    for bound in {"minimum", "maximum"} & one.keys():  # before 2.11: 0.0 for a number
+        one[bound] = int(one[bound])
+    if "properties" in one:  # what a constructor may leave out is written all the same
+        one["required"] = list(one["properties"])
     if "description" in one:
         one["description"] = " ".join(one["description"].split())
     return _in_order({key: _normalise_value(key, value) for key, value in one.items()})
@@ -89,9 +95,9 @@ def _normalise(schema: JSONSchema) -> JSONSchema:
 def _normalise_value(keyword: str, value: Any) -> Any:
     if keyword in ("properties", "$defs"):
         return {name: _normalise(each) for name, each in value.items()}
-    if keyword == "anyOf":
+    if keyword in ("anyOf", "prefixItems"):
         return [_normalise(each) for each in value]
-    if keyword == "items":
+    if keyword in ("items", "additionalProperties") and isinstance(value, dict):
         return _normalise(value)
     return value
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
 
-from pytest_failure_taxonomy.rules.document import REFUSED, read_document
-from pytest_failure_taxonomy.rules.fields import FIELDS, MATCH_FIELDS, WrongError, text_of
-from pytest_failure_taxonomy.rules.problems import Problems, closest, quoted, right_words
+from pytest_failure_taxonomy.documents.composing import REFUSED
+from pytest_failure_taxonomy.documents.document import Form, read_document
+from pytest_failure_taxonomy.documents.fields import WrongError
+from pytest_failure_taxonomy.documents.nodes import is_null, line_of, pairs_of, sort_of
+from pytest_failure_taxonomy.documents.problems import Problems, closest, quoted, right_words
+from pytest_failure_taxonomy.errors import RulesError
+from pytest_failure_taxonomy.rules.fields import FIELDS, MATCH_FIELDS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.rules import Rule, default_kind, reasons_of_kind
 
+MAX_BYTES: Final = 64 * 1024
+"""Room for hundreds of rules."""
+
+_FORM: Final = Form(
+    right="a file of rules is YAML in UTF-8 that begins with `rules:`", max_bytes=MAX_BYTES
+)
 _EXAMPLE: Final = "write `rules:` and below it a list of rules, each beginning with `- `"
 _KEYS: Final = ", ".join(FIELDS)
 
@@ -31,8 +40,8 @@ def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
         RulesError: the file can't be read or used; the message has one line for each problem, as
             `FILE:LINE: what is wrong; what would be right`.
     """
-    problems = Problems(os.fspath(path))
-    root = read_document(path, problems)
+    problems = Problems(os.fspath(path), RulesError)
+    root = read_document(path, problems, _FORM)
     rules = _read_rules(root, problems)
     if problems:
         raise problems.as_error()
@@ -40,21 +49,21 @@ def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
 
 
 def _read_rules(root: yaml.Node | None, problems: Problems) -> tuple[Rule, ...]:
-    if root is None or _is_null(root):
+    if root is None or is_null(root):
         problems.add(1, f"the file is empty; {_EXAMPLE}")
         return ()
     if not isinstance(root, yaml.MappingNode):
-        problems.add(_line(root), f"{_sort(root)} where the file begins; {_EXAMPLE}")
+        problems.add(line_of(root), f"{sort_of(root)} where the file begins; {_EXAMPLE}")
         return ()
     given = {}
-    for key, line, node in _pairs(root, problems):
+    for key, line, node in pairs_of(root, problems):
         if key == "rules":
             given[key] = node
         else:
             right = right_words(key, ["rules"], otherwise="the only key here is `rules`")
             problems.add(line, f"unknown key {quoted(key)}; {right}")
     if "rules" not in given:
-        problems.add(_line(root), f"there are no rules; {_EXAMPLE}")
+        problems.add(line_of(root), f"there are no rules; {_EXAMPLE}")
         return ()
     return _read_list(given["rules"], problems)
 
@@ -63,21 +72,21 @@ def _read_list(node: yaml.Node, problems: Problems) -> tuple[Rule, ...]:
     if node.tag == REFUSED:
         return ()
     if not isinstance(node, yaml.SequenceNode):
-        problems.add(_line(node), f"rules: is {_sort(node)} and not a list; {_EXAMPLE}")
+        problems.add(line_of(node), f"rules: is {sort_of(node)} and not a list; {_EXAMPLE}")
         return ()
     if not node.value:
-        problems.add(_line(node), f"rules: the list is empty; {_EXAMPLE}")
+        problems.add(line_of(node), f"rules: the list is empty; {_EXAMPLE}")
     rules: list[Rule] = []
     lines: dict[str, int] = {}
     for number, each in enumerate(node.value, start=1):
         name, rule = _read_rule(each, f"rule-{number}", problems)
         if name in lines:
             problems.add(
-                _line(each),
+                line_of(each),
                 f"name: {quoted(name)} is the name of the rule in line {lines[name]};"
                 " each rule needs its own",
             )
-        lines.setdefault(name, _line(each))
+        lines.setdefault(name, line_of(each))
         if rule is not None:
             rules.append(rule)
     return tuple(rules)
@@ -87,12 +96,12 @@ def _read_rule(node: yaml.Node, name: str, problems: Problems) -> tuple[str, Rul
     """Return the name of a rule, and the rule unless something is wrong with it."""
     if not isinstance(node, yaml.MappingNode):
         if node.tag != REFUSED:
-            what = f"a rule is {_sort(node)}; write keys and values, such as `reason: LLM_ERROR`"
-            problems.add(_line(node), what)
+            what = f"a rule is {sort_of(node)}; write keys and values, such as `reason: LLM_ERROR`"
+            problems.add(line_of(node), what)
         return name, None
     given: dict[str, Any] = {"name": name}
     named: set[str] = set()
-    for key, line, each in _pairs(node, problems):
+    for key, line, each in pairs_of(node, problems):
         # What a misspelled key was meant to be is not missing.
         named.add(closest(key, FIELDS) or key)
         if key not in FIELDS:
@@ -115,12 +124,12 @@ def _read_rule(node: yaml.Node, name: str, problems: Problems) -> tuple[str, Rul
 def _check_whole(node: yaml.Node, named: set[str], problems: Problems) -> None:
     if "reason" not in named:
         problems.add(
-            _line(node),
+            line_of(node),
             "the rule has no reason; add one of the fifteen, such as `reason: SANDBOX_ERROR`",
         )
     if named.isdisjoint(MATCH_FIELDS):
         problems.add(
-            _line(node),
+            line_of(node),
             "the rule would match every failure; add at least one of " + ", ".join(MATCH_FIELDS),
         )
 
@@ -130,44 +139,9 @@ def _check_kind(
 ) -> None:
     reasons = reasons_of_kind(kind)
     if reasons and reason not in reasons:
-        line = next(_line(each) for key, each in node.value if key.value == "kind")
+        line = next(line_of(each) for key, each in node.value if key.value == "kind")
         problems.add(
             line,
             f"kind: {kind} belongs to {' or '.join(reasons)} and not to {reason};"
             " change one of the two",
         )
-
-
-def _pairs(node: yaml.MappingNode, problems: Problems) -> Iterator[tuple[str, int, yaml.Node]]:
-    """Yield the keys of a mapping with line and value; of a key that stands twice the first."""
-    lines: dict[str, int] = {}
-    for key_node, each in node.value:
-        try:
-            key = text_of(key_node)
-        except WrongError as error:
-            if key_node.tag != REFUSED:
-                problems.add(_line(key_node), f"a key {error}")
-            continue
-        if key in lines:
-            first = lines[key]
-            what = f"the key {quoted(key)} stands in line {first} already; give it once"
-            problems.add(_line(key_node), what)
-            continue
-        lines[key] = _line(key_node)
-        yield key, lines[key], each
-
-
-def _line(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
-
-
-def _is_null(node: yaml.Node) -> bool:
-    return bool(node.tag == "tag:yaml.org,2002:null")
-
-
-def _sort(node: yaml.Node) -> str:
-    if isinstance(node, yaml.SequenceNode):
-        return "a list"
-    if isinstance(node, yaml.MappingNode):
-        return "a mapping"
-    return "empty" if _is_null(node) else f"the value {quoted(node.value)}"

@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -32,6 +32,34 @@ from pytest_failure_taxonomy.taxonomy.stages import Stage
 from tests.helpers.reports import assert_valid_report, make_report
 
 RIGHT = "; a report is the JSON file that `pytest --failure-taxonomy` writes"
+
+
+BENCH_REPORT: Final[dict[str, Any]] = {
+    "run_id": "0" * 32,
+    "task_class": "vuln",
+    "per_case": [
+        [
+            "cve-1",
+            {
+                "passed": False,
+                "score": 0.25,
+                "breakdown": {"builds": 1.0},
+                "failure_modes": [{"code": "sut.timeout", "severity": "block", "detail": None}],
+                "cost_usd": 0.5,
+                "wall_clock_ms": 12.5,
+            },
+        ]
+    ],
+    "complete": True,
+    "counts": {"scheduled": 1, "started": 1, "graded": 1, "passed": 0, "not_run": 0},
+    "mean_score": 0.0,
+    "score_stddev": None,
+    "lower_bound_95": {"value": None, "method": "none: fewer than 5 cases", "n": 1},
+    "passed_count": 0,
+    "total_cost_usd": 0.5,
+    "block_severity_failure_modes": ["sut.timeout"],
+    "gate": {"verdict": "FAIL", "reasons": ["no case passed"]},
+}
 
 
 def changed(*path_and_value: Any) -> bytes:
@@ -104,7 +132,7 @@ def test_the_public_names_are_these() -> None:
             ),
             id="a group",
         ),
-        pytest.param(changed("bench", [{"task_class": "vuln", "per_case": []}]), id="a bench"),
+        pytest.param(changed("bench", [BENCH_REPORT]), id="a bench"),
         pytest.param(changed("environment", "ci", None), id="no CI"),
         pytest.param(
             changed("extensions", {"a": {"b": [1, -0.5, None, True, "x", {}, 10**40]}}),

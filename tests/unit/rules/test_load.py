@@ -10,10 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.documents.problems import MAX_PROBLEMS
 from pytest_failure_taxonomy.errors import RulesError
-from pytest_failure_taxonomy.rules.document import MAX_BYTES
-from pytest_failure_taxonomy.rules.load import load_rules
-from pytest_failure_taxonomy.rules.problems import MAX_PROBLEMS
+from pytest_failure_taxonomy.rules.load import MAX_BYTES, load_rules
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.rules import Rule
 

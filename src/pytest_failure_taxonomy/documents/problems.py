@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-from pytest_failure_taxonomy.errors import RulesError
+from pytest_failure_taxonomy.errors import FailureTaxonomyError
 
 MAX_PROBLEMS: Final = 100
 """Problems of one file that are listed."""
@@ -17,18 +17,20 @@ _MAX_LINE: Final = 300
 class Problems:
     """The problems of one file, each with its line where it has one."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, error: type[FailureTaxonomyError]) -> None:
+        """Take the name of the file, and the error that its problems make."""
         self._where = shown(where)
+        self._error = error
         self._found: list[tuple[int, str]] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._found)
+    def __len__(self) -> int:
+        return len(self._found)
 
     def add(self, line: int | None, what: str) -> None:
         """Take a problem in words: what is wrong; what would be right."""
         self._found.append((line or 0, what))
 
-    def as_error(self) -> RulesError:
+    def as_error(self) -> FailureTaxonomyError:
         """Return the error that says them all, in the order of their lines."""
         found = sorted(self._found, key=lambda problem: problem[0])
         lines = [
@@ -37,7 +39,7 @@ class Problems:
         ]
         if len(found) > MAX_PROBLEMS:
             lines.append(f"{self._where}: ... and {len(found) - MAX_PROBLEMS} more problems")
-        return RulesError("\n".join(lines))
+        return self._error("\n".join(lines))
 
 
 def quoted(text: str) -> str:

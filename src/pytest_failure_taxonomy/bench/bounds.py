@@ -1,0 +1,148 @@
+"""Bound the mean of scores from below by what they prove.
+
+What the bound is, and why it is no bootstrap: docs/decisions/0011-lower-bound.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from pytest_failure_taxonomy.bench.models import LowerBound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy import float64
+    from numpy.typing import NDArray
+
+    Floats = NDArray[float64]
+
+FEWEST_SCORES: Final = 5
+"""With fewer there is no bound."""
+
+CLOPPER_PEARSON: Final = "clopper-pearson"
+"""For scores that are all 0 or 1: the exact bound of a binomial share."""
+GAFFKE: Final = "gaffke"
+"""For any scores from 0 to 1: the bound that extends Clopper and Pearson's to them."""
+NO_SCIPY: Final = 'none: scipy is not installed; pip install "pytest-failure-taxonomy[bench]"'
+TOO_FEW: Final = f"none: fewer than {FEWEST_SCORES} cases"
+
+_ALPHA: Final = 0.05
+_DIGITS: Final = 9
+"""Of a score. Beyond these, rounding in the computation could outweigh a change of a score."""
+
+_FIRST_STEP: Final = 1 / 4
+_LEAST_STEP: Final = 1 / 2_048
+_SMALL: Final = 1e-10
+"""A change of the integral after which the next would be of its last digit."""
+_NEGLIGIBLE: Final = 1e-18
+_FARTHEST: Final = 60.0
+_MOST_AT_ONCE: Final = 250_000
+"""Complex numbers in memory at a time."""
+
+
+def lower_bound_95(scores: Sequence[float]) -> LowerBound:
+    """Return the one-sided 95 % lower confidence bound of the mean.
+
+    The same scores in any order have the same bound. One more score of 0 never raises it, nor
+    does a lower score in the place of a higher one.
+
+    Args:
+        scores: from 0 to 1, one for each independent case.
+
+    Raises:
+        ValueError: for a score outside 0 to 1.
+    """
+    outside = [score for score in scores if not 0 <= score <= 1]
+    if outside:
+        raise ValueError(f"a score is from 0 to 1, and {outside[0]!r} is not")
+    n = len(scores)
+    if n < FEWEST_SCORES:
+        return LowerBound(value=None, method=TOO_FEW, n=n)
+    counts = Counter(sorted(round(score, _DIGITS) for score in scores))
+    method = CLOPPER_PEARSON if counts.keys() <= {0.0, 1.0} else GAFFKE
+    try:
+        value = _clopper_pearson(counts[1.0], n) if method == CLOPPER_PEARSON else _gaffke(counts)
+    except ImportError:
+        return LowerBound(value=None, method=NO_SCIPY, n=n)
+    return LowerBound(value=value, method=method, n=n)
+
+
+def _clopper_pearson(ones: int, n: int) -> float:
+    """Return the least share that gives so many ones, or more, in 5 % of all samples."""
+    from scipy.special import betaincinv
+
+    return float(betaincinv(ones, n - ones + 1, _ALPHA)) if ones else 0.0
+
+
+def _gaffke(counts: Counter[float]) -> float:
+    """Return the 5 % quantile of the mean under uniformly random weights.
+
+    The weights, of Dirichlet's distribution with all parameters 1, are spread over the scores
+    and one 0 that was not seen. For zeros and ones this is Clopper and Pearson's bound.
+
+    Args:
+        counts: how often each score occurs; at least one is above 0.
+    """
+    import numpy as np
+    from scipy.optimize import brentq
+
+    # In units of the greatest score, so that small ones lose no digit.
+    greatest = max(counts)
+    values = np.array([0.0, *(score / greatest for score in counts)])
+    weights = np.array([1.0, *counts.values()])
+
+    def excess(bound: float) -> float:
+        return (_share_below(bound, values, weights) if bound > 0 else 0.0) - _ALPHA
+
+    # At its expectation a weighted mean has at least 1/e of its distribution below it.
+    expectation = math.fsum(values * weights) / math.fsum(weights)
+    root: float = brentq(excess, 0.0, expectation, xtol=1e-15, rtol=1e-14)
+    return root * greatest
+
+
+def _share_below(bound: float, values: Floats, weights: Floats) -> float:
+    """Return the probability that the randomly weighted mean of values is below a bound.
+
+    Weights of Dirichlet's distribution are exponential variables over their sum, so this is the
+    probability that the sum of exponentials, each times its value's distance from the bound, is
+    negative: an integral of the sum's transform along a line in the complex plane. Half of the
+    line is enough. The trapezoidal rule of such an integrand doubles its right digits with each
+    halving of its step.
+    """
+    import numpy as np
+
+    distances = values - bound
+    centre = _saddle(distances, weights, -1 / bound)
+
+    def integrand(at: Floats) -> Floats:
+        points = centre * (1 - 1j * np.sinh(at))
+        blocks = np.array_split(points, -(-at.size * values.size // _MOST_AT_ONCE))
+        logs = [np.log1p(-np.outer(block, distances)) @ weights for block in blocks]
+        slopes: Floats = (np.exp(-np.concatenate(logs)) / points).real * np.cosh(at)
+        return slopes
+
+    step, end = _FIRST_STEP, _FIRST_STEP
+    while abs(integrand(np.array([end]))[0]) > _NEGLIGIBLE and end < _FARTHEST:
+        end += 1
+    heights = integrand(np.arange(0, end, step))
+    area = step * (float(heights.sum()) - heights[0] / 2)
+    change = math.inf
+    while abs(change) > _SMALL and step > _LEAST_STEP:
+        between = step * float(integrand(np.arange(step / 2, end, step)).sum())
+        change = (between - area) / 2
+        area, step = area + change, step / 2
+    return float(area * centre / math.pi)
+
+
+def _saddle(distances: Floats, weights: Floats, pole: float) -> float:
+    """Return where on the real axis, between a pole and 0, the integrand is least."""
+    low, high = pole, 0.0
+    # Any place between gives the same integral; a near one is good enough.
+    for _ in range(30):
+        middle = (low + high) / 2
+        slope = float((weights * distances / (1 - middle * distances)).sum()) - 1 / middle
+        low, high = (middle, high) if slope < 0 else (low, middle)
+    return (low + high) / 2

@@ -1,0 +1,97 @@
+"""What an exception of somebody else's code says, however badly it behaves."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from types import TracebackType
+from typing import Final
+
+MAX_MESSAGE: Final = 200
+"""Characters of a message that a score's detail has."""
+MAX_TRACEBACK: Final = 8_000
+"""Characters of a traceback that are kept."""
+
+_ENDS_A_RUN: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
+_MARK: Final = "\n... [{count} characters left out] ...\n"
+
+
+def ends_run(error: BaseException, *, is_cancelled_by_us: bool = False) -> bool:
+    """Tell whether an exception is meant for the whole run, so that no score may hide it.
+
+    So are `KeyboardInterrupt`, `SystemExit`, `CancelledError`, the `Exit` of `pytest.exit`, and a
+    group with one of them in it.
+
+    Args:
+        error: what was raised.
+        is_cancelled_by_us: a `CancelledError` is the answer to our own cancelling.
+    """
+    pending = [error]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, BaseExceptionGroup):
+            pending.extend(each.exceptions)
+        elif isinstance(each, asyncio.CancelledError) and is_cancelled_by_us:
+            continue
+        elif isinstance(each, _ENDS_A_RUN) or _is_pytest_exit(each):
+            return True
+    return False
+
+
+def _is_pytest_exit(error: BaseException) -> bool:
+    # Whoever raises it has loaded pytest; whoever has not shall not load it here.
+    outcomes = sys.modules.get("_pytest.outcomes")
+    return outcomes is not None and isinstance(error, outcomes.Exit)
+
+
+def describe(error: BaseException) -> str:
+    """Return the type of an exception and the beginning of its message."""
+    name = type(error).__name__
+    try:
+        message = str(error)[:MAX_MESSAGE]
+    except Exception as problem:  # noqa: BLE001 - it is a message that is lost, not the case
+        message = f"<no message: {type(problem).__name__} in __str__>"
+    return safe(f"{name}: {message}")
+
+
+def safe(text: str) -> str:
+    """Return a text with what UTF-8 and C strings can't hold written out as escapes."""
+    if "\x00" in text:
+        text = text.replace("\x00", "\\x00")
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback of an exception without our own frames, capped in its middle.
+
+    One that was raised in another process brings its traceback along, as `RubricError` does.
+    """
+    brought = getattr(error, "traceback", None)
+    if isinstance(brought, str):
+        return cap(safe(brought), MAX_TRACEBACK)
+    begin = _first_foreign(error.__traceback__)
+    try:
+        lines = traceback.format_exception(type(error), error, begin)
+    except Exception:  # noqa: BLE001 - an exception may break whatever shows it
+        return ""
+    return cap(safe("".join(lines)), MAX_TRACEBACK)
+
+
+def _first_foreign(begin: TracebackType | None) -> TracebackType | None:
+    while begin is not None and begin.tb_frame.f_globals.get("__name__", "") in _OURS:
+        begin = begin.tb_next
+    return begin
+
+
+_OURS: Final = frozenset(f"{__package__}.{name}" for name in ("blocking", "threads"))
+
+
+def cap(text: str, limit: int) -> str:
+    """Cut the middle out of a text longer than `limit` characters, and say how much went."""
+    if len(text) <= limit:
+        return text
+    half = (limit - 50) // 2
+    return text[:half] + _MARK.format(count=len(text) - 2 * half) + text[-half:]

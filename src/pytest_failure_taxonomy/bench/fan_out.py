@@ -1,0 +1,239 @@
+"""Run cases on one background event loop while the main thread waits for them one by one.
+
+pytest's items run one after the other in the main thread. The first of a unit starts all of its
+unit's cases here, and each item then waits for its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_failure_taxonomy.bench.failure_paths import sut_timeout_score
+from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan
+from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
+from pytest_failure_taxonomy.bench.runner import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from pytest_failure_taxonomy.bench.outcomes import RubricRunner, SystemUnderTest
+
+_LOOK_SECONDS: Final = 0.25
+"""How often a waiting item looks whether the loop still turns."""
+_STUCK_SECONDS: Final = 1.0
+"""How much longer than its limit a case may hold the loop before the loop is given up."""
+_CLOSE_SECONDS: Final = 5.0
+"""How long what is cancelled at the end may take."""
+
+
+class NotStartedError(Exception):
+    """The case was never started: its run ended before, at the cost cap."""
+
+
+class _StopError(Exception):
+    """Carries out of the loop's thread what would end that loop: KeyboardInterrupt, SystemExit."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+
+async def _within_loop(work: Awaitable[Any]) -> Any:
+    try:
+        return await work
+    except (KeyboardInterrupt, SystemExit) as error:
+        raise _StopError(error) from None
+
+
+class BackgroundLoop:
+    """An event loop in a daemon thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._turn, name="bench-cases", daemon=True)
+        self._thread.start()
+
+    def _turn(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def submit(self, work: Awaitable[Any]) -> Future[Any]:
+        """Run a coroutine there; its future fails with `_StopError` for what would end the loop."""
+        return asyncio.run_coroutine_threadsafe(_within_loop(work), self.loop)
+
+    def close(self) -> None:
+        """Stop the loop and close it, unless something on it never comes back."""
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_CLOSE_SECONDS)
+        if not self._thread.is_alive():
+            self.loop.close()
+
+
+class Unit:
+    """Cases that run at the same time, each with a future that its item waits for."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        system_under_test: SystemUnderTest,
+        make_rubric: Callable[[], RubricRunner],
+        on_start: Callable[[str], None],
+    ) -> None:
+        self._plan = plan
+        self._system = system_under_test
+        self._make_rubric = make_rubric
+        self._on_start = on_start
+        self._outcomes: dict[str, Future[CaseOutcome]] = {
+            case.case_id: Future() for case in plan.cases
+        }
+        self._runner: Runner
+        self._run: Future[Any]
+        self._background: BackgroundLoop
+
+    def start(self, background: BackgroundLoop) -> None:
+        """Start all cases that have no outcome yet."""
+        left = tuple(case for case in self._plan.cases if not self._outcomes[case.case_id].done())
+        self._background = background
+        runner = self._runner = Runner(
+            on_outcome=lambda outcome: self._deliver(runner, outcome),
+            on_start=self._on_start,
+            is_logging=False,
+        )
+        plan = self._plan.model_copy(update={"cases": left})
+        self._run = background.submit(
+            runner.execute(plan, system_under_test=self._system, rubric_runner=self._make_rubric())
+        )
+        self._run.add_done_callback(lambda run: self._settle(runner, run))
+
+    def _deliver(self, runner: Runner, outcome: CaseOutcome) -> None:
+        if runner is self._runner:  # what a loop that was given up still brings is too late
+            self._outcomes[outcome.case_id].set_result(outcome)
+
+    def _settle(self, runner: Runner, run: Future[Any]) -> None:
+        """Give the cases without an outcome the reason why the run ended without them."""
+        if runner is not self._runner:
+            return
+        error: BaseException | None
+        try:
+            error = run.exception()
+        except (CancelledError, asyncio.CancelledError) as cancelled:
+            error = cancelled
+        if isinstance(error, _StopError):
+            error = error.error
+        for outcome in self._outcomes.values():
+            if not outcome.done():
+                outcome.set_exception(error or NotStartedError())
+
+    def wait_for(self, case: BenchCase, renew: Callable[[], BackgroundLoop]) -> CaseOutcome:
+        """Wait for the outcome of a case.
+
+        Args:
+            case: one of the plan's.
+            renew: gives a new loop in the place of one that a case holds for good.
+
+        Raises:
+            NotStartedError: the cost cap ended the run before.
+            BaseException: what a system raised that ends a run: KeyboardInterrupt and the like.
+        """
+        outcome = self._outcomes[case.case_id]
+        while True:
+            try:
+                return outcome.result(_LOOK_SECONDS)
+            except FutureTimeoutError:
+                if outcome.done():
+                    continue
+                self._give_up_on_stuck(renew)
+
+    def _give_up_on_stuck(self, renew: Callable[[], BackgroundLoop]) -> None:
+        step = self._runner.current_step()
+        if step is None:
+            return
+        case_id, since = step
+        case = next(case for case in self._plan.cases if case.case_id == case_id)
+        limit = case.timeout_per_case_seconds or self._plan.timeout_per_case_seconds
+        held = time.perf_counter() - since
+        if held <= limit + _STUCK_SECONDS:
+            return
+        score = sut_timeout_score(
+            wall_clock_ms=held * 1000,
+            detail=f"blocked the event loop for {held:.1f} s and did not come back",
+        )
+        self._deliver(self._runner, CaseOutcome(case_id=case_id, score=score))
+        self.start(renew())
+
+    def cancel(self) -> None:
+        """Cancel what still runs, and wait until it has ended, within limits."""
+        if self._run.cancel():
+            return
+        with suppress(BaseException):
+            self._run.result(_CLOSE_SECONDS)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every case has an outcome, or will have none."""
+        return all(outcome.done() for outcome in self._outcomes.values())
+
+
+class FanOut:
+    """The units of one process, and the loop that they run on."""
+
+    def __init__(self) -> None:
+        self._background: BackgroundLoop | None = None
+        self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._units: list[Unit] = []
+
+    @property
+    def background(self) -> BackgroundLoop:
+        """The loop; begun when first used."""
+        if self._background is None:
+            self._background = BackgroundLoop()
+        return self._background
+
+    def start(self, unit: Unit) -> None:
+        """Start the cases of a unit."""
+        self._units = [each for each in self._units if not each.is_over]
+        self._units.append(unit)
+        unit.start(self.background)
+
+    def wait_for(self, unit: Unit, case: BenchCase) -> CaseOutcome:
+        """Wait for the outcome of one of a unit's cases."""
+        return unit.wait_for(case, self._renew)
+
+    def call(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine on the loop and wait for what it returns."""
+        running = self.background.submit(work)
+        try:
+            return running.result()
+        except _StopError as stop:
+            raise stop.error from None
+        except BaseException:
+            running.cancel()
+            raise
+
+    def at_close(self, closer: Callable[[], Awaitable[None]]) -> None:
+        """Have something closed on the loop before that ends."""
+        self._closers.append(closer)
+
+    def close(self) -> None:
+        """Cancel what runs, close what was opened, end the loop."""
+        for unit in self._units:
+            if not unit.is_over:
+                unit.cancel()
+        if self._background is None:
+            return
+        for closer in self._closers:
+            with suppress(Exception):
+                self._background.submit(closer()).result(_CLOSE_SECONDS)
+        self._background.close()
+        self._background = None
+
+    def _renew(self) -> BackgroundLoop:
+        self._background = BackgroundLoop()
+        return self._background

@@ -1,0 +1,1 @@
+"""Read a task class from its folder."""

@@ -1,0 +1,1 @@
+"""The part of the bench layer that faces pytest."""

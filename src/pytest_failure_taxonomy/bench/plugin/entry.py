@@ -1,0 +1,253 @@
+"""pytest's entry point of the bench layer: options, fixtures, and where cases are found.
+
+Every pytest run of an environment imports this module, so it imports nothing but pytest. What a
+run without a task class pays is one look for a file in each folder that pytest collects.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_failure_taxonomy.imports import imports_as_they_are
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from pytest_failure_taxonomy.bench.models import TaskClass
+    from pytest_failure_taxonomy.bench.plugin.fixtures import Bench, BenchRubric
+
+MARKER_FILE = "failure_modes.yaml"
+"""Its presence makes a folder a task class; repeated from `loading.places`, as a test sees to."""
+
+CASES, ORACLE = "cases", "oracle"
+"""The folders of a task class that hold items."""
+
+JOURNAL = pytest.StashKey[str]()
+"""On xdist's controller: the folder in which the workers note which cases they start."""
+
+SENT = "failure_taxonomy_bench"
+"""The key of a worker's input under which it finds that folder."""
+
+OPTIONS = (
+    ("--bench-sut", "bench_sut", "MODULE:CALLABLE", "The system under test of all task classes"),
+    (
+        "--bench-sut-isolation",
+        "bench_sut_isolation",
+        "WHERE",
+        "Run a system that is named by --bench-sut or `sut:` in a `thread` or a `process`",
+    ),
+    (
+        "--bench-rubric-isolation",
+        "bench_rubric_isolation",
+        "HOW",
+        "Grade in a fork of a `warm` server or in a `fresh` interpreter a case",
+    ),
+    (
+        "--bench-timeout-per-case",
+        "bench_timeout_per_case_seconds",
+        "SECONDS",
+        "Limit of the system under test for cases that set none of their own",
+    ),
+    (
+        "--bench-rubric-wall-clock",
+        "bench_rubric_wall_clock_seconds",
+        "SECONDS",
+        "Limit of the rubric for cases that set none of their own",
+    ),
+    ("--bench-concurrency", "bench_concurrency", "N", "Cases of a task class that run at a time"),
+    (
+        "--bench-max-cost",
+        "bench_max_cost_usd",
+        "USD",
+        "Start no case of a task class once its cases have cost more",
+    ),
+)
+"""Option, destination and ini value, metavar, help. An option wins over a `bench.yaml`, which wins
+over the ini value."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options."""
+    group = parser.getgroup("bench", "benches: cases with a rubric (pytest-failure-taxonomy)")
+    group.addoption(
+        "--bench-only", action="store_true", default=False, help="Run bench cases and nothing else"
+    )
+    group.addoption("--bench-skip", action="store_true", default=False, help="Skip all bench cases")
+    group.addoption(
+        "--bench-json",
+        metavar="PATH",
+        default=None,
+        help="Write the reports of all task classes to PATH as a JSON list (ini: bench_json)",
+    )
+    for option, name, metavar, text in OPTIONS:
+        help_text = f"{text} (ini: {name})"
+        group.addoption(option, dest=name, metavar=metavar, default=None, help=help_text)
+        parser.addini(name, f"As {option}, where a bench.yaml says nothing else", default="")
+    parser.addini("bench_json", "As --bench-json, relative to the configuration file", default="")
+    parser.addini(
+        "bench_root",
+        "The folder in which the mark and the fixtures find a task class by its name, relative to "
+        "the root directory",
+        default="bench",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark."""
+    config.addinivalue_line(
+        "markers",
+        "bench(task_class, /): run the test for each case of a task class, as its argument `case`; "
+        "the fixture `bench` grades what it does",
+    )
+    names = [name for _, name, _, _ in OPTIONS]
+    if any(config.getoption(name) is not None or config.getini(name) for name in names):
+        with imports_as_they_are(config):
+            from pytest_failure_taxonomy.bench.plugin.options import check_options
+
+        check_options(config)
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect a task class."""
+    if not os.path.isfile(path / MARKER_FILE):
+        return None
+    with imports_as_they_are(parent.config):
+        from pytest_failure_taxonomy.bench.plugin.items import collector_of_task_class
+
+    return collector_of_task_class(path, parent)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the cases and the examples of a task class."""
+    if file_path.parent.name not in (CASES, ORACLE) or not os.path.isfile(
+        file_path.parent.parent / MARKER_FILE
+    ):
+        return None
+    with imports_as_they_are(parent.config):
+        from pytest_failure_taxonomy.bench.loading.places import task_class_folder
+        from pytest_failure_taxonomy.bench.plugin.items import BenchFile
+
+    folder = task_class_folder(file_path)
+    if folder is None:
+        return None
+    return BenchFile.from_parent(parent, path=file_path, folder=folder)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test with the mark `bench` each case of its task class."""
+    if "case" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("bench")
+        if mark is not None:
+            with imports_as_they_are(metafunc.config):
+                from pytest_failure_taxonomy.bench.plugin.fixtures import parametrize_cases
+
+            parametrize_cases(metafunc, mark)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what `--bench-only` or `--bench-skip` leaves out."""
+    if SENT in getattr(config, "workerinput", {}) and any(map(_uses_bench, items)):
+        with imports_as_they_are(config):
+            from pytest_failure_taxonomy.bench.plugin.session import bench_session
+
+        bench_session(config).announce()
+    only, skip = config.getoption("bench_only"), config.getoption("bench_skip")
+    if not (only or skip):
+        return
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        is_bench = hasattr(item, "task_class") or item.get_closest_marker("bench") is not None
+        (kept if (is_bench or not only) and not (is_bench and skip) else left_out).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+@pytest.fixture
+def bench(request: pytest.FixtureRequest) -> Bench:
+    """Run task classes, and grade what a test with the mark `bench` did with its case.
+
+    `await bench.run("name", system_under_test)` runs a whole task class and returns its report;
+    `bench.run_sync(...)` does so from a plain test. `bench.score(output, cost_usd=...)` grades the
+    output of the test's own case.
+    """
+    with imports_as_they_are(request.config):
+        from pytest_failure_taxonomy.bench.plugin.fixtures import Bench
+
+    return Bench(request)
+
+
+@pytest.fixture
+def bench_task_class(request: pytest.FixtureRequest) -> TaskClass:
+    """The task class that the test's mark `bench` names."""
+    with imports_as_they_are(request.config):
+        from pytest_failure_taxonomy.bench.plugin.fixtures import task_class_of
+
+    return task_class_of(request)
+
+
+@pytest.fixture
+def bench_rubric(request: pytest.FixtureRequest) -> BenchRubric:
+    """The rubric of the test's task class, in this process, to test the rubric itself."""
+    with imports_as_they_are(request.config):
+        from pytest_failure_taxonomy.bench.plugin.fixtures import BenchRubric, task_class_of
+
+    return BenchRubric(task_class_of(request))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell an xdist worker where to note which cases it starts; nothing is made there yet."""
+    stash = node.config.stash
+    if JOURNAL not in stash:
+        stash[JOURNAL] = os.path.join(
+            tempfile.gettempdir(), f"pytest-bench-{os.getpid()}-{os.urandom(6).hex()}"
+        )
+    node.workerinput[SENT] = stash[JOURNAL]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
+    """Learn on xdist's controller which cases are to run.
+
+    A test that runs cases can't be told by its node id, but its worker has begun a journal.
+    """
+    if _may_hold_cases(ids) or os.path.isdir(node.config.stash[JOURNAL]):
+        with imports_as_they_are(node.config):
+            from pytest_failure_taxonomy.bench.plugin.session import bench_session
+
+        bench_session(node.config).schedule(ids)
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Generator[None, Any, Any]:
+    """Have the cases of a task class go to workers in units, if there will be any."""
+    default = yield
+    if config.getoption("dist", "no") == "each":
+        return default
+    with imports_as_they_are(config):
+        from pytest_failure_taxonomy.bench.plugin.scheduling import ChosenScheduling
+
+    def find_units(nodeids: Sequence[str], workers: int) -> Any:
+        if not _may_hold_cases(nodeids):
+            return {}
+        with imports_as_they_are(config):
+            from pytest_failure_taxonomy.bench.plugin.session import bench_session
+
+        return bench_session(config).find_units(nodeids, workers)
+
+    return ChosenScheduling(default, find_units, config, log)
+
+
+def _uses_bench(item: pytest.Item) -> bool:
+    return "bench" in getattr(item, "fixturenames", ())
+
+
+def _may_hold_cases(nodeids: Sequence[str]) -> bool:
+    return any("/cases/" in nodeid or nodeid.startswith("cases/") for nodeid in nodeids)

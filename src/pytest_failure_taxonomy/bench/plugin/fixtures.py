@@ -1,0 +1,193 @@
+"""The fixtures: run task classes, grade outputs, test rubrics; in async tests and plain ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_failure_taxonomy.bench.answers import read_answer
+from pytest_failure_taxonomy.bench.failure_paths import graded_score
+from pytest_failure_taxonomy.bench.in_process import load_rubric
+from pytest_failure_taxonomy.bench.loading.places import is_task_class
+from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, TaskClass
+from pytest_failure_taxonomy.bench.plugin import marked
+from pytest_failure_taxonomy.bench.plugin.session import bench_session, sent_by
+from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.errors import BenchError
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.outcomes import RubricRunner, SystemUnderTest
+    from pytest_failure_taxonomy.bench.plugin.session import BenchSession
+
+
+class Bench:
+    """Runs task classes and grades outputs for one test."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._item: pytest.Item = request.node
+        self._session: BenchSession = bench_session(request.config)
+        self._began = time.perf_counter()
+
+    async def run(
+        self,
+        task_class: str | Path | TaskClass,
+        system_under_test: SystemUnderTest,
+        *,
+        case_ids: Sequence[str] | None = None,
+        rubric_runner: RubricRunner | None = None,
+    ) -> BenchRunReport:
+        """Run a task class and return its report, which the failure report holds, too.
+
+        The system is called on the event loop of the caller.
+
+        Args:
+            task_class: its name in `bench_root`, its path, or one that was loaded already.
+            system_under_test: a plain or an async callable that takes a `BenchCase`.
+            case_ids: run these alone.
+            rubric_runner: grades in the place of the task class's own `rubric.py`.
+
+        Raises:
+            BenchError: there is no such task class or case, or it can't be used.
+        """
+        classes = self._session.classes
+        found = self._find(task_class)
+        plan = classes.plan(found, _chosen(found, case_ids))
+        async with AsyncExitStack() as opened:
+            if rubric_runner is None:
+                isolated = rubric_runner = classes.open_rubric(found)
+                opened.push_async_callback(isolated.aclose)
+            report = await Runner(is_logging=False).execute(
+                plan, system_under_test=system_under_test, rubric_runner=rubric_runner
+            )
+        sent_by(self._item).add_run(report)
+        return report
+
+    def run_sync(
+        self,
+        task_class: str | Path | TaskClass,
+        system_under_test: SystemUnderTest,
+        *,
+        case_ids: Sequence[str] | None = None,
+        rubric_runner: RubricRunner | None = None,
+    ) -> BenchRunReport:
+        """Do as `run` does, from a plain test; the system is called on a loop in the background."""
+        work = self.run(
+            task_class, system_under_test, case_ids=case_ids, rubric_runner=rubric_runner
+        )
+        return self._session.runs.fan_out.call(work)  # type: ignore[no-any-return]  # as `run`
+
+    def score(self, output: object, *, cost_usd: float = 0.0) -> BenchScore:
+        """Grade what the test made of its case, once.
+
+        The score counts for the task class. A test whose score is not passed fails when it ends,
+        whatever it asserts.
+
+        Args:
+            output: anything that JSON can hold.
+            cost_usd: what it cost to make, added to what the rubric says that grading cost.
+
+        Raises:
+            BenchError: the test has no case of its own.
+        """
+        found = marked.marked_case(self._item, self._session.classes)
+        if found is None:
+            raise BenchError(
+                f"{self._item.nodeid}: bench.score grades the case of a test with the mark bench;"
+                ' write @pytest.mark.bench("name") and take the argument `case`'
+            )
+        outcome = self._session.runs.grade(found.task_class, found.case, output)
+        graded = outcome.score
+        score = BenchScore(
+            passed=graded.passed,
+            score=graded.score,
+            breakdown=graded.breakdown,
+            failure_modes=graded.failure_modes,
+            cost_usd=graded.cost_usd + cost_usd,
+            wall_clock_ms=(time.perf_counter() - self._began) * 1000,
+        )
+        self._session.note_score(self._item, found, outcome, score)
+        return score
+
+    def _find(self, task_class: str | Path | TaskClass) -> TaskClass:
+        if isinstance(task_class, TaskClass):
+            return task_class
+        if isinstance(task_class, Path):
+            return self._session.classes.load(task_class.absolute())
+        return self._session.classes.find(task_class)
+
+
+class BenchRubric:
+    """The rubric of a task class in this process: what it raises, the test sees."""
+
+    def __init__(self, task_class: TaskClass) -> None:
+        self.task_class = task_class
+        self.grade: Callable[[dict[str, Any], object], dict[str, Any]] = load_rubric(task_class)
+        """The function of `rubric.py` itself."""
+
+    def __call__(self, case: str | BenchCase | Mapping[str, Any], output: object) -> BenchScore:
+        """Grade an output, and check the answer as a run does.
+
+        Args:
+            case: its id, the case itself, or a dict to grade by that no file holds.
+            output: what a system under test would have returned.
+
+        Raises:
+            BenchError: there is no such case.
+            RubricError: the rubric's answer has not the shape of one.
+        """
+        answer = read_answer(self.grade(self._fields(case), output))
+        return graded_score(answer, self.task_class, wall_clock_ms=0.0)
+
+    def _fields(self, case: str | BenchCase | Mapping[str, Any]) -> dict[str, Any]:
+        if isinstance(case, str):
+            case = _chosen(self.task_class, [case])[0]
+        return dict(case.fields if isinstance(case, BenchCase) else case)
+
+
+def task_class_of(request: pytest.FixtureRequest) -> TaskClass:
+    """Return the task class that a test is about: its mark names it, or it stands in its folder.
+
+    Raises:
+        BenchError: it is about none.
+    """
+    classes = bench_session(request.config).classes
+    mark = request.node.get_closest_marker("bench")
+    if mark is not None:
+        return classes.find(marked.named_by(mark))
+    for folder in request.path.parents:
+        if is_task_class(folder):
+            return classes.load(folder)
+    raise BenchError(
+        f'{request.node.nodeid}: is about no task class; write @pytest.mark.bench("name"), or'
+        " have the test in the task class's folder"
+    )
+
+
+def parametrize_cases(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:
+    """Give a test with the mark `bench` each case of its task class.
+
+    Raises:
+        pytest.Collector.CollectError: the task class can't be used.
+    """
+    try:
+        marked.parametrize(metafunc, mark, bench_session(metafunc.config).classes)
+    except BenchError as error:
+        raise pytest.Collector.CollectError(str(error)) from None
+
+
+def _chosen(task_class: TaskClass, case_ids: Sequence[str] | None) -> tuple[BenchCase, ...]:
+    if case_ids is None:
+        return task_class.cases
+    by_id = {case.case_id: case for case in task_class.cases}
+    missing = [each for each in case_ids if each not in by_id]
+    if missing:
+        raise BenchError(
+            f"{task_class.name}: has no case {', '.join(map(repr, missing))}; "
+            f"its cases are {', '.join(by_id)}"
+        )
+    return tuple(by_id[each] for each in case_ids)

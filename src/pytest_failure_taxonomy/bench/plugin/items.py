@@ -1,0 +1,255 @@
+"""pytest's view of a task class: a directory, files of cases, and an item for each case."""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
+
+from pytest_failure_taxonomy.bench.case_text import failure_lines, one_line
+from pytest_failure_taxonomy.errors import BenchError
+
+if TYPE_CHECKING:
+    from _pytest._code.code import TerminalRepr
+
+    from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskClass
+    from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
+
+SYSTEM_FIXTURE: Final = "system_under_test"
+
+
+class CaseFailedError(AssertionError):
+    """A case did not pass; says its score and its failure modes in one line."""
+
+    def __init__(self, message: str, lines: list[str]) -> None:
+        super().__init__(message)
+        self.lines = lines
+
+
+def load_for_collection(node: pytest.Collector, folder: Path | None = None) -> TaskClass:
+    """Return the task class of a node's folder.
+
+    Raises:
+        pytest.Collector.CollectError: it can't be used; a line for each problem.
+    """
+    from pytest_failure_taxonomy.bench.plugin.session import bench_session
+
+    try:
+        return bench_session(node.config).classes.load(folder or node.path)
+    except BenchError as error:
+        raise node.CollectError(str(error)) from None
+
+
+class TaskClassDir(pytest.Directory):
+    """The folder of a task class: nothing of it is collected where it can't be used."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Say all that is wrong with the task class, or collect as a `pytest.Dir` does."""
+        load_for_collection(self)
+        for entry in sorted(os.scandir(self.path), key=lambda entry: entry.name):
+            path = Path(entry.path)
+            if self._is_ignored(path):
+                continue
+            if entry.is_dir():
+                collector = self.ihook.pytest_collect_directory(path=path, parent=self)
+                if collector is not None:
+                    yield collector
+            elif entry.is_file():
+                yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
+
+    def _is_ignored(self, path: Path) -> bool:
+        if self.session.isinitpath(path, with_parents=True):
+            return False
+        return bool(self.ihook.pytest_ignore_collect(collection_path=path, config=self.config))
+
+
+class TaskClassPackage(pytest.Package):
+    """The folder of a task class that is a Python package, too."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Say all that is wrong with the task class, or collect the package."""
+        load_for_collection(self)
+        return super().collect()
+
+
+def collector_of_task_class(path: Path, parent: pytest.Collector) -> pytest.Collector:
+    """Return the collector of a task class's folder."""
+    if (path / "__init__.py").is_file():
+        return TaskClassPackage.from_parent(parent, path=path)
+    return TaskClassDir.from_parent(parent, path=path)
+
+
+class BenchFile(pytest.Module):
+    """A file of cases, or of examples for the rubric's self-test.
+
+    A `pytest.Module`, because fixtures of scope "module" need one; the module is empty.
+    """
+
+    def __init__(self, *, folder: Path, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.folder = folder
+
+    def _getobj(self) -> types.ModuleType:
+        return types.ModuleType(self.path.stem)
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Yield the file's items."""
+        task_class = load_for_collection(self, self.folder)
+        return [*self._cases(task_class), *self._examples(task_class)]
+
+    def _cases(self, task_class: TaskClass) -> Iterator[CaseItem]:
+        from pytest_failure_taxonomy.bench.plugin.session import bench_session
+
+        chosen = [case for case in task_class.cases if case.path == self.path]
+        if not chosen:
+            return
+        classes = bench_session(self.config).classes
+        callobj = _with_fixture if self._needs_fixture(task_class) else _without_fixture
+        fixtures = None
+        for case in chosen:
+            for tag in case.tags:
+                classes.register_tag(tag)
+            item = CaseItem.from_parent(
+                self,
+                name=case.case_id,
+                callobj=callobj,
+                fixtureinfo=fixtures,
+                case=case,
+                task_class=task_class,
+            )
+            if fixtures is None:  # the first item has asked for what is the same for all
+                fixtures = item.fixture_info
+                if callobj is _with_fixture and item.system_scope() is None:
+                    raise self.CollectError(
+                        f"{classes.shown(self.folder)}: there is no system under test; give"
+                        " `sut: package.module:callable` in"
+                        f" {classes.shown(self.folder / 'bench.yaml')} or a fixture"
+                        f" `{SYSTEM_FIXTURE}` in a conftest.py"
+                    )
+            yield item
+
+    def _needs_fixture(self, task_class: TaskClass) -> bool:
+        """Tell whether the system is a fixture; where it is named, see that it can be had."""
+        from pytest_failure_taxonomy.bench.plugin.session import bench_session
+        from pytest_failure_taxonomy.bench.targets import import_callable
+
+        classes = bench_session(self.config).classes
+        settings = classes.settings(task_class)
+        if settings.sut is None:
+            if settings.sut_isolation == "process":
+                raise self.CollectError(
+                    f"{classes.shown(self.folder)}: a fixture can't be run in a process of its"
+                    " own; name the system as `sut: package.module:callable`"
+                )
+            return True
+        is_option = self.config.getoption("bench_sut") is not None
+        where = "--bench-sut" if is_option else f"{classes.shown(self.folder / 'bench.yaml')}: sut"
+        try:
+            import_callable(settings.sut, where)
+        except BenchError as error:
+            raise self.CollectError(str(error)) from error.__cause__
+        return False
+
+    def _examples(self, task_class: TaskClass) -> Iterator[OracleItem]:
+        for example in task_class.oracle:
+            if example.path == self.path:
+                yield OracleItem.from_parent(
+                    self, name=example.example_id, example=example, task_class=task_class
+                )
+
+
+def _with_fixture(system_under_test: object) -> None:
+    """Stand for a case whose system under test is a fixture."""
+
+
+def _without_fixture() -> None:
+    """Stand for a case whose task class names the system under test."""
+
+
+class CaseItem(pytest.Function):
+    """One case. A `pytest.Function`, so that fixtures and marks work as for any test."""
+
+    def __init__(self, *, case: BenchCase, task_class: TaskClass, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.case = case
+        self.task_class = task_class
+        self.outcome: CaseOutcome | None = None
+        for tag in case.tags:
+            self.add_marker(tag)
+
+    def runtest(self) -> None:
+        """Wait for the case's outcome, and fail if it did not pass."""
+        from pytest_failure_taxonomy.bench.plugin.session import bench_session
+
+        self.outcome = None
+        self.outcome = bench_session(self.config).run(self)
+        if not self.outcome.score.passed:
+            raise CaseFailedError(
+                one_line(self.outcome.score),
+                failure_lines(
+                    self.task_class.name, self.case, self.outcome, self.task_class.descriptions
+                ),
+            )
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Name the case's place in its file."""
+        return self.path, (self.case.line or 1) - 1, self.name
+
+    @property
+    def fixture_info(self) -> Any:
+        """What pytest knows of the fixtures that the item asks for."""
+        return self._fixtureinfo
+
+    def system_scope(self) -> str | None:
+        """Return the scope of the fixture that is the system under test; `None` for no fixture."""
+        definitions = self._fixtureinfo.name2fixturedefs.get(SYSTEM_FIXTURE)
+        return definitions[-1].scope if definitions else None
+
+
+class OracleItem(pytest.Item):
+    """One example of a rubric's self-test."""
+
+    def __init__(self, *, example: OracleExample, task_class: TaskClass, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.example = example
+        self.task_class = task_class
+
+    def runtest(self) -> None:
+        """Grade the example's output, and fail if the rubric does not judge it as expected."""
+        from pytest_failure_taxonomy.bench.plugin.session import bench_session
+
+        bench = bench_session(self.config)
+        case = next(each for each in self.task_class.cases if is_of(each, self.example))
+        outcome = bench.runs.grade(self.task_class, case, self.example.output)
+        passed = outcome.score.passed
+        if passed == (self.example.expect == "gold"):
+            return
+        what = "null: must not pass, and passed" if passed else "gold: must pass, and did not"
+        lines = failure_lines(self.task_class.name, case, outcome, self.task_class.descriptions)
+        lines[0] = f"the rubric on the example {self.name} ({what}): {one_line(outcome.score)}"
+        raise CaseFailedError(f"{what}: {one_line(outcome.score)}", lines)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Name the example's place in its file."""
+        return self.path, (self.example.line or 1) - 1, self.name
+
+
+def is_of(case: BenchCase, example: OracleExample) -> bool:
+    """Tell whether an example answers a case, or one of its repetitions."""
+    return bool(case.fields.get("id", case.case_id) == example.case_id)
+
+
+def represent(
+    path: os.PathLike[str] | str, line: int | None, error: CaseFailedError
+) -> TerminalRepr:
+    """Return a failed case as pytest's reports carry a traceback, without a stack of ours."""
+    entry = ReprEntryNative([f"{text}\n" for text in error.lines])
+    return ReprExceptionInfo(
+        reprtraceback=ReprTraceback([entry], None, style="native"),
+        reprcrash=ReprFileLocation(os.fspath(path), (line or 0) + 1, str(error)),
+    )

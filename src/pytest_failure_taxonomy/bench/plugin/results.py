@@ -1,0 +1,127 @@
+"""What the cases of a pytest run came to, one set of results a task class and way of running it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_failure_taxonomy.bench.aggregate import aggregate
+from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
+
+MakePlan = Callable[[Path, Sequence[str]], RunPlan]
+
+
+class Source(NamedTuple):
+    """Where results come from."""
+
+    folder: str
+    """The task class's."""
+    test: str = ""
+    """The test that runs the cases, without its parameters; empty for items of the class's own."""
+
+
+class SourceResults:
+    """The results of one source."""
+
+    def __init__(self) -> None:
+        self.scheduled: list[str] = []
+        self.started: set[str] = set()
+        self.scores: dict[str, BenchScore] = {}
+        self.hit_cost_cap = False
+
+    def schedule(self, case_id: str) -> None:
+        """Count a case as one to run."""
+        if case_id not in self.scheduled:
+            self.scheduled.append(case_id)
+
+    def report(self, plan: RunPlan) -> BenchRunReport:
+        """Aggregate them."""
+        known = {case.case_id for case in plan.cases}
+        run_id = os.urandom(16).hex()
+        return aggregate(
+            plan,
+            [(each, score) for each, score in self.scores.items() if each in known],
+            run_id=f"partial:{run_id}" if self.hit_cost_cap else run_id,
+            started=(self.started | self.scores.keys()) & known,
+        )
+
+
+class Results:
+    """The results of a run; on xdist's controller put together from its workers' reports."""
+
+    def __init__(self) -> None:
+        self._sources: dict[Source, SourceResults] = {}
+        self._whole_runs: list[BenchRunReport] = []
+
+    def of(self, source: Source) -> SourceResults:
+        """Return the results of a source."""
+        return self._sources.setdefault(source, SourceResults())
+
+    def __iter__(self) -> Iterator[SourceResults]:
+        return iter(self._sources.values())
+
+    def take(self, sent: Mapping[str, Any]) -> None:
+        """Take what the report of a test brought along; `Sent` makes it."""
+        for run in sent.get("runs", ()):
+            self._whole_runs.append(BenchRunReport.model_validate(run))
+        for folder, test, case_id, score in sent.get("cases", ()):
+            results = self.of(Source(folder, test))
+            results.started.add(case_id)
+            results.scores[case_id] = BenchScore.model_validate(score)
+        for folder in sent.get("cost_caps", ()):
+            self.of(Source(folder)).hit_cost_cap = True
+
+    def reports(self, make_plan: MakePlan) -> list[BenchRunReport]:
+        """Return the report of each source with a case to run, then those of whole runs."""
+        reports = [
+            results.report(make_plan(Path(source.folder), results.scheduled))
+            for source, results in self._sources.items()
+            if results.scheduled
+        ]
+        return [*reports, *self._whole_runs]
+
+
+class Sent:
+    """What the report of a test carries to the process that puts results together."""
+
+    def __init__(self) -> None:
+        self._runs: list[dict[str, Any]] = []
+        self._cases: list[tuple[Source, str, BenchScore]] = []
+        self._cost_caps: list[str] = []
+
+    def add_run(self, report: BenchRunReport) -> None:
+        """Add the report of a whole run."""
+        self._runs.append(report.model_dump(mode="json"))
+
+    def add_case(self, source: Source, case_id: str, score: BenchScore) -> None:
+        """Add the score of a case."""
+        self._cases.append((source, case_id, score))
+
+    def add_cost_cap(self, source: Source) -> None:
+        """Add that a case was not started because of what those before it had cost."""
+        self._cost_caps.append(source.folder)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "runs": self._runs,
+            "cases": [
+                [*source, case_id, score.model_dump(mode="json")]
+                for source, case_id, score in self._cases
+            ],
+            "cost_caps": self._cost_caps,
+        }
+
+    def as_properties(self) -> list[tuple[str, object]]:
+        """Return the scores as properties, which `--junitxml` writes down."""
+        properties: list[tuple[str, object]] = []
+        for _, _, score in self._cases:
+            properties.append(("bench_score", score.score))
+            if score.failure_modes:
+                codes = " ".join(mode.code for mode in score.failure_modes)
+                properties.append(("bench_failure_modes", codes))
+            if score.cost_usd:
+                properties.append(("bench_cost_usd", score.cost_usd))
+        return properties

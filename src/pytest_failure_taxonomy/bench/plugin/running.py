@@ -1,0 +1,179 @@
+"""Run the cases of pytest's items: a unit's at the same time, and each item waits for its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_failure_taxonomy.bench.fan_out import FanOut, NotStartedError, Unit
+from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric, IsolatedSystem
+from pytest_failure_taxonomy.bench.plugin.items import SYSTEM_FIXTURE, CaseItem
+from pytest_failure_taxonomy.bench.plugin.units import split_cases
+from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.bench.targets import import_callable
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
+    from pytest_failure_taxonomy.bench.outcomes import CaseOutcome, SystemUnderTest
+    from pytest_failure_taxonomy.bench.plugin.classes import TaskClasses
+    from pytest_failure_taxonomy.bench.plugin.journal import Journal
+
+_LONG_LIVED = ("session", "package")
+"""Scopes of a fixture that outlives every case of a task class."""
+
+
+class CaseRuns:
+    """The units of one process."""
+
+    def __init__(self, classes: TaskClasses, workers: int, journal: Journal | None) -> None:
+        self.fan_out = FanOut()
+        self._classes = classes
+        self._workers = workers
+        self._journal = journal
+        self._systems: dict[str, SystemUnderTest] = {}
+        self._rubrics: dict[Path, IsolatedRubric] = {}
+        self._members: dict[str, Sequence[CaseItem]] = {}
+        self._units: dict[str, Unit] = {}
+        self._taken: set[str] = set()
+        self._spent_usd: dict[Path, float] = {}
+
+    def arrange(self, items: Mapping[Path, Sequence[CaseItem]]) -> None:
+        """Put the selected cases of each task class into units."""
+        for chosen in items.values():
+            concurrency = self._classes.settings(chosen[0].task_class).concurrency
+            by_nodeid = {item.nodeid: item for item in chosen}
+            units = split_cases(list(by_nodeid), workers=self._workers, concurrency=concurrency)
+            for unit in units:
+                members = [by_nodeid[each] for each in unit]
+                self._members.update(dict.fromkeys(unit, members))
+
+    def outcome_of(self, item: CaseItem) -> CaseOutcome:
+        """Return the outcome of an item's case; start its unit first if need be.
+
+        An item that is run again, by a plugin for flaky tests say, runs its case again.
+
+        Raises:
+            NotStartedError: the cases before it have cost more than they may.
+        """
+        is_first = item.nodeid not in self._taken
+        self._taken.add(item.nodeid)
+        if is_first and self._outlives_cases(item):
+            unit = self._units.get(item.nodeid) or self._start_unit(item)
+        else:
+            unit = self._start([item])
+        outcome = self.fan_out.wait_for(unit, item.case)
+        self._note_cost(item.task_class, outcome.score.cost_usd)
+        return outcome
+
+    def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
+        """Have an output graded as that of a case would be."""
+        outcomes: list[CaseOutcome] = []
+
+        async def return_output(_: BenchCase) -> object:
+            return output
+
+        runner = Runner(on_outcome=outcomes.append, is_logging=False)
+        plan = self._classes.plan(task_class, [case])
+        rubric = self._rubric(task_class)
+        self.fan_out.call(
+            runner.execute(plan, system_under_test=return_output, rubric_runner=rubric)
+        )
+        return outcomes[0]
+
+    def close(self) -> None:
+        """End what runs."""
+        self.fan_out.close()
+
+    def _start_unit(self, item: CaseItem) -> Unit:
+        members = self._members[item.nodeid]
+        if self._journal is not None:
+            elsewhere = self._journal.started_elsewhere()
+            if any(each.nodeid in elsewhere for each in members):
+                # The worker that ran them crashed, nobody knows on which case: now one by one.
+                return self._start([item])
+        unit = self._start(members)
+        self._units.update((each.nodeid, unit) for each in members)
+        return unit
+
+    def _start(self, items: Sequence[CaseItem]) -> Unit:
+        task_class = items[0].task_class
+        cases = [each.case for each in items]
+        plan = self._classes.plan(task_class, cases, workers=self._workers)
+        if plan.max_cost_usd is not None:
+            left = plan.max_cost_usd - self._spent(task_class)
+            if left < 0:
+                raise NotStartedError
+            plan = plan.model_copy(update={"max_cost_usd": left})
+        nodeids = {each.case.case_id: each.nodeid for each in items}
+        unit = Unit(
+            plan,
+            self._system(items[0]),
+            partial(self._rubric, task_class),
+            lambda case_id: self._note_start(nodeids[case_id]),
+        )
+        self.fan_out.start(unit)
+        return unit
+
+    def _note_start(self, nodeid: str) -> None:
+        if self._journal is not None:
+            self._journal.note_start(nodeid)
+
+    def _note_cost(self, task_class: TaskClass, cost_usd: float) -> None:
+        folder = folder_of(task_class)
+        self._spent_usd[folder] = self._spent_usd.get(folder, 0.0) + cost_usd
+        if self._journal is not None:
+            self._journal.note_cost(folder, cost_usd)
+
+    def _spent(self, task_class: TaskClass) -> float:
+        folder = folder_of(task_class)
+        if self._journal is not None:
+            return self._journal.spent_usd(folder)
+        return self._spent_usd.get(folder, 0.0)
+
+    def _rubric(self, task_class: TaskClass) -> IsolatedRubric:
+        folder = folder_of(task_class)
+        if folder not in self._rubrics:
+            rubric = self._rubrics[folder] = self._classes.open_rubric(task_class)
+            self.fan_out.at_close(rubric.aclose)
+        return self._rubrics[folder]
+
+    def _outlives_cases(self, item: CaseItem) -> bool:
+        """Tell whether the item's system under test lives as long as all cases of its unit."""
+        settings = self._classes.settings(item.task_class)
+        return settings.sut is not None or item.system_scope() in _LONG_LIVED
+
+    def _system(self, item: CaseItem) -> SystemUnderTest:
+        settings = self._classes.settings(item.task_class)
+        if settings.sut is None:
+            return item.funcargs[SYSTEM_FIXTURE]  # type: ignore[return-value]  # a fixture's value
+        key = f"{settings.sut_isolation} {settings.sut}"
+        if key not in self._systems:
+            self._systems[key] = self._open_system(settings.sut, settings)
+        return self._systems[key]
+
+    def _open_system(self, name: str, settings: BenchSettings) -> SystemUnderTest:
+        if settings.sut_isolation == "process":
+            isolated = IsolatedSystem(name)
+            self.fan_out.at_close(isolated.aclose)
+            return isolated
+        return import_callable(name, "sut")
+
+
+def folder_of(task_class: TaskClass) -> Path:
+    """Return the folder that a collected task class was loaded from."""
+    if task_class.folder is None:
+        raise ValueError(f"the task class {task_class.name!r} was made in code")
+    return task_class.folder
+
+
+def group_by_class(items: Sequence[pytest.Item]) -> dict[Path, list[CaseItem]]:
+    """Return the cases among a session's items, by the folder of their task class."""
+    found: dict[Path, list[CaseItem]] = {}
+    for item in items:
+        if isinstance(item, CaseItem):
+            found.setdefault(folder_of(item.task_class), []).append(item)
+    return found

@@ -1,0 +1,257 @@
+"""The bench of one pytest process: a plugin from when the first task class is seen."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_failure_taxonomy.bench.case_text import failure_lines, one_line
+from pytest_failure_taxonomy.bench.fan_out import NotStartedError
+from pytest_failure_taxonomy.bench.loading.places import task_class_folder
+from pytest_failure_taxonomy.bench.models import BenchRunReport
+from pytest_failure_taxonomy.bench.plugin.classes import TaskClasses
+from pytest_failure_taxonomy.bench.plugin.entry import CASES, JOURNAL, SENT
+from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem, represent
+from pytest_failure_taxonomy.bench.plugin.journal import Journal
+from pytest_failure_taxonomy.bench.plugin.marked import marked_case
+from pytest_failure_taxonomy.bench.plugin.results import Results, Sent, Source
+from pytest_failure_taxonomy.bench.plugin.running import CaseRuns, folder_of, group_by_class
+from pytest_failure_taxonomy.bench.plugin.units import split_cases
+from pytest_failure_taxonomy.taxonomy.values import replace
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.models import BenchScore, RunPlan
+    from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
+    from pytest_failure_taxonomy.bench.plugin.marked import MarkedCase
+
+_BENCH = pytest.StashKey["BenchSession"]()
+_SENT = pytest.StashKey[Sent]()
+_NOT_PASSED = pytest.StashKey[CaseFailedError]()
+
+
+def bench_session(config: pytest.Config) -> BenchSession:
+    """Return the bench of a run; begin it when it is first asked for."""
+    if _BENCH not in config.stash:
+        bench = config.stash[_BENCH] = BenchSession(config)
+        config.pluginmanager.register(bench, "failure_taxonomy_bench_session")
+    return config.stash[_BENCH]
+
+
+def sent_by(item: pytest.Item) -> Sent:
+    """Return what the report of a test will carry."""
+    return item.stash.setdefault(_SENT, Sent())
+
+
+class BenchSession:
+    """What one process knows of task classes, their cases and what came of them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        given = getattr(config, "workerinput", {})
+        self._is_worker = bool(given)
+        self._journal: Journal | None = None
+        if SENT in given:
+            self._journal = Journal(Path(given[SENT]), str(given["workerid"]))
+        self._config = config
+        self._results = Results()
+        self._reports: list[BenchRunReport] | None = None
+        self.classes = TaskClasses(config)
+        self.runs = CaseRuns(self.classes, int(given.get("workercount", 0)), self._journal)
+
+    def run(self, item: CaseItem) -> CaseOutcome:
+        """Return the outcome of an item's case, and have its report carry the score."""
+        source = Source(str(folder_of(item.task_class)))
+        try:
+            outcome = self.runs.outcome_of(item)
+        except NotStartedError:
+            sent_by(item).add_cost_cap(source)
+            cap = self.classes.settings(item.task_class).max_cost_usd
+            pytest.skip(f"not started: the cases before it cost more than {cap:g} USD")
+        sent_by(item).add_case(source, item.case.case_id, outcome.score)
+        return outcome
+
+    def note_score(
+        self, item: pytest.Item, found: MarkedCase, outcome: CaseOutcome, score: BenchScore
+    ) -> None:
+        """Have the report of a test with the mark `bench` carry its score, and fail by it."""
+        sent_by(item).add_case(found.source, found.case.case_id, score)
+        if not score.passed:
+            lines = failure_lines(
+                found.task_class.name,
+                found.case,
+                replace(outcome, score=score),
+                found.task_class.descriptions,
+            )
+            item.stash[_NOT_PASSED] = CaseFailedError(one_line(score), lines)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        """Fail a test whose case did not pass, whatever it asserts."""
+        if _NOT_PASSED in item.stash:  # of an earlier attempt
+            del item.stash[_NOT_PASSED]
+        yield
+        if _NOT_PASSED in item.stash:
+            raise item.stash[_NOT_PASSED]
+
+    def announce(self) -> None:
+        """Tell xdist's controller that tests here will send results."""
+        if self._journal is not None:
+            self._journal.begin()
+
+    # xdist's controller
+
+    def schedule(self, nodeids: Sequence[str]) -> None:
+        """Learn from a worker's collection which cases are to run."""
+        for folder, ids in self._cases_of(nodeids).items():
+            self._results.of(Source(str(folder))).scheduled = [_case_id(each) for each in ids]
+
+    def find_units(self, nodeids: Sequence[str], workers: int) -> Mapping[str, str]:
+        """Return the unit of each case among xdist's node ids, as the workers compute them."""
+        units: dict[str, str] = {}
+        for folder, ids in self._cases_of(nodeids).items():
+            concurrency = self.classes.settings(self.classes.load(folder)).concurrency
+            split = split_cases(ids, workers=workers, concurrency=concurrency)
+            for number, members in enumerate(split):
+                units.update(dict.fromkeys(members, f"{folder}#{number}"))
+        return units
+
+    def _cases_of(self, nodeids: Sequence[str]) -> dict[Path, list[str]]:
+        found: dict[Path, list[str]] = {}
+        folders: dict[str, Path | None] = {}
+        for nodeid in nodeids:
+            name = nodeid.partition("::")[0]
+            if name not in folders:
+                path = self._config.rootpath / name
+                folders[name] = task_class_folder(path) if path.parent.name == CASES else None
+            folder = folders[name]
+            if folder is not None:
+                found.setdefault(folder, []).append(nodeid)
+        return found
+
+    # Hooks
+
+    @pytest.hookimpl(tryfirst=True)  # an xdist worker tells of its collection in this hook
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Put the selected cases into units, and count them."""
+        by_class = group_by_class(session.items)
+        self.runs.arrange(by_class)
+        for folder, items in by_class.items():
+            results = self._results.of(Source(str(folder)))
+            results.scheduled = [item.case.case_id for item in items]
+        for item in session.items:
+            found = marked_case(item, self.classes)
+            if found is not None:
+                self._results.of(found.source).schedule(found.case.case_id)
+                if self._journal is not None:
+                    self._journal.note_schedule(found.source, found.case.case_id)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Have the report of a test carry scores, and show a case that did not pass as such."""
+        report = yield
+        if call.excinfo is not None and isinstance(call.excinfo.value, CaseFailedError):
+            report.longrepr = represent(*item.reportinfo()[:2], call.excinfo.value)
+        if call.when == "call" and _SENT in item.stash:
+            sent = item.stash[_SENT]
+            del item.stash[_SENT]
+            setattr(report, SENT, sent.as_json())
+            report.user_properties.extend(sent.as_properties())
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the scores that a report carries."""
+        if hasattr(report, SENT):
+            self._results.take(getattr(report, SENT))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """End what runs; let a gate that fails turn success into failure."""
+        self.runs.close()
+        if self._is_worker:
+            return
+        self._read_journal()
+        gates = [report.gate for report in self.reports() if report.gate is not None]
+        if session.exitstatus == 0 and any(gate.verdict == "FAIL" for gate in gates):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print what each task class came to, and write it down where that is asked for."""
+        self._print(terminalreporter)
+        path = self._json_path()
+        if path is not None:
+            problem = write_json(path, self.reports())
+            if problem:
+                terminalreporter.write_line(f"--bench-json: {path}: {problem}", red=True)
+
+    def reports(self) -> list[BenchRunReport]:
+        """Return the report of each task class; asked for when all cases are over."""
+        if self._reports is None:
+            self._reports = self._results.reports(self._make_plan)
+        return self._reports
+
+    def _make_plan(self, folder: Path, case_ids: Sequence[str]) -> RunPlan:
+        task_class = self.classes.load(folder)
+        wanted = frozenset(case_ids)
+        chosen = [case for case in task_class.cases if case.case_id in wanted]
+        return self.classes.plan(task_class, chosen)
+
+    def _read_journal(self) -> None:
+        """Learn on xdist's controller what workers knew, those that died, too."""
+        folder = self._config.stash.get(JOURNAL, None)
+        if folder is None:
+            return
+        journal = Journal(Path(folder), "controller")
+        for path, ids in self._cases_of(sorted(journal.started())).items():
+            self._results.of(Source(str(path))).started.update(map(_case_id, ids))
+        for source, case_id in journal.scheduled():
+            self._results.of(source).schedule(case_id)
+        journal.remove()
+
+    def _print(self, terminal: pytest.TerminalReporter) -> None:
+        from pytest_failure_taxonomy.bench.summary import summary_lines
+
+        reports = self.reports()
+        if terminal.verbosity < -1 or not reports:
+            return
+        if terminal.verbosity >= 0:
+            terminal.write_sep("=", "bench")
+        for report in reports:
+            failed = report.gate is not None and report.gate.verdict == "FAIL"
+            for line in summary_lines(report, detail=terminal.verbosity > 0):
+                terminal.write_line(line, red=failed and line.lstrip().startswith("gate:"))
+
+    def _json_path(self) -> Path | None:
+        given, ini = self._config.getoption("bench_json"), self._config.getini("bench_json")
+        if given:
+            return self._config.invocation_params.dir / str(given)
+        if not ini:
+            return None
+        inipath = self._config.inipath
+        return (self._config.rootpath if inipath is None else inipath.parent) / str(ini)
+
+
+def write_json(path: Path, reports: Sequence[BenchRunReport]) -> str:
+    """Write reports as a JSON list, whole or not at all; say in words what went wrong."""
+    text = json.dumps([report.model_dump(mode="json") for report in reports], indent=2)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(f"{text}\n", "utf-8", "backslashreplace")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        return f"can't be written ({error.strerror or error})"
+    return ""
+
+
+def _case_id(nodeid: str) -> str:
+    return nodeid.partition("::")[2]

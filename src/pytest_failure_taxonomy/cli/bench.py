@@ -1,0 +1,55 @@
+"""`failure-taxonomy bench`: what is done with task classes outside a run of pytest."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+
+def add_parser(commands: Parsers) -> None:
+    """Add the command and its own commands to the command line."""
+    parser = commands.add_parser(
+        "bench",
+        help="begin a task class",
+        description="Work with task classes: folders of cases with a rubric.",
+        allow_abbrev=False,
+    )
+
+    def show_help(_: argparse.Namespace) -> int:
+        parser.print_help(sys.stderr)
+        return 2
+
+    parser.set_defaults(execute=show_help)
+    own = parser.add_subparsers(title="commands", metavar="COMMAND")
+    init = own.add_parser(
+        "init",
+        help="write a small task class that works",
+        description="Write a small task class that works into a new folder, to be changed. "
+        "Exit code: 0 when it is written, 2 when it can't be.",
+        allow_abbrev=False,
+    )
+    init.add_argument("folder", metavar="bench/NAME", type=Path)
+    init.set_defaults(execute=execute_init)
+
+
+def execute_init(options: argparse.Namespace) -> int:
+    """Write a task class and say what to do next."""
+    from pytest_failure_taxonomy.bench.start import write_starter
+
+    folder: Path = options.folder
+    write_starter(folder)
+    name = os.fspath(folder)
+    sys.stdout.write(
+        f"{name} is ready: a system that finds e-mail addresses, three cases, and their rubric\n"
+        f"run it:    pytest {name}\n"
+        f"check it:  failure-taxonomy validate {name}\n"
+        f"change it: conftest.py calls your system, cases/ and rubric.py say what is right\n"
+    )
+    return 0

@@ -1,0 +1,29 @@
+"""Import this package's modules without pytest's rewriting of `assert`, which none of them uses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def imports_as_they_are(config: Any) -> Generator[None, None, None]:
+    """Have modules imported past the hook that rewrites `assert`.
+
+    pytest rewrites all modules of an installed plugin. Ours are some sixty, at 0.3 ms each.
+
+    Args:
+        config: pytest's.
+    """
+    hook = getattr(config.pluginmanager, "rewrite_hook", None)
+    if hook not in sys.meta_path:  # `--assert=plain`
+        yield
+        return
+    index = sys.meta_path.index(hook)
+    sys.meta_path.remove(hook)
+    try:
+        yield
+    finally:
+        sys.meta_path.insert(index, hook)

@@ -1,0 +1,182 @@
+"""The Python-first form: the mark and the fixtures, in async tests and in plain ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.runs import PytestRuns
+from tests.helpers.task_classes import (
+    BENCH,
+    calls,
+    codes_by_case,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
+
+pytest.importorskip("pytest_asyncio")
+
+PLUGINS = [BENCH, "asyncio"]
+ASYNCIO = "[pytest]\nasyncio_default_fixture_loop_scope = function\nasyncio_mode = {}\n"
+SYSTEM = "async def system(case):\n    return case.fields.get('answer', case.input)\n"
+CASES = [*passing_cases(6), {"id": "wrong", "input": 1, "answer": 2}]
+
+
+@pytest.mark.parametrize("mode", ["strict", "auto"])
+def test_whole_run_from_an_async_test(runs: PytestRuns, mode: str) -> None:
+    """`await bench.run(...)` returns the report, and the failure report holds it."""
+    mark = "@pytest.mark.asyncio\n" if mode == "strict" else ""
+    runs.write(
+        {
+            **task_class_files(CASES, system=""),
+            "pytest.ini": ASYNCIO.format(mode),
+            "test_it.py": f"import asyncio\nimport pytest\n{SYSTEM}\n"
+            f"{mark}async def test_it(bench):\n"
+            "    report = await bench.run('echo', system)\n"
+            "    assert report.passed_count == 6\n"
+            "    assert report.block_severity_failure_modes == ('answer.wrong',)\n",
+        }
+    )
+    run = runs.run("test_it.py", plugins=PLUGINS)
+    assert run.outcomes == {"passed": 1}
+    assert only_bench(run)["passed_count"] == 6
+    assert "bench echo: 6 of 7 passed" in "\n".join(run.stdout)
+
+
+def test_system_runs_on_the_loop_of_an_async_test(runs: PytestRuns) -> None:
+    """A system may use what an async fixture has opened on the test's own loop."""
+    runs.write(
+        {
+            **task_class_files(passing_cases(3), system=""),
+            "pytest.ini": ASYNCIO.format("auto"),
+            "test_it.py": "import asyncio\n"
+            "async def test_it(bench):\n"
+            "    loop = asyncio.get_running_loop()\n"
+            "    async def system(case):\n"
+            "        return case.input if asyncio.get_running_loop() is loop else 'elsewhere'\n"
+            "    assert (await bench.run('echo', system)).passed_count == 3\n",
+        }
+    )
+    assert runs.run("test_it.py", plugins=PLUGINS).outcomes == {"passed": 1}
+
+
+def test_whole_run_from_a_plain_test(runs: PytestRuns) -> None:
+    """A plain test uses `run_sync`, or `asyncio.run`; a system may be plain, too."""
+    runs.write(
+        {
+            **task_class_files(CASES, system=""),
+            "test_it.py": f"import asyncio\n{SYSTEM}\n"
+            "def plain(case):\n    return case.input\n"
+            "def test_sync(bench):\n"
+            "    assert bench.run_sync('echo', system).passed_count == 6\n"
+            "def test_asyncio(bench):\n"
+            "    assert asyncio.run(bench.run('bench/echo', plain)).passed_count == 7\n"
+            "def test_some(bench, request):\n"
+            "    path = request.config.rootpath / 'bench' / 'echo'\n"
+            "    report = bench.run_sync(path, plain, case_ids=['wrong', 'case-001'])\n"
+            "    assert [each for each, _ in report.per_case] == ['case-001', 'wrong']\n",
+        }
+    )
+    run = runs.run("test_it.py", plugins=[BENCH])
+    assert run.outcomes == {"passed": 3}
+    assert [report["passed_count"] for report in run.report["bench"]] == [6, 7, 2]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@pytest.mark.parametrize("sort", ["plain", "strict", "auto"])
+def test_test_for_each_case(runs: PytestRuns, sort: str, workers: tuple[str, ...]) -> None:
+    """A test with the mark runs once a case; a score that is not passed fails it."""
+    head = {"plain": "def", "strict": "@pytest.mark.asyncio\nasync def", "auto": "async def"}[sort]
+    runs.write(
+        {
+            **task_class_files(CASES, system=""),
+            "pytest.ini": ASYNCIO.format("auto" if sort == "auto" else "strict"),
+            "test_it.py": f"import pytest\n@pytest.mark.bench('echo')\n{head} test_it(case, bench):"
+            "\n    score = bench.score(case.fields.get('answer', case.input), cost_usd=0.5)\n"
+            "    assert score.cost_usd == 0.5\n",
+        }
+    )
+    plugins = [*PLUGINS, *(["xdist"] if workers else [])]
+    run = runs.run("test_it.py", "--strict-markers", *workers, plugins=plugins)
+    assert run.outcomes == {"passed": 6, "failed": 1}
+    report = only_bench(run)
+    assert report["counts"]["scheduled"] == 7
+    assert report["counts"]["graded"] == 7
+    assert report["total_cost_usd"] == 3.5
+    assert codes_by_case(report)["wrong"] == ["answer.wrong"]
+    text = "\n".join(run.stdout)
+    assert "case wrong of echo: score 0.25, not passed" in text
+    assert "in test_it" not in text
+
+
+def test_node_ids_and_marks_of_marked_tests(runs: PytestRuns) -> None:
+    """Cases are the parameters of a marked test, and their tags its marks."""
+    cases = [{"id": "a", "input": 1, "tags": ["quick"]}, {"id": "b", "input": 1}]
+    test = (
+        "import pytest\n@pytest.mark.bench('echo')\n"
+        "def test_it(case, bench):\n    bench.score(case.input)\n"
+    )
+    runs.write({**task_class_files(cases, system=""), "test_it.py": test})
+    assert runs.run("test_it.py::test_it[b]", plugins=[BENCH]).outcomes == {"passed": 1}
+    run = runs.run("test_it.py", "-m", "quick", "--strict-markers", plugins=[BENCH])
+    assert run.outcomes == {"passed": 1, "deselected": 1}
+    assert only_bench(run)["gate"] is None
+
+
+def test_own_parametrization_is_kept(runs: PytestRuns) -> None:
+    """A test that names its cases itself gets those."""
+    test = (
+        "import pytest\n@pytest.mark.bench('echo')\n@pytest.mark.parametrize('case', [1, 2])\n"
+        "def test_it(case, bench_task_class):\n    assert bench_task_class.name == 'echo'\n"
+    )
+    runs.write({**task_class_files(CASES, system=""), "test_it.py": test})
+    assert runs.run("test_it.py", plugins=[BENCH]).outcomes == {"passed": 2}
+
+
+@pytest.mark.parametrize(
+    ("test", "words"),
+    [
+        (
+            "@pytest.mark.bench('missing')\ndef test_it(case): pass\n",
+            (
+                "missing: there is no task class in bench/missing or missing; name a folder with a"
+                " failure_modes.yaml (ini: bench_root)"
+            ),
+        ),
+        (
+            "@pytest.mark.bench\ndef test_it(case): pass\n",
+            'the mark bench takes the name of one task class; write @pytest.mark.bench("name")',
+        ),
+        (
+            "def test_it(bench): bench.score(1)\n",
+            "test_it.py::test_it: bench.score grades the case of a test with the mark bench;",
+        ),
+        (
+            "def test_it(bench_task_class): pass\n",
+            "test_it.py::test_it: is about no task class; write @pytest.mark.bench(",
+        ),
+        (
+            "def test_it(bench): bench.run_sync('echo', print, case_ids=['case-001', 'nope'])\n",
+            "echo: has no case 'nope'; its cases are case-000, case-001",
+        ),
+    ],
+)
+def test_mistakes(runs: PytestRuns, test: str, words: str) -> None:
+    """A mistake in the use of mark and fixtures is said with what would be right."""
+    files = task_class_files(passing_cases(2), system="")
+    runs.write({**files, "test_it.py": f"import pytest\n{test}"})
+    run = runs.run("test_it.py", plugins=[BENCH])
+    assert run.exit_status in (1, 2)
+    assert words in "\n".join(run.stdout)
+
+
+def test_bench_root(runs: PytestRuns) -> None:
+    """`bench_root` says where names are looked for."""
+    test = (
+        "def test_it(bench): assert bench.run_sync('echo', lambda c: c.input).passed_count == 2\n"
+    )
+    files = task_class_files(passing_cases(2), folder="evals/echo", system="")
+    ini = "[pytest]\nbench_root = evals\n"
+    runs.write({**files, "test_it.py": test, "pytest.ini": ini})
+    assert runs.run("test_it.py", plugins=[BENCH]).outcomes == {"passed": 1}
+    assert calls(runs) == []

@@ -1,0 +1,509 @@
+"""Cases as pytest items: what a person sees of them, and what the report holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.helpers.runs import PytestRuns
+from tests.helpers.task_classes import (
+    BENCH,
+    MODES,
+    SYSTEM,
+    calls,
+    codes_by_case,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
+
+SIX: list[dict[str, Any]] = [
+    {"id": "passes", "input": 1},
+    {"id": "raises", "input": 1, "raises": "no such model"},
+    {"id": "sleeps", "input": 1, "sleep": 30, "timeout_per_case_seconds": 0.2},
+    {"id": "malformed", "input": {"answer": 1}},
+    {"id": "hangs", "input": {"hang": True}, "rubric_wall_clock_seconds": 0.3},
+    {"id": "odd-key", "input": {"breakdown": {"llm_confidence": 1.0}}},
+    {"id": "odd-code", "input": {"failure_modes": [{"code": "answer.worng"}]}},
+]
+"""One case for each way to fail that is the runner's to name, and one that passes."""
+
+SIX_RUBRIC = """\
+import time
+
+def grade(case, output):
+    given = output if isinstance(output, dict) else {}
+    if given.get("hang"):
+        time.sleep(60)
+    if "answer" in given:
+        return "well done"
+    return {"passed": True, "score": 0.9, "breakdown": {"exactness": 1.0}, **given}
+"""
+
+
+def test_each_case_is_an_item(runs: PytestRuns) -> None:
+    """A case passes or fails like a test, and pytest counts it like one."""
+    runs.write(
+        task_class_files(
+            {
+                "a.jsonl": [{"id": "right", "input": 1}, {"id": "wrong", "input": 1, "answer": 2}],
+                "b.jsonl": [{"id": "other", "input": "x"}],
+            }
+        )
+    )
+    plain = runs.run_plain("bench", "-v", plugins=[BENCH])
+    run = runs.run("bench", "-v", plugins=[BENCH])
+    assert (run.exit_status, run.outcomes) == (plain.exit_status, plain.outcomes)
+    assert run.exit_status == 1
+    assert run.outcomes == {"passed": 2, "failed": 1}
+    assert run.junit["failures"] == 1
+    lines = "\n".join(run.stdout)
+    assert re.search(r"bench/echo/cases/a\.jsonl::right PASSED", lines)
+    assert re.search(r"bench/echo/cases/b\.jsonl::other PASSED", lines)
+    assert run.verdict == ("TESTS_FAILED", "test.failed")
+    assert run.counts == {"collected": 3, "passed": 2, "failed": 1}
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_six_failure_paths(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """Each of the six ways to fail becomes a code of severity block, and the run goes on."""
+    runs.write(task_class_files(SIX, rubric=SIX_RUBRIC))
+    run = runs.run("bench", *workers, plugins=[BENCH, *(["xdist"] if workers else [])])
+    report = only_bench(run)
+    assert codes_by_case(report) == {
+        "hangs": ["rubric.timeout"],
+        "malformed": ["rubric.malformed_output"],
+        "odd-code": ["rubric.unknown_failure_mode"],
+        "odd-key": ["rubric.unknown_breakdown_key"],
+        "passes": [],
+        "raises": ["sut.exception"],
+        "sleeps": ["sut.timeout"],
+    }
+    assert report["complete"] is True
+    assert report["counts"] == {
+        "scheduled": 7,
+        "started": 7,
+        "graded": 7,
+        "passed": 1,
+        "not_run": 0,
+    }
+    assert report["passed_count"] == 1
+    assert report["mean_score"] == pytest.approx(0.9 / 7)
+    scores = dict(report["per_case"])
+    assert [each["passed"] for each in scores.values()].count(True) == 1
+    assert scores["odd-code"]["score"] == 0.9
+    assert scores["odd-code"]["failure_modes"][0]["detail"] == "answer.worng"
+    assert report["block_severity_failure_modes"] == sorted(
+        ["sut.exception", "sut.timeout"]
+        + [f"rubric.{name}" for name in ("malformed_output", "timeout")]
+        + [f"rubric.unknown_{name}" for name in ("breakdown_key", "failure_mode")]
+    )
+    assert run.outcomes == {"passed": 1, "failed": 6}
+
+
+def test_failure_shows_case_score_and_codes(runs: PytestRuns) -> None:
+    """A failed case shows its score and its codes with what they mean, and no stack of ours."""
+    runs.write(task_class_files([{"id": "wrong", "input": 1, "answer": 2}]))
+    text = "\n".join(runs.run("bench", plugins=[BENCH]).stdout)
+    assert "case wrong of echo: score 0.25, not passed" in text
+    assert "  block answer.wrong: got 2\n        the answer is not the input\n" in text
+    assert "  breakdown: exactness 0.25\n" in text
+    assert "the rubric printed:\ngrading wrong" in text
+    assert "FAILED bench/echo/cases/a.jsonl::wrong - score 0.25: answer.wrong: got 2" in text
+    assert "pytest_failure_taxonomy" not in text
+    assert "case_failed" not in text
+
+
+def test_system_that_raises_shows_its_traceback(runs: PytestRuns) -> None:
+    """The traceback ends at the system's own lines and begins there, too."""
+    runs.write(task_class_files([{"id": "raises", "input": 1, "raises": "no such model"}]))
+    text = "\n".join(runs.run("bench", plugins=[BENCH]).stdout)
+    assert "  block sut.exception: RuntimeError: no such model" in text
+    assert 'raise RuntimeError(case["raises"])' in text
+    assert "pytest_failure_taxonomy" not in text
+
+
+def test_bad_task_class_is_one_collection_error(runs: PytestRuns) -> None:
+    """Every problem of a task class stands there once, with its file and line."""
+    files = task_class_files(
+        {"a.jsonl": [{"id": "x", "input": 1}], "b.jsonl": [{"id": "x", "input": 2}]},
+        modes="a.b: {severity: fatal, description: bad}\nc.d: {severity: warn, description: ''}\n",
+    )
+    runs.write(files)
+    run = runs.run("bench", plugins=[BENCH])
+    text = "\n".join(run.stdout)
+    assert run.exit_status == 2
+    assert run.verdict == ("INTERNAL_ERROR", "collection.error")
+    assert text.count("bench/echo/failure_modes.yaml:1: ") == 1
+    assert "bench/echo/failure_modes.yaml:2: " in text
+    assert "bench/echo/cases/b.jsonl:1: " in text
+    assert "pytest_failure_taxonomy" not in text
+
+
+def test_task_class_without_system(runs: PytestRuns) -> None:
+    """Without a system the error says the two ways to give one."""
+    runs.write(task_class_files(passing_cases(2), system=""))
+    text = "\n".join(runs.run("bench", plugins=[BENCH]).stdout)
+    assert (
+        "bench/echo: there is no system under test; give `sut: package.module:callable` in"
+        " bench/echo/bench.yaml or a fixture `system_under_test` in a conftest.py" in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("no_such_module:run", "there is no module 'no_such_module' (for 'no_such_module:run')"),
+        ("named:missing", "named has no 'missing'; name one of its callables"),
+        ("named:NUMBER", "'named:NUMBER' is int and can't be called"),
+        ("broken:run", "broken can't be imported (ZeroDivisionError: division by zero)"),
+    ],
+)
+def test_system_that_cant_be_imported(runs: PytestRuns, target: str, words: str) -> None:
+    """A `sut` that can't be had is a collection error that says where and why."""
+    files = task_class_files(passing_cases(1), settings=f"sut: {target}\n", system="")
+    runs.write({**files, "named.py": "NUMBER = 1\n", "broken.py": "1 / 0\n"})
+    run = runs.run("bench", plugins=[BENCH])
+    assert f"bench/echo/bench.yaml: sut: {words}" in "\n".join(run.stdout)
+    assert run.exit_status == 2
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_named_plain_system(runs: PytestRuns, isolation: str) -> None:
+    """A plain function that `bench.yaml` names runs in a thread, or in a process on request."""
+    files = task_class_files(
+        [{"id": "right", "input": 1}, {"id": "dies", "input": 2}],
+        settings=f"sut: named:answer\nsut_isolation: {isolation}\n",
+        system="",
+    )
+    dies = "import os; os.kill(os.getpid(), 11)" if isolation == "process" else "1 / 0"
+    source = f"def answer(case):\n    if case.input == 2:\n        {dies}\n    return case.input\n"
+    runs.write({**files, "named.py": source})
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.outcomes == {"passed": 1, "failed": 1}
+    score = dict(only_bench(run)["per_case"])["dies"]
+    assert [mode["code"] for mode in score["failure_modes"]] == ["sut.exception"]
+    name = "SIGSEGV" if isolation == "process" else "ZeroDivisionError"
+    assert name in score["failure_modes"][0]["detail"]
+
+
+def test_function_scoped_system_runs_alone(runs: PytestRuns) -> None:
+    """A system that is made anew for each test is used for that test's case alone."""
+    system = SYSTEM.replace('scope="session"', "").replace(
+        "def system_under_test():", "def system_under_test(tmp_path):"
+    )
+    system = system.replace("    return answer\n", "    yield answer\n    note.closed = True\n")
+    system = system.replace("        note(case)\n", "        assert tmp_path.exists()\n")
+    runs.write(task_class_files(passing_cases(5), system=system))
+    assert runs.run("bench", plugins=[BENCH]).outcomes == {"passed": 5}
+
+
+def test_cases_of_a_unit_run_at_the_same_time(runs: PytestRuns) -> None:
+    """Twenty cases that wait for each other are done, because all have been started."""
+    system = SYSTEM.replace(
+        "    async def answer(case):\n",
+        "    barrier = asyncio.Barrier(20)\n    async def answer(case):\n"
+        "        await barrier.wait()\n",
+    )
+    runs.write(task_class_files(passing_cases(20), settings="concurrency: 20\n", system=system))
+    assert runs.run("bench", plugins=[BENCH]).outcomes == {"passed": 20}
+
+
+def test_blocking_system_is_named(runs: PytestRuns) -> None:
+    """A case that blocks the loop is blamed; cases that only lost their time to it pass."""
+    cases = [
+        {"id": "blocks", "input": 1, "block": 1.5},
+        *({"id": f"waits-{n}", "input": n, "sleep": 0.05} for n in range(3)),
+    ]
+    runs.write(task_class_files(cases, settings="timeout_per_case_seconds: 0.7\n"))
+    report = only_bench(runs.run("bench", plugins=[BENCH]))
+    codes = codes_by_case(report)
+    assert codes.pop("blocks") == ["sut.timeout"]
+    assert set(map(tuple, codes.values())) == {()}
+    (mode,) = dict(report["per_case"])["blocks"]["failure_modes"]
+    assert mode["detail"].startswith("blocked the event loop for 1.5")
+
+
+def test_loop_that_never_comes_back_is_given_up(runs: PytestRuns) -> None:
+    """A system that blocks for good costs its own case; the others get a loop of their own."""
+    cases = [{"id": "blocks", "input": 1, "block": 600}, *passing_cases(3)]
+    settings = "timeout_per_case_seconds: 0.5\nconcurrency: 2\n"
+    runs.write(task_class_files(cases, settings=settings))
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.outcomes == {"passed": 3, "failed": 1}
+    (mode,) = dict(only_bench(run)["per_case"])["blocks"]["failure_modes"]
+    assert mode["code"] == "sut.timeout"
+    assert "and did not come back" in mode["detail"]
+
+
+def test_tags_are_marks(runs: PytestRuns) -> None:
+    """`-m` selects cases by their tags, which need no declaration."""
+    cases = [{"id": "a", "input": 1, "tags": ["quick"]}, {"id": "b", "input": 1}]
+    runs.write(task_class_files(cases))
+    run = runs.run("bench", "-m", "quick", "--strict-markers", plugins=[BENCH])
+    assert run.outcomes == {"passed": 1, "deselected": 1}
+    assert calls(runs) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("args", "chosen"),
+    [
+        (["bench", "-k", "case-001"], ["case-001"]),
+        (["bench/echo/cases/a.jsonl::case-002"], ["case-002"]),
+        (["bench/echo/cases/a.jsonl"], ["case-000", "case-001", "case-002"]),
+        (["bench/echo"], ["case-000", "case-001", "case-002"]),
+        (["bench", "--deselect", "bench/echo/cases/a.jsonl::case-000", "-k", "000 or 001"],
+         ["case-001"]),
+        (["bench", "--bench-skip"], []),
+        (["--bench-only"], ["case-000", "case-001", "case-002"]),
+    ],
+)  # fmt: skip
+def test_selection(runs: PytestRuns, args: list[str], chosen: list[str]) -> None:
+    """Only the systems of selected cases are called."""
+    runs.write({**task_class_files(passing_cases(3)), "test_it.py": "def test_it(): 1 / 0\n"})
+    run = runs.run(*args, plugins=[BENCH])
+    assert calls(runs) == chosen
+    assert run.counts.get("passed", 0) == len(chosen)
+    assert run.exit_status == (0 if chosen else 5)
+
+
+def test_selection_says_that_it_is_one(runs: PytestRuns) -> None:
+    """A gate can't be decided on a selection: INCOMPLETE, and the run does not fail by it."""
+    settings = "gate: {lower_bound_95: 0.9, min_cases: 10}\n"
+    runs.write(task_class_files(passing_cases(12), settings=settings))
+    selected = runs.run("bench", "-k", "case-001", plugins=[BENCH])
+    assert only_bench(selected)["gate"]["verdict"] == "INCOMPLETE"
+    assert selected.exit_status == 0
+
+
+def test_last_failed(runs: PytestRuns) -> None:
+    """`--lf` runs the cases that failed and no other."""
+    cases = [*passing_cases(3), {"id": "wrong", "input": 1, "answer": 2}]
+    runs.write(task_class_files({"a.jsonl": cases[:2], "b.jsonl": cases[2:]}))
+    runs.run("bench", plugins=[BENCH], cache=True)
+    (runs.path / "calls.txt").unlink()
+    run = runs.run("bench", "--lf", plugins=[BENCH], cache=True)
+    assert calls(runs) == ["wrong"]
+    assert run.outcomes is not None
+    assert run.outcomes["failed"] == 1
+
+
+def test_exit_first(runs: PytestRuns) -> None:
+    """`-x` stops at the first failed case; what was not started by then is not run."""
+    cases = [
+        {"id": "a-wrong", "input": 1, "answer": 2},
+        *({"id": f"b-{n}", "input": n, "sleep": 5} for n in range(9)),
+    ]
+    runs.write(task_class_files(cases, settings="concurrency: 2\n"))
+    run = runs.run("bench", "-x", plugins=[BENCH])
+    assert run.outcomes == {"failed": 1}
+    assert len(calls(runs)) < 10
+    report = only_bench(run)
+    assert report["complete"] is False
+    assert report["counts"]["scheduled"] == 10
+    assert report["counts"]["graded"] == 1
+
+
+def test_collect_only_runs_nothing(runs: PytestRuns) -> None:
+    """`--co` shows the tree of cases, and neither a system nor a rubric is run."""
+    runs.write(task_class_files(passing_cases(2)))
+    run = runs.run_unchecked("bench", "--co", plugins=[BENCH])
+    assert [line.strip() for line in run.stdout if "Case" in line or "File" in line] == [
+        "<BenchFile a.jsonl>",
+        "<CaseItem case-000>",
+        "<CaseItem case-001>",
+    ]
+    assert calls(runs) == []
+
+
+def test_keyboard_interrupt_in_a_system_stops_the_run(runs: PytestRuns) -> None:
+    """What is meant for the run is no case's failure: the run ends as by Ctrl+C."""
+    system = SYSTEM.replace("        note(case)\n", "        raise KeyboardInterrupt\n")
+    runs.write(task_class_files(passing_cases(3), system=system))
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.exit_status == 2
+    assert run.verdict == ("INTERRUPTED", "interrupt.keyboard")
+    assert only_bench(run)["counts"]["graded"] == 0
+
+
+def test_pytest_exit_in_a_system_stops_the_run(runs: PytestRuns) -> None:
+    """`pytest.exit` keeps its meaning and its exit status."""
+    system = SYSTEM.replace("        note(case)\n", "        pytest.exit('no budget', 7)\n")
+    runs.write(task_class_files(passing_cases(3), system=system))
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.exit_status == 7
+    assert run.verdict == ("INTERRUPTED", "interrupt.exit")
+
+
+def test_oracle_tests_the_rubric(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs that must pass and that must not are items of their own and no cases."""
+    monkeypatch.setenv("COLUMNS", "200")
+    files = task_class_files([{"id": "one", "input": 1}])
+    files["bench/echo/oracle/self.yaml"] = (
+        "- {id: good, case: one, output: 1, expect: gold}\n"
+        "- {id: empty, case: one, output: null, expect: null}\n"
+        "- {id: mistaken, case: one, output: 1, expect: null}\n"
+        "- {id: missed, case: one, output: 2, expect: gold}\n"
+    )
+    runs.write(files)
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.outcomes == {"passed": 3, "failed": 2}
+    text = "\n".join(run.stdout)
+    assert "oracle/self.yaml::mistaken - null: must not pass, and passed: score 1.00" in text
+    assert "oracle/self.yaml::missed - gold: must pass, and did not: score 0.25" in text
+    assert only_bench(run)["counts"]["scheduled"] == 1
+
+
+def test_summary_of_a_task_class(runs: PytestRuns) -> None:
+    """The terminal says passed of scheduled, the mean and its bound, codes, slowest and cost."""
+    cases = [
+        *({"id": f"right-{n}", "input": n, "rubric_cost": 0.25} for n in range(7)),
+        {"id": "wrong", "input": 1, "answer": 2},
+    ]
+    runs.write(task_class_files(cases))
+    text = "\n".join(runs.run("bench", plugins=[BENCH]).stdout)
+    assert re.search(r"^=+ bench =+$", text, re.MULTILINE)
+    assert re.search(r"^bench echo: 7 of 8 passed.* mean 0\.875.* at least 0\.\d{3} \(95 %", text,
+                     re.MULTILINE)  # fmt: skip
+    assert "block: answer.wrong (1)" in text
+    assert "slowest: " in text
+    assert "cost: $1.75" in text
+
+
+@pytest.mark.parametrize(("flags", "is_there"), [(["-q"], True), (["-qq"], False)])
+def test_summary_is_as_quiet_as_asked(
+    runs: PytestRuns, flags: list[str], *, is_there: bool
+) -> None:
+    """Under `-q` the summary has no heading, under `-qq` there is none."""
+    runs.write(task_class_files(passing_cases(5)))
+    text = "\n".join(runs.run("bench", *flags, plugins=[BENCH]).stdout)
+    assert ("bench echo: 5 of 5 passed" in text) is is_there
+    assert "= bench =" not in text
+
+
+def test_gate_makes_success_a_failure(runs: PytestRuns) -> None:
+    """Where all cases pass and prove too little, the gate makes exit status 1 of 0."""
+    settings = "gate: {lower_bound_95: 0.95}\n"
+    runs.write(task_class_files(passing_cases(20), settings=settings))
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.outcomes == {"passed": 20}
+    assert run.exit_status == 1
+    assert run.verdict == ("TESTS_FAILED", "exit_status.changed")
+    gate = only_bench(run)["gate"]
+    assert gate["verdict"] == "FAIL"
+    assert "gate: FAIL" in "\n".join(run.stdout)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_cost_cap(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """Above the cap no case is started; those are skipped, and the run is partial."""
+    cases = [{**case, "rubric_cost": 0.4} for case in passing_cases(12)]
+    settings = "max_cost_usd: 1.0\nconcurrency: 1\n"
+    runs.write(task_class_files(cases, settings=settings))
+    run = runs.run("bench", *workers, plugins=[BENCH, *(["xdist"] if workers else [])])
+    report = only_bench(run)
+    assert report["run_id"].startswith("partial:")
+    assert report["counts"]["graded"] == 3
+    assert report["counts"]["not_run"] == 9
+    assert report["complete"] is False
+    assert report["total_cost_usd"] == pytest.approx(1.2)
+    assert run.outcomes == {"passed": 3, "skipped": 9}
+
+
+def test_bench_json(runs: PytestRuns) -> None:
+    """`--bench-json` writes the reports without `--failure-taxonomy`, too."""
+    runs.write(task_class_files(passing_cases(5)))
+    run = runs.run_plain("bench", "--bench-json=out/bench.json", plugins=[BENCH])
+    assert run.exit_status == 0
+    (report,) = json.loads((runs.path / "out" / "bench.json").read_text())
+    assert report["task_class"] == "echo"
+    assert report["passed_count"] == 5
+
+
+def test_bench_json_that_cant_be_written(runs: PytestRuns) -> None:
+    """A path that can't be written is said in one line and changes no exit status."""
+    runs.write({**task_class_files(passing_cases(1)), "out": "a file"})
+    run = runs.run_plain("bench", "--bench-json=out/bench.json", plugins=[BENCH])
+    assert run.exit_status == 0
+    assert any(line.startswith("--bench-json: ") for line in run.stdout)
+
+
+@pytest.mark.parametrize(
+    ("args", "ini", "words"),
+    [
+        (["--bench-concurrency=0"], "", "bench_concurrency: '0' can't be used"),
+        (["--bench-concurrency=x"], "", "bench_concurrency: 'x' is no number; give a whole"),
+        (["--bench-timeout-per-case=-1"], "", "bench_timeout_per_case_seconds: '-1' can't be"),
+        ([], "bench_rubric_isolation = cold", "bench_rubric_isolation: 'cold' can't be used"),
+    ],
+)
+def test_bad_options(runs: PytestRuns, args: list[str], ini: str, words: str) -> None:
+    """A value that can't be used is a usage error in one line."""
+    runs.write({**task_class_files(passing_cases(1)), "pytest.ini": f"[pytest]\n{ini}\n"})
+    run = runs.run("bench", *args, plugins=[BENCH])
+    assert run.exit_status == 4
+    assert words in "\n".join(run.stdout + run.stderr)
+
+
+def test_option_over_file_over_ini(runs: PytestRuns) -> None:
+    """An option wins over `bench.yaml`, which wins over the ini value."""
+    case = {"id": "sleeps", "input": 1, "sleep": 0.6}
+    ini = "[pytest]\nbench_timeout_per_case_seconds = 0.1\n"
+    files = task_class_files([case], settings="timeout_per_case_seconds: 10\n")
+    runs.write({**files, "pytest.ini": ini})
+    assert runs.run("bench", plugins=[BENCH]).exit_status == 0
+    assert runs.run("bench", "--bench-timeout-per-case=0.1", plugins=[BENCH]).exit_status == 1
+    del files["bench/echo/bench.yaml"]
+    (runs.path / "bench/echo/bench.yaml").unlink()
+    assert runs.run("bench", plugins=[BENCH]).exit_status == 1
+
+
+def test_repeat(runs: PytestRuns) -> None:
+    """`repeat` runs each case so often, each with an id of its own."""
+    runs.write(task_class_files(passing_cases(2), settings="repeat: 3\n"))
+    run = runs.run("bench", plugins=[BENCH])
+    assert calls(runs) == [f"case-00{n}#{k}" for n in range(2) for k in (1, 2, 3)]
+    assert run.outcomes == {"passed": 6}
+
+
+def test_reruns_run_the_case_again(runs: PytestRuns) -> None:
+    """A plugin that runs failed tests again runs the case again, not its old outcome."""
+    system = SYSTEM.replace(
+        "        note(case)\n",
+        "        note(case)\n        if len(open(CALLS).readlines()) == 1:\n"
+        "            raise RuntimeError('flaky')\n",
+    )
+    runs.write(task_class_files([{"id": "flaky", "input": 1}], system=system))
+    run = runs.run("bench", "--reruns=1", plugins=[BENCH, "rerunfailures"])
+    assert run.outcomes == {"passed": 1, "rerun": 1}
+    assert only_bench(run)["passed_count"] == 1
+
+
+def test_paths_with_blanks_and_a_python_package(runs: PytestRuns) -> None:
+    """A task class in a folder with blanks in its name, with an `__init__.py`, works."""
+    files = task_class_files(passing_cases(2), folder="my bench/the class")
+    runs.write({**files, "my bench/the class/__init__.py": ""})
+    run = runs.run("my bench", plugins=[BENCH])
+    assert run.outcomes == {"passed": 2}
+    bad = {**files, "my bench/the class/failure_modes.yaml": MODES.replace("block", "fatal")}
+    runs.write(bad)
+    assert "my bench/the class/failure_modes.yaml:1: " in "\n".join(
+        runs.run("my bench", plugins=[BENCH]).stdout
+    )
+
+
+def test_python_tests_beside_the_cases(runs: PytestRuns) -> None:
+    """Tests in a task class's folder are collected as anywhere; `rubric.py` is none."""
+    runs.write(
+        {
+            **task_class_files(passing_cases(1)),
+            "bench/echo/test_rubric.py": "def test_rubric(bench_rubric):\n"
+            "    assert bench_rubric('case-000', 0).passed\n"
+            "    assert not bench_rubric('case-000', 5).passed\n"
+            "    assert bench_rubric.grade({'id': 'x', 'input': 2}, 2)['score'] == 1.0\n",
+        }
+    )
+    assert runs.run("bench", plugins=[BENCH]).outcomes == {"passed": 2}

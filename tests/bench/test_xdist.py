@@ -1,0 +1,150 @@
+"""Cases under pytest-xdist: each runs once, in units, and one report comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.runs import PytestRuns
+from tests.helpers.task_classes import (
+    BENCH,
+    SYSTEM,
+    calls,
+    codes_by_case,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
+
+PLUGINS = [BENCH, "xdist"]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 4])
+@pytest.mark.parametrize(
+    "dist", ["load", "loadscope", "loadfile", "loadgroup", "worksteal"], ids=str
+)
+def test_every_case_runs_exactly_once(runs: PytestRuns, workers: int, dist: str) -> None:
+    """However many workers there are, and by whatever scheduler, each system is called once."""
+    if workers in (0, 1) and dist != "load":
+        pytest.skip("one process schedules nothing")
+    cases = {"a.jsonl": passing_cases(23), "b.jsonl": [{"id": "wrong", "input": 1, "answer": 2}]}
+    tests = "import pytest\n@pytest.mark.parametrize('n', range(5))\ndef test_it(n): pass\n"
+    runs.write({**task_class_files(cases), "test_it.py": tests})
+    run = runs.run("-n", str(workers), "--dist", dist, plugins=PLUGINS)
+    assert calls(runs) == [*(f"case-{n:03}" for n in range(23)), "wrong"]
+    assert run.outcomes == {"passed": 28, "failed": 1}
+    report = only_bench(run)
+    assert report["counts"] == {
+        "scheduled": 24,
+        "started": 24,
+        "graded": 24,
+        "passed": 23,
+        "not_run": 0,
+    }
+    assert [case_id for case_id, _ in report["per_case"]] == calls(runs)
+    assert report["gate"] is None
+
+
+def test_report_is_that_of_a_serial_run(runs: PytestRuns) -> None:
+    """What a task class came to does not depend on how it was distributed."""
+    cases = [*passing_cases(11), {"id": "wrong", "input": 1, "answer": 2}]
+    runs.write(task_class_files(cases, settings="gate: {lower_bound_95: 0.5}\n"))
+    serial = _timeless(only_bench(runs.run("bench", plugins=PLUGINS)))
+    distributed = _timeless(only_bench(runs.run("bench", "-n", "2", plugins=PLUGINS)))
+    assert distributed == serial
+
+
+def _timeless(report: dict[str, Any]) -> dict[str, Any]:
+    for _, score in report["per_case"]:
+        del score["wall_clock_ms"]
+    del report["run_id"]
+    return report
+
+
+def test_runs_without_cases_keep_their_scheduler(runs: PytestRuns) -> None:
+    """Where no case is collected, pytest-xdist says and does what it would without us."""
+    tests = "import pytest\n@pytest.mark.parametrize('n', range(9))\ndef test_it(n): pass\n"
+    runs.write({"test_it.py": tests})
+    run = runs.run("-n", "2", "-v", plugins=PLUGINS)
+    assert "scheduling tests via LoadScheduling" in run.stdout
+    assert run.report["bench"] == []
+
+
+def test_concurrency_is_that_of_all_workers_together(runs: PytestRuns) -> None:
+    """Two workers run no more cases at a time than the task class allows."""
+    system = SYSTEM.replace(
+        '        if "sleep" in case.fields:\n',
+        "        mark = CALLS + '.' + case.case_id\n"
+        "        open(mark, 'w').close()\n"
+        "        await asyncio.sleep(0.1)\n"
+        "        import glob\n"
+        "        case.fields['answer'] = len(glob.glob(CALLS + '.*'))\n"
+        "        os.unlink(mark)\n"
+        '        if "sleep" in case.fields:\n',
+    )
+    rubric = (
+        "def grade(case, output):\n"
+        "    return {'passed': output <= 4, 'score': 1.0, 'breakdown': {}}\n"
+    )
+    files = task_class_files(
+        passing_cases(24), settings="concurrency: 4\n", system=system, rubric=rubric
+    )
+    runs.write(files)
+    assert runs.run("bench", "-n", "2", plugins=PLUGINS).outcomes == {"passed": 24}
+
+
+def test_system_that_kills_its_worker_costs_its_own_case(runs: PytestRuns) -> None:
+    """When a worker dies, its cases are run one by one, and the one that did it is found."""
+    cases = [*passing_cases(8), {"id": "case-004-exits", "input": 1, "exit": 3}]
+    runs.write(task_class_files(sorted(cases, key=lambda case: str(case["id"]))))
+    run = runs.run("bench", "-n", "2", plugins=PLUGINS)
+    report = only_bench(run)
+    assert [case_id for case_id, _ in report["per_case"]] == [f"case-{n:03}" for n in range(8)]
+    assert report["counts"] == {
+        "scheduled": 9,
+        "started": 9,
+        "graded": 8,
+        "passed": 8,
+        "not_run": 0,
+    }
+    assert report["complete"] is False
+    assert report["mean_score"] == pytest.approx(8 / 9)
+    assert run.exit_status == 1
+    assert run.verdict == ("TESTS_FAILED", "worker.crashed")
+    crashed = [worker["crashed_on"] for worker in run.report["workers"] if worker["crashed_on"]]
+    assert crashed == ["bench/echo/cases/a.jsonl::case-004-exits"]
+
+
+def test_no_journal_is_left(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What workers noted for each other is gone when the run ends."""
+    temporary = runs.path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    runs.write(task_class_files(passing_cases(4)))
+    runs.run("bench", "-n", "2", plugins=PLUGINS)
+    left = [path.name for path in Path(temporary).iterdir()]
+    assert [name for name in left if not name.startswith("pytest-of-")] == []
+
+
+def test_exit_first(runs: PytestRuns) -> None:
+    """`-x` ends the workers, too, and the rest is not run or lost, never passed."""
+    cases = [
+        {"id": "a-wrong", "input": 1, "answer": 2},
+        *({"id": f"b-{n:02}", "input": n, "sleep": 0.5} for n in range(30)),
+    ]
+    runs.write(task_class_files(cases, settings="concurrency: 2\n"))
+    run = runs.run("bench", "-x", "-n", "2", plugins=PLUGINS)
+    report = only_bench(run)
+    assert report["complete"] is False
+    assert report["counts"]["scheduled"] == 31
+    assert codes_by_case(report)["a-wrong"] == ["answer.wrong"]
+
+
+def test_dist_each_runs_all_cases_in_every_worker(runs: PytestRuns) -> None:
+    """`--dist each` asks for every test in every worker, and that it gets."""
+    runs.write(task_class_files(passing_cases(3)))
+    run = runs.run("bench", "--dist", "each", "--tx", "2*popen", plugins=PLUGINS)
+    assert len(calls(runs)) == 6
+    assert run.exit_status == 0

@@ -1,0 +1,116 @@
+"""Run cases that cost nothing with one runner: the sample of `bench-runner`.
+
+``python -P runner_program.py RUNNER CASES``. It asserts that every case passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+AT_A_TIME = 8
+
+
+async def system(_: object) -> str:
+    """Return at once."""
+    return "done"
+
+
+def run_asyncio(cases: int) -> int:
+    """Call system and rubric of each case with nothing but a semaphore around."""
+
+    async def grade(_: int, output: str) -> bool:
+        return output == "done"
+
+    async def run() -> list[bool]:
+        free = asyncio.Semaphore(AT_A_TIME)
+
+        async def run_one(case: int) -> bool:
+            async with free:
+                return await grade(case, await system(case))
+
+        return await asyncio.gather(*map(run_one, range(cases)))
+
+    return sum(asyncio.run(run()))
+
+
+def run_ours(cases: int) -> int:
+    """Run them by `Runner.execute`."""
+    from pytest_failure_taxonomy.bench import BenchCase, Runner, RunPlan, TaskClass
+
+    async def grade(_: BenchCase, output: str) -> dict[str, object]:
+        passed = output == "done"
+        return {"passed": passed, "score": float(passed), "breakdown": {}}
+
+    task_class = TaskClass(
+        name="equal",
+        breakdown_keys=frozenset(),
+        failure_mode_taxonomy={},
+        cases=tuple(BenchCase(case_id=f"case-{number}") for number in range(cases)),
+    )
+    plan = RunPlan.of(task_class).model_copy(update={"concurrency": AT_A_TIME})
+    report = asyncio.run(Runner().execute(plan, system_under_test=system, rubric_runner=grade))
+    return report.passed_count
+
+
+def run_pydantic_evals(cases: int) -> int:
+    """Run them by `Dataset.evaluate`."""
+    evals: Any = importlib.import_module("pydantic_evals")
+    evaluators: Any = importlib.import_module("pydantic_evals.evaluators")
+
+    @dataclass(repr=False)
+    class IsDone(evaluators.Evaluator):  # type: ignore[misc]  # it may not be installed: untyped
+        async def evaluate(self, context: Any) -> bool:
+            return bool(context.output == "done")
+
+    dataset = evals.Dataset(
+        name="equal",
+        cases=[evals.Case(name=f"case-{number}", inputs=number) for number in range(cases)],
+        evaluators=[IsDone()],
+    )
+    report = asyncio.run(dataset.evaluate(system, max_concurrency=AT_A_TIME, progress=False))
+    return sum(case.assertions["IsDone"].value for case in report.cases)
+
+
+def run_inspect(cases: int) -> int:
+    """Run them by `inspect_ai.eval_async`, without a model and without a log to keep."""
+    inspect: Any = importlib.import_module("inspect_ai")
+    datasets: Any = importlib.import_module("inspect_ai.dataset")
+    scorers: Any = importlib.import_module("inspect_ai.scorer")
+    solvers: Any = importlib.import_module("inspect_ai.solver")
+
+    @solvers.solver  # type: ignore[untyped-decorator]  # it may not be installed: untyped
+    def done() -> Any:
+        async def solve(state: Any, generate: Any) -> Any:
+            state.output.completion = await system(state)
+            return state
+
+        return solve
+
+    task = inspect.Task(
+        dataset=[datasets.Sample(id=number, input="-", target="done") for number in range(cases)],
+        solver=done(),
+        scorer=scorers.match(),
+    )
+    (log,) = inspect.eval(
+        task, model="none/none", max_samples=AT_A_TIME, display="none", log_samples=False
+    )
+    return sum(score.metrics["accuracy"].value == 1 for score in log.results.scores) * cases
+
+
+RUNNERS = {
+    "asyncio": run_asyncio,
+    "pytest-failure-taxonomy": run_ours,
+    "pydantic-evals": run_pydantic_evals,
+    "inspect-ai": run_inspect,
+}
+"""By the name of what is installed."""
+
+if __name__ == "__main__":
+    runner, size = sys.argv[1], int(sys.argv[2])
+    passed = RUNNERS[runner](size)
+    if passed != size:
+        sys.exit(f"{passed} of {size} cases passed")

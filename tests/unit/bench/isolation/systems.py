@@ -1,0 +1,82 @@
+"""Systems under test of every kind, to be run in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from pytest_failure_taxonomy.bench.models import BenchCase
+
+
+class OddError(Exception):
+    """An exception of the system's own."""
+
+
+def answers(case: BenchCase) -> object:
+    """Return what it can see."""
+    print("not seen")  # noqa: T201 - that is what is tested
+    return {
+        "id": case.case_id,
+        "level": case["level"],
+        "key": os.environ.get("SOME_KEY"),
+        "folder": os.getcwd(),
+        "path": sys.path,
+        "process": os.getpid(),
+    }
+
+
+async def answers_later(case: BenchCase) -> object:
+    """Return after a while."""
+    await asyncio.sleep(0.01)
+    return case.input
+
+
+def raises(case: BenchCase) -> object:
+    """Raise."""
+    print("before")  # noqa: T201 - that is what is tested
+    raise OddError("it is odd")
+
+
+def exits(case: BenchCase) -> object:
+    """End its process."""
+    os._exit(3)
+
+
+def leaves(case: BenchCase) -> object:
+    """Leave by `sys.exit`."""
+    sys.exit("bye")
+
+
+def dies(case: BenchCase) -> object:
+    """Die of a signal."""
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return None
+
+
+def kills_parent(case: BenchCase) -> object:
+    """Kill the process that has started it."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+    return None
+
+
+def returns_object(case: BenchCase) -> object:
+    """Return what JSON can't hold."""
+    return object()
+
+
+def hangs(case: BenchCase) -> object:
+    """Note who it and its child are, and hang."""
+    if os.fork() == 0:
+        time.sleep(0.01)
+    with Path(case.input).open("a", encoding="utf-8") as file:
+        file.write(f"{os.getpid()}\n")
+    time.sleep(600)
+    return None
+
+
+NOT_CALLABLE = 5

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.bench.isolation.client import IsolatedSystem
+from pytest_failure_taxonomy.bench.isolation.system import SystemUnderTestError
+from pytest_failure_taxonomy.bench.models import BenchCase
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server without it")
+
+SYSTEMS: Final = "tests.unit.bench.isolation.systems"
+
+
+@pytest.fixture(autouse=True)
+def private_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have nothing left in the folder of temporary folders, and the systems be found."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[4]))
+    yield
+    assert list(place.iterdir()) == []
+
+
+def result_of(system: str, **fields: Any) -> Any:
+    """Return what a system returns, or its error."""
+
+    async def run() -> Any:
+        isolated = IsolatedSystem(f"{SYSTEMS}:{system}" if ":" not in system else system)
+        try:
+            return await isolated(BenchCase(case_id="c", **fields))
+        except SystemUnderTestError as error:
+            return error
+        finally:
+            await isolated.aclose()
+            await isolated.aclose()
+
+    return asyncio.run(run())
+
+
+def test_a_system_sees_what_we_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys, its folder and its modules are ours; its process is not."""
+    monkeypatch.setenv("SOME_KEY", "secret")
+    found = result_of("answers", level=3)
+    assert found.pop("process") != os.getpid()
+    assert found == {
+        "id": "c",
+        "level": 3,
+        "key": "secret",
+        "folder": os.getcwd(),
+        "path": sys.path,
+    }
+
+
+def test_a_system_may_be_async() -> None:
+    """An async callable is run to its end."""
+    assert result_of("answers_later", input=[1]) == [1]
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "message"),
+    [
+        ("raises", "OddError", "it is odd"),
+        ("leaves", "SystemExit", "bye"),
+        ("returns_object", "TypeError", "Object of type object is not JSON serializable"),
+        ("exits", "ProcessDied", "the system's process exited with code 3"),
+        ("dies", "ProcessDied", "the system's process was killed by SIGSEGV"),
+        ("kills_parent", "ProcessDied", "the process that starts the system's was killed"),
+        ("not_there", "AttributeError", f"module '{SYSTEMS}' has no attribute 'not_there'"),
+        ("no_such_module_x:y", "ModuleNotFoundError", "No module named 'no_such_module_x'"),
+        ("NOT_CALLABLE", "NotUsableError", f"{SYSTEMS}:NOT_CALLABLE is int, not callable"),
+    ],
+)
+def test_an_error_has_the_name_and_words_of_the_original(
+    system: str, name: str, message: str
+) -> None:
+    """Whatever ends the system's process is an exception of its case."""
+    found = result_of(system)
+    assert (type(found).__name__, str(found)) == (name, message)
+    assert isinstance(found, SystemUnderTestError)
+
+
+def test_an_error_brings_its_traceback_and_what_was_printed() -> None:
+    """Both are of the system's process."""
+    found = result_of("raises")
+    assert found.printed == "before\n"
+    first, *_, last = found.traceback.splitlines()
+    assert (first, last) == ("Traceback (most recent call last):", f"{SYSTEMS}.OddError: it is odd")
+    assert found.traceback.count('File "') == 1
+
+
+def test_a_cancelled_system_is_killed_with_its_children(tmp_path: Path) -> None:
+    """The process group is gone; a call after it finds a server that works."""
+    note = tmp_path / "processes"
+
+    async def run() -> None:
+        hanging, other = IsolatedSystem(f"{SYSTEMS}:hangs"), IsolatedSystem(f"{SYSTEMS}:answers")
+        try:
+            task = asyncio.create_task(hanging(BenchCase(case_id="c", input=str(note))))
+            while lines_of(note) < 2:  # noqa: ASYNC110 - no event of this process
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            for line in note.read_text().split():
+                await until_gone(int(line))
+            assert await other(BenchCase(case_id="c", fields={"level": 1}))
+        finally:
+            await asyncio.gather(hanging.aclose(), other.aclose())
+
+    asyncio.run(run())
+
+
+def lines_of(note: Path) -> int:
+    """Return how many lines a file has; none if it is not there."""
+    return note.read_text().count("\n") if note.exists() else 0
+
+
+async def until_gone(process_id: int) -> None:
+    """Wait for a process to end; the test would not end without that."""
+    while True:
+        try:
+            os.kill(process_id, 0)
+        except ProcessLookupError:
+            return
+        await asyncio.sleep(0.01)
