@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from tests.helpers.runs import PytestRuns
+
+with suppress(ImportError):
+    # `pytester` forgets the modules that a test imports, and NumPy warns when it is imported twice.
+    import numpy  # noqa: F401
 
 
 @pytest.fixture

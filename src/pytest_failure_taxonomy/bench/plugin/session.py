@@ -178,9 +178,10 @@ class BenchSession:
         if self._is_worker:
             return
         self._read_journal()
-        gates = [report.gate for report in self.reports() if report.gate is not None]
-        if session.exitstatus == 0 and any(gate.verdict == "FAIL" for gate in gates):
+        failed = [each.task_class for each in self.reports() if is_gate_failed(each)]
+        if failed and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            session.shouldfail = f"the gate of bench {', '.join(failed)} failed"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print what each task class came to, and write it down where that is asked for."""
@@ -224,7 +225,7 @@ class BenchSession:
         if terminal.verbosity >= 0:
             terminal.write_sep("=", "bench")
         for report in reports:
-            failed = report.gate is not None and report.gate.verdict == "FAIL"
+            failed = is_gate_failed(report)
             for line in summary_lines(report, detail=terminal.verbosity > 0):
                 terminal.write_line(line, red=failed and line.lstrip().startswith("gate:"))
 
@@ -236,6 +237,11 @@ class BenchSession:
             return None
         inipath = self._config.inipath
         return (self._config.rootpath if inipath is None else inipath.parent) / str(ini)
+
+
+def is_gate_failed(report: BenchRunReport) -> bool:
+    """Tell whether a task class has a gate and its run did not get through it."""
+    return report.gate is not None and report.gate.verdict == "FAIL"
 
 
 def write_json(path: Path, reports: Sequence[BenchRunReport]) -> str:
