@@ -8,7 +8,7 @@ from tests.helpers.runs import PytestRuns
 
 with suppress(ImportError):
     # `pytester` forgets the modules that a test imports, and NumPy warns when it is imported twice.
-    import numpy  # noqa: F401
+    import numpy as np  # noqa: F401 - see above
 
 
 @pytest.fixture

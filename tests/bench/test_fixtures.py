@@ -40,7 +40,7 @@ def test_whole_run_from_an_async_test(runs: PytestRuns, mode: str) -> None:
     run = runs.run("test_it.py", plugins=PLUGINS)
     assert run.outcomes == {"passed": 1}
     assert only_bench(run)["passed_count"] == 6
-    assert "bench echo: 6 of 7 passed" in "\n".join(run.stdout)
+    assert "bench echo in test_it.py::test_it: 6 of 7 passed" in "\n".join(run.stdout)
 
 
 def test_system_runs_on_the_loop_of_an_async_test(runs: PytestRuns) -> None:
@@ -106,7 +106,7 @@ def test_test_for_each_case(runs: PytestRuns, sort: str, workers: tuple[str, ...
     assert codes_by_case(report)["wrong"] == ["answer.wrong"]
     text = "\n".join(run.stdout)
     assert "case wrong of echo: score 0.25, not passed" in text
-    assert "in test_it" not in text
+    assert ", in test_it\n" not in text
 
 
 def test_node_ids_and_marks_of_marked_tests(runs: PytestRuns) -> None:

@@ -308,9 +308,13 @@ def test_exit_first(runs: PytestRuns) -> None:
 
 
 def test_collect_only_runs_nothing(runs: PytestRuns) -> None:
-    """`--co` shows the tree of cases, and neither a system nor a rubric is run."""
-    runs.write(task_class_files(passing_cases(2)))
-    run = runs.run_unchecked("bench", "--co", plugins=[BENCH])
+    """`--co` shows the tree of cases, and nothing is run, summed up or judged by a gate."""
+    settings = "gate: {lower_bound_95: 0.9}\n"
+    runs.write(task_class_files(passing_cases(2), settings=settings))
+    run = runs.run_unchecked("bench", "--co", "--bench-json=b.json", plugins=[BENCH])
+    assert run.exit_status == 0
+    assert "gate" not in "\n".join(run.stdout)
+    assert not (runs.path / "b.json").exists()
     assert [line.strip() for line in run.stdout if "Case" in line or "File" in line] == [
         "<BenchFile a.jsonl>",
         "<CaseItem case-000>",
@@ -437,9 +441,9 @@ def test_bench_json_that_cant_be_written(runs: PytestRuns) -> None:
 @pytest.mark.parametrize(
     ("args", "ini", "words"),
     [
-        (["--bench-concurrency=0"], "", "bench_concurrency: '0' can't be used"),
-        (["--bench-concurrency=x"], "", "bench_concurrency: 'x' is no number; give a whole"),
-        (["--bench-timeout-per-case=-1"], "", "bench_timeout_per_case_seconds: '-1' can't be"),
+        (["--bench-concurrency=0"], "", "--bench-concurrency: '0' can't be used"),
+        (["--bench-concurrency=x"], "", "--bench-concurrency: 'x' is no number; give a whole"),
+        (["--bench-timeout-per-case=-1"], "", "--bench-timeout-per-case: '-1' can't be"),
         ([], "bench_rubric_isolation = cold", "bench_rubric_isolation: 'cold' can't be used"),
     ],
 )

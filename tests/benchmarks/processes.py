@@ -110,14 +110,14 @@ def median_of(rounds: Sequence[float]) -> Figure:
 
 
 def slope_of(
-    small: Sequence[Spent], large: Sequence[Spent], cases: int, cost: Callable[[Spent], float]
+    small: Sequence[Spent], large: Sequence[Spent], cases: float, cost: Callable[[Spent], float]
 ) -> Figure:
     """Return what one more case costs; what does not depend on their number cancels out.
 
     Args:
         small: A run with fewer cases, once a round.
         large: A run with more of them.
-        cases: How many more.
+        cases: How many more, in the unit of the figure: thousands for one in thousandths.
         cost: Reads the cost from a run.
     """
     pairs = zip(small, large, strict=True)

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     Grade = Callable[[int], Awaitable[dict[str, Any]]]
 
 RUBRIC = """\
+def grade(case, output):
+    passed = output["number"] == case["input"]
+    return {"passed": passed, "score": float(passed), "breakdown": {}}
+"""
+"""A rubric that needs nothing but Python."""
+
+PYDANTIC_RUBRIC = """\
 import json
 import sys
 
@@ -35,7 +42,7 @@ def grade(case, output):
 if __name__ == "__main__":
     json.dump(grade(**json.load(sys.stdin)), sys.stdout)
 """
-"""A rubric that imports pydantic, as many do, and can be run as a script as well."""
+"""One that imports pydantic, as many do, and can be run as a script as well."""
 
 
 async def grade_isolated(

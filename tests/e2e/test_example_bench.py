@@ -172,7 +172,8 @@ def test_rubric_of_bugfix_gives_each_of_its_codes(project: PytestRuns) -> None:
 
 def test_the_readme_says_how_each_run_ends(project: PytestRuns) -> None:
     """Each command of the README's table ends with the exit code and the gate beside it."""
-    rows = [row.groupdict() for line in README.splitlines() if (row := ROW.fullmatch(line))]
+    found = [ROW.fullmatch(line) for line in README.splitlines()]
+    rows = [row.groupdict() for row in found if row is not None]
     assert len(rows) == 3
     for row in rows:
         run = run_bench(project, *row["args"].split())

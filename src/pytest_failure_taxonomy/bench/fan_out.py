@@ -85,11 +85,13 @@ class Unit:
         system_under_test: SystemUnderTest,
         make_rubric: Callable[[], RubricRunner],
         on_start: Callable[[str], None],
+        on_outcome: Callable[[CaseOutcome], None],
     ) -> None:
         self._plan = plan
         self._system = system_under_test
         self._make_rubric = make_rubric
         self._on_start = on_start
+        self._on_outcome = on_outcome
         self._outcomes: dict[str, Future[CaseOutcome]] = {
             case.case_id: Future() for case in plan.cases
         }
@@ -114,6 +116,7 @@ class Unit:
 
     def _deliver(self, runner: Runner, outcome: CaseOutcome) -> None:
         if runner is self._runner:  # what a loop that was given up still brings is too late
+            self._on_outcome(outcome)
             self._outcomes[outcome.case_id].set_result(outcome)
 
     def _settle(self, runner: Runner, run: Future[Any]) -> None:

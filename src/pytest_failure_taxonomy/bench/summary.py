@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchRunReport
 
 
-def summary_lines(report: BenchRunReport, *, slowest: int = 3, detail: bool = False) -> list[str]:
+def summary_lines(
+    report: BenchRunReport, *, test: str = "", slowest: int = 3, detail: bool = False
+) -> list[str]:
     """Return the lines of one task class: the first names it, the others are indented.
 
     Args:
         report: of its run.
+        test: the test that ran it, to be named; empty for items of the class's own.
         slowest: how many of the slowest cases to name.
         detail: list the failure modes of severity `warn` and `info` too.
     """
@@ -26,7 +29,7 @@ def summary_lines(report: BenchRunReport, *, slowest: int = 3, detail: bool = Fa
     if report.gate is not None:
         facts.append(("gate", ": ".join([report.gate.verdict, *_joined(report.gate.reasons)])))
     return [
-        f"bench {report.task_class}: {_outcome(report)}",
+        f"bench {report.task_class}{test and f' in {test}'}: {_outcome(report)}",
         *(f"  {name}: {words}" for name, words in facts if words),
     ]
 

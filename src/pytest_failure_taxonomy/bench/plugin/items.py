@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from _pytest._code.code import TerminalRepr
 
     from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskClass
-    from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 
 SYSTEM_FIXTURE: Final = "system_under_test"
 
@@ -178,7 +177,6 @@ class CaseItem(pytest.Function):
         super().__init__(**rest)
         self.case = case
         self.task_class = task_class
-        self.outcome: CaseOutcome | None = None
         for tag in case.tags:
             self.add_marker(tag)
 
@@ -186,15 +184,11 @@ class CaseItem(pytest.Function):
         """Wait for the case's outcome, and fail if it did not pass."""
         from pytest_failure_taxonomy.bench.plugin.session import bench_session
 
-        self.outcome = None
-        self.outcome = bench_session(self.config).run(self)
-        if not self.outcome.score.passed:
-            raise CaseFailedError(
-                one_line(self.outcome.score),
-                failure_lines(
-                    self.task_class.name, self.case, self.outcome, self.task_class.descriptions
-                ),
-            )
+        outcome = bench_session(self.config).run(self)
+        if not outcome.score.passed:
+            task_class = self.task_class
+            lines = failure_lines(task_class.name, self.case, outcome, task_class.descriptions)
+            raise CaseFailedError(one_line(outcome.score), lines)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Name the case's place in its file."""

@@ -1,4 +1,4 @@
-"""Which cases xdist's workers have started, and at what cost, in files that all of them can read.
+"""Which cases xdist's workers have started and what came of them, in files that all can read.
 
 A worker that dies takes its knowledge with it. Without xdist, and where the workers are on other
 machines, there is no journal.
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from pytest_failure_taxonomy.bench.models import BenchScore
 from pytest_failure_taxonomy.bench.plugin.results import Source
 
 
@@ -35,10 +36,10 @@ class Journal:
         """Note that a test will run a case; the controller can't tell that by its node id."""
         self._append(f"scheduled\t{source.folder}\t{source.test}\t{case_id}\n")
 
-    def note_cost(self, folder: Path, cost_usd: float) -> None:
-        """Note what a case of a task class has cost."""
-        if cost_usd:
-            self._append(f"cost\t{folder}\t{cost_usd!r}\n")
+    def note_score(self, source: Source, case_id: str, score: BenchScore) -> None:
+        """Note what a case came to, at once: its test may never report it."""
+        fields = ("graded", source.folder, source.test, case_id, score.model_dump_json())
+        self._append("\t".join(fields) + "\n")
 
     def started_elsewhere(self) -> frozenset[str]:
         """Return the node ids that other workers have started."""
@@ -53,10 +54,17 @@ class Journal:
         lines = (fields for _, fields in self._lines("scheduled"))
         return list(dict.fromkeys((Source(each[1], each[2]), each[3]) for each in lines))
 
-    def spent_usd(self, folder: Path) -> float:
-        """Return what the cases of a task class have cost so far, over all workers."""
-        lines = (fields for _, fields in self._lines("cost"))
-        return sum(float(each[2]) for each in lines if each[1] == str(folder))
+    def scores(self) -> list[tuple[Source, str, BenchScore]]:
+        """Return what cases came to, in the order of each worker."""
+        lines = (fields for _, fields in self._lines("graded"))
+        return [
+            (Source(each[1], each[2]), each[3], BenchScore.model_validate_json(each[4]))
+            for each in lines
+        ]
+
+    def spent_usd(self, source: Source) -> float:
+        """Return what the cases of a source have cost so far, over all workers."""
+        return sum(score.cost_usd for each, _, score in self.scores() if each == source)
 
     def remove(self) -> None:
         """Remove the folder with all that is in it."""

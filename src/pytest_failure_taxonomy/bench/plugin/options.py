@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.models import BenchSettings, TaskClass
+from pytest_failure_taxonomy.bench.plugin.entry import OPTIONS
 
 SETTINGS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = MappingProxyType(
     {
@@ -33,10 +34,13 @@ def check_options(config: pytest.Config) -> None:
     """
     problems = []
     for option, (name, sort) in SETTINGS.items():
-        for given in (config.getoption(option), config.getini(option) or None):
+        for where, given in (
+            (_flag(option), config.getoption(option)),
+            (option, config.getini(option) or None),
+        ):
             try:
                 if given is not None:
-                    _converted(option, name, sort, given)
+                    _converted(where, name, sort, given)
             except pytest.UsageError as error:
                 problems.append(str(error))
     if problems:
@@ -58,6 +62,10 @@ def effective_settings(config: pytest.Config, task_class: TaskClass) -> BenchSet
         if given is not None:
             values[name] = _converted(option, name, sort, given)
     return BenchSettings(**values)
+
+
+def _flag(option: str) -> str:
+    return next(flag for flag, name, _, _ in OPTIONS if name == option)
 
 
 def _converted(option: str, name: str, sort: Callable[[str], Any], given: str) -> Any:

@@ -22,6 +22,13 @@ class Source(NamedTuple):
     """The test that runs the cases, without its parameters; empty for items of the class's own."""
 
 
+class SourcedReport(NamedTuple):
+    """The report of a run, and the test that ran it; empty for items of the class's own."""
+
+    report: BenchRunReport
+    test: str
+
+
 class SourceResults:
     """The results of one source."""
 
@@ -29,6 +36,9 @@ class SourceResults:
         self.scheduled: list[str] = []
         self.started: set[str] = set()
         self.scores: dict[str, BenchScore] = {}
+        """As the reports of tests brought them."""
+        self.unreported: dict[str, BenchScore] = {}
+        """Of cases that were done; for some, pytest never came to their test."""
         self.hit_cost_cap = False
 
     def schedule(self, case_id: str) -> None:
@@ -39,12 +49,13 @@ class SourceResults:
     def report(self, plan: RunPlan) -> BenchRunReport:
         """Aggregate them."""
         known = {case.case_id for case in plan.cases}
+        scores = {**self.unreported, **self.scores}
         run_id = os.urandom(16).hex()
         return aggregate(
             plan,
-            [(each, score) for each, score in self.scores.items() if each in known],
+            [(each, score) for each, score in scores.items() if each in known],
             run_id=f"partial:{run_id}" if self.hit_cost_cap else run_id,
-            started=(self.started | self.scores.keys()) & known,
+            started=self.started & known,
         )
 
 
@@ -53,7 +64,7 @@ class Results:
 
     def __init__(self) -> None:
         self._sources: dict[Source, SourceResults] = {}
-        self._whole_runs: list[BenchRunReport] = []
+        self._whole_runs: list[SourcedReport] = []
 
     def of(self, source: Source) -> SourceResults:
         """Return the results of a source."""
@@ -64,19 +75,20 @@ class Results:
 
     def take(self, sent: Mapping[str, Any]) -> None:
         """Take what the report of a test brought along; `Sent` makes it."""
-        for run in sent.get("runs", ()):
-            self._whole_runs.append(BenchRunReport.model_validate(run))
+        for test, run in sent.get("runs", ()):
+            self._whole_runs.append(SourcedReport(BenchRunReport.model_validate(run), test))
         for folder, test, case_id, score in sent.get("cases", ()):
             results = self.of(Source(folder, test))
-            results.started.add(case_id)
             results.scores[case_id] = BenchScore.model_validate(score)
         for folder in sent.get("cost_caps", ()):
             self.of(Source(folder)).hit_cost_cap = True
 
-    def reports(self, make_plan: MakePlan) -> list[BenchRunReport]:
+    def reports(self, make_plan: MakePlan) -> list[SourcedReport]:
         """Return the report of each source with a case to run, then those of whole runs."""
         reports = [
-            results.report(make_plan(Path(source.folder), results.scheduled))
+            SourcedReport(
+                results.report(make_plan(Path(source.folder), results.scheduled)), source.test
+            )
             for source, results in self._sources.items()
             if results.scheduled
         ]
@@ -87,13 +99,13 @@ class Sent:
     """What the report of a test carries to the process that puts results together."""
 
     def __init__(self) -> None:
-        self._runs: list[dict[str, Any]] = []
+        self._runs: list[tuple[str, BenchRunReport]] = []
         self._cases: list[tuple[Source, str, BenchScore]] = []
         self._cost_caps: list[str] = []
 
-    def add_run(self, report: BenchRunReport) -> None:
-        """Add the report of a whole run."""
-        self._runs.append(report.model_dump(mode="json"))
+    def add_run(self, test: str, report: BenchRunReport) -> None:
+        """Add the report of a whole run that a test has made."""
+        self._runs.append((test, report))
 
     def add_case(self, source: Source, case_id: str, score: BenchScore) -> None:
         """Add the score of a case."""
@@ -106,7 +118,7 @@ class Sent:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {
-            "runs": self._runs,
+            "runs": [[test, report.model_dump(mode="json")] for test, report in self._runs],
             "cases": [
                 [*source, case_id, score.model_dump(mode="json")]
                 for source, case_id, score in self._cases

@@ -12,6 +12,7 @@ import pytest
 from pytest_failure_taxonomy.bench.fan_out import FanOut, NotStartedError, Unit
 from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric, IsolatedSystem
 from pytest_failure_taxonomy.bench.plugin.items import SYSTEM_FIXTURE, CaseItem
+from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.units import split_cases
 from pytest_failure_taxonomy.bench.runner import Runner
 from pytest_failure_taxonomy.bench.targets import import_callable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.outcomes import CaseOutcome, SystemUnderTest
     from pytest_failure_taxonomy.bench.plugin.classes import TaskClasses
     from pytest_failure_taxonomy.bench.plugin.journal import Journal
+    from pytest_failure_taxonomy.bench.plugin.results import Results
 
 _LONG_LIVED = ("session", "package")
 """Scopes of a fixture that outlives every case of a task class."""
@@ -29,8 +31,11 @@ _LONG_LIVED = ("session", "package")
 class CaseRuns:
     """The units of one process."""
 
-    def __init__(self, classes: TaskClasses, workers: int, journal: Journal | None) -> None:
+    def __init__(
+        self, classes: TaskClasses, results: Results, workers: int, journal: Journal | None
+    ) -> None:
         self.fan_out = FanOut()
+        self._results = results
         self._classes = classes
         self._workers = workers
         self._journal = journal
@@ -39,7 +44,6 @@ class CaseRuns:
         self._members: dict[str, Sequence[CaseItem]] = {}
         self._units: dict[str, Unit] = {}
         self._taken: set[str] = set()
-        self._spent_usd: dict[Path, float] = {}
 
     def arrange(self, items: Mapping[Path, Sequence[CaseItem]]) -> None:
         """Put the selected cases of each task class into units."""
@@ -65,9 +69,7 @@ class CaseRuns:
             unit = self._units.get(item.nodeid) or self._start_unit(item)
         else:
             unit = self._start([item])
-        outcome = self.fan_out.wait_for(unit, item.case)
-        self._note_cost(item.task_class, outcome.score.cost_usd)
-        return outcome
+        return self.fan_out.wait_for(unit, item.case)
 
     def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
         """Have an output graded as that of a case would be."""
@@ -103,8 +105,9 @@ class CaseRuns:
         task_class = items[0].task_class
         cases = [each.case for each in items]
         plan = self._classes.plan(task_class, cases, workers=self._workers)
+        source = source_of(task_class)
         if plan.max_cost_usd is not None:
-            left = plan.max_cost_usd - self._spent(task_class)
+            left = plan.max_cost_usd - self._spent(source)
             if left < 0:
                 raise NotStartedError
             plan = plan.model_copy(update={"max_cost_usd": left})
@@ -113,26 +116,27 @@ class CaseRuns:
             plan,
             self._system(items[0]),
             partial(self._rubric, task_class),
-            lambda case_id: self._note_start(nodeids[case_id]),
+            lambda case_id: self._note_start(source, case_id, nodeids[case_id]),
+            partial(self._note_outcome, source),
         )
         self.fan_out.start(unit)
         return unit
 
-    def _note_start(self, nodeid: str) -> None:
+    def _note_start(self, source: Source, case_id: str, nodeid: str) -> None:
+        self._results.of(source).started.add(case_id)
         if self._journal is not None:
             self._journal.note_start(nodeid)
 
-    def _note_cost(self, task_class: TaskClass, cost_usd: float) -> None:
-        folder = folder_of(task_class)
-        self._spent_usd[folder] = self._spent_usd.get(folder, 0.0) + cost_usd
+    def _note_outcome(self, source: Source, outcome: CaseOutcome) -> None:
+        self._results.of(source).unreported[outcome.case_id] = outcome.score
         if self._journal is not None:
-            self._journal.note_cost(folder, cost_usd)
+            self._journal.note_score(source, outcome.case_id, outcome.score)
 
-    def _spent(self, task_class: TaskClass) -> float:
-        folder = folder_of(task_class)
+    def _spent(self, source: Source) -> float:
         if self._journal is not None:
-            return self._journal.spent_usd(folder)
-        return self._spent_usd.get(folder, 0.0)
+            return self._journal.spent_usd(source)
+        scores = self._results.of(source).unreported.values()
+        return sum(score.cost_usd for score in scores)
 
     def _rubric(self, task_class: TaskClass) -> IsolatedRubric:
         folder = folder_of(task_class)
@@ -168,6 +172,11 @@ def folder_of(task_class: TaskClass) -> Path:
     if task_class.folder is None:
         raise ValueError(f"the task class {task_class.name!r} was made in code")
     return task_class.folder
+
+
+def source_of(task_class: TaskClass) -> Source:
+    """Return the source of the scores of a task class's own items."""
+    return Source(str(folder_of(task_class)))
 
 
 def group_by_class(items: Sequence[pytest.Item]) -> dict[Path, list[CaseItem]]:

@@ -20,8 +20,8 @@ from pytest_failure_taxonomy.bench.plugin.entry import CASES, JOURNAL, SENT
 from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem, represent
 from pytest_failure_taxonomy.bench.plugin.journal import Journal
 from pytest_failure_taxonomy.bench.plugin.marked import marked_case
-from pytest_failure_taxonomy.bench.plugin.results import Results, Sent, Source
-from pytest_failure_taxonomy.bench.plugin.running import CaseRuns, folder_of, group_by_class
+from pytest_failure_taxonomy.bench.plugin.results import Results, Sent, Source, SourcedReport
+from pytest_failure_taxonomy.bench.plugin.running import CaseRuns, group_by_class, source_of
 from pytest_failure_taxonomy.bench.plugin.units import split_cases
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -59,13 +59,14 @@ class BenchSession:
             self._journal = Journal(Path(given[SENT]), str(given["workerid"]))
         self._config = config
         self._results = Results()
-        self._reports: list[BenchRunReport] | None = None
+        self._reports: list[SourcedReport] | None = None
         self.classes = TaskClasses(config)
-        self.runs = CaseRuns(self.classes, int(given.get("workercount", 0)), self._journal)
+        workers = int(given.get("workercount", 0))
+        self.runs = CaseRuns(self.classes, self._results, workers, self._journal)
 
     def run(self, item: CaseItem) -> CaseOutcome:
         """Return the outcome of an item's case, and have its report carry the score."""
-        source = Source(str(folder_of(item.task_class)))
+        source = source_of(item.task_class)
         try:
             outcome = self.runs.outcome_of(item)
         except NotStartedError:
@@ -171,10 +172,14 @@ class BenchSession:
         if hasattr(report, SENT):
             self._results.take(getattr(report, SENT))
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """End what runs; let a gate that fails turn success into failure."""
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """End what runs, before fixtures are; let a gate that fails turn success into failure.
+
+        That is known when xdist's workers have ended, and before the terminal's summary.
+        """
         self.runs.close()
+        yield
         if self._is_worker:
             return
         self._read_journal()
@@ -187,13 +192,18 @@ class BenchSession:
         """Print what each task class came to, and write it down where that is asked for."""
         self._print(terminalreporter)
         path = self._json_path()
-        if path is not None:
+        if path is not None and not self._config.option.collectonly:
             problem = write_json(path, self.reports())
             if problem:
                 terminalreporter.write_line(f"--bench-json: {path}: {problem}", red=True)
 
     def reports(self) -> list[BenchRunReport]:
         """Return the report of each task class; asked for when all cases are over."""
+        return [each.report for each in self._sourced()]
+
+    def _sourced(self) -> list[SourcedReport]:
+        if self._config.option.collectonly:
+            return []
         if self._reports is None:
             self._reports = self._results.reports(self._make_plan)
         return self._reports
@@ -214,19 +224,23 @@ class BenchSession:
             self._results.of(Source(str(path))).started.update(map(_case_id, ids))
         for source, case_id in journal.scheduled():
             self._results.of(source).schedule(case_id)
+        for source, case_id, score in journal.scores():
+            self._results.of(source).unreported[case_id] = score
         journal.remove()
 
     def _print(self, terminal: pytest.TerminalReporter) -> None:
         from pytest_failure_taxonomy.bench.summary import summary_lines
 
-        reports = self.reports()
+        reports = self._sourced()
         if terminal.verbosity < -1 or not reports:
             return
         if terminal.verbosity >= 0:
             terminal.write_sep("=", "bench")
-        for report in reports:
+        else:
+            terminal.line("")
+        for report, test in reports:
             failed = is_gate_failed(report)
-            for line in summary_lines(report, detail=terminal.verbosity > 0):
+            for line in summary_lines(report, test=test, detail=terminal.verbosity > 0):
                 terminal.write_line(line, red=failed and line.lstrip().startswith("gate:"))
 
     def _json_path(self) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode
 from pytest_failure_taxonomy.bench.plugin.journal import Journal
 from pytest_failure_taxonomy.bench.plugin.results import Source
 
@@ -21,14 +22,18 @@ def test_workers_see_what_others_started(tmp_path: Path) -> None:
     }
 
 
-def test_costs_are_added_over_workers(tmp_path: Path) -> None:
-    """What a task class has cost is the sum of what all workers have noted."""
+def test_scores_and_costs_of_all_workers(tmp_path: Path) -> None:
+    """What cases came to is there for the controller; what they cost is added for each source."""
     folder = tmp_path / "journal"
     first, second = Journal(folder, "gw0"), Journal(folder, "gw1")
-    first.note_cost(Path("/bench/a"), 0.25)
-    second.note_cost(Path("/bench/a"), 0.5)
-    second.note_cost(Path("/bench/b"), 8.0)
-    assert first.spent_usd(Path("/bench/a")) == 0.75
+    source, other = Source("/bench/a"), Source("/bench/a", "test_it.py::test_it")
+    first.note_score(source, "one", BenchScore(passed=True, score=1.0, cost_usd=0.25))
+    mode = FailureMode(code="sut.exception", severity="block", detail="a\tb\nc")
+    failed = BenchScore(passed=False, score=0.0, cost_usd=0.5, failure_modes=(mode,))
+    second.note_score(source, "two", failed)
+    second.note_score(other, "one", BenchScore(passed=True, score=1.0, cost_usd=8.0))
+    assert first.spent_usd(source) == 0.75
+    assert (source, "two", failed) in Journal(folder, "controller").scores()
 
 
 def test_scheduled_cases_are_given_once(tmp_path: Path) -> None:

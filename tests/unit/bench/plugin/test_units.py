@@ -1,4 +1,4 @@
-"""Units of cases: alike on the controller and on the workers, and no more at a time than allowed."""
+"""Units of cases: alike on controller and workers, and no more at a time than allowed."""
 
 from __future__ import annotations
 

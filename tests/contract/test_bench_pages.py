@@ -1,0 +1,218 @@
+"""The pages on benches: their files and commands do what they say, their tables are whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shlex
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+import pytest_failure_taxonomy.bench as public
+from pytest_failure_taxonomy.bench import models
+from pytest_failure_taxonomy.bench.bounds import lower_bound_95
+from pytest_failure_taxonomy.bench.codes import RUNNER_CODES
+from pytest_failure_taxonomy.bench.plugin import entry
+from pytest_failure_taxonomy.bench.plugin.options import SETTINGS
+from tests.contract.test_docs import code_blocks, code_in, read_page, section, table, tables
+from tests.helpers.children import run_child
+
+pytest.importorskip("xdist")
+pytest.importorskip("scipy")
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+HOW_TO: Final = "docs/how-to/write-a-bench.md"
+REFERENCE: Final = "docs/reference/bench.md"
+
+BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE: Final = re.compile(r"# ([\w./-]+\.(?:py|yaml|yml|ini))\n")
+COMMAND: Final = re.compile(r"\$ (.*?)(?:   # exit code (\d))?")
+VARIES: Final = (
+    (re.compile(r"\b[\d.]+ (?:ms|s)\b"), "N ms"),
+    (re.compile(r"\bin [\d.]+s\b"), "in N s"),
+)
+PROGRAMS: Final = {
+    "pytest": [sys.executable, "-m", "pytest"],
+    "failure-taxonomy": [sys.executable, "-m", "pytest_failure_taxonomy"],
+}
+ENVIRONMENT: Final = {
+    "PYTEST_ADDOPTS": "-p failure_taxonomy -p failure_taxonomy_bench -p xdist",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+def steps_of(page: str) -> Iterator[tuple[str, str]]:
+    """Yield what a reader does, in order: files to write, and transcripts to repeat."""
+    for language, text in BLOCK.findall(read_page(page)):
+        named = FILE.match(text)
+        if named is not None:
+            yield named[1], text
+        elif language == "console" and text.startswith("$ "):
+            yield "", text
+
+
+def transcripts_of(text: str) -> Iterator[tuple[str, int, list[str]]]:
+    """Yield each command of a block with its exit code and the lines that it prints."""
+    command: re.Match[str] | None = None
+    printed: list[str] = []
+    for line in [*text.splitlines(), "$ "]:
+        if line.startswith("$ "):
+            if command is not None:
+                yield command[1], int(command[2] or 0), printed
+            command, printed = COMMAND.fullmatch(line), []
+        else:
+            printed.append(line)
+
+
+def run_command(folder: Path, command: str) -> tuple[int, str]:
+    """Run one command as a shell would, and return its exit code and what it printed."""
+    program, *arguments = shlex.split(command)
+    done = run_child(folder, [*PROGRAMS[program], *arguments], env=ENVIRONMENT)
+    return done.status, done.stdout + done.stderr
+
+
+def plain(text: str) -> str:
+    """Return a text without what differs from run to run."""
+    for pattern, instead in VARIES:
+        text = pattern.sub(instead, text)
+    return text.replace("N s", "N ms")
+
+
+def as_pattern(printed: list[str]) -> str:
+    """Return the expression that an output has to match: `...` stands for any text."""
+    lines = plain("\n".join(printed)).split("\n")
+    return "\n".join(
+        "(?:.*\n)*?.*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*")
+        for line in lines
+    )
+
+
+def test_the_page_from_nothing_to_a_gate(tmp_path: Path) -> None:
+    """Who writes each file and runs each command in turn sees what the page shows."""
+    commands = 0
+    for name, text in steps_of(HOW_TO):
+        if name:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text, encoding="utf-8")
+            continue
+        for command, exit_code, printed in transcripts_of(text):
+            commands += 1
+            status, output = run_command(tmp_path, command)
+            assert status == exit_code, f"{command}\n{output}"
+            found = re.fullmatch(as_pattern(printed), plain(output.rstrip("\n")))
+            assert found, f"{command}\n{output}\n--- is not as on the page:\n" + "\n".join(printed)
+    assert commands > 15
+    check_the_workflow(tmp_path)
+
+
+def check_the_workflow(folder: Path) -> None:
+    """Run what the workflow runs, and see that it keeps what there is."""
+    (path,) = (folder / ".github" / "workflows").iterdir()
+    workflow = yaml.safe_load(path.read_text("utf-8"))
+    steps = workflow["jobs"]["bench"]["steps"]
+    install, *commands = [step["run"] for step in steps if "run" in step]
+    assert install in read_page(HOW_TO).partition("## ")[0]
+    for command in commands:
+        assert run_command(folder, command)[0] == 0
+    (upload,) = [step for step in steps if "upload-artifact" in step.get("uses", "")]
+    assert upload["if"] == "always()"
+    assert all((folder / name).is_file() for name in upload["with"]["path"].split())
+
+
+def test_what_is_to_be_installed_exists() -> None:
+    """The page's first command names this package and an extra that it has."""
+    ((command,),) = [
+        block.splitlines()
+        for block in code_blocks(read_page(HOW_TO), "console")
+        if "pip install" in block
+    ]
+    name, extra = re.fullmatch(r"([\w-]+)\[(\w+)\]", shlex.split(command)[-1]).groups()  # type: ignore[union-attr]  # fails the test
+    assert name == PROJECT["name"]
+    assert PROJECT["optional-dependencies"][extra]
+
+
+def test_the_codes_of_the_runner_are_listed() -> None:
+    """The page has all six."""
+    (rows,) = tables(section(read_page(HOW_TO), "Read a failure"))
+    assert [code_in(row[0])[0] for row in rows[1:]] == list(RUNNER_CODES)
+
+
+@pytest.mark.parametrize(("share", "cases"), [(0.8, 14), (0.9, 29), (0.95, 59)])
+def test_how_many_cases_prove_how_much(share: float, cases: int) -> None:
+    """The page's numbers of cases prove what it says, and one less does not."""
+    sentence = re.search(r"it takes .*?don't", read_page(HOW_TO), re.DOTALL)
+    assert sentence is not None
+    assert re.search(rf"\b{cases}( cases to prove| for) {share:g}\b", sentence[0])
+    for count, proves in ((cases, True), (cases - 1, False)):
+        bound = lower_bound_95([1.0] * count).value
+        assert bound is not None
+        assert (bound >= share) is proves
+
+
+# The reference.
+
+
+def test_every_option_is_documented() -> None:
+    """The two tables have each option with its ini value and what it stands for."""
+    of_settings, others = tables(section(read_page(REFERENCE), "Options"))
+    assert [[code_in(cell) for cell in row[:3]] for row in of_settings[1:]] == [
+        [[f"{option}={metavar}"], [name], [SETTINGS[name][0]]]
+        for option, name, metavar, _ in entry.OPTIONS
+    ]
+    parser = pytest.Parser(_ispytest=True)
+    entry.pytest_addoption(parser)
+    (group,) = [each for each in parser._groups if each.name == "bench"]
+    declared = {name for option in group.options for name in option.names()}
+    rows = [*of_settings[1:], *others[1:]]
+    listed = {name.partition("=")[0] for row in rows for name in code_in(row[0])}
+    assert listed == declared
+    ini = {name for row in rows for name in code_in(row[1])}
+    assert ini == {name for name in parser._inidict if name.startswith("bench_")}
+
+
+def test_every_public_name_is_documented() -> None:
+    """The table has each name that the package gives away, and the fields of its models."""
+    rows = table(section(read_page(REFERENCE), "In Python"))
+    named = [name.partition("(")[0] for row in rows for name in code_in(row[0])]
+    assert sorted(named) == sorted(public.__all__)
+    for row in rows:
+        model = getattr(models, code_in(row[0])[0], None)
+        if model is not None and not row[1].startswith("[the report]"):
+            assert set(model.model_fields) <= set(code_in(row[1])), row[0]
+
+
+def test_the_fixtures_are_documented() -> None:
+    """The table has the plugin's fixtures, and the one that is the author's."""
+    fixtures, _ = tables(section(read_page(REFERENCE), "Fixtures"))
+    listed = [code_in(row[0])[0] for row in fixtures[1:]]
+    declared = [
+        name for name, each in vars(entry).items() if "fixture" in type(each).__name__.lower()
+    ]
+    assert sorted(listed) == sorted([*declared, "system_under_test"])
+
+
+def test_the_code_of_the_reference_runs(tmp_path: Path) -> None:
+    """The tests pass, one of them once for each case, and the script runs to its end."""
+    assert run_command(tmp_path, "failure-taxonomy bench init bench/mail")[0] == 0
+    *tests, script = code_blocks(read_page(REFERENCE), "python")
+    (tmp_path / "test_it.py").write_text("\n\n".join(tests), encoding="utf-8")
+    status, output = run_command(tmp_path, "pytest -v test_it.py --strict-markers")
+    assert status == 0, output
+    assert "test_it.py::test_mail[plus-sign] PASSED" in output
+    assert "= 4 passed in " in output
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    before = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        names: dict[str, Any] = runpy.run_path("script.py")
+    finally:
+        os.chdir(before)
+    assert names["report"].passed_count == 3
