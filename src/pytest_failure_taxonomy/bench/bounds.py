@@ -72,9 +72,11 @@ def lower_bound_95(scores: Sequence[float]) -> LowerBound:
 
 def _clopper_pearson(ones: int, n: int) -> float:
     """Return the least share that gives so many ones, or more, in 5 % of all samples."""
+    if ones in (0, n):  # in closed form; most runs that a gate lets through
+        return float(_ALPHA ** (1 / n)) if ones else 0.0
     from scipy.special import betaincinv
 
-    return float(betaincinv(ones, n - ones + 1, _ALPHA)) if ones else 0.0
+    return float(betaincinv(ones, n - ones + 1, _ALPHA))
 
 
 def _gaffke(counts: Counter[float]) -> float:

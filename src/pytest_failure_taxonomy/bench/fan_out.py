@@ -101,7 +101,11 @@ class Unit:
 
     def start(self, background: BackgroundLoop) -> None:
         """Start all cases that have no outcome yet."""
-        left = tuple(case for case in self._plan.cases if not self._outcomes[case.case_id].done())
+        left = tuple(
+            case
+            for case in self._plan.cases
+            if case.case_id in self._outcomes and not self._outcomes[case.case_id].done()
+        )
         self._background = background
         runner = self._runner = Runner(
             on_outcome=lambda outcome: self._deliver(runner, outcome),
@@ -110,14 +114,18 @@ class Unit:
         )
         plan = self._plan.model_copy(update={"cases": left})
         self._run = background.submit(
-            runner.execute(plan, system_under_test=self._system, rubric_runner=self._make_rubric())
+            runner.run_cases(
+                plan, system_under_test=self._system, rubric_runner=self._make_rubric()
+            )
         )
         self._run.add_done_callback(lambda run: self._settle(runner, run))
 
     def _deliver(self, runner: Runner, outcome: CaseOutcome) -> None:
         if runner is self._runner:  # what a loop that was given up still brings is too late
             self._on_outcome(outcome)
-            self._outcomes[outcome.case_id].set_result(outcome)
+            waited_for = self._outcomes.get(outcome.case_id)
+            if waited_for is not None:  # its item may have been interrupted
+                waited_for.set_result(outcome)
 
     def _settle(self, runner: Runner, run: Future[Any]) -> None:
         """Give the cases without an outcome the reason why the run ended without them."""
@@ -130,7 +138,7 @@ class Unit:
             error = cancelled
         if isinstance(error, _StopError):
             error = error.error
-        for outcome in self._outcomes.values():
+        for outcome in list(self._outcomes.values()):
             if not outcome.done():
                 outcome.set_exception(error or NotStartedError())
 
@@ -146,13 +154,15 @@ class Unit:
             BaseException: what a system raised that ends a run: KeyboardInterrupt and the like.
         """
         outcome = self._outcomes[case.case_id]
-        while True:
-            try:
-                return outcome.result(_LOOK_SECONDS)
-            except FutureTimeoutError:
-                if outcome.done():
-                    continue
-                self._give_up_on_stuck(renew)
+        try:
+            while not outcome.done():
+                try:
+                    return outcome.result(_LOOK_SECONDS)
+                except FutureTimeoutError:
+                    self._give_up_on_stuck(renew)
+            return outcome.result()
+        finally:
+            del self._outcomes[case.case_id]  # of thousands, each keeps a lock
 
     def _give_up_on_stuck(self, renew: Callable[[], BackgroundLoop]) -> None:
         step = self._runner.current_step()
@@ -181,7 +191,7 @@ class Unit:
     @property
     def is_over(self) -> bool:
         """Whether every case has an outcome, or will have none."""
-        return all(outcome.done() for outcome in self._outcomes.values())
+        return all(outcome.done() for outcome in list(self._outcomes.values()))
 
 
 class FanOut:

@@ -69,6 +69,24 @@ class Runner:
         Raises:
             BenchError: one of the two can't be called.
         """
+        run = await self._run_cases(plan, system_under_test, rubric_runner)
+        run_id = secrets.token_hex(16)
+        return aggregate(
+            plan,
+            run.per_case,
+            run_id=f"partial:{run_id}" if run.is_capped else run_id,
+            started=run.started,
+        )
+
+    async def run_cases(
+        self, plan: RunPlan, *, system_under_test: SystemUnderTest, rubric_runner: RubricRunner
+    ) -> None:
+        """Run all cases of a plan as `execute` does, for whom `on_outcome` is told enough."""
+        await self._run_cases(plan, system_under_test, rubric_runner)
+
+    async def _run_cases(
+        self, plan: RunPlan, system_under_test: SystemUnderTest, rubric_runner: RubricRunner
+    ) -> _Run:
         _refuse_uncallable(system_under_test=system_under_test, rubric_runner=rubric_runner)
         ledger = StepLedger()
         case_run = CaseRun(plan, system_under_test, rubric_runner, ledger)
@@ -78,13 +96,7 @@ class Runner:
             await run.run_all()
         finally:
             self._ledgers.remove(ledger)
-        run_id = secrets.token_hex(16)
-        return aggregate(
-            plan,
-            run.per_case,
-            run_id=f"partial:{run_id}" if run.is_capped else run_id,
-            started=run.started,
-        )
+        return run
 
     def current_step(self) -> tuple[str, float] | None:
         """Return the id of the case that keeps the event loop now, and since when.

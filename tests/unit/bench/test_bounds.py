@@ -207,7 +207,7 @@ def test_fewer_than_five_scores_have_no_bound(n: int) -> None:
     assert (bound.value, bound.method, bound.n) == (None, "none: fewer than 5 cases", n)
 
 
-@pytest.mark.parametrize("scores", [[1.0] * 5, [0.5] * 5])
+@pytest.mark.parametrize("scores", [[1.0, 1.0, 1.0, 1.0, 0.0], [0.5] * 5])
 def test_without_scipy_there_is_no_bound(
     scores: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,17 @@ import signal
 import sys
 from typing import Any
 
+
+def _load_resource() -> Any:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    return resource
+
+
+resource = _load_resource()  # here: in each fork it would cost a millisecond
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _MIB = 1 << 20
@@ -25,9 +36,7 @@ def limit_process(memory_mb: int, limit_seconds: float) -> None:
         memory_mb: address space in MiB (macOS does not keep to it).
         limit_seconds: of wall clock, all processors may work so long; 0 for no limit.
     """
-    try:
-        import resource
-    except ImportError:  # Windows
+    if resource is None:
         return
     wanted = {
         resource.RLIMIT_AS: memory_mb * _MIB,
@@ -39,10 +48,10 @@ def limit_process(memory_mb: int, limit_seconds: float) -> None:
         seconds = math.ceil(limit_seconds) * (os.cpu_count() or 1) + SPARE_CPU_SECONDS
         wanted[resource.RLIMIT_CPU] = seconds
     for which, most in wanted.items():
-        _lower(resource, which, most)
+        _lower(which, most)
 
 
-def _lower(resource: Any, which: int, most: int) -> None:
+def _lower(which: int, most: int) -> None:
     try:
         _, hard = resource.getrlimit(which)
         if hard != resource.RLIM_INFINITY:

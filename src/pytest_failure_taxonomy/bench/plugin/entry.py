@@ -114,12 +114,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect a task class."""
-    if not os.path.isfile(path / MARKER_FILE):
+    if not os.path.isfile(os.path.join(path, MARKER_FILE)):
         return None
     with imports_as_they_are(parent.config):
-        from pytest_failure_taxonomy.bench.plugin.items import collector_of_task_class
+        from pytest_failure_taxonomy.bench.plugin import items, session  # noqa: F401 - for later
 
-    return collector_of_task_class(path, parent)
+    return items.collector_of_task_class(path, parent)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -130,12 +130,12 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     with imports_as_they_are(parent.config):
         from pytest_failure_taxonomy.bench.loading.places import task_class_folder
-        from pytest_failure_taxonomy.bench.plugin.items import BenchFile
+        from pytest_failure_taxonomy.bench.plugin import items, session  # noqa: F401 - for later
 
     folder = task_class_folder(file_path)
     if folder is None:
         return None
-    return BenchFile.from_parent(parent, path=file_path, folder=folder)
+    return items.BenchFile.from_parent(parent, path=file_path, folder=folder)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

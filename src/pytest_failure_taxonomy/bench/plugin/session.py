@@ -190,6 +190,8 @@ class BenchSession:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print what each task class came to, and write it down where that is asked for."""
+        if self._is_worker:  # pytest-xdist's workers have a terminal that nobody sees
+            return
         self._print(terminalreporter)
         path = self._json_path()
         if path is not None and not self._config.option.collectonly:
