@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from pytest_failure_taxonomy.bench.codes import Severity
+from pytest_failure_taxonomy.closed_model import ClosedModel
 
 _T = TypeVar("_T")
 # Strict validation takes no list for a tuple; here it shall, so that JSON's lists fit.
@@ -34,19 +35,7 @@ DEFAULT_CONCURRENCY = 8
 DEFAULT_RUBRIC_MEMORY_MB = 2_048
 
 
-class _Frozen(BaseModel):
-    """A value: closed, strict, and never changed."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
-
-
-class FailureMode(_Frozen):
+class FailureMode(ClosedModel):
     """One thing that went wrong in a case, by a code that its task class declares."""
 
     code: Annotated[str, Field(min_length=1)]
@@ -57,7 +46,7 @@ class FailureMode(_Frozen):
     """What it was in this case, in words."""
 
 
-class BenchScore(_Frozen):
+class BenchScore(ClosedModel):
     """What one case came to."""
 
     passed: bool
@@ -79,7 +68,7 @@ class BenchScore(_Frozen):
         return self.score if self.passed else 0.0
 
 
-class BenchCase(_Frozen):
+class BenchCase(ClosedModel):
     """One case. `case["name"]` reads any field of its file, and raises `KeyError` for others."""
 
     case_id: Annotated[str, Field(min_length=1)]
@@ -119,7 +108,7 @@ class BenchCase(_Frozen):
 _NOT_IN_FILES = frozenset({"case_id", "fields", "path", "line", "repetition"})
 
 
-class OracleExample(_Frozen):
+class OracleExample(ClosedModel):
     """An output of a system that a rubric must judge as its author says: its self-test."""
 
     example_id: Annotated[str, Field(min_length=1)]
@@ -136,7 +125,7 @@ class OracleExample(_Frozen):
     """The line of that file in which it begins, from 1."""
 
 
-class GateSettings(_Frozen):
+class GateSettings(ClosedModel):
     """What a run must reach; block-severity failure modes fail a gate in any case."""
 
     lower_bound_95: _Share | None = None
@@ -145,7 +134,7 @@ class GateSettings(_Frozen):
     """The fewest distinct cases that must have passed."""
 
 
-class BenchSettings(_Frozen):
+class BenchSettings(ClosedModel):
     """What a `bench.yaml` may say; every value has a default."""
 
     sut: str | None = None
@@ -170,7 +159,7 @@ class BenchSettings(_Frozen):
     """What a run must reach."""
 
 
-class TaskClass(_Frozen):
+class TaskClass(ClosedModel):
     """A set of cases with one rubric, one list of failure codes and one of breakdown keys."""
 
     name: Annotated[str, Field(min_length=1)]
@@ -193,7 +182,7 @@ class TaskClass(_Frozen):
     """Its `rubric.py`."""
 
 
-class RunPlan(_Frozen):
+class RunPlan(ClosedModel):
     """Which cases to run, and within what limits."""
 
     task_class: TaskClass
@@ -246,7 +235,7 @@ class RunPlan(_Frozen):
         )
 
 
-class Counts(_Frozen):
+class Counts(ClosedModel):
     """What became of the cases of a run."""
 
     scheduled: _Count
@@ -261,7 +250,7 @@ class Counts(_Frozen):
     """Cases that were never started."""
 
 
-class LowerBound(_Frozen):
+class LowerBound(ClosedModel):
     """The one-sided 95 % lower confidence bound of the mean score."""
 
     value: float | None
@@ -272,7 +261,7 @@ class LowerBound(_Frozen):
     """Scores that it was computed from."""
 
 
-class GateResult(_Frozen):
+class GateResult(ClosedModel):
     """What a gate says of a run."""
 
     verdict: Literal["PASS", "FAIL", "INCOMPLETE"]
@@ -281,7 +270,7 @@ class GateResult(_Frozen):
     """Why, in words; empty for `PASS`."""
 
 
-class BenchRunReport(_Frozen):
+class BenchRunReport(ClosedModel):
     """What a run of a task class came to."""
 
     run_id: str

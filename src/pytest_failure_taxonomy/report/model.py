@@ -9,9 +9,10 @@ docstrings are its descriptions.
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pytest_failure_taxonomy.bench.models import BenchRunReport
+from pytest_failure_taxonomy.closed_model import ClosedModel
 from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Phase
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
 from pytest_failure_taxonomy.taxonomy.findings import Confidence
@@ -33,19 +34,7 @@ _Seconds = Annotated[float, Field(ge=0)]
 _Kind = Annotated[str, Field(pattern=KIND_PATTERN)]
 
 
-class _Part(BaseModel):
-    """An object of the report: closed, and never changed."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
-
-
-class Generator(_Part):
+class Generator(ClosedModel):
     """The program that wrote the report."""
 
     name: str
@@ -54,7 +43,7 @@ class Generator(_Part):
     """Version of the distribution."""
 
 
-class Invocation(_Part):
+class Invocation(ClosedModel):
     """How pytest was called."""
 
     args: _Listed[str]
@@ -63,7 +52,7 @@ class Invocation(_Part):
     """Absolute path of pytest's root directory."""
 
 
-class Shard(_Part):
+class Shard(ClosedModel):
     """Which part of a suite that is spread over several jobs this run was."""
 
     index: Annotated[int, Field(ge=1)]
@@ -72,7 +61,7 @@ class Shard(_Part):
     """How many shards there are."""
 
 
-class Run(_Part):
+class Run(ClosedModel):
     """Which run it was, and when."""
 
     id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
@@ -98,7 +87,7 @@ class Run(_Part):
     """Which part of the suite it was; null if the suite was not sharded."""
 
 
-class Exit(_Part):
+class Exit(ClosedModel):
     """How the process ended, and what its exit code alone says."""
 
     code: int | None
@@ -116,7 +105,7 @@ class Exit(_Part):
     `none` (it is not known) or another word."""
 
 
-class Evidence(_Part):
+class Evidence(ClosedModel):
     """One thing that was seen and speaks for the verdict."""
 
     source: str
@@ -125,7 +114,7 @@ class Evidence(_Part):
     """What was seen, in words."""
 
 
-class Verdict(_Part):
+class Verdict(ClosedModel):
     """Why the run failed: the primary reason, from the evidence."""
 
     reason: _Reason
@@ -152,7 +141,7 @@ class Verdict(_Part):
     """What else it may have been and can't be told apart, in the order documented for the kind."""
 
 
-class HeldReason(_Part):
+class HeldReason(ClosedModel):
     """A reason that holds for the run."""
 
     reason: _Reason
@@ -165,7 +154,7 @@ class HeldReason(_Part):
     """Node ids that it was found on, each once, in order of occurrence."""
 
 
-class Summary(_Part):
+class Summary(ClosedModel):
     """Counts of the run, in the words of pytest's last line."""
 
     collected: _Count
@@ -202,7 +191,7 @@ class Summary(_Part):
     """Warnings that pytest reported."""
 
 
-class RaisedException(_Part):
+class RaisedException(ClosedModel):
     """An exception that was raised."""
 
     type: str
@@ -213,7 +202,7 @@ class RaisedException(_Part):
     """`str()` of it, or a placeholder where that failed; capped."""
 
 
-class Location(_Part):
+class Location(ClosedModel):
     """A place in a file."""
 
     path: str
@@ -222,7 +211,7 @@ class Location(_Part):
     """Number of the line, counted from 1; null if it is not known."""
 
 
-class Failure(_Part):
+class Failure(ClosedModel):
     """One failed phase of one test; a test may have several."""
 
     nodeid: str
@@ -255,7 +244,7 @@ class Failure(_Part):
     """Name of the rule that gave reason and kind; null if none did."""
 
 
-class FailureGroup(_Part):
+class FailureGroup(ClosedModel):
     """Failures of one fingerprint."""
 
     fingerprint: str
@@ -272,7 +261,7 @@ class FailureGroup(_Part):
     """Node ids of its tests, each once, in order of occurrence."""
 
 
-class CollectionError(_Part):
+class CollectionError(ClosedModel):
     """A node that could not be collected."""
 
     nodeid: str
@@ -289,7 +278,7 @@ class CollectionError(_Part):
     """As pytest shows it, capped; null if there is none or if `limits` says it was left out."""
 
 
-class InternalError(_Part):
+class InternalError(ClosedModel):
     """An error outside of any test and any collector."""
 
     kind: _Kind
@@ -300,7 +289,7 @@ class InternalError(_Part):
     """As pytest shows it, capped; null if there is none or if `limits` says it was left out."""
 
 
-class InFlightTest(_Part):
+class InFlightTest(ClosedModel):
     """A test that was running when the run ended."""
 
     nodeid: str
@@ -313,7 +302,7 @@ class InFlightTest(_Part):
     """How long it had been running; null where the time of the end can't be known."""
 
 
-class NotRun(_Part):
+class NotRun(ClosedModel):
     """Tests that were selected and never started."""
 
     count: _Count
@@ -322,7 +311,7 @@ class NotRun(_Part):
     """Their node ids, in the order in which they would have run."""
 
 
-class WorkerExit(_Part):
+class WorkerExit(ClosedModel):
     """How the process of an xdist worker ended."""
 
     code: int | None
@@ -331,7 +320,7 @@ class WorkerExit(_Part):
     """Name of the signal that ended it; null if none did or it is not known."""
 
 
-class Worker(_Part):
+class Worker(ClosedModel):
     """One xdist worker."""
 
     id: str
@@ -344,7 +333,7 @@ class Worker(_Part):
     """Node id of the test that it was running when it died; null if it did not, or ran none."""
 
 
-class ContinuousIntegration(_Part):
+class ContinuousIntegration(ClosedModel):
     """The CI job that the run was part of, from the variables that its provider documents."""
 
     provider: str
@@ -359,7 +348,7 @@ class ContinuousIntegration(_Part):
     """The branch or tag that was tested; null if the provider does not say."""
 
 
-class Environment(_Part):
+class Environment(ClosedModel):
     """What the run ran on."""
 
     python: str
@@ -374,7 +363,7 @@ class Environment(_Part):
     """The CI job; null outside of the CI systems that are known."""
 
 
-class Limits(_Part):
+class Limits(ClosedModel):
     """What was cut to keep the report small; all zero if nothing was."""
 
     failures_omitted: _Count
@@ -393,7 +382,7 @@ class Limits(_Part):
     """Texts that were cut; each says `truncated` and how many characters at the cut."""
 
 
-class FailureReport(_Part):
+class FailureReport(ClosedModel):
     """Why a pytest run failed: one typed reason, with the evidence for it.
 
     Objects are closed, except `extensions`. Every key is always there;
