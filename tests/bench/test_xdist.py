@@ -148,3 +148,27 @@ def test_dist_each_runs_all_cases_in_every_worker(runs: PytestRuns) -> None:
     run = runs.run("bench", "--dist", "each", "--tx", "2*popen", plugins=PLUGINS)
     assert len(calls(runs)) == 6
     assert run.exit_status == 0
+
+
+@pytest.mark.parametrize("dist", ["load", "loadscope", "worksteal"])
+def test_ordinary_tests_that_crash_beside_cases(runs: PytestRuns, dist: str) -> None:
+    """A crash of an ordinary test costs that test, and neither the run nor a case."""
+    crash = (
+        "import os\nimport pytest\n"
+        "@pytest.mark.parametrize('n', range(12))\n"
+        "def test_it(n):\n    if n == 5: os._exit(1)\n"
+    )
+    files = {"test_one.py": crash, "test_two.py": crash}
+    runs.write({**task_class_files(passing_cases(10)), **files})
+    run = runs.run("-n", "2", "--dist", dist, plugins=PLUGINS)
+    assert run.outcomes == {"passed": 32, "failed": 2}
+    assert only_bench(run)["passed_count"] == 10
+
+
+def test_late_crash_in_a_big_task_class(runs: PytestRuns) -> None:
+    """However many cases are left when a worker dies, all others have a score in the end."""
+    cases = [*passing_cases(40), {"id": "case-015-exits", "input": 1, "exit": 1}]
+    runs.write(task_class_files(sorted(cases, key=lambda case: str(case["id"]))))
+    run = runs.run("bench", "-n", "2", plugins=PLUGINS)
+    assert run.outcomes == {"passed": 40, "failed": 1}
+    assert only_bench(run)["passed_count"] == 40

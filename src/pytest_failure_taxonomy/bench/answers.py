@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pytest_failure_taxonomy.bench.exceptions import describe, safe
-from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode
+from pytest_failure_taxonomy.bench.models import MOST_COST_USD, BenchScore, FailureMode
 from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError
 
 _MAX_DETAIL: Final = 300
@@ -41,7 +41,7 @@ class Answer(_Strict):
     score: Annotated[float, Field(ge=0, le=1)]
     breakdown: dict[str, float]
     failure_modes: Annotated[tuple[_GivenMode, ...], Field(strict=False)] = ()
-    cost_usd: Annotated[float, Field(ge=0)] = 0.0
+    cost_usd: Annotated[float, Field(ge=0, le=MOST_COST_USD)] = 0.0
     wall_clock_ms: Annotated[float, Field(allow_inf_nan=True)] = 0.0
     """What the rubric claims; the runner measures."""
 

@@ -12,6 +12,7 @@ from pytest_failure_taxonomy.bench.exceptions import ends_run
 
 _LEAST_SECONDS: Final = 0.001
 _LAST_STEP_SECONDS: Final = 0.1
+_NOTABLE_HOLD_SECONDS: Final = 0.05
 _NOTABLE_LOSS: Final = 0.1
 """The share of its time that a call must have lost to others to be owed another one."""
 
@@ -116,7 +117,8 @@ class Attempt:
 
     @property
     def _held_too_long(self) -> bool:
-        return self._limit is not None and self._call.held_seconds > self._limit
+        held = self._call.held_seconds
+        return self._limit is not None and held > max(self._limit, _NOTABLE_HOLD_SECONDS)
 
     def end_for_good(self) -> asyncio.Task[None] | None:
         """Let an abandoned call make no further step; return its task if that still runs."""

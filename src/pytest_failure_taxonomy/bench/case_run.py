@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench.answers import read_answer
@@ -62,7 +63,7 @@ class CaseRun:
             BaseException: what system or rubric raised that ends a run, as `ends_run` has it.
         """
         limit = case.timeout_per_case_seconds or self._plan.timeout_per_case_seconds
-        system = await self._try(case, self._call_system, (case,), limit)
+        system = await self._try(case, self._call_system, (_copy(case),), limit)
         score = judge_system(system)
         if score is not None:
             return _outcome(case, score, system)
@@ -108,6 +109,14 @@ class CaseRun:
         if attempt.is_abandoned:
             self.abandoned.append(attempt)
         return attempt
+
+
+def _copy(case: BenchCase) -> BenchCase:
+    """Return a case for a system to work on: what it changes there, no rubric shall see."""
+    fields = deepcopy(case.fields)
+    is_field = case.input is case.fields.get("input")
+    given = fields.get("input") if is_field else deepcopy(case.input)
+    return case.model_copy(update={"fields": fields, "input": given})
 
 
 def judge_system(attempt: Attempt) -> BenchScore | None:

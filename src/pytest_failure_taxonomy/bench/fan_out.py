@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.bench.failure_paths import sut_timeout_score
 from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.bench.threads import as_coroutine_function
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -34,6 +35,14 @@ _CLOSE_SECONDS: Final = 5.0
 
 class NotStartedError(Exception):
     """The case was never started: its run ended before, at the cost cap."""
+
+
+class RunEndedError(Exception):
+    """The run ended before the case had a score, by what another case did."""
+
+
+class _LeftError(Exception):
+    """Stands for a case's SystemExit or CancelledError, which is for its own item to raise."""
 
 
 class _StopError(Exception):
@@ -56,12 +65,14 @@ class BackgroundLoop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._is_closing = False
         self._thread = threading.Thread(target=self._turn, name="bench-cases", daemon=True)
         self._thread.start()
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while not self._is_closing:  # a system may stop the loop, which is not its own
+            self.loop.run_forever()
 
     def submit(self, work: Awaitable[Any]) -> Future[Any]:
         """Run a coroutine there; its future fails with `_StopError` for what would end the loop."""
@@ -69,6 +80,7 @@ class BackgroundLoop:
 
     def close(self) -> None:
         """Stop the loop and close it, unless something on it never comes back."""
+        self._is_closing = True
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_CLOSE_SECONDS)
@@ -88,7 +100,8 @@ class Unit:
         on_outcome: Callable[[CaseOutcome], None],
     ) -> None:
         self._plan = plan
-        self._system = system_under_test
+        self._call = as_coroutine_function(system_under_test)
+        self._left: dict[str, BaseException] = {}
         self._make_rubric = make_rubric
         self._on_start = on_start
         self._on_outcome = on_outcome
@@ -115,17 +128,41 @@ class Unit:
         plan = self._plan.model_copy(update={"cases": left})
         self._run = background.submit(
             runner.run_cases(
-                plan, system_under_test=self._system, rubric_runner=self._make_rubric()
+                plan, system_under_test=self._call_system, rubric_runner=self._make_rubric()
             )
         )
         self._run.add_done_callback(lambda run: self._settle(runner, run))
 
+    async def _call_system(self, case: BenchCase) -> Any:
+        """Call the system; keep for the case's item what would end the run of all others.
+
+        To pytest, `SystemExit` and `CancelledError` are failures of one test.
+        """
+        try:
+            return await self._call(case)
+        except SystemExit as error:
+            self._left[case.case_id] = error
+            raise _LeftError from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._left[case.case_id] = error
+            raise _LeftError from error
+
     def _deliver(self, runner: Runner, outcome: CaseOutcome) -> None:
-        if runner is self._runner:  # what a loop that was given up still brings is too late
+        if runner is not self._runner:  # what a loop that was given up still brings is too late
+            return
+        left = self._left.get(outcome.case_id)
+        if left is None:
             self._on_outcome(outcome)
-            waited_for = self._outcomes.get(outcome.case_id)
-            if waited_for is not None:  # its item may have been interrupted
-                waited_for.set_result(outcome)
+        waited_for = self._outcomes.get(outcome.case_id)
+        if waited_for is None:  # its item was interrupted
+            return
+        if left is None:
+            waited_for.set_result(outcome)
+        else:
+            waited_for.set_exception(left)
 
     def _settle(self, runner: Runner, run: Future[Any]) -> None:
         """Give the cases without an outcome the reason why the run ended without them."""
@@ -138,6 +175,8 @@ class Unit:
             error = cancelled
         if isinstance(error, _StopError):
             error = error.error
+        if isinstance(error, asyncio.CancelledError | CancelledError):
+            error = RunEndedError("a case of the same unit raised CancelledError in its own task")
         for outcome in list(self._outcomes.values()):
             if not outcome.done():
                 outcome.set_exception(error or NotStartedError())

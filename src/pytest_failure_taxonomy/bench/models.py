@@ -29,6 +29,8 @@ _Count = Annotated[int, Field(ge=0)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _AtLeastOne = Annotated[int, Field(ge=1)]
 
+MOST_COST_USD = 1e9
+"""Of one case; more is a mistake, and could not be added up."""
 DEFAULT_TIMEOUT_SECONDS = 300.0
 DEFAULT_RUBRIC_SECONDS = 60.0
 DEFAULT_CONCURRENCY = 8
@@ -57,7 +59,7 @@ class BenchScore(ClosedModel):
     """Partial scores by the task class's own keys."""
     failure_modes: _Listed[FailureMode] = ()
     """What went wrong, in the rubric's order."""
-    cost_usd: _NotNegative = 0.0
+    cost_usd: Annotated[float, Field(ge=0, le=MOST_COST_USD)] = 0.0
     """What the case cost, in US dollars."""
     wall_clock_ms: _NotNegative = 0.0
     """How long system and rubric took together, in milliseconds, as the runner measured it."""

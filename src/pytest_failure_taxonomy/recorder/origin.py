@@ -25,7 +25,10 @@ _FOREIGN: Final = 1
 _RUNNER: Final = 0
 """Whose a file is: the user's, a library's, the test runner's."""
 
-_RUNNERS: Final = frozenset({"_pytest", "pytest", "pluggy", "xdist", "execnet", "__channelexec__"})
+_SELF: Final = "pytest_failure_taxonomy"
+_RUNNERS: Final = frozenset(
+    {"_pytest", "pytest", "pluggy", "xdist", "execnet", "__channelexec__", _SELF}
+)
 _LIBRARIES: Final = frozenset({"site-packages", "dist-packages"})
 _NOT_SOURCES: Final = frozenset(
     {".venv", "venv", ".tox", ".nox", ".eggs", "build", "__pypackages__"}
@@ -98,8 +101,8 @@ class OriginFinder:
                     first = best
             traceback = traceback.tb_next
             left -= 1
-        if best is None:
-            return None
+        if best is None or (best_owner == _RUNNER and best[1].startswith(f"{_SELF}/")):
+            return None  # a case of a bench that did not pass was raised by nobody's code
         if is_recursion or not left:
             return self._origin_of_recursion(start, best_owner) or self._place(
                 best, first, best_owner

@@ -17,9 +17,27 @@ ORACLE_SUFFIXES: Final = (".yaml", ".yml")
 _SUFFIXES: Final = {"cases": CASE_SUFFIXES, "oracle": ORACLE_SUFFIXES}
 
 
+RUBRIC: Final = "rubric.py"
+_GIVE_AWAY: Final = (
+    "bench.yaml",
+    "breakdown_keys.yaml",
+    "breakdown_keys.py",
+    "failure_modes.yml",
+)
+"""Beside a rubric and cases, files that nothing but a task class has."""
+
+
 def is_task_class(path: str | os.PathLike[str]) -> bool:
-    """Return whether a folder is a task class, good or bad."""
-    return os.path.isfile(os.path.join(path, MARK))
+    """Return whether a folder is a task class, good or bad.
+
+    Also one that has the other files of a class and lacks the one that marks it: by a slip of its
+    name all cases would be gone without a word.
+    """
+    return os.path.isfile(os.path.join(path, MARK)) or (
+        os.path.isfile(os.path.join(path, RUBRIC))
+        and os.path.isdir(os.path.join(path, "cases"))
+        and any(os.path.isfile(os.path.join(path, name)) for name in _GIVE_AWAY)
+    )
 
 
 def task_class_folder(case_file: Path) -> Path | None:

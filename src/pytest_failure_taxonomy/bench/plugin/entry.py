@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MARKER_FILE = "failure_modes.yaml"
 """Its presence makes a folder a task class; repeated from `loading.places`, as a test sees to."""
 
+RUBRIC = "rubric.py"
+
 CASES, ORACLE = "cases", "oracle"
 """The folders of a task class that hold items."""
 
@@ -114,9 +116,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect a task class."""
-    if not os.path.isfile(os.path.join(path, MARKER_FILE)):
+    if not _may_be_task_class(path):
         return None
     with imports_as_they_are(parent.config):
+        from pytest_failure_taxonomy.bench.loading.places import is_task_class
+
+        if not is_task_class(path):
+            return None
         from pytest_failure_taxonomy.bench.plugin import items, session  # noqa: F401 - for later
 
     return items.collector_of_task_class(path, parent)
@@ -124,17 +130,18 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect the cases and the examples of a task class."""
-    if file_path.parent.name not in (CASES, ORACLE) or not os.path.isfile(
-        file_path.parent.parent / MARKER_FILE
-    ):
+    if file_path.parent.name not in (CASES, ORACLE):
+        return None
+    if not _may_be_task_class(file_path.parent.parent):
         return None
     with imports_as_they_are(parent.config):
         from pytest_failure_taxonomy.bench.loading.places import task_class_folder
+
+        folder = task_class_folder(file_path)
+        if folder is None:
+            return None
         from pytest_failure_taxonomy.bench.plugin import items, session  # noqa: F401 - for later
 
-    folder = task_class_folder(file_path)
-    if folder is None:
-        return None
     return items.BenchFile.from_parent(parent, path=file_path, folder=folder)
 
 
@@ -243,6 +250,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Generator[No
         return bench_session(config).find_units(nodeids, workers)
 
     return ChosenScheduling(default, find_units, config, log)
+
+
+def _may_be_task_class(path: Path) -> bool:
+    return any(os.path.isfile(os.path.join(path, name)) for name in (MARKER_FILE, RUBRIC))
 
 
 def _uses_bench(item: pytest.Item) -> bool:

@@ -29,6 +29,11 @@ class CaseFailedError(AssertionError):
         super().__init__(message)
         self.lines = lines
 
+    @classmethod
+    def of_line(cls, line: str) -> CaseFailedError:
+        """Make one that has nothing more to show."""
+        return cls(line, [line])
+
 
 def load_for_collection(node: pytest.Collector, folder: Path | None = None) -> TaskClass:
     """Return the task class of a node's folder.
@@ -123,13 +128,8 @@ class BenchFile(pytest.Module):
             )
             if fixtures is None:  # the first item has asked for what is the same for all
                 fixtures = item.fixture_info
-                if callobj is _with_fixture and item.system_scope() is None:
-                    raise self.CollectError(
-                        f"{classes.shown(self.folder)}: there is no system under test; give"
-                        " `sut: package.module:callable` in"
-                        f" {classes.shown(self.folder / 'bench.yaml')} or a fixture"
-                        f" `{SYSTEM_FIXTURE}` in a conftest.py"
-                    )
+                if callobj is _with_fixture:
+                    self._check_fixture(item)
             yield item
 
     def _needs_fixture(self, task_class: TaskClass) -> bool:
@@ -153,6 +153,24 @@ class BenchFile(pytest.Module):
         except BenchError as error:
             raise self.CollectError(str(error)) from error.__cause__
         return False
+
+    def _check_fixture(self, item: CaseItem) -> None:
+        """Refuse to collect cases whose system can't be had from a fixture."""
+        from pytest_failure_taxonomy.bench.plugin.session import bench_session
+
+        shown = bench_session(self.config).classes.shown
+        definition = item.system_definition()
+        if definition is None:
+            raise self.CollectError(
+                f"{shown(self.folder)}: there is no system under test; give"
+                f" `sut: package.module:callable` in {shown(self.folder / 'bench.yaml')} or a"
+                f" fixture `{SYSTEM_FIXTURE}` in a conftest.py"
+            )
+        if definition.params is not None:
+            raise self.CollectError(
+                f"{shown(self.folder)}: the fixture `{SYSTEM_FIXTURE}` has parameters, and a case"
+                " has one system; run once for each, with --bench-sut or an option of your own"
+            )
 
     def _examples(self, task_class: TaskClass) -> Iterator[OracleItem]:
         for example in task_class.oracle:
@@ -199,10 +217,10 @@ class CaseItem(pytest.Function):
         """What pytest knows of the fixtures that the item asks for."""
         return self._fixtureinfo
 
-    def system_scope(self) -> str | None:
-        """Return the scope of the fixture that is the system under test; `None` for no fixture."""
+    def system_definition(self) -> pytest.FixtureDef[Any] | None:
+        """Return the fixture that is the system under test; `None` where there is none."""
         definitions = self._fixtureinfo.name2fixturedefs.get(SYSTEM_FIXTURE)
-        return definitions[-1].scope if definitions else None
+        return definitions[-1] if definitions else None
 
 
 class OracleItem(pytest.Item):

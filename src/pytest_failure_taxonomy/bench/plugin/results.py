@@ -39,6 +39,8 @@ class SourceResults:
         """As the reports of tests brought them."""
         self.unreported: dict[str, BenchScore] = {}
         """Of cases that were done; for some, pytest never came to their test."""
+        self.broken: set[str] = set()
+        """Cases whose tests failed by something else than a score, which does not count then."""
         self.hit_cost_cap = False
 
     def schedule(self, case_id: str) -> None:
@@ -53,9 +55,9 @@ class SourceResults:
         run_id = os.urandom(16).hex()
         return aggregate(
             plan,
-            [(each, score) for each, score in scores.items() if each in known],
+            [(each, score) for each, score in scores.items() if each in known - self.broken],
             run_id=f"partial:{run_id}" if self.hit_cost_cap else run_id,
-            started=self.started & known,
+            started=(self.started | self.broken) & known,
         )
 
 
@@ -79,7 +81,10 @@ class Results:
             self._whole_runs.append(SourcedReport(BenchRunReport.model_validate(run), test))
         for folder, test, case_id, score in sent.get("cases", ()):
             results = self.of(Source(folder, test))
+            results.broken.discard(case_id)  # of an earlier attempt
             results.scores[case_id] = BenchScore.model_validate(score)
+        for folder, test, case_id in sent.get("broken", ()):
+            self.of(Source(folder, test)).broken.add(case_id)
         for folder in sent.get("cost_caps", ()):
             self.of(Source(folder)).hit_cost_cap = True
 
@@ -101,6 +106,7 @@ class Sent:
     def __init__(self) -> None:
         self._runs: list[tuple[str, BenchRunReport]] = []
         self._cases: list[tuple[Source, str, BenchScore]] = []
+        self._broken: list[tuple[Source, str]] = []
         self._cost_caps: list[str] = []
 
     def add_run(self, test: str, report: BenchRunReport) -> None:
@@ -110,6 +116,15 @@ class Sent:
     def add_case(self, source: Source, case_id: str, score: BenchScore) -> None:
         """Add the score of a case."""
         self._cases.append((source, case_id, score))
+
+    @property
+    def has_case(self) -> bool:
+        """Whether there is a score of a case."""
+        return bool(self._cases)
+
+    def add_broken(self, source: Source, case_id: str) -> None:
+        """Add that a case's test failed by something else than its score."""
+        self._broken.append((source, case_id))
 
     def add_cost_cap(self, source: Source) -> None:
         """Add that a case was not started because of what those before it had cost."""
@@ -123,6 +138,7 @@ class Sent:
                 [*source, case_id, score.model_dump(mode="json")]
                 for source, case_id, score in self._cases
             ],
+            "broken": [[*source, case_id] for source, case_id in self._broken],
             "cost_caps": self._cost_caps,
         }
 

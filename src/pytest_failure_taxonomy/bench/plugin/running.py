@@ -11,7 +11,7 @@ import pytest
 
 from pytest_failure_taxonomy.bench.fan_out import FanOut, NotStartedError, Unit
 from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric, IsolatedSystem
-from pytest_failure_taxonomy.bench.plugin.items import SYSTEM_FIXTURE, CaseItem
+from pytest_failure_taxonomy.bench.plugin.items import SYSTEM_FIXTURE, CaseFailedError, CaseItem
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.units import split_cases
 from pytest_failure_taxonomy.bench.runner import Runner
@@ -68,7 +68,7 @@ class CaseRuns:
         if is_first and self._outlives_cases(item):
             unit = self._units.get(item.nodeid) or self._start_unit(item)
         else:
-            unit = self._start([item])
+            unit = self._start(item, [item])
         return self.fan_out.wait_for(unit, item.case)
 
     def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
@@ -96,13 +96,13 @@ class CaseRuns:
             elsewhere = self._journal.started_elsewhere()
             if any(each.nodeid in elsewhere for each in members):
                 # The worker that ran them crashed, nobody knows on which case: now one by one.
-                return self._start([item])
-        unit = self._start(members)
+                return self._start(item, [item])
+        unit = self._start(item, members)
         self._units.update((each.nodeid, unit) for each in members)
         return unit
 
-    def _start(self, items: Sequence[CaseItem]) -> Unit:
-        task_class = items[0].task_class
+    def _start(self, asking: CaseItem, items: Sequence[CaseItem]) -> Unit:
+        task_class = asking.task_class
         cases = [each.case for each in items]
         plan = self._classes.plan(task_class, cases, workers=self._workers)
         source = source_of(task_class)
@@ -114,7 +114,7 @@ class CaseRuns:
         nodeids = {each.case.case_id: each.nodeid for each in items}
         unit = Unit(
             plan,
-            self._system(items[0]),
+            self._system(asking),
             partial(self._rubric, task_class),
             lambda case_id: self._note_start(source, case_id, nodeids[case_id]),
             partial(self._note_outcome, source),
@@ -148,12 +148,14 @@ class CaseRuns:
     def _outlives_cases(self, item: CaseItem) -> bool:
         """Tell whether the item's system under test lives as long as all cases of its unit."""
         settings = self._classes.settings(item.task_class)
-        return settings.sut is not None or item.system_scope() in _LONG_LIVED
+        definition = item.system_definition()
+        is_long_lived = definition is not None and definition.scope in _LONG_LIVED
+        return settings.sut is not None or is_long_lived
 
     def _system(self, item: CaseItem) -> SystemUnderTest:
         settings = self._classes.settings(item.task_class)
         if settings.sut is None:
-            return item.funcargs[SYSTEM_FIXTURE]  # type: ignore[return-value]  # a fixture's value
+            return _callable(item.funcargs[SYSTEM_FIXTURE])
         key = f"{settings.sut_isolation} {settings.sut}"
         if key not in self._systems:
             self._systems[key] = self._open_system(settings.sut, settings)
@@ -165,6 +167,15 @@ class CaseRuns:
             self.fan_out.at_close(isolated.aclose)
             return isolated
         return import_callable(name, "sut")
+
+
+def _callable(system: object) -> SystemUnderTest:
+    if callable(system):
+        return system
+    raise CaseFailedError.of_line(
+        f"the fixture {SYSTEM_FIXTURE} returned an object of type {type(system).__name__}, which"
+        " can't be called; return an async or a plain function that takes the case"
+    )
 
 
 def folder_of(task_class: TaskClass) -> Path:

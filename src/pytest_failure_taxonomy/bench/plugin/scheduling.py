@@ -7,13 +7,16 @@ uses its hook for schedulers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from xdist.scheduler import (  # type: ignore[import-untyped]  # xdist ships no types
     LoadScopeScheduling,
     Scheduling,
 )
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]  # likewise
+
+_RESERVE: Final = 2
+"""Tests that a worker is to have beside the one that it runs."""
 
 FindUnits = Callable[[Sequence[str], int], Mapping[str, str]]
 """Gives the unit of each node id that is a case's, from all node ids and the count of workers."""
@@ -78,22 +81,45 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
         """Take a worker out; of one that crashed, have what it leaves run elsewhere.
 
         When a unit's worker crashes for the first time, several of its cases were running and none
-        can be blamed. Its rest is run one by one then (see `session.py`), and the next crash is
-        that of the case that was running. That one is not run again.
+        can be blamed. Its rest is run one by one then (see `running.py`), and the next crash is
+        that of the case that was running. That one is not run again, nor is any other test on
+        which a worker crashed: pytest-xdist's own scheduler of scopes would do so without end.
         """
-        workload = self.assigned_work[node]
-        crashed_on: str | None = super().remove_node(node)
+        workload = self.assigned_work.pop(node)
+        crashed_on = _first_pending(workload)
         if crashed_on is None:
             return None
         scope = self._split_scope(crashed_on)
-        if crashed_on in self._units and scope not in self._crashed:
-            self._crashed.add(scope)
-            return None
-        self._finish(workload, scope, crashed_on)
-        return crashed_on
+        is_certain = crashed_on not in self._units or scope in self._crashed
+        self._crashed.add(scope)
+        if is_certain:
+            workload[scope][crashed_on] = True
+        left = {name: unit for name, unit in workload.items() if not all(unit.values())}
+        self.workqueue.update(left)
+        for each in self.nodes:
+            self._reschedule(each)
+        return crashed_on if is_certain else None
 
-    def _finish(self, workload: Any, scope: str, nodeid: str) -> None:
-        """Keep a test that has crashed its worker from being run again."""
-        workload[scope][nodeid] = True
-        if all(workload[scope].values()):
-            self.workqueue.pop(scope, None)
+    def _reschedule(self, node: WorkerController) -> None:
+        """Give a worker work, until it has some in reserve: it runs none before it has the next.
+
+        pytest-xdist's own gives one unit at a time, and waits for the end of a test before it
+        gives more. With units of one test a worker that joins late waits for ever.
+        """
+        if node.shutting_down or node not in self.registered_collections:
+            return
+        while self.workqueue and self._pending_of(self.assigned_work[node]) <= _RESERVE:
+            try:
+                self._assign_work_unit(node)
+            except OSError:  # it has died, and its work comes back when that is noticed
+                return
+        if not self.workqueue:
+            node.shutdown()
+
+
+def _first_pending(workload: Mapping[str, Mapping[str, bool]]) -> str | None:
+    """Return the test that a worker was running, or would have run next."""
+    pending = (
+        nodeid for unit in workload.values() for nodeid, is_done in unit.items() if not is_done
+    )
+    return next(pending, None)

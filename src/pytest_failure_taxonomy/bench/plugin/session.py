@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_failure_taxonomy.bench.case_text import failure_lines, one_line
-from pytest_failure_taxonomy.bench.fan_out import NotStartedError
+from pytest_failure_taxonomy.bench.fan_out import NotStartedError, RunEndedError
 from pytest_failure_taxonomy.bench.loading.places import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.plugin.classes import TaskClasses
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchScore, RunPlan
     from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
     from pytest_failure_taxonomy.bench.plugin.marked import MarkedCase
+
+_RUN_NOTHING = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
+"""Options under which pytest collects cases and runs none."""
 
 _BENCH = pytest.StashKey["BenchSession"]()
 _SENT = pytest.StashKey[Sent]()
@@ -73,6 +76,8 @@ class BenchSession:
             sent_by(item).add_cost_cap(source)
             cap = self.classes.settings(item.task_class).max_cost_usd
             pytest.skip(f"not started: the cases before it cost more than {cap:g} USD")
+        except RunEndedError as error:
+            raise CaseFailedError.of_line(f"no score: {error}") from None
         sent_by(item).add_case(source, item.case.case_id, outcome.score)
         return outcome
 
@@ -159,12 +164,29 @@ class BenchSession:
         report = yield
         if call.excinfo is not None and isinstance(call.excinfo.value, CaseFailedError):
             report.longrepr = represent(*item.reportinfo()[:2], call.excinfo.value)
-        if call.when == "call" and _SENT in item.stash:
+        self._note_broken(item, call, report)
+        if call.when != "setup" and _SENT in item.stash:
             sent = item.stash[_SENT]
             del item.stash[_SENT]
             setattr(report, SENT, sent.as_json())
             report.user_properties.extend(sent.as_properties())
         return report
+
+    def _note_broken(
+        self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+    ) -> None:
+        """Note a case whose test failed by something else than its score: it has none then."""
+        if not report.failed or call.excinfo is None:
+            return
+        is_scored = _SENT in item.stash and item.stash[_SENT].has_case
+        if is_scored and isinstance(call.excinfo.value, CaseFailedError):
+            return
+        if isinstance(item, CaseItem):
+            sent_by(item).add_broken(source_of(item.task_class), item.case.case_id)
+        else:
+            found = marked_case(item, self.classes)
+            if found is not None:
+                sent_by(item).add_broken(found.source, found.case.case_id)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -194,7 +216,7 @@ class BenchSession:
             return
         self._print(terminalreporter)
         path = self._json_path()
-        if path is not None and not self._config.option.collectonly:
+        if path is not None and self._runs_something:
             problem = write_json(path, self.reports())
             if problem:
                 terminalreporter.write_line(f"--bench-json: {path}: {problem}", red=True)
@@ -203,8 +225,13 @@ class BenchSession:
         """Return the report of each task class; asked for when all cases are over."""
         return [each.report for each in self._sourced()]
 
+    @property
+    def _runs_something(self) -> bool:
+        options = self._config.option
+        return not any(getattr(options, name, False) for name in _RUN_NOTHING)
+
     def _sourced(self) -> list[SourcedReport]:
-        if self._config.option.collectonly:
+        if not self._runs_something:
             return []
         if self._reports is None:
             self._reports = self._results.reports(self._make_plan)

@@ -1,0 +1,174 @@
+"""Systems, fixtures and files that do what nobody should: each costs its own case, and is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers.runs import PytestRuns
+from tests.helpers.task_classes import (
+    BENCH,
+    SYSTEM,
+    codes_by_case,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
+
+_MAIN = "import sys; from pytest_failure_taxonomy.cli.main import main;"
+
+
+def system_that(does: str) -> str:
+    """Return a conftest.py whose system does something for the case `case-003`."""
+    return SYSTEM.replace(
+        "        note(case)\n",
+        f"        note(case)\n        if case.case_id == 'case-003':\n            {does}\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        pytest.param("raise asyncio.CancelledError", id="CancelledError"),
+        pytest.param("raise SystemExit(0)", id="SystemExit"),
+    ],
+)
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_what_ends_a_test_ends_one_case(
+    runs: PytestRuns, does: str, workers: tuple[str, ...]
+) -> None:
+    """To pytest these fail one test; so the case has no score, counts as 0, and no other does."""
+    files = task_class_files(
+        passing_cases(12), settings="concurrency: 4\n", system=system_that(does)
+    )
+    runs.write(files)
+    run = runs.run("bench", *workers, plugins=[BENCH, *(["xdist"] if workers else [])])
+    assert run.outcomes == {"passed": 11, "failed": 1}
+    report = only_bench(run)
+    assert "case-003" not in codes_by_case(report)
+    assert report["complete"] is False
+    assert report["counts"]["started"] == 12
+    assert report["mean_score"] == pytest.approx(11 / 12)
+    assert run.report["failures"][0]["nodeid"].endswith("::case-003")
+
+
+def test_system_that_cancels_its_own_task(runs: PytestRuns) -> None:
+    """That can't be told from an outer cancellation: the others say that it was not them."""
+    system = system_that("asyncio.current_task().cancel(); await asyncio.sleep(0)")
+    runs.write(task_class_files(passing_cases(6), system=system))
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.exit_status == 1
+    text = "\n".join(run.stdout)
+    assert "no score: a case of the same unit raised CancelledError in its own task" in text
+    assert "pytest_failure_taxonomy" not in text
+    assert only_bench(run)["complete"] is False
+
+
+def test_system_that_stops_the_loop(runs: PytestRuns) -> None:
+    """The loop is not the system's, and goes on."""
+    does = "asyncio.get_running_loop().stop(); await asyncio.sleep(0.01)"
+    runs.write(task_class_files(passing_cases(6), system=system_that(does)))
+    assert runs.run("bench", plugins=[BENCH]).outcomes == {"passed": 6}
+
+
+@pytest.mark.parametrize("does", ["case.fields['input'] = 5", "case.input.append(5)"])
+def test_system_that_changes_its_case(runs: PytestRuns, does: str) -> None:
+    """The rubric sees the case as its file has it, and each repetition a case of its own."""
+    system = SYSTEM.replace(
+        "        note(case)\n", f"        {does}\n        return case.fields['input']\n"
+    )
+    cases = [{"id": "a", "input": [1]}]
+    runs.write(task_class_files(cases, settings="repeat: 3\n", system=system))
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.outcomes == {"failed": 3}
+    details = [score["failure_modes"][0]["detail"] for _, score in only_bench(run)["per_case"]]
+    assert len(set(details)) == 1
+
+
+def test_case_whose_test_times_out_has_no_score(runs: PytestRuns) -> None:
+    """What pytest-timeout fails does not pass, though its system is done in the end."""
+    cases = [*passing_cases(5), {"id": "slow", "input": 1, "sleep": 1.5}]
+    runs.write(task_class_files(cases, settings="gate: {min_cases: 5}\n"))
+    run = runs.run("bench", "--timeout=1", plugins=[BENCH, "timeout"])
+    report = only_bench(run)
+    assert run.outcomes == {"passed": 5, "failed": 1}
+    assert report["passed_count"] == 5
+    assert report["complete"] is False
+    assert report["gate"]["verdict"] != "PASS"
+
+
+@pytest.mark.parametrize("when", ["setup", "teardown"])
+def test_case_whose_fixture_fails_has_no_score(runs: PytestRuns, when: str) -> None:
+    """An error of a fixture leaves its case without a score, and the gate is not passed."""
+    fixture = (
+        "\n@pytest.fixture(autouse=True)\ndef break_it(request):\n"
+        f"    if 'case-002' in request.node.name and {when == 'setup'}: 1 / 0\n"
+        "    yield\n"
+        f"    if 'case-002' in request.node.name and {when == 'teardown'}: 1 / 0\n"
+    )
+    files = task_class_files(
+        passing_cases(6), settings="gate: {min_cases: 5}\n", system=SYSTEM + fixture
+    )
+    runs.write(files)
+    report = only_bench(runs.run("bench", plugins=[BENCH]))
+    assert report["passed_count"] == 5
+    assert report["mean_score"] == pytest.approx(5 / 6)
+    assert report["gate"]["verdict"] == "INCOMPLETE"
+
+
+def test_fixture_that_is_no_callable(runs: PytestRuns) -> None:
+    """Each case says in one line what the fixture should have returned."""
+    system = "import pytest\n@pytest.fixture(scope='session')\ndef system_under_test(): return 5\n"
+    runs.write(task_class_files(passing_cases(2), system=system))
+    run = runs.run("bench", plugins=[BENCH])
+    text = "\n".join(run.stdout)
+    assert run.outcomes == {"failed": 2}
+    assert "the fixture system_under_test returned an object of type int, which can't be" in text
+    assert "pytest_failure_taxonomy" not in text
+
+
+def test_fixture_with_parameters(runs: PytestRuns) -> None:
+    """One case can't have two systems; that is said when the cases are collected."""
+    system = SYSTEM.replace('scope="session"', 'scope="session", params=["a", "b"]')
+    runs.write(task_class_files(passing_cases(2), system=system))
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.exit_status == 2
+    assert "bench/echo: the fixture `system_under_test` has parameters" in "\n".join(run.stdout)
+
+
+def test_cost_beyond_sense(runs: PytestRuns) -> None:
+    """A cost that could not be added up is a malformed answer."""
+    cases = [{**case, "rubric_cost": 1e308} for case in passing_cases(2)]
+    runs.write(task_class_files(cases))
+    report = only_bench(runs.run("bench", plugins=[BENCH]))
+    assert set(map(tuple, codes_by_case(report).values())) == {("rubric.malformed_output",)}
+
+
+def test_task_class_without_its_first_file(runs: PytestRuns) -> None:
+    """A misspelled `failure_modes.yaml` does not make the cases vanish."""
+    files = task_class_files(passing_cases(2))
+    modes = files.pop("bench/echo/failure_modes.yaml")
+    runs.write({**files, "bench/echo/failure_modes.yml": modes})
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.exit_status == 2
+    assert "bench/echo/failure_modes.yaml: " in "\n".join(run.stdout)
+    checked = subprocess.run(
+        [sys.executable, "-c", f"{_MAIN} sys.exit(main(['validate', 'bench']))"],
+        capture_output=True,
+        cwd=runs.path,
+        check=False,
+        text=True,
+    )
+    assert checked.returncode == 1
+    assert "bench/echo/failure_modes.yaml: " in checked.stderr
+
+
+@pytest.mark.parametrize("option", ["--setup-plan", "--setup-only"])
+def test_options_that_run_nothing(runs: PytestRuns, option: str) -> None:
+    """Where pytest runs no test there is no summary, no gate and no report of a bench."""
+    runs.write(task_class_files(passing_cases(2), settings="gate: {lower_bound_95: 0.5}\n"))
+    run = runs.run_unchecked("bench", option, plugins=[BENCH])
+    assert run.exit_status == 0
+    assert "bench echo" not in "\n".join(run.stdout)
