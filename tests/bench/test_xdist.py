@@ -21,14 +21,21 @@ from tests.helpers.task_classes import (
 PLUGINS = [BENCH, "xdist"]
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2, 4])
 @pytest.mark.parametrize(
-    "dist", ["load", "loadscope", "loadfile", "loadgroup", "worksteal"], ids=str
+    ("workers", "dist"),
+    [
+        (0, "load"),
+        (1, "load"),
+        (2, "load"),
+        (4, "load"),
+        pytest.param(2, "loadscope", marks=pytest.mark.slow),
+        pytest.param(2, "loadfile", marks=pytest.mark.slow),
+        pytest.param(2, "loadgroup", marks=pytest.mark.slow),
+        pytest.param(2, "worksteal", marks=pytest.mark.slow),
+    ],
 )
 def test_every_case_runs_exactly_once(runs: PytestRuns, workers: int, dist: str) -> None:
     """However many workers there are, and by whatever scheduler, each system is called once."""
-    if workers in (0, 1) and dist != "load":
-        pytest.skip("one process schedules nothing")
     cases = {"a.jsonl": passing_cases(23), "b.jsonl": [{"id": "wrong", "input": 1, "answer": 2}]}
     tests = "import pytest\n@pytest.mark.parametrize('n', range(5))\ndef test_it(n): pass\n"
     runs.write({**task_class_files(cases), "test_it.py": tests})

@@ -26,6 +26,13 @@ TO: Final = "--failure-taxonomy-report"
 PASSING: Final = "def test_passes():\n    pass\n"
 FAILING: Final = "def test_fails():\n    assert 0\n"
 
+EVER_LOADED: Final = [
+    "pytest_failure_taxonomy",
+    "pytest_failure_taxonomy.imports",
+    "pytest_failure_taxonomy.plugin",
+]
+"""Modules of ours that a run loads without the option, too."""
+
 NOTES_MODULES: Final = """
 import atexit, json, os, pathlib, sys
 
@@ -96,7 +103,7 @@ def test_without_the_option_nothing_is_loaded_printed_or_written(
         assert noted
     for name in noted:
         loaded = json.loads((folder / name).read_text("utf-8"))
-        assert sorted(loaded) == ["pytest_failure_taxonomy", "pytest_failure_taxonomy.plugin"]
+        assert sorted(loaded) == EVER_LOADED
 
 
 @pytest.mark.parametrize(
