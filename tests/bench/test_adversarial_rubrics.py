@@ -160,6 +160,7 @@ def test_a_case_of_a_warm_rubric_hurts_no_other(
     assert normal.score.passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rubric", sorted(EXPECTED.keys() - FRESH_SKIPS))
 def test_a_case_of_a_fresh_rubric_hurts_no_other(
     rubric: str, private_places: Path, monkeypatch: pytest.MonkeyPatch

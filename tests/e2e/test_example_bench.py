@@ -14,6 +14,8 @@ from pytest_failure_taxonomy.bench.codes import RUNNER_CODES
 from tests.helpers.runs import REPORT, FinishedRun, PytestRuns, assert_counts_agree
 from tests.helpers.task_classes import BENCH, codes_by_case, only_bench
 
+pytestmark = pytest.mark.slow
+
 PROJECT: Final = Path(__file__).parents[2] / "example_project"
 README: Final = (PROJECT / "README.md").read_text("utf-8")
 ROW: Final = re.compile(
