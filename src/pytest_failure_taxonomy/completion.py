@@ -134,7 +134,7 @@ def reconstruct(run: RecordedRun, folder: Path, end: ProcessEnd) -> dict[str, An
         evidence = evidence_of(run, exit_seen, ended_ns=end.ended_ns, workers=workers)
         context = context_of(run, ended_ns=end.ended_ns)
         evidence, problems = attribute(evidence, rules_of(run))
-        redact = Secrets(run.header["redact"]).redact
+        secrets = Secrets(run.header["redact"])
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # of another version, say
         raise ReportError(
             f"{folder}: the record can't be understood ({type(error).__name__}: {error}); "
@@ -146,7 +146,7 @@ def reconstruct(run: RecordedRun, folder: Path, end: ProcessEnd) -> dict[str, An
         context,
         completeness="reconstructed",
         faults=(*run.notes, *problems),
-        redact=redact,
+        redaction=secrets,
     )
 
 

@@ -281,7 +281,7 @@ class Run:
             self._context(duration),
             completeness=completeness,
             faults=self.faults.messages,
-            redact=self._secrets.redact,
+            redaction=self._secrets,
         )
 
     def _context(self, duration: float | None) -> RunContext:

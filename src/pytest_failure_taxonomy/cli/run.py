@@ -178,12 +178,12 @@ def _report_of_command(
         and lost_run_id is None,
         exit=seen.exit,
     )
-    redact = Secrets().redact
+    secrets = Secrets()
     context = RunContext(
         id=lost_run_id or os.urandom(16).hex(),
         started_at=_timestamp(started_at),
         duration_seconds=duration,
-        args=redact_arguments(command, redact),
+        args=redact_arguments(command, secrets.redact),
         rootdir=str(Path.cwd()),
         environment=Environment(
             python=python_version(), platform=platform_name(), pytest="unknown", ci=ci_job()
@@ -194,7 +194,7 @@ def _report_of_command(
         judge(evidence),
         context,
         completeness="reconstructed",
-        redact=redact,
+        redaction=secrets,
     )
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
+from pytest_failure_taxonomy.recorder.origin import OriginFinder, frames_of
 from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.recorder.origin import OriginFinder
 
 MAX_MESSAGE: Final = 8_000
 """Characters kept of an exception's message; the report cuts further."""
@@ -71,7 +68,7 @@ def place_of(error: BaseException, rootdir: Path) -> Location | None:
         return location(error.filename, error.lineno, rootdir)
     frames = [
         (frame.tb_frame.f_code.co_filename, frame.tb_lineno)
-        for frame in _frames(error.__traceback__)
+        for frame in frames_of(error.__traceback__)
     ]
     own = [each for each in frames if is_of_the_user(each[0])]
     below = [each for each in own if Path(each[0]).is_relative_to(rootdir)]
@@ -101,11 +98,8 @@ def location(path: str, line: int | None, rootdir: Path) -> Location:
 
 def _raising_module(traceback: TracebackType | None) -> str:
     """Return the module that raised, or that called `pytest.fail` and the like."""
-    modules = [str(frame.tb_frame.f_globals.get("__name__", "")) for frame in _frames(traceback)]
-    return next((module for module in reversed(modules) if module != "_pytest.outcomes"), "")
-
-
-def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    while traceback is not None:
-        yield traceback
-        traceback = traceback.tb_next
+    for each in reversed([*frames_of(traceback)]):
+        module = str(each.tb_frame.f_globals.get("__name__", ""))
+        if module != "_pytest.outcomes":
+            return module
+    return ""

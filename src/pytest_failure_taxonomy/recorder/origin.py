@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
@@ -86,7 +87,7 @@ class OriginFinder:
     ) -> OriginPlace | None:
         best: tuple[TracebackType, str] | None = None
         first: tuple[TracebackType, str] | None = None
-        best_owner = -1
+        best_owner = _FOREIGN
         files = self._files
         left = MAX_FRAMES
         start = traceback
@@ -101,13 +102,29 @@ class OriginFinder:
                     first = best
             traceback = traceback.tb_next
             left -= 1
-        if best is None or (best_owner == _RUNNER and best[1].startswith(f"{_SELF}/")):
-            return None  # a case of a bench that did not pass was raised by nobody's code
+        if best is None:
+            best, best_owner = self._innermost_of_runner(start), _RUNNER
+            if best is None:
+                return None
         if is_recursion or not left:
             return self._origin_of_recursion(start, best_owner) or self._place(
                 best, first, best_owner
             )
         return self._place(best, first, best_owner)
+
+    def _innermost_of_runner(
+        self, traceback: TracebackType | None
+    ) -> tuple[TracebackType, str] | None:
+        """Return the place in the test runner that an exception comes from.
+
+        A case of a bench that did not pass was raised by nobody's code.
+        """
+        found = None
+        for each in islice(frames_of(traceback), MAX_FRAMES):
+            frame = each.tb_frame
+            if not _is_hidden(frame, frame.f_code):
+                found = each, self._file(frame.f_code.co_filename, frame.f_globals)[1]
+        return None if found is None or found[1].startswith(f"{_SELF}/") else found
 
     def _origin_of_recursion(
         self, traceback: TracebackType | None, owner: int
@@ -117,15 +134,12 @@ class OriginFinder:
         In which of them the stack ran out is chance, and so is which was called first.
         """
         calls: dict[tuple[str, str], int] = {}
-        left = MAX_FRAMES
-        while traceback is not None and left:
-            frame = traceback.tb_frame
+        for each in islice(frames_of(traceback), MAX_FRAMES):
+            frame = each.tb_frame
             whose, path = self._file(frame.f_code.co_filename, frame.f_globals)
             if whose == owner:
                 place = path, _function(frame.f_code)
                 calls[place] = calls.get(place, 0) + 1
-            traceback = traceback.tb_next
-            left -= 1
         again = max(calls.values(), default=0)
         # A function that is there twice is none that calls itself without end.
         cycle = [place for place, count in calls.items() if count > 2 and count * 4 > again]
@@ -191,6 +205,13 @@ class OriginFinder:
         if known is None:
             known = self._texts[name, line] = _statement(name, line, module)
         return known
+
+
+def frames_of(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    """Yield the entries of a traceback, the outermost first."""
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
 
 
 def _statement(name: str, line: int, module: dict[str, Any]) -> str:

@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    Attribution,
     CollectionFailure,
     ErrorOrigin,
     Interruption,
@@ -61,7 +62,7 @@ class SessionRecorder:
     ) -> None:
         self.faults = faults
         self.progress = Progress(record, started_ns)
-        self.facts = Facts(record, secrets.redact)
+        self.facts = Facts(record, secrets)
         self.exceptions = ExceptionMemory(
             config.rootpath, Attributor(config, faults), secrets.learn
         )
@@ -72,7 +73,8 @@ class SessionRecorder:
         self.record = record
         self.limit_of_crash: TimeLimit | None = None
         """The limit that was running when the worker went down whose report comes next."""
-        self._last_failed: pytest.TestReport | None = None
+        self._awaiting: pytest.TestReport | None = None
+        """A failed test's report, until pytest tells what was raised or goes on without a word."""
 
     # What is called for every test. The guard is written out in these three, because a wrapper
     # around each would cost as much as what they do.
@@ -81,6 +83,8 @@ class SessionRecorder:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record that a test is in flight."""
         try:
+            if self._awaiting is not None:
+                self._await_no_more()
             self.progress.start(nodeid)
         except Exception as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logstart", error)
@@ -95,6 +99,8 @@ class SessionRecorder:
             passed = report.outcome == "passed"
             if when in _BEFORE_TEARDOWN and type(report) is _TestReport:
                 self.progress.advance(nodeid, state_after(when, passed=passed))
+            if self._awaiting is not None:
+                self._await_no_more()
             if not passed or hasattr(report, "wasxfail"):
                 self._record_other_than_passed(report)
             elif when == "call" and not hasattr(report, "context"):
@@ -106,6 +112,8 @@ class SessionRecorder:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Record that a test is in flight no more."""
         try:
+            if self._awaiting is not None:
+                self._await_no_more()
             self.progress.finish(nodeid)
             self.exceptions.forget()
         except Exception as error:  # noqa: BLE001 - as in guard.guarded
@@ -123,7 +131,8 @@ class SessionRecorder:
         """Record how many tests were left out by options."""
         self.progress.count("deselected", len(items))
 
-    @pytest.hookimpl(trylast=True)
+    # First, because the debugger of `--pdb` waits there for the user.
+    @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_exception_interact(
         self,
@@ -138,11 +147,13 @@ class SessionRecorder:
         """
         if isinstance(node, pytest.Collector):
             self.exceptions.see_collector(node, call)
-        elif report is not self._last_failed:
+        elif report is not self._awaiting:
             self.exceptions.see_test(node, call)
         elif call.excinfo is not None:
-            explained = self.exceptions.explain_test(node, call.excinfo.value, call.when)
-            self.facts.explain_last_failure(*explained)
+            self._awaiting = None
+            self._record_failure(
+                report, *self.exceptions.explain_test(node, call.excinfo.value, call.when)
+            )
 
     @pytest.hookimpl(trylast=True)
     @guarded
@@ -227,6 +238,7 @@ class SessionRecorder:
         workers: tuple[WorkerEnd, ...],
     ) -> RunEvidence:
         """Return all that was recorded, with how the run ended."""
+        self._await_no_more()
         facts, progress = self.facts, self.progress
         return RunEvidence(
             stage=stage,
@@ -251,7 +263,11 @@ class SessionRecorder:
     def _record_other_than_passed(self, report: pytest.TestReport) -> None:
         outcome = cast("str", report.outcome)
         if outcome == "failed":
-            self._record_failure(report)
+            known = self.exceptions.take_test(report)
+            if known[0] is None and report.when in _PHASES:
+                self._awaiting = report
+            else:
+                self._record_failure(report, *known)
         elif outcome == "rerun":  # pytest-rerunfailures
             self.progress.count_rerun(report.nodeid)
             self.record.write("rerun", nodeid=report.nodeid)
@@ -268,8 +284,18 @@ class SessionRecorder:
             return self._config.get_verbosity(pytest.Config.VERBOSITY_SUBTESTS) == 0
         return False
 
-    def _record_failure(self, report: pytest.TestReport) -> None:
-        exception, said = self.exceptions.take_test(report)
+    def _await_no_more(self) -> None:
+        """Record a failure by which nothing was raised: a test that passed and should not have."""
+        report, self._awaiting = self._awaiting, None
+        if report is not None:
+            self._record_failure(report, None, None)
+
+    def _record_failure(
+        self,
+        report: pytest.TestReport,
+        exception: RaisedException | None,
+        said: Attribution | None,
+    ) -> None:
         phase = self._phase_of(report)
         crashed = report.when not in _PHASES
         if crashed:
@@ -291,7 +317,6 @@ class SessionRecorder:
             **self._details(report),
         )
         self.facts.add_failure(failure)
-        self._last_failed = report
 
     def _details(self, report: pytest.TestReport) -> dict[str, Any]:
         if len(self.facts.failures) >= MAX_DETAILED_FAILURES:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _MOST_PASSES: Final = 8
 """What was removed can bring two texts together that make a further secret."""
+_BETWEEN_TEXTS: Final = "\n\0\n"
+"""With it around, a text looks as it does by itself."""
 
 
 class Redactor:
@@ -53,6 +55,15 @@ class Redactor:
             return self._note("unsearchable")
         return text
 
+    def holds_none(self, texts: Sequence[str]) -> bool:
+        """Tell whether a search of all the texts at once finds nothing, and counts nothing.
+
+        It is not asked of a redactor with patterns of the user's, which may look at where a text
+        begins or ends.
+        """
+        together = _BETWEEN_TEXTS.join(texts)
+        return self._searching().remove(together, _found) == together
+
     def redact_json(self, value: Any) -> Any:
         """Return the JSON value with every text in it redacted, keys included.
 
@@ -83,4 +94,8 @@ class Redactor:
 
     def _note(self, name: str) -> str:
         self.counts[name] = self.counts.get(name, 0) + 1
-        return f"{MARK_START}{name}]"
+        return _found(name)
+
+
+def _found(name: str) -> str:
+    return f"{MARK_START}{name}]"

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any, Final
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.report.limits import JSONObject, Limits, Redact
+from pytest_failure_taxonomy.report.limits import JSONObject, Limits, Redaction
 from pytest_failure_taxonomy.taxonomy.classification import (
     classify_run_error,
     classify_test_failure,
@@ -50,7 +50,7 @@ def build_report(
     *,
     completeness: Completeness = "full",
     faults: Sequence[str] = (),
-    redact: Redact | None = None,
+    redaction: Redaction | None = None,
 ) -> JSONObject:
     """Return the report as a JSON object, its keys in the published order.
 
@@ -60,9 +60,9 @@ def build_report(
         context: which run it was.
         completeness: who completes the report: pytest, a reader of its remains, or nobody yet.
         faults: what failed in the recorder itself, in words.
-        redact: takes the secrets out of each text.
+        redaction: takes the secrets out of each text.
     """
-    limits = Limits(redact)
+    limits = Limits(redaction)
     fingerprints, groups = _fingerprints(run, limits)
     report: JSONObject = {
         "$schema": SCHEMA_ID,

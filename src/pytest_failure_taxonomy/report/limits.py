@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
 
 from pytest_failure_taxonomy.report.text import cap, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
 from pytest_failure_taxonomy.taxonomy.groups import Group
 
 JSONObject = dict[str, Any]
-Redact = Callable[[str], str]
-"""Return a text without its secrets."""
 
-_MAX_REPEATED: Final = 200
-"""Texts up to this length are looked at once: kinds, names and node ids stand in many places."""
+_SEARCHED_AT_ONCE: Final = 50_000
+"""Characters of texts that are searched for secrets together, which takes a fraction of the time.
+Where that finds something each of them is searched by itself."""
 
 REDACTED: Final = "[REDACTED:"
 """How the marks begin that stand for secrets."""
@@ -33,6 +32,16 @@ MAX_TRACEBACKS: Final = 4_000_000
 """Characters of all tracebacks together; later failures go without."""
 
 
+class Redaction(Protocol):
+    """Who knows what is secret."""
+
+    def redact(self, text: str) -> str:
+        """Return a text without its secrets."""
+
+    def holds_none(self, texts: Sequence[str]) -> bool:
+        """Tell whether it is sure that none of the texts holds a secret."""
+
+
 def removed_from(text: str) -> list[str]:
     """Return what the marks in a text stand for that replace secrets."""
     return re.findall(r"\[REDACTED:([^\]]+)\]", text) if REDACTED in text else []
@@ -41,8 +50,8 @@ def removed_from(text: str) -> list[str]:
 class Limits:
     """Apply the caps of the report and count what they cut."""
 
-    def __init__(self, redact: Redact | None = None) -> None:
-        self._redact = redact
+    def __init__(self, redaction: Redaction | None = None) -> None:
+        self._redaction = redaction
         self.redacted: dict[str, int] = {}
         """How many secrets are missing from the report, by what they were."""
         self._failures_omitted = 0
@@ -53,7 +62,6 @@ class Limits:
         self._groups_omitted = 0
         self._texts_truncated = 0
         self._characters_left = MAX_TRACEBACKS
-        self._fit: dict[str, str] = {}
 
     def failures(self, failures: tuple[TestFailure, ...]) -> tuple[TestFailure, ...]:
         """Return the failures that are listed."""
@@ -97,33 +105,59 @@ class Limits:
         self._characters_left -= len(shown)
         return shown
 
-    def fit(self, value: Any) -> Any:
-        """Return the JSON value with every text in it fit for UTF-8 and no longer than allowed.
+    def fit(self, report: JSONObject) -> JSONObject:
+        """Return the report with every text in it fit for UTF-8 and no longer than allowed.
 
         Secrets leave here at the latest, those in node ids and arguments, too.
         """
+        texts: dict[str, None] = {}
+        _gather(report, texts)
+        unfit = frozenset(self._unfit(texts))
+        if not unfit:
+            return report
+        fitted: JSONObject = self._fitted(report, unfit)
+        return fitted
+
+    def _unfit(self, texts: Iterable[str]) -> Iterator[str]:
+        """Yield the texts that have to be looked at, one by one, where they stand."""
+        together: list[str] = []
+        length = 0
+        for text in texts:
+            if len(text) > MAX_TRACEBACK or not text.isascii() or REDACTED in text:
+                yield text
+                continue
+            together.append(text)
+            length += len(text)
+            if length > _SEARCHED_AT_ONCE:
+                yield from self._suspicious(together)
+                together, length = [], 0
+        yield from self._suspicious(together)
+
+    def _suspicious(self, texts: list[str]) -> list[str]:
+        if self._redaction is None or self._redaction.holds_none(texts):
+            return []
+        return texts
+
+    def _fitted(self, value: Any, unfit: frozenset[str]) -> Any:
         kind = type(value)
         if kind is str:
-            known = self._fit.get(value)
-            return self._fit_text(value) if known is None else known
+            return self._fit_text(value) if value in unfit else value
         if kind is dict:
-            return {name: self.fit(each) for name, each in value.items()}
+            return {name: self._fitted(each, unfit) for name, each in value.items()}
         if kind is list:
-            return [self.fit(each) for each in value]
+            return [self._fitted(each, unfit) for each in value]
         return value
 
     def _fit_text(self, text: str) -> str:
         shown = self._without_secrets(text)
         if len(shown) > MAX_TRACEBACK or not shown.isascii():
             shown = self._capped(shown, MAX_TRACEBACK)
-        elif shown == text and len(text) <= _MAX_REPEATED:
-            self._fit[text] = shown
         return shown
 
     def _without_secrets(self, text: str) -> str:
         """Return the text as it may be shown, and count what is missing from it."""
-        if self._redact is not None:
-            text = self._redact(text)
+        if self._redaction is not None:
+            text = self._redaction.redact(text)
         for found in removed_from(text):
             self.redacted[found] = self.redacted.get(found, 0) + 1
         return text
@@ -144,3 +178,16 @@ class Limits:
         text = encodable(text)
         self._texts_truncated += cut_before or len(text) > limit
         return cap(text, limit)
+
+
+def _gather(value: Any, texts: dict[str, None]) -> None:
+    """Gather the texts in a JSON value, each once; the keys are ours."""
+    kind = type(value)
+    if kind is str:
+        texts[value] = None
+    elif kind is dict:
+        for each in value.values():
+            _gather(each, texts)
+    elif kind is list:
+        for each in value:
+            _gather(each, texts)

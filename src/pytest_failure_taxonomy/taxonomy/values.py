@@ -33,7 +33,7 @@ def value(cls: type[T]) -> type[T]:
 
 def replace(one: T, **changes: Any) -> T:
     """Return a value like another, with some of its fields changed."""
-    return type(one)(**{**to_dict(one), **changes})
+    return type(one)(**(to_dict(one) | changes))
 
 
 def to_dict(one: Any) -> dict[str, Any]:

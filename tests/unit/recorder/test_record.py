@@ -51,6 +51,7 @@ from pytest_failure_taxonomy.recorder.record.writer import (
     move_high,
     remove_folder,
 )
+from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     CollectionFailure,
@@ -92,7 +93,7 @@ class Recording:
         record.write("run", **HEADER, context=make_context())
         self.progress = Progress(record, STARTED_NS)
         self.progress.clock = self._clock
-        self.facts = Facts(record, str)
+        self.facts = Facts(record, Secrets())
 
     def _clock(self) -> int:
         self.now_ns += 1_000_000
@@ -267,15 +268,14 @@ def test_the_context_is_given_back(folder: Path, recording: Recording) -> None:
     assert context_of(run, ended_ns=None) == make_context(duration_seconds=None)
 
 
-def test_an_exception_explains_the_failure_before_it(folder: Path, recording: Recording) -> None:
-    """What was raised comes after the report of it, and is put back to it."""
+def test_a_failure_is_given_back(folder: Path, recording: Recording) -> None:
+    """What was raised and what was said of it are read as they were written."""
     said = Attribution(
         reason=FailureReason.SANDBOX_ERROR, kind="sandbox.browser", source="test", detail="gone"
     )
     failure = make_failure(attributed=said)
     assert failure.exception is not None
-    recording.facts.add_failure(make_failure(exception=None))
-    recording.facts.explain_last_failure(failure.exception, said)
+    recording.facts.add_failure(failure)
     assert evidence(read(folder)).failures == (failure,)
 
 

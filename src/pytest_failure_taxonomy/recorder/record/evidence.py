@@ -116,18 +116,7 @@ def rules_of(run: RecordedRun) -> tuple[Rule, ...]:
 
 
 def _failures(run: RecordedRun) -> tuple[TestFailure, ...]:
-    failures: list[TestFailure] = []
-    for name, fields in run.events:
-        if name == "failure":
-            failures.append(_failure(fields["failure"]))
-        elif name == "exception" and failures:
-            # What failed the test just reported; pytest tells it after the report.
-            failures[-1] = replace(
-                failures[-1],
-                exception=raised_from(fields["exception"]),
-                attributed=attribution_from(fields["attributed"]),
-            )
-    return tuple(failures)
+    return tuple(_failure(fields["failure"]) for fields in run.named("failure"))
 
 
 def _failure(sent: dict[str, Any]) -> TestFailure:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, MutableSequence, Sequence
 from contextlib import suppress
 
 # Bound here, because a test may replace them in their modules and never put them back.
-from json import dumps
+from json import JSONEncoder
 from os import close, fstat, getpid, rmdir, scandir, unlink
 from os import open as open_descriptor
 from os import write as write_bytes
@@ -42,6 +42,8 @@ NODEIDS_A_LINE: Final = 1_000
 """Node ids written in one event, so that a large selection is never in memory twice."""
 
 Numbers = MutableSequence[int] | memoryview
+
+_encode: Final = JSONEncoder(default=to_dict).encode
 
 
 class Record(Protocol):
@@ -141,7 +143,7 @@ class DiskRecord:
         """Append an event, in one write, so that a death can't leave half of one behind it."""
         if getpid() != self._process_id:
             return
-        line = dumps([event, fields], default=to_dict).encode("ascii") + b"\n"
+        line = _encode([event, fields]).encode("ascii") + b"\n"
         try:
             if not self._is_still_ours():
                 self._open_events()
