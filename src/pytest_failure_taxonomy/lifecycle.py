@@ -56,6 +56,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.terminal import print_lines, verbosity
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def startup_failed(config: pytest.Config, error: BaseException) -> None:
             begin(config)
     run = config.stash[RUN]
     if run is not None and not run.has_main:
-        run.finish(record_startup_error(run.session, error))
+        run.finish(record_startup_error(run.session, error, config.rootpath))
 
 
 class Run:
@@ -214,7 +215,7 @@ class Run:
         try:
             status = yield
         except BaseException as error:
-            self.finish(record_startup_error(self.session, error))
+            self.finish(record_startup_error(self.session, error, self._config.rootpath))
             raise
         self.finish(ProcessExit(code=exit_code_of(int(status or 0)), source="pytest"))
         return status
@@ -243,6 +244,11 @@ class Run:
             exit_seen=exit_seen,
             workers=self._controller.ends() if self._controller else (),
         )
+        coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, where it measures
+        if coverage is not None and not evidence.should_fail:
+            from pytest_failure_taxonomy.recorder.coverage import shortfall_of
+
+            evidence = replace(evidence, should_fail=shortfall_of(coverage))
         self._afterlife.note_end(exit_seen.code or 0, evidence.should_fail)
         try:
             evidence, faults = attribute(evidence, self._settings.rules)

@@ -43,13 +43,13 @@ class Settings:
     stage: Stage
     strict_baseline: bool
     watcher: bool
+    """Have another process complete the report if this one dies."""
     rules: tuple[Rule, ...] = ()
     """The user's own, in their order."""
     redact: tuple[str, ...] = ()
     """Regular expressions of what is to be kept out of the report."""
     markers: Mapping[str, FailureReason]
     """What other markers than the usual ones stand for, by their names."""
-    """Have another process complete the report if this one dies."""
     note: Path | None = None
     """Where the supervisor looks for this run's report, if there is one."""
     problems: tuple[str, ...] = ()

@@ -15,8 +15,9 @@ from pytest_failure_taxonomy.report.render.terminal import Line
 
 def verbosity(config: pytest.Config) -> int:
     """Return how much the user wants to read: -1 for `-q`, -2 for `-qq`, 0 by default."""
-    value = getattr(config.option, "verbose", None)
-    return int(value if value is not None else getattr(config.known_args_namespace, "verbose", 0))
+    is_parsed = bool(getattr(config, "args", None))
+    options = config.option if is_parsed else config.known_args_namespace  # else they are defaults
+    return int(getattr(options, "verbose", 0))
 
 
 def print_lines(config: pytest.Config, lines: Sequence[Line]) -> None:
@@ -34,6 +35,8 @@ def print_lines(config: pytest.Config, lines: Sequence[Line]) -> None:
     with suppress(OSError, ValueError):
         if reporter is not None:
             reporter.ensure_newline()
+            if writer.width_of_current_line:  # the reporter forgets xdist's line of progress
+                writer.line()
         for line in lines:
             _print_line(writer, line)
         writer.flush()

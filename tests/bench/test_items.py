@@ -397,7 +397,7 @@ def test_gate_makes_success_a_failure(runs: PytestRuns) -> None:
     assert run.exit_status == 1
     assert run.verdict == ("TESTS_FAILED", "exit_status.changed")
     (evidence,) = run.report["verdict"]["evidence"]
-    assert evidence["detail"] == "exit code 1: the gate of bench echo failed"
+    assert evidence["detail"] == "the gate of bench echo failed"
     assert any("!! the gate of bench echo failed !!" in line for line in run.stdout)
     gate = only_bench(run)["gate"]
     assert gate["verdict"] == "FAIL"

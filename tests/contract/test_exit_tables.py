@@ -310,7 +310,7 @@ def test_scenario_user_presses_ctrl_c(stage: str) -> None:
 
 
 @pytest.mark.parametrize("exit_code", [0, 1, 2, 3, 4, 5, 124, 125, 137, 139])
-@pytest.mark.parametrize("stage", ["git_clone", "git_checkout", "setup", "agent_run", "final_test"])
+@pytest.mark.parametrize("stage", [stage.value for stage in Stage])
 def test_scenario_docker_fails_to_start(stage: str, exit_code: int) -> None:
     """Docker that does not start is SANDBOX_ERROR whatever the exit code and the stage."""
     docker = RaisedException(

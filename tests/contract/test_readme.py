@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from pytest_failure_taxonomy.report.render.terminal import MAX_LINES, TITLE
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
@@ -22,6 +24,9 @@ PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 HEADLINE: Final = re.compile(
     r"(?P<reason>[A-Z_]+) \[(?P<kind>[a-z_.]+)(, likely)?\]: (?P<message>.+?)( \([0-9]+ passed\))?"
 )
+COMMAND: Final = (sys.executable, "-m", "pytest_failure_taxonomy")
+WITH_PLUGINS: Final = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None}
+"""Plugins are found where they are installed, as a user's pytest does."""
 MIDDLE: Final = re.compile("(see|first|because|also|in flight|not run): .+")
 
 
@@ -72,8 +77,7 @@ def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
         tmp_path / "example_project",
         ignore=shutil.ignore_patterns(".*", "__pycache__", REPORT),
     )
-    found_where_installed = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None}
-    done = run_child(tmp_path, [sys.executable, *run[1:]], env=found_where_installed)
+    done = run_child(tmp_path, [sys.executable, *run[1:]], env=WITH_PLUGINS)
     assert done.status == 1, done.stdout + done.stderr
     assert any(line.startswith("TESTS_FAILED [test.failed]: 1 test failed") for line in done.tail)
     assert done.tail[-1] == f"report: {REPORT}"
@@ -95,6 +99,45 @@ def test_the_second_command_runs_the_tests_as_ci_does() -> None:
         pytest.skip("an sdist has no CI script")
     last = shlex.split(script.read_text("utf-8").splitlines()[-1].replace("$bin/", ""))
     assert last == run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "kind"),
+    [
+        pytest.param([], 1, "test.failed", id="failing"),
+        pytest.param(["--tb=zzz"], 4, "usage.error", id="refused-before-plugins"),
+    ],
+)
+def test_the_steps_for_ci_keep_a_report_of_this_run(
+    tmp_path: Path, arguments: list[str], status: int, kind: str
+) -> None:
+    """What the step runs leaves its own report on the path to keep, whatever stood there."""
+    (block,) = blocks_of("README.md", "yaml")
+    run, upload = yaml.safe_load(block)
+    assert run["run"] == "failure-taxonomy run -- pytest"
+    (tmp_path / "test_it.py").write_text("def test_it():\n    assert 0\n", "utf-8")
+    (tmp_path / upload["with"]["path"]).write_text("an earlier run's", "utf-8")
+    done = run_child(
+        tmp_path,
+        [*COMMAND, "run", "--", sys.executable, "-m", "pytest", *arguments],
+        env=WITH_PLUGINS,
+    )
+    assert done.status == status, done.stdout + done.stderr
+    report = json.loads((tmp_path / upload["with"]["path"]).read_text("utf-8"))
+    assert report["verdict"]["kind"] == kind
+    assert upload["if"] == "always()"
+
+
+def test_the_first_bench_passes(tmp_path: Path) -> None:
+    """The two commands below `Benches` write a task class and run it."""
+    (block,) = blocks_of("README.md", "console", "Benches")
+    init, run = (shlex.split(line) for line in block.splitlines())
+    assert (init[0], run[0]) == ("failure-taxonomy", "pytest")
+    made = run_child(tmp_path, [*COMMAND, *init[1:]])
+    assert made.status == 0, made.stderr
+    done = run_child(tmp_path, [sys.executable, "-m", "pytest", *run[1:]], env=WITH_PLUGINS)
+    assert done.status == 0, done.stdout + done.stderr
+    assert re.fullmatch("[0-9]+ passed", done.outcome)
 
 
 def test_contributing_sets_up_in_the_same_way() -> None:

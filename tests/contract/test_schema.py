@@ -12,8 +12,10 @@ from typing import Any, Final
 
 import pytest
 from jsonschema import Draft202012Validator
+from pydantic import ValidationError
 
 from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
+from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.schema import (
     FILE_NAME,
     packaged_schema,
@@ -123,6 +125,12 @@ def test_every_field_is_described() -> None:
         pytest.param(("verdict", "kind"), "Failed", id="kind"),
         pytest.param(("summary", "passed"), -1, id="count"),
         pytest.param(("run", "started_at"), "yesterday", id="time"),
+        pytest.param(("run", "started_at"), "2026-13-99T99:99:99Z", id="time of no clock"),
+        pytest.param(("run", "started_at"), "2026-00-01T00:00:00Z", id="month 0"),
+        pytest.param(("run", "started_at"), "2026-01-32T00:00:00Z", id="day 32"),
+        pytest.param(("run", "started_at"), "2026-01-31T24:00:00Z", id="hour 24"),
+        pytest.param(("run", "started_at"), "2026-01-31T00:60:00Z", id="minute 60"),
+        pytest.param(("run", "started_at"), "2026-01-31T00:00:60Z", id="second 60"),
     ],
 )
 def test_the_schema_refuses_what_the_model_refuses(path: tuple[str, ...], value: object) -> None:
@@ -134,6 +142,8 @@ def test_the_schema_refuses_what_the_model_refuses(path: tuple[str, ...], value:
         at = at[step]
     at[path[-1]] = value
     assert not Draft202012Validator(packaged_schema()).is_valid(report)
+    with pytest.raises(ValidationError):
+        FailureReport.model_validate(report)
 
 
 def test_the_schema_is_in_the_wheel() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from tests.helpers.children import REPORT, TIMEOUT_SECONDS, child_environment, pytest_command
+from tests.helpers.reports import read_report
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 
@@ -266,7 +267,7 @@ def verdict_of_plugin(folder: Path, case: Case) -> Verdict:
         timeout=TIMEOUT_SECONDS,
         check=False,
     )
-    verdict = json.loads((folder / REPORT).read_bytes())["verdict"]
+    verdict = read_report(folder / REPORT)["verdict"]
     return (None, None) if verdict is None else (verdict["reason"], verdict["kind"])
 
 

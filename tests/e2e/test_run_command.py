@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -29,7 +28,7 @@ from tests.helpers.children import (
     run_child,
     run_pytest,
 )
-from tests.helpers.reports import assert_valid_report
+from tests.helpers.reports import read_report
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 
@@ -518,8 +517,7 @@ def test_a_signal_is_passed_on(tmp_path: Path, number: signal.Signals, kind: str
         child.send_signal(number)
         output, _ = child.communicate(timeout=DEADLINE_SECONDS)
         assert child.returncode == (2 if number == signal.SIGINT else -number)
-    report = json.loads((tmp_path / REPORT).read_text())
-    assert_valid_report(report)
+    report = read_report(tmp_path / REPORT)
     assert verdict_of(report) == ("INTERRUPTED", kind)
     assert output.count(b"! KeyboardInterrupt !") == (number == signal.SIGINT)
     if number != signal.SIGINT:
@@ -552,8 +550,7 @@ def test_a_supervisor_that_is_killed(tmp_path: Path) -> None:
         child.kill()
         child.wait()
     wait_until(lambda: not is_running(inner), "the end of pytest")
-    report = json.loads((tmp_path / REPORT).read_text())
-    assert_valid_report(report)
+    report = read_report(tmp_path / REPORT)
     assert report["verdict"] is not None
     done = finalize(tmp_path, REPORT)
     assert done.status == 1
@@ -643,7 +640,7 @@ def test_ctrl_c_is_one_interrupt(tmp_path: Path) -> None:
         assert shell.end() == 2
         assert len(re.findall("! KeyboardInterrupt !", shell.output)) == 1, shell.output
         assert "Traceback" not in shell.output
-    report = json.loads((tmp_path / REPORT).read_text())
+    report = read_report(tmp_path / REPORT)
     assert verdict_of(report) == ("INTERRUPTED", "interrupt.keyboard")
     assert report["completeness"] == "full"
 
@@ -667,7 +664,7 @@ def test_ctrl_z_and_fg(tmp_path: Path) -> None:
         assert "done" in shell.output
         shell.send("exit\n")
         shell.end()
-    report = json.loads((tmp_path / REPORT).read_text())
+    report = read_report(tmp_path / REPORT)
     assert (report["completeness"], report["verdict"]) == ("full", None)
 
 
@@ -681,7 +678,7 @@ def test_a_debugger_can_be_used(tmp_path: Path) -> None:
         shell.expect(r"\n42\n")
         shell.send("c\n")
         assert shell.end() == 1
-    report = json.loads((tmp_path / REPORT).read_text())
+    report = read_report(tmp_path / REPORT)
     assert verdict_of(report) == ("TESTS_FAILED", "test.failed")
     assert report["summary"]["passed"] == 2
 
@@ -716,8 +713,7 @@ def test_as_process_1(tmp_path: Path, body: str, status: int) -> None:
     write(tmp_path, body)
     run = run_child(tmp_path, [*own_namespace(), *RUN, *the_pytest()])
     assert run.status == status, run.stderr
-    report = json.loads((tmp_path / REPORT).read_text())
-    assert_valid_report(report)
+    report = read_report(tmp_path / REPORT)
     assert report["completeness"] != "running"
     assert report["exit"]["observed"] is (status != 1)
 
@@ -968,8 +964,7 @@ def test_want_of_memory_is_told_by_the_cgroup(tmp_path: Path) -> None:
         run = run_child(tmp_path, ["sh", "-c", f"{enter} && exec {command}"])
         if run.status not in (-signal.SIGKILL, 137):
             pytest.skip("this kernel does not hold the limit")
-        report = json.loads((tmp_path / REPORT).read_bytes())
-        assert_valid_report(report)
+        report = read_report(tmp_path / REPORT)
         assert verdict_of(report) == ("SANDBOX_ERROR", "process.oom")
         assert report["verdict"]["confidence"] == "likely"
         assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -17,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.helpers.reports import assert_valid_report
+from tests.helpers.reports import read_report
 
 REPORT: Final = "failure-report.json"
 SWITCH: Final = "--failure-taxonomy"
@@ -68,8 +67,7 @@ class ChildRun:
 
     def report(self, path: str | Path = REPORT, *, completeness: str = "full") -> dict[str, Any]:
         """Return a report that the child has written, after checking it."""
-        report: dict[str, Any] = json.loads((self.folder / path).read_text("ascii"))
-        assert_valid_report(report)
+        report = read_report(self.folder / path)
         assert report["completeness"] == completeness
         return report
 

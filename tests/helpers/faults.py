@@ -346,7 +346,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         body="pytest.exit('enough', returncode=0)",
         ends={
             "alone": _died(0, "interrupt.exit", source="pytest", on=None),
-            "n2": _died_on_workers(3, "internal.error", source="pytest", on=None),
+            "n2": _died_on_workers(3, "interrupt.exit", source="pytest", on=None),
         },
         note="The exit code is the one that the test asked for, under `run` as well: pytest did "
         "finish its session.",

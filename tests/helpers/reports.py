@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
-from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.build import SCHEMA_ID, build_report
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.schema import packaged_schema
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -28,6 +31,9 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
+
+_HEAD_BYTES: Final = 200
+"""What of a file is looked at to tell a report from other files."""
 
 
 def make_run(**given: Any) -> RunEvidence:
@@ -138,6 +144,40 @@ def assert_valid_report(report: object) -> FailureReport:
     again = model.model_dump(mode="json", by_alias=True)
     assert json.dumps(again) == json.dumps(report), "the model gives back something else"
     return model
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """Return a report that a run has written, after checking it."""
+    report: dict[str, Any] = json.loads(path.read_text("ascii"))
+    assert_valid_report(report)
+    return report
+
+
+def assert_valid_reports_in(folder: Path) -> None:
+    """Check every report in a folder and below it, under whatever name."""
+    for path in reports_in(folder):
+        try:
+            read_report(path)
+        except (AssertionError, ValueError) as error:
+            raise AssertionError(f"{path.name}: an invalid report was left: {error}") from error
+
+
+def reports_in(folder: Path) -> Iterator[Path]:
+    """Find the files that begin as a report does."""
+    # Not by `rglob`, which fails where the watcher of a dead run has just removed a folder.
+    for place, _, names in os.walk(folder):
+        for path in (Path(place, name) for name in names):
+            if path.is_file() and not path.is_symlink() and _begins_as_report(path):
+                yield path
+
+
+def _begins_as_report(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:  # a test took the right to read it, or what wrote it has just removed it
+        return False
+    return head.startswith(b"{") and SCHEMA_ID.encode() in head
 
 
 @cache

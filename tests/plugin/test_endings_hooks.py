@@ -58,7 +58,7 @@ def test_hook_that_raises(
     )
     (error,) = run.report["internal_errors"]
     assert error["kind"] == kind
-    assert error["message"] == "RuntimeError: hook is broken"
+    assert error["message"] == "RuntimeError: hook is broken (conftest.py:1)"
     assert "conftest.py" in error["traceback"]
     assert "RuntimeError: hook is broken" in error["traceback"]
 
@@ -117,7 +117,7 @@ OTHERS: Final = (
             files={"test_it.py": PASSING, "conftest.py": "import sys\nsys.exit(5)\n"},
             exit_status=5,
             reason="INTERNAL_ERROR",
-            kind="plugin.error",
+            kind="conftest.error",
         ),
         id="sys-exit-in-conftest",
     ),
@@ -178,8 +178,18 @@ def test_exit_status_that_a_plugin_changes(
     )
 
 
-@pytest.mark.parametrize("test", ["def test_fails(): assert 0\n", "import no_such_module\n"])
-def test_exit_status_that_a_plugin_turns_to_success(runs: PytestRuns, test: str) -> None:
+@pytest.mark.parametrize(
+    ("test", "reason", "kind"),
+    [
+        pytest.param("def test_fails(): assert 0\n", "TESTS_FAILED", "test.failed", id="test"),
+        pytest.param(
+            "import no_such_module\n", "INTERNAL_ERROR", "collection.error", id="collection"
+        ),
+    ],
+)
+def test_exit_status_that_a_plugin_turns_to_success(
+    runs: PytestRuns, test: str, reason: str, kind: str
+) -> None:
     """A failure that another plugin forgives for the exit status has not gone away."""
     runs.write(
         {
@@ -189,4 +199,6 @@ def test_exit_status_that_a_plugin_turns_to_success(runs: PytestRuns, test: str)
     )
     run = runs.compare()
     assert run.exit_status == run.report["exit"]["code"] == 0
-    assert run.report["verdict"] is not None
+    assert run.report["exit"]["reason"] is None
+    assert run.verdict == (reason, kind)
+    assert run.kinds == [kind]

@@ -154,8 +154,9 @@ def test_some_deselected(runs: PytestRuns) -> None:
 
 
 @pytest.mark.skipif(pytest.version_tuple < (9, 1), reason="--max-warnings came with pytest 9.1")
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
 @pytest.mark.parametrize("given", ["option", "ini"])
-def test_more_warnings_than_allowed(runs: PytestRuns, given: str) -> None:
+def test_more_warnings_than_allowed(runs: PytestRuns, given: str, workers: list[str]) -> None:
     """Too many warnings have an exit code of their own, and no test failed."""
     ini = "max_warnings = 1\n" if given == "ini" else ""
     check_ending(
@@ -168,7 +169,8 @@ def test_more_warnings_than_allowed(runs: PytestRuns, given: str) -> None:
                 "    warnings.warn('one')\n"
                 "    warnings.warn('two')\n",
             },
-            args=["--max-warnings=1"] if given == "option" else [],
+            args=[*workers, *(["--max-warnings=1"] if given == "option" else [])],
+            plugins=["xdist"] if workers else [],
             exit_status=6,
             reason="UNKNOWN",
             kind="warnings.exceeded",

@@ -227,13 +227,15 @@ def test_ctrl_c_in_the_controller(runs: PytestRuns) -> None:
 
 
 def test_pytest_exit_in_a_worker(runs: PytestRuns) -> None:
-    """`pytest.exit` inside a worker never looks like success."""
+    """`pytest.exit` inside a worker is told as such, though xdist makes an internal error of it."""
     content = "import pytest\ndef test_exits(): pytest.exit('enough', returncode=42)\n" + "".join(
         f"def test_{number}(): pass\n" for number in range(8)
     )
     run = run_on(1, runs, content, "--max-worker-restart", "0", compare=True)
-    assert run.exit_status != 0
-    assert run.report["verdict"] is not None
+    assert run.exit_status == 3
+    assert run.verdict == ("INTERRUPTED", "interrupt.exit")
+    assert "because: enough" in run.stdout
+    assert [each["kind"] for each in run.report["internal_errors"]] == ["internal.error"]
 
 
 def test_every_worker_runs_all(runs: PytestRuns) -> None:

@@ -31,15 +31,16 @@ EVER_LOADED: Final = [
     "pytest_failure_taxonomy.imports",
     "pytest_failure_taxonomy.plugin",
 ]
-"""Modules of ours that a run loads without the option, too."""
+"""Modules that a run loads because of us without the option, too."""
+
+SLOW_TO_IMPORT: Final = {"jsonschema", "numpy", "pydantic", "scipy", "sqlalchemy", "yaml"}
 
 NOTES_MODULES: Final = """
 import atexit, json, os, pathlib, sys
 
 def note():
-    ours = [name for name in sys.modules if name.startswith("pytest_failure_taxonomy")]
-    heavy = [name for name in ("pydantic", "yaml", "jsonschema") if name in sys.modules]
-    pathlib.Path(__file__).with_name(f"modules.{os.getpid()}").write_text(json.dumps(ours + heavy))
+    names = json.dumps(sorted(sys.modules))
+    pathlib.Path(__file__).with_name(f"modules.{os.getpid()}").write_text(names)
 
 atexit.register(note)
 """
@@ -60,6 +61,15 @@ def write(folder: Path, files: dict[str, str]) -> None:
         path.write_text(content, encoding="utf-8")
 
 
+def take_notes(folder: Path) -> list[set[str]]:
+    """Return the modules that each process has loaded, and remove the files that say so."""
+    loaded = []
+    for notes in sorted(folder.glob("modules.*")):
+        loaded.append(set(json.loads(notes.read_text("utf-8"))))
+        notes.unlink()
+    return loaded
+
+
 def files_in(folder: Path) -> set[str]:
     """Return the paths of all files below a folder, but for compiled ones."""
     return {
@@ -73,37 +83,56 @@ def files_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("args", "test", "plugins"),
+    ("args", "test"),
     [
-        pytest.param((), PASSING, (), id="passing"),
-        pytest.param((), FAILING, (), id="failing"),
-        pytest.param(("--collect-only",), PASSING, (), id="collect-only"),
-        pytest.param(("-n", "2"), FAILING, ("xdist",), id="xdist"),
-        pytest.param(("--no-such-option",), PASSING, (), id="bad-option"),
-        pytest.param(("--help",), PASSING, (), id="help"),
+        pytest.param((), PASSING, id="passing"),
+        pytest.param((), FAILING, id="failing"),
+        pytest.param(("--collect-only",), PASSING, id="collect-only"),
+        pytest.param(("-n", "2"), FAILING, id="xdist"),
+        pytest.param(("--no-such-option",), PASSING, id="bad-option"),
+        pytest.param(("--help",), PASSING, id="help"),
     ],
 )
 def test_without_the_option_nothing_is_loaded_printed_or_written(
-    folder: Path, args: tuple[str, ...], test: str, plugins: tuple[str, ...]
+    folder: Path, args: tuple[str, ...], test: str
 ) -> None:
     """With the option absent only the entry module is imported, and nothing is left behind."""
     write(folder, {"test_it.py": test, "conftest.py": NOTES_MODULES})
     before = files_in(folder)
+    plugins = ("xdist",)  # pytest reads the metadata of whatever plugin it loads, not of ours alone
     plain = run_plain_pytest(folder, *args, plugins=plugins)
-    for notes in folder.glob("modules.*"):
-        notes.unlink()
+    loaded_anyway = set().union(*take_notes(folder))
     run = run_pytest(folder, *args, switch=(), plugins=plugins)
     assert run.status == plain.status
     assert run.outcome == plain.outcome
     assert "taxonomy: " not in run.stdout + run.stderr
     assert "why this run failed\n" not in run.stdout + run.stderr
-    noted = [path.name for path in folder.glob("modules.*")]
-    assert files_in(folder) == before | set(noted)
+    noted = take_notes(folder)
+    assert files_in(folder) == before
     if "--no-such-option" not in args:
         assert noted
-    for name in noted:
-        loaded = json.loads((folder / name).read_text("utf-8"))
-        assert sorted(loaded) == EVER_LOADED
+    for loaded in noted:
+        assert sorted(loaded - loaded_anyway) == EVER_LOADED
+
+
+@pytest.mark.parametrize("bench", [(), ("failure_taxonomy_bench",)], ids=["", "bench"])
+@pytest.mark.parametrize("args", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    ("test", "status"), [(PASSING, 0), (FAILING, 1)], ids=["passing", "failing"]
+)
+def test_with_the_option_nothing_slow_is_loaded(
+    folder: Path, args: tuple[str, ...], bench: tuple[str, ...], test: str, status: int
+) -> None:
+    """A run that reports imports neither the report's model nor anything that reads YAML."""
+    write(folder, {"test_it.py": test, "conftest.py": NOTES_MODULES})
+    run = run_pytest(folder, *args, plugins=("xdist", *bench))
+    assert run.status == status
+    assert (run.report()["verdict"] is None) is (status == 0)
+    noted = take_notes(folder)
+    assert len(noted) == (3 if args else 1)
+    assert any("pytest_failure_taxonomy.report.build" in loaded for loaded in noted)
+    for loaded in noted:
+        assert loaded & SLOW_TO_IMPORT == set()
 
 
 @pytest.mark.parametrize(

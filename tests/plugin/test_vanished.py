@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from tests.helpers.endings import PASSING
+from tests.helpers.reports import read_report
 from tests.helpers.runs import PytestRuns, own_lines
 
 UNWATCHED: Final = ("-o", "failure_taxonomy_watcher=false")
@@ -128,17 +129,16 @@ def test_report_while_the_run_goes_on(runs: PytestRuns) -> None:
     """What a reader finds while tests run is a whole report that has not passed."""
     runs.write(
         {
-            "test_it.py": "import json\n"
-            "def test_reads_the_report():\n"
-            "    with open('failure-report.json', encoding='utf-8') as file:\n"
-            "        report = json.load(file)\n"
-            "    assert report['completeness'] == 'running'\n"
-            "    assert report['verdict']['kind'] == 'process.vanished'\n"
+            "test_it.py": "import shutil\n"
+            "def test_copies_the_report(): shutil.copy('failure-report.json', 'seen')\n"
         }
     )
     run = runs.run()
     assert run.exit_status == 0
     assert run.verdict == (None, None)
+    seen = read_report(runs.path / "seen")
+    assert seen["completeness"] == "running"
+    assert seen["verdict"]["kind"] == "process.vanished"
 
 
 @POSIX

@@ -22,7 +22,7 @@ from tests.helpers.children import (
     run_child,
     run_pytest,
 )
-from tests.helpers.reports import assert_valid_report
+from tests.helpers.reports import assert_valid_report, read_report
 
 pytestmark = [
     pytest.mark.skipif(
@@ -472,7 +472,7 @@ def test_nothing_is_written_outside_of_the_reports_folder(tmp_path: Path, death:
     wait_until(lambda: watchers_below(tmp_path) == [], "the watcher's end")
     left = {name: sorted(path.name for path in folders[name].rglob("*")) for name in folders}
     assert left == {"tests": ["pytest.ini", "test_it.py"], "out": ["r.json"], "tmp": [], "home": []}
-    assert json.loads((folders["out"] / "r.json").read_text())["completeness"] != "running"
+    assert read_report(folders["out"] / "r.json")["completeness"] != "running"
 
 
 def test_an_interpreter_without_a_name(tmp_path: Path) -> None:

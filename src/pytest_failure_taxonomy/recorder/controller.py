@@ -125,6 +125,8 @@ class ControllerRecorder:
         output = (getattr(node, "workeroutput", None) or {}).get(OUTPUT_KEY, {})
         if "deselected" in output:  # every worker deselects the same ones
             self._session.progress.set_deselected(output["deselected"])
+        if output.get("exit"):
+            self._session.record_exit_of_worker(**output["exit"])
         for fault in output.get("faults", ()):
             self.faults.note(fault)
         if not error:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder.origin import OriginFinder, frames_of
-from pytest_failure_taxonomy.report.text import cap_between_words
+from pytest_failure_taxonomy.recorder.origin import (
+    LIBRARIES,
+    NOT_SOURCES,
+    STANDARD_LIBRARY,
+    OriginFinder,
+    frames_of,
+)
+from pytest_failure_taxonomy.report.text import cap_between_words, telling_line, with_place
 from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException
 
 MAX_MESSAGE: Final = 8_000
@@ -23,6 +29,16 @@ _NOT_THE_USERS: Final = (
     f"{os.sep}pytest_failure_taxonomy{os.sep}",
     "<frozen ",
 )
+_PLUGGY: Final = f"{os.sep}pluggy{os.sep}"
+_PASSED_ON: Final = frozenset({"_multicall", "get_result"})
+"""Functions of pluggy from which a hook wrapper gets what another's hook has raised."""
+
+_OF_DOCTESTS: Final = frozenset(
+    {"DocTestFailure", "UnexpectedException", "MultipleDoctestFailures"}
+)
+_MAX_DIGITS: Final = 9
+_MAX_PART: Final = 200
+"""Characters of what a doctest expects, and of what it got."""
 
 
 def describe_exception(error: BaseException, origins: OriginFinder) -> RaisedException:
@@ -51,30 +67,84 @@ def is_import_failure(error: BaseException) -> bool:
 
 
 def message_of(error: BaseException) -> str:
-    """Return `str(error)`, capped; a placeholder where even that raises."""
+    """Return `str(error)`, capped; a placeholder where even that raises.
+
+    That of a doctest's failure names the test and not what was wrong; so that is said instead.
+    """
     try:
-        return cap_between_words(str(error), MAX_MESSAGE)
+        is_doctest = type(error).__name__ in _OF_DOCTESTS
+        text = _words_of_doctest(error) if is_doctest else str(error)
+        return cap_between_words(text, MAX_MESSAGE)
     except Exception as failure:  # noqa: BLE001 - foreign __str__, anything can come out of it
         return f"<message not available: __str__ raised {type(failure).__name__}>"
+
+
+def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
+    """Return type and message of an exception, and where in the user's code it comes from.
+
+    xdist passes a worker's error on by an exception of its own, whose message is the traceback.
+
+    Args:
+        error: any exception.
+        rootdir: absolute.
+        loaded: the file or plugin that was being loaded.
+    """
+    text = message_of(error).strip()
+    told = telling_line(text)
+    is_quoted = not text.startswith(told)
+    name = type(error).__qualname__
+    words = told if is_quoted else f"{name}: {text}" if text else name
+    place = _quoted_place(text, rootdir) if is_quoted else own_place_of(error, rootdir)
+    if place is None:
+        return f"{words} (from {loaded})" if loaded else words
+    return with_place(words, place.path, place.line, loaded)
 
 
 def place_of(error: BaseException, rootdir: Path) -> Location | None:
     """Return where an exception points to in the user's files.
 
-    That is the place a `SyntaxError` names, else the innermost frame that is not pytest's or the
-    import system's, preferably one below the root directory.
+    That is the place a `SyntaxError` names, else the innermost line of the user's own code, else
+    the innermost one that is not pytest's or the import system's.
     """
     if isinstance(error, SyntaxError) and error.filename:
         return location(error.filename, error.lineno, rootdir)
-    frames = [
-        (frame.tb_frame.f_code.co_filename, frame.tb_lineno)
-        for frame in frames_of(error.__traceback__)
-    ]
-    own = [each for each in frames if is_of_the_user(each[0])]
-    below = [each for each in own if Path(each[0]).is_relative_to(rootdir)]
-    for path, line in reversed(below or own):
-        return location(path, line, rootdir)
+    own = own_place_of(error, rootdir)
+    if own is not None:
+        return own
+    for each in reversed([*frames_of(error.__traceback__)]):
+        path = each.tb_frame.f_code.co_filename
+        if is_of_the_user(path):
+            return location(path, each.tb_lineno, rootdir)
     return None
+
+
+def own_place_of(error: BaseException, rootdir: Path) -> Location | None:
+    """Return the innermost line of the user's own code, or `None` if no such code ran.
+
+    A hook wrapper through which another's exception passes is not where that comes from.
+    """
+    if isinstance(error, SyntaxError) and is_own(str(error.filename or "<none>"), rootdir):
+        return location(str(error.filename), error.lineno, rootdir)
+    passed_on = False
+    for each in reversed([*frames_of(error.__traceback__)]):
+        code = each.tb_frame.f_code
+        path = code.co_filename
+        if not passed_on and is_of_the_user(path) and is_own(path, rootdir):
+            return location(path, each.tb_lineno, rootdir)
+        passed_on = code.co_name in _PASSED_ON and _PLUGGY in path
+    return None
+
+
+def is_own(path: str, rootdir: Path) -> bool:
+    """Tell whether a file lies below the root directory and was not installed there."""
+    if path.startswith("<"):
+        return False
+    absolute = path if os.path.isabs(path) else os.path.abspath(path)
+    below = f"{str(rootdir).rstrip(os.sep)}{os.sep}"
+    if not absolute.startswith(below) or absolute.startswith(STANDARD_LIBRARY):
+        return False
+    parts = absolute[len(below) :].split(os.sep)
+    return LIBRARIES.isdisjoint(parts) and (parts[0] not in NOT_SOURCES or len(parts) == 1)
 
 
 def is_of_the_user(path: str) -> bool:
@@ -91,9 +161,49 @@ def location(path: str, line: int | None, rootdir: Path) -> Location:
         rootdir: absolute.
     """
     absolute = path if os.path.isabs(path) else os.path.abspath(path)
-    below = os.path.join(rootdir, "")
+    below = f"{rootdir}{os.sep}"
     shown = absolute[len(below) :] if absolute.startswith(below) else path
     return Location(path=shown.replace(os.sep, "/"), line=line)
+
+
+def _quoted_place(text: str, rootdir: Path) -> Location | None:
+    """Return the innermost line of the user's own code in a traceback as Python prints it."""
+    passed_on = False
+    for each in reversed(text.splitlines()):
+        head, _, rest = each.strip().partition('File "')
+        path, _, rest = rest.partition('", line ')
+        line, _, function = rest.partition(", in ")
+        if head or not line.isdecimal() or len(line) > _MAX_DIGITS:
+            continue
+        if not passed_on and is_of_the_user(path) and is_own(path, rootdir):
+            return location(path, int(line), rootdir)
+        passed_on = function in _PASSED_ON and _PLUGGY in path
+    return None
+
+
+def _words_of_doctest(error: Any) -> str:
+    """Return what a doctest expected and what it got; of several failures, of the first."""
+    kind = type(error)
+    if kind.__module__ not in ("doctest", "_pytest.doctest"):
+        return str(error)
+    if kind.__name__ == "MultipleDoctestFailures":
+        first, *others = error.failures
+        more = f" (and {len(others)} more)" if others else ""
+        return _words_of_doctest(first) + more
+    if kind.__name__ == "UnexpectedException":
+        raised = error.exc_info[1]
+        text = message_of(raised)
+        return f"{type(raised).__qualname__}: {text}" if text else type(raised).__qualname__
+    return f"expected {_part(error.example.want)}, got {_part(error.got)}"
+
+
+def _part(text: str) -> str:
+    first, newline, _ = text.strip().partition("\n")
+    if not first:
+        return "nothing"
+    if len(first) > _MAX_PART:
+        return f"{first[:_MAX_PART]}…"
+    return f"{first} …" if newline else first
 
 
 def _raising_module(traceback: TracebackType | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.recorder.describe import location
+from pytest_failure_taxonomy.recorder.describe import is_own, location
 from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 
@@ -51,9 +51,20 @@ def message_of(longrepr: Any) -> str:
 
 
 def place_of(longrepr: Any, rootdir: Path) -> Location | None:
-    """Return where pytest saw the failure."""
+    """Return where pytest saw the failure; in a library, where the user's code called it.
+
+    Where the traceback shows no line of the user's, pytest's own place is the best there is.
+    """
     crash = getattr(longrepr, "reprcrash", None)
-    return None if crash is None else location(crash.path, crash.lineno, rootdir)
+    if crash is None:
+        return None
+    if not is_own(crash.path, rootdir):
+        shown = getattr(longrepr, "reprtraceback", None)
+        for entry in reversed(getattr(shown, "reprentries", ())):
+            place = getattr(entry, "reprfileloc", None)
+            if place is not None and is_own(place.path, rootdir):
+                return location(place.path, place.lineno, rootdir)
+    return location(crash.path, crash.lineno, rootdir)
 
 
 def _has_entries(longrepr: Any) -> bool:

@@ -30,12 +30,12 @@ _SELF: Final = "pytest_failure_taxonomy"
 _RUNNERS: Final = frozenset(
     {"_pytest", "pytest", "pluggy", "xdist", "execnet", "__channelexec__", _SELF}
 )
-_LIBRARIES: Final = frozenset({"site-packages", "dist-packages"})
-_NOT_SOURCES: Final = frozenset(
+LIBRARIES: Final = frozenset({"site-packages", "dist-packages"})
+NOT_SOURCES: Final = frozenset(
     {".venv", "venv", ".tox", ".nox", ".eggs", "build", "__pypackages__"}
 )
 """First folders below the root directory that hold copies and installations."""
-_STANDARD_LIBRARY: Final = os.path.join(os.path.dirname(os.__file__), "")
+STANDARD_LIBRARY: Final = os.path.join(os.path.dirname(os.__file__), "")
 # Python 3.12 runs comprehensions in the function around them.
 _INLINED: Final = (".<locals>.<listcomp>", ".<locals>.<dictcomp>", ".<locals>.<setcomp>")
 _INLINED_AT_TOP: Final = ("<listcomp>", "<dictcomp>", "<setcomp>")
@@ -183,12 +183,12 @@ class OriginFinder:
             return _RUNNER, below_package
         root = next((each for each in self._roots if absolute.startswith(each)), "")
         parts = absolute[len(root) :].replace(os.sep, "/").split("/")
-        if not _LIBRARIES.isdisjoint(parts):
-            at = max(i for i, part in enumerate(parts) if part in _LIBRARIES)
+        if not LIBRARIES.isdisjoint(parts):
+            at = max(i for i, part in enumerate(parts) if part in LIBRARIES)
             return self._installed("/".join(parts[at + 1 :]))
-        if root and parts[0] in _NOT_SOURCES and len(parts) > 1:
+        if root and parts[0] in NOT_SOURCES and len(parts) > 1:
             return self._installed(below_package)
-        is_library = not root and absolute.startswith(_STANDARD_LIBRARY)
+        is_library = not root and absolute.startswith(STANDARD_LIBRARY)
         return _FOREIGN if is_library else _OWN, "/".join(parts) if root else below_package
 
     def _installed(self, path: str) -> tuple[int, str]:

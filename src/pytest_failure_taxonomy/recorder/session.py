@@ -14,7 +14,7 @@ import pytest
 
 from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import Attributor
-from pytest_failure_taxonomy.recorder.describe import message_of, place_of
+from pytest_failure_taxonomy.recorder.describe import message_of, own_place_of, words_of
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
 from pytest_failure_taxonomy.recorder.facts import Facts
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
@@ -179,7 +179,7 @@ class SessionRecorder:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Record Ctrl+C, `pytest.exit`, and the exceptions by which pytest and xdist stop."""
         error = excinfo.value
-        where = place_of(error, self._rootdir)
+        where = own_place_of(error, self._rootdir)
         if isinstance(error, pytest.exit.Exception):
             self._interrupt("Exit", str(error.msg), where)
         elif type(error) is KeyboardInterrupt:
@@ -223,11 +223,13 @@ class SessionRecorder:
         traceback: str | None = None,
     ) -> None:
         """Record an error outside of any test; `message` replaces the exception's own words."""
-        if message is None:
-            text = message_of(error)
-            name = type(error).__qualname__
-            message = f"{name}: {text}" if text else name
+        message = message or words_of(error, self._rootdir)
         self.facts.add_error(RunError(origin=origin, message=message, traceback=traceback))
+
+    def record_exit_of_worker(self, message: str, place: list[Any] | None) -> None:
+        """Record a `pytest.exit` in an xdist worker, which ends that worker alone."""
+        where = None if place is None else Location(path=place[0], line=place[1])
+        self._interrupt("Exit", message, where)
 
     def evidence(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -12,8 +13,10 @@ from pytest_failure_taxonomy.recorder.describe import (
     cause_of,
     is_import_failure,
     is_of_the_user,
-    message_of,
+    location,
+    words_of,
 )
+from pytest_failure_taxonomy.recorder.origin import frames_of
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 
@@ -23,12 +26,14 @@ _ABOUT_A_PLUGIN: Final = ("Error importing plugin", "Missing required plugin")
 _IMPORT_FAILURE_CODES: Final = {"ConftestImportFailure": 4, "PluginImportFailure": 3}
 
 
-def record_startup_error(session: SessionRecorder, error: BaseException) -> ProcessExit:
+def record_startup_error(
+    session: SessionRecorder, error: BaseException, rootdir: Path
+) -> ProcessExit:
     """Record an error that left pytest, and return the exit status that follows from it."""
     if isinstance(error, KeyboardInterrupt | pytest.exit.Exception):
         session.pytest_keyboard_interrupt(pytest.ExceptionInfo.from_exception(error))
     elif is_import_failure(error):
-        _record_import_failure(session, error)
+        _record_import_failure(session, error, rootdir)
     elif isinstance(error, pytest.UsageError):
         session.record_error(
             "plugin" if str(error).startswith(_ABOUT_A_PLUGIN) else "usage",
@@ -36,7 +41,13 @@ def record_startup_error(session: SessionRecorder, error: BaseException) -> Proc
             message=_without_usage(str(error)),
         )
     else:
-        session.record_error("plugin", error, traceback=_short_traceback(error))
+        conftest = _conftest_left_by(error)
+        session.record_error(
+            "plugin" if conftest is None else "conftest",
+            error,
+            message=conftest and words_of(error, rootdir, location(conftest, None, rootdir).path),
+            traceback=_short_traceback(error),
+        )
     return _exit_after(error)
 
 
@@ -58,15 +69,30 @@ def _exit_after(error: BaseException) -> ProcessExit:
     return ProcessExit(code=exit_code_of(code), source="exception")
 
 
-def _record_import_failure(session: SessionRecorder, error: BaseException) -> None:
+def _record_import_failure(session: SessionRecorder, error: BaseException, rootdir: Path) -> None:
     cause = cause_of(error)
-    where = getattr(error, "path", error)
+    path = getattr(error, "path", None)
+    loaded = str(error) if path is None else location(str(path), None, rootdir).path
     session.record_error(
-        "conftest" if hasattr(error, "path") else "plugin",
+        "plugin" if path is None else "conftest",
         error,
-        message=f"{type(cause).__qualname__}: {message_of(cause)} (from {where})",
+        message=words_of(cause, rootdir, loaded),
         traceback=_short_traceback(cause),
     )
+
+
+def _conftest_left_by(error: BaseException) -> str | None:
+    """Return the conftest whose own code an exception has left that pytest does not catch.
+
+    Such are `sys.exit` and `pytest.skip`. What leaves a plugin that it names is the plugin's.
+    """
+    for each in frames_of(error.__traceback__):
+        code = each.tb_frame.f_code
+        if code.co_name == "import_plugin":
+            break
+        if code.co_name == "<module>" and os.path.basename(code.co_filename) == "conftest.py":
+            return code.co_filename
+    return None
 
 
 def _without_usage(text: str) -> str:

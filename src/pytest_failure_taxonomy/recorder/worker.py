@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.recorder.attribution import Attributor
+from pytest_failure_taxonomy.recorder.describe import own_place_of
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.progress import state_after
@@ -32,6 +33,7 @@ class WorkerRecorder:
         attributor = Attributor(config, self.faults)
         self._exceptions = ExceptionMemory(config.rootpath, attributor)
         self._deselected = 0
+        self._exit: dict[str, Any] | None = None
         self._clock = time.monotonic_ns
 
     @pytest.hookimpl(tryfirst=True)
@@ -84,10 +86,23 @@ class WorkerRecorder:
         self._deselected += len(items)
 
     @guarded
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Remember a `pytest.exit`: what the controller sees of it is a test that never ends."""
+        error = excinfo.value
+        if isinstance(error, pytest.exit.Exception):
+            where = own_place_of(error, self._config.rootpath)
+            place = where and [where.path, where.line]
+            self._exit = {"message": str(error.msg), "place": place}
+
+    @guarded
     def pytest_sessionfinish(self) -> None:
         """Hand the controller what was counted, and what failed here."""
         output: dict[str, Any] = self._config.workeroutput  # type: ignore[attr-defined]  # xdist's
-        output[OUTPUT_KEY] = {"deselected": self._deselected, "faults": self.faults.messages}
+        output[OUTPUT_KEY] = {
+            "deselected": self._deselected,
+            "exit": self._exit,
+            "faults": self.faults.messages,
+        }
 
 
 def _open_record(config: pytest.Config) -> Record:

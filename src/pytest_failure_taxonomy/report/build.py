@@ -65,9 +65,6 @@ def build_report(
     limits = Limits(redaction)
     fingerprints, groups = _fingerprints(run, limits)
     report: JSONObject = {
-        "$schema": SCHEMA_ID,
-        "schema_version": SCHEMA_VERSION,
-        "generator": {"name": "pytest-failure-taxonomy", "version": VERSION},
         "run": {
             "id": context.id,
             "started_at": context.started_at,
@@ -121,7 +118,13 @@ def build_report(
     own = {"redacted": limits.redacted} if limits.redacted else {}
     if own:
         report["extensions"].setdefault(OWN_NAME, {}).update(own)
-    return {**report, "limits": limits.as_json()}
+    return {
+        "$schema": SCHEMA_ID,
+        "schema_version": SCHEMA_VERSION,
+        "generator": {"name": "pytest-failure-taxonomy", "version": VERSION},
+        **report,
+        "limits": limits.as_json(),
+    }
 
 
 def _fingerprints(run: RunEvidence, limits: Limits) -> tuple[list[str], list[JSONObject]]:

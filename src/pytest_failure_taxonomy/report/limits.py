@@ -12,7 +12,7 @@ from pytest_failure_taxonomy.taxonomy.groups import Group
 
 JSONObject = dict[str, Any]
 
-_SEARCHED_AT_ONCE: Final = 50_000
+_SEARCHED_AT_ONCE: Final = 10_000
 """Characters of texts that are searched for secrets together, which takes a fraction of the time.
 Where that finds something each of them is searched by itself."""
 

@@ -7,9 +7,10 @@ docstrings are its descriptions.
 
 # Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.closed_model import ClosedModel
@@ -32,6 +33,31 @@ _Stage = Annotated[Stage, Field(strict=False)]
 _Count = Annotated[int, Field(ge=0)]
 _Seconds = Annotated[float, Field(ge=0)]
 _Kind = Annotated[str, Field(pattern=KIND_PATTERN)]
+
+
+def _existing_time(text: str) -> str:
+    """Return a time of the right form as it is.
+
+    Raises:
+        ValueError: the calendar has no such day, which no pattern says in full.
+    """
+    datetime.fromisoformat(text)
+    return text
+
+
+_Time = Annotated[
+    str,
+    Field(
+        pattern=(
+            "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+            "T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+            r"(\.[0-9]{1,9})?(Z|\+00:00)$"
+        ),
+        json_schema_extra={"format": "date-time"},
+    ),
+    AfterValidator(_existing_time),
+]
+"""RFC 3339 in UTC, without leap seconds, which no clock of a computer tells."""
 
 
 class Generator(ClosedModel):
@@ -66,16 +92,7 @@ class Run(ClosedModel):
 
     id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
     """32 hexadecimal digits, new for each run."""
-    started_at: Annotated[
-        str,
-        Field(
-            pattern=(
-                "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
-                r"(\.[0-9]{1,9})?(Z|\+00:00)$"
-            ),
-            json_schema_extra={"format": "date-time"},
-        ),
-    ]
+    started_at: _Time
     """When pytest started, as RFC 3339 has it, in UTC."""
     duration_seconds: _Seconds | None
     """From the start to the end of the session; null while it runs, or if its end was not seen."""

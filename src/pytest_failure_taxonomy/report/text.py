@@ -14,6 +14,7 @@ _MARK_ROOM: Final = 50
 """Characters that the filled-in mark takes at most."""
 _LONGEST_WORD: Final = 400
 _BLANK: Final = re.compile(r"\s")
+_TRACEBACK: Final = "Traceback (most recent call last):"
 
 # C0 and C1 controls, DEL, bidirectional controls, and the line and paragraph separators: what
 # could move the cursor, recolour the screen, forge a line or reverse the reading direction.
@@ -97,6 +98,41 @@ def safe_text(text: str, limit: int = MAX_ONE_LINE) -> str:
 def first_line(text: str) -> str:
     """Return the first line that holds anything, without the blanks around it."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def telling_line(text: str) -> str:
+    """Return the line that says most: the first; of a quoted traceback, what was raised."""
+    first = first_line(text)
+    if first != _TRACEBACK:
+        return first
+    depth, told = 0, ""  # all of it is indented where pytest has rewritten an assertion
+    for line in text.splitlines():
+        bare = line.lstrip()
+        if bare.startswith('File "'):
+            depth, told = len(line) - len(bare), ""
+        elif bare and not told and len(line) - len(bare) < depth:
+            told = bare.rstrip()
+    return told or first
+
+
+def with_place(words: str, path: str, line: int | None, loaded: str = "") -> str:
+    """Put the place that words are about behind their first line, unless it is named there.
+
+    Args:
+        words: one line or a few.
+        path: as it is to be shown, with forward slashes.
+        line: counted from 1.
+        loaded: the file that was being loaded; named, too, where it is another.
+    """
+    first, newline, rest = words.partition("\n")
+    place = path if line is None else f"{path}:{line}"
+    _, found, after = first.partition(place)
+    if found and not after[:1].isdigit():
+        return words
+    name = path.rpartition("/")[2]
+    first = first.rstrip().removesuffix(f" ({name}, line {line})")  # as a SyntaxError says it
+    via = f", from {loaded}" if loaded not in ("", path) else ""
+    return f"{first} ({place}{via}){newline}{rest}"
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.taxonomy.deaths import (
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
+    RunError,
     RunEvidence,
 )
 from pytest_failure_taxonomy.taxonomy.findings import Finding, find, find_marked
@@ -60,14 +61,19 @@ def judge(run: RunEvidence) -> Judgement:
     """Say why a run failed.
 
     Success is a verdict of `None`. A baseline run is turned round: it is its task's precondition
-    that its tests fail, so a valid one has no verdict whatever failed in it.
+    that its tests fail, so a valid one has no verdict. But they have to fail by themselves: where
+    the environment failed them, that is the verdict: Docker that does not start is SANDBOX_ERROR
+    in any stage.
     """
     exit_reason = _exit_reason(run)
-    if _is_valid_baseline(run):
-        return Judgement(
-            exit_reason=exit_reason, verdict=None, reasons=(), notes=_baseline_notes(run)
-        )
-    held = group_findings(_findings(run))
+    found = _findings(run)
+    if _is_baseline(run):
+        found = [finding for finding in found if finding.reason in _ENVIRONMENT_REASONS]
+        if not found:
+            return Judgement(
+                exit_reason=exit_reason, verdict=None, reasons=(), notes=_baseline_notes(run)
+            )
+    held = group_findings(found)
     verdict = pronounce(primary_of(held), run) if held else None
     return Judgement(exit_reason=exit_reason, verdict=verdict, reasons=held)
 
@@ -116,6 +122,8 @@ def _from_collection(run: RunEvidence) -> Iterator[Finding]:
 
 def _from_errors(run: RunEvidence) -> Iterator[Finding]:
     for error in run.errors:
+        if _follows_from_an_exit(error, run):
+            continue
         reason, kind = classify_run_error(error)
         yield find(
             kind,
@@ -124,6 +132,16 @@ def _from_errors(run: RunEvidence) -> Iterator[Finding]:
             reason=reason,
             failure_type=type_of_run_error(error),
         )
+
+
+def _follows_from_an_exit(error: RunError, run: RunEvidence) -> bool:
+    """Tell whether xdist missed the test in which a worker ended itself by `pytest.exit`.
+
+    Its controller asserts that a worker that is done has run all of its tests.
+    """
+    return "<WorkerController" in error.message and any(
+        _interruption_kind(stop) == "interrupt.exit" for stop in run.interruptions
+    )
 
 
 def _from_session_limit(run: RunEvidence) -> Iterator[Finding]:
@@ -205,13 +223,14 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
         if deselected:
             yield find("tests.all_deselected", "collection", f"{deselected} deselected, 0 left")
         else:
-            yield find("tests.none_collected", "collection", "0 tests collected")
+            skipped = f", {run.counts.skipped} skipped" if run.counts.skipped else ""
+            yield find("tests.none_collected", "collection", f"0 tests collected{skipped}")
     elif code == 6:
         yield find("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
     elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN and not _is_stage_limit(run):
         reason = FailureReason.from_pytest_exit_code(code)
-        why = f": {run.should_fail}" if run.should_fail else ""
-        yield find("exit_status.changed", "exit status", f"exit code {code}{why}", reason=reason)
+        why = run.should_fail or f"exit code {code}"
+        yield find("exit_status.changed", "exit status", why, reason=reason)
 
 
 def _is_stage_limit(run: RunEvidence) -> bool:
@@ -255,7 +274,7 @@ def _was_interrupted(run: RunEvidence) -> bool:
     ) or any(worker.ending == "interrupted" for worker in run.workers)
 
 
-def _is_valid_baseline(run: RunEvidence) -> bool:
+def _is_baseline(run: RunEvidence) -> bool:
     if run.stage is not Stage.BASELINE_RUN or not run.finished or _was_interrupted(run):
         return False
     code = run.exit.code

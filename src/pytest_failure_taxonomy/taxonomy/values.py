@@ -7,6 +7,7 @@ docs/decisions/0007-values.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
@@ -26,7 +27,7 @@ def value(cls: type[T]) -> type[T]:
     names = tuple(cls.__annotations__)
     body = {name: each for name, each in vars(cls).items() if name not in _MADE_BY_PYTHON}
     defaults = {name: body.pop(name) for name in names if name in body}
-    body.update(_METHODS, __slots__=names, _names=frozenset(names), _defaults=defaults)
+    body.update(_METHODS, __slots__=names, _read=_reader(names), _defaults=defaults)
     made: type[T] = type(cls)(cls.__name__, cls.__bases__, body)  # type: ignore[misc]
     return made
 
@@ -38,32 +39,45 @@ def replace(one: T, **changes: Any) -> T:
 
 def to_dict(one: Any) -> dict[str, Any]:
     """Return the fields of a value by their names, as they are."""
-    return {name: getattr(one, name) for name in one.__slots__}
+    return dict(zip(one.__slots__, one._read(one), strict=True))  # noqa: SLF001 - put there above
+
+
+def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what reads all fields at once; it is called for every value that is written."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return staticmethod(lambda one: tuple(getattr(one, name) for name in names))
 
 
 def _begin(self: Any, **given: Any) -> None:
     if self._defaults:
         given = {**self._defaults, **given}
-    if given.keys() != self._names:
-        missing = sorted(self._names - given.keys())
-        unknown = sorted(given.keys() - self._names)
-        raise TypeError(f"{type(self).__qualname__}: {missing=}, {unknown=}")
-    for name, each in given.items():
-        _set(self, name, each)
+    try:
+        for name, each in given.items():
+            _set(self, name, each)
+    except AttributeError:
+        pass  # one that is not there
+    else:
+        if len(given) == len(self.__slots__):
+            return
+    names = frozenset(self.__slots__)
+    missing = sorted(names - given.keys())
+    unknown = sorted(given.keys() - names)
+    raise TypeError(f"{type(self).__qualname__}: {missing=}, {unknown=}")
 
 
 def _refuse(self: Any, name: str, *_: Any) -> None:
     raise AttributeError(f"{type(self).__qualname__}.{name}: a value never changes")
 
 
-def _equal(self: Any, other: object) -> Any:
+def _equal(self: Any, other: Any) -> Any:
     if other.__class__ is not self.__class__:
         return NotImplemented
-    return _fields(self) == _fields(other)
+    return self._read(self) == self._read(other)
 
 
 def _hash(self: Any) -> int:
-    return hash(_fields(self))
+    return hash(self._read(self))
 
 
 def _represent(self: Any) -> str:
@@ -77,10 +91,6 @@ def _reduce(self: Any) -> tuple[Any, ...]:
 
 def _rebuild(cls: type[T], fields: dict[str, Any]) -> T:
     return cls(**fields)
-
-
-def _fields(self: Any) -> Any:
-    return attrgetter(*self.__slots__)(self)
 
 
 _METHODS = {

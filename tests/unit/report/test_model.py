@@ -391,6 +391,11 @@ def test_a_newer_report_asks_for_a_newer_program(version: str) -> None:
             id="time in other digits",
         ),
         pytest.param(
+            changed("run", "started_at", "2026-02-30T12:00:00Z"),
+            "$.run.started_at: ",
+            id="a day that no calendar has",
+        ),
+        pytest.param(
             changed("run", "duration_seconds", -0.5), "$.run.duration_seconds: ", id="negative time"
         ),
         pytest.param(

@@ -462,7 +462,7 @@ def test_another_reason_to_fail_the_session_is_quoted() -> None:
     verdict = judge(ended(1, should_fail="coverage 79% < 80%")).verdict
     assert verdict is not None
     assert (verdict.reason, verdict.kind) == (FailureReason.TESTS_FAILED, "exit_status.changed")
-    assert verdict.evidence[0].detail == "exit code 1: coverage 79% < 80%"
+    assert verdict.evidence[0].detail == "coverage 79% < 80%"
 
 
 # Phases and strict xfail
@@ -731,10 +731,27 @@ def test_a_failing_baseline_is_valid(is_strict: bool) -> None:
         1,
         stage=Stage.BASELINE_RUN,
         strict_baseline=is_strict,
-        failures=(failed(), timed_out(B), failed(attributed=SAID)),
+        failures=(failed(), timed_out(B)),
         counts=RAN,
     )
     assert judge(run) == Judgement(exit_reason=None, verdict=None, reasons=())
+
+
+@pytest.mark.parametrize("is_strict", [True, False], ids=["strict", "not-strict"])
+def test_a_baseline_that_the_environment_failed_is_none(is_strict: bool) -> None:
+    """Tests have to fail by themselves; where Docker failed them that is the one reason told."""
+    run = ended(
+        1,
+        stage=Stage.BASELINE_RUN,
+        strict_baseline=is_strict,
+        failures=(failed(), timed_out(B), failed(attributed=SAID)),
+        counts=RAN,
+    )
+    judgement = judge(run)
+    assert judgement.exit_reason is None
+    assert [(held.reason, held.count) for held in judgement.reasons] == [(SAID.reason, 1)]
+    assert judgement.verdict is not None
+    assert judgement.verdict.reason is SAID.reason
 
 
 @pytest.mark.parametrize("is_strict", [True, False], ids=["strict", "not-strict"])

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.text import first_line, safe_text
+from pytest_failure_taxonomy.report.text import (
+    first_line,
+    safe_text,
+    telling_line,
+    with_place,
+)
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.stages import Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_LINES: Final = 6
@@ -66,9 +72,24 @@ def _success_line(report: dict[str, Any], where: str) -> Line:
     summary = report["summary"]
     counts = ", ".join(f"{summary[name]} {name}" for name in _COUNTED if summary[name])
     notes = report["extensions"].get("pytest_failure_taxonomy", {}).get("notes", [])
-    words = "; ".join([f"no failure ({counts or 'no test ran'})", *notes])
+    if report["run"]["stage"] == Stage.BASELINE_RUN:
+        said = _baseline_words(summary, counts, notes)
+    else:
+        said = "; ".join([f"no failure ({counts or 'no test ran'})", *notes])
     report_words = f"; report: {where}" if where else ""
-    return Line(text=safe_text(f"failure taxonomy: {words}{report_words}"), color="green")
+    return Line(text=safe_text(f"failure taxonomy: {said}{report_words}"), color="green")
+
+
+def _baseline_words(summary: dict[str, int], counts: str, notes: list[str]) -> str:
+    """Say why a baseline is valid: its tests failed, as those of an unsolved task must."""
+    if notes:
+        return f"valid {'; '.join(notes)}"
+    failed = summary["failed"]
+    if not failed:
+        return f"valid baseline ({counts})"
+    passed = f" ({summary['passed']} passed)" if summary["passed"] else ""
+    tests = "1 test failed, as it" if failed == 1 else f"{failed} tests failed, as they"
+    return f"valid baseline: {tests} should{passed}"
 
 
 def _look_at_line(report: dict[str, Any]) -> Line | None:
@@ -96,8 +117,9 @@ def _detail(report: dict[str, Any]) -> str:
         if failure["exception"] is None and verdict["kind"] == "worker.crashed":
             break  # the evidence says how the worker ended, xdist's own words do not
         place = failure["location"]
-        at = f" ({place['path']}:{place['line']})" if place and place["line"] else ""
-        return _summary_of(failure) + at
+        said = _summary_of(failure)
+        is_placed = place and place["line"]
+        return with_place(said, place["path"], place["line"]) if is_placed else said
     words = [each["detail"] for each in verdict["evidence"][:1]]
     return first_line(words[0]).removeprefix(f"{nodeid}: ") if words else ""
 
@@ -106,7 +128,7 @@ def _summary_of(failure: dict[str, Any]) -> str:
     exception = failure["exception"]
     if exception is None:
         return first_line(failure.get("message") or failure["traceback"] or "")
-    message = first_line(exception["message"])
+    message = telling_line(exception["message"])
     return f"{exception['type']}: {message}" if message else str(exception["type"])
 
 

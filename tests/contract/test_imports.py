@@ -1,0 +1,137 @@
+"""Rules about imports that import-linter can't say: what is allowed, not what is forbidden."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import pytest_failure_taxonomy
+
+PACKAGE: Final = "pytest_failure_taxonomy"
+SOURCE: Final = Path(pytest_failure_taxonomy.__file__).parent
+
+PURE: Final = frozenset(
+    {
+        "__future__",
+        "collections.abc",
+        "enum",
+        "fnmatch",
+        "functools",
+        "hashlib",
+        "itertools",
+        "operator",
+        "re",
+        "signal",
+        "types",
+        "typing",
+    }
+)
+"""Of the standard library, what computes and does nothing else; `signal` is there for its names."""
+
+IMPURE: Final = (
+    "asyncio",
+    "concurrent.futures",
+    "datetime",
+    "importlib",
+    "io",
+    "jsonschema",
+    "logging",
+    "os",
+    "os.path",
+    "pathlib",
+    "pluggy",
+    "pydantic",
+    "pytest",
+    "scipy",
+    "shutil",
+    "sqlite3",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "yaml",
+)
+
+
+def modules_below(folder: str) -> list[Path]:
+    """Return the files of a part of the package."""
+    return sorted((SOURCE / folder).rglob("*.py"))
+
+
+def imports_in(source: str) -> Iterator[str]:
+    """Find all modules that a source imports, in functions and by name, too."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or "")
+        elif isinstance(node, ast.Name) and node.id == "__import__":
+            yield "__import__"
+
+
+def impure_imports(source: str) -> list[str]:
+    """Return what a module of the taxonomy must not import."""
+    ours = f"{PACKAGE}.taxonomy"
+    return sorted(
+        name
+        for name in imports_in(source)
+        if name not in PURE and name != ours and not name.startswith(f"{ours}.")
+    )
+
+
+@pytest.mark.parametrize("path", modules_below("taxonomy"), ids=lambda path: path.stem)
+def test_the_taxonomy_is_pure(path: Path) -> None:
+    """It imports itself and a few modules that compute: no clock, no file, no thread, no log."""
+    assert impure_imports(path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("name", IMPURE)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "import {0}",
+        "import re, {0} as x",
+        "from {0} import x",
+        "def f():\n    if 1:\n        from {0} import x",
+    ],
+)
+def test_an_impure_import_is_found(form: str, name: str) -> None:
+    """However a module imports it, and wherever."""
+    assert impure_imports(form.format(name)) == [name]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("from . import x", "."),
+        (f"from {PACKAGE}.report import x", f"{PACKAGE}.report"),
+        (f"from {PACKAGE} import report", PACKAGE),
+        ("__import__('time')", "__import__"),
+    ],
+)
+def test_a_way_around_is_found(source: str, found: str) -> None:
+    """Neither a relative import, nor the rest of the package, nor a call gets through."""
+    assert impure_imports(source) == [found]
+
+
+def test_what_is_allowed_is_used() -> None:
+    """The list has nothing to spare."""
+    used = {
+        name for path in modules_below("taxonomy") for name in imports_in(path.read_text("utf-8"))
+    }
+    assert used >= PURE
+
+
+def test_the_report_meets_the_bench_in_its_models() -> None:
+    """No module of the report imports another one of the bench."""
+    of_bench = {
+        name
+        for path in modules_below("report")
+        for name in imports_in(path.read_text("utf-8"))
+        if name.startswith(f"{PACKAGE}.bench")
+    }
+    assert of_bench == {f"{PACKAGE}.bench.models"}

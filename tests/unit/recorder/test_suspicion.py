@@ -1,0 +1,121 @@
+"""Quick signs of a secret: what they pass over must be none, since it is not looked at again."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Final
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.recorder.suspicion import Suspicion
+from pytest_failure_taxonomy.redaction.redactor import Redactor
+from tests.unit.redaction.samples import survives, tokens
+from tests.unit.redaction.test_fields import GONE, KEPT
+
+TOKENS: Final = [token for _, token, _ in tokens()]
+SECRET_TEXTS: Final = [*GONE.values(), *(f"it was {token} then" for token in TOKENS)]
+PLAIN_TEXTS: Final = [
+    "assert 1 == 2",
+    "tests/test_cart.py::test_total[0-1]",
+    "    def test_total():\n>       assert total(cart) == 3\nE       assert 4 == 3",
+    "0123456789abcdef0123456789abcdef",
+    "ZeroDivisionError: division by zero",
+]
+
+
+@pytest.mark.parametrize("text", SECRET_TEXTS)
+def test_every_known_form_is_suspicious(text: str) -> None:
+    """A text from which the redactor takes something is never passed over."""
+    assert Redactor(environment={}).redact(text) != text
+    assert not Suspicion().is_none_of((text,))
+
+
+@pytest.mark.parametrize("text", SECRET_TEXTS)
+def test_a_secret_is_found_among_other_texts(text: str) -> None:
+    """To search many texts at once hides nothing that is found in one of them by itself."""
+    assert not Redactor(environment={}).holds_none([*PLAIN_TEXTS, text, *PLAIN_TEXTS])
+
+
+@given(st.lists(st.sampled_from([*PLAIN_TEXTS, *KEPT.values()]), max_size=6))
+def test_harmless_texts_hold_none_together(texts: list[str]) -> None:
+    """Texts that stay as they are one by one are rarely looked at one by one; plain ones never."""
+    redactor = Redactor(environment={})
+    if set(texts) <= set(PLAIN_TEXTS):
+        assert redactor.holds_none(texts)
+        assert Suspicion().is_none_of(texts)
+    assert redactor.counts == {}
+
+
+@pytest.mark.parametrize("token", [TOKENS[0], TOKENS[0][:20]])
+@pytest.mark.parametrize("cut", ["...", "…"])
+def test_a_text_with_a_cut_is_suspicious(token: str, cut: str) -> None:
+    """Half of a secret shows none of the signs of a whole one."""
+    assert not Suspicion().is_none_of((f"{token[:9]}{cut}",))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("APP_PASSWORD", "hunter2!"),
+        ("APP_PASSWORD", "p@ss w0rd's"),
+        ("DATABASE_URL", "postgres://me:hunter2!@db/x"),
+        ("DATABASE_URL", "http://a.b http://me:hunter2!@db/x"),
+        ("SIGNING_KEY", "!§$%&/()"),
+    ],
+)
+@pytest.mark.parametrize(
+    "form",
+    [
+        str,
+        repr,
+        json.dumps,
+        quote,
+        lambda value: base64.b64encode(value.encode()).decode(),
+        lambda value: base64.b64encode(f"u:{value}".encode()).decode(),
+        lambda value: base64.b64encode(f"me:{value}".encode()).decode(),
+    ],
+)
+def test_a_value_of_the_environment_is_suspicious(
+    name: str, value: str, form: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is quoted, and also when it is gone from the environment again."""
+    assert callable(form)
+    password = "hunter2!" if "://" in value else value
+    text = f"assert {form(password)} == 1"
+    suspicion = Suspicion()
+    monkeypatch.setenv(name, value)
+    assert not suspicion.is_none_of((text,))
+    monkeypatch.delenv(name)
+    assert not suspicion.is_none_of((text,))
+
+
+def test_a_value_that_was_changed_before_the_first_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looks closely learns what the environment held before."""
+    secrets = Secrets()
+    monkeypatch.setenv("APP_PASSWORD", "s3same-0pen")
+    assert secrets.holds_none(["assert 1 == 2"])
+    monkeypatch.delenv("APP_PASSWORD")
+    assert "s3same" not in secrets.redact("assert 's3same-0pen' == 1")
+    assert not secrets.holds_none(["assert 's3same-0pen' == 1"])
+
+
+def test_plain_texts_load_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose failures show no sign of a secret never loads what knows them."""
+    monkeypatch.setattr(Secrets, "_load", None)
+    assert Secrets().holds_none(PLAIN_TEXTS)
+    assert [Secrets().redact(text) for text in PLAIN_TEXTS] == PLAIN_TEXTS
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_what_holds_none_stays(place: int) -> None:
+    """With a user's pattern each text is looked at by itself: it may ask for a text's start."""
+    secrets = Secrets(["^plain"])
+    texts = ["assert", "assert", "assert"]
+    texts[place] = "plain words"
+    assert not secrets.holds_none(texts)
+    assert not survives("plain", secrets.redact(texts[place]), length=5)
