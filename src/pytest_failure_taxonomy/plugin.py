@@ -86,9 +86,9 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     )
     group.addoption(
         "--failure-taxonomy-stage",
-        choices=STAGES,
+        metavar=f"{{{','.join(STAGES)}}}",
         default=None,
-        help="The step of an attempt that this run is: %(choices)s; default: final_test "
+        help="The step of an attempt that this run is; default: final_test "
         "(ini: failure_taxonomy_stage)",
     )
     group.addoption(
@@ -174,6 +174,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
             from pytest_failure_taxonomy.lifecycle import begin
 
         begin(early_config, requested=requested)
+    elif (stage := early_config.known_args_namespace.failure_taxonomy_stage) not in (None, *STAGES):
+        # Where the option is on, this is said with all else that is wrong.
+        raise pytest.UsageError(
+            f"--failure-taxonomy-stage: unknown stage {stage!r}; one of {', '.join(STAGES)}"
+        )
     return (yield)
 
 

@@ -80,7 +80,9 @@ def read_settings(config: pytest.Config) -> Settings:
             options.failure_taxonomy_stage or wanted.get("stage") or ini_stage or stage
         )
     except ValueError as error:
-        problems.append(f"failure_taxonomy_stage: {error}")
+        is_option = bool(options.failure_taxonomy_stage)
+        name = "--failure-taxonomy-stage" if is_option else "failure_taxonomy_stage"
+        problems.append(f"{name}: {error}")
     else:
         if options.failure_taxonomy_strict_baseline and stage is not Stage.BASELINE_RUN:
             problems.append(

@@ -192,6 +192,12 @@ def test_another_reports_path(
             id="stage",
         ),
         pytest.param(
+            "",
+            ("--failure-taxonomy-stage=build",),
+            ("--failure-taxonomy-stage: unknown stage 'build'; one of git_clone, ",),
+            id="stage-option",
+        ),
+        pytest.param(
             "failure_taxonomy_stage = Setup",
             (),
             ("failure_taxonomy_stage: unknown stage 'Setup'",),
@@ -254,7 +260,6 @@ def test_values_of_a_wrong_type(folder: Path, ini: str) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        pytest.param(("--failure-taxonomy-stage=build",), "invalid choice: 'build'", id="stage"),
         pytest.param(("--failure-taxonomy=yes",), "ignored explicit argument 'yes'", id="flag"),
         pytest.param((TO,), "expected one argument", id="path-missing"),
         pytest.param(("--failure-taxonomy-stage",), "expected one argument", id="stage-missing"),
@@ -272,6 +277,15 @@ def test_options_that_pytest_refuses(folder: Path, args: tuple[str, ...], words:
     assert report["verdict"]["kind"] == "usage.error"
     assert words in report["internal_errors"][0]["message"]
     assert "INTERNAL_ERROR [usage.error]: " in run.stderr
+
+
+def test_an_unknown_stage_is_refused_with_the_option_off(folder: Path) -> None:
+    """One line says so, and no test runs."""
+    run = run_pytest(folder, "--failure-taxonomy-stage=build", switch=())
+    assert run.status == 4
+    assert not (folder / "it_ran").exists()
+    (line,) = (line for line in run.stderr.splitlines() if line)
+    assert line.startswith("ERROR: --failure-taxonomy-stage: unknown stage 'build'; one of ")
 
 
 # Places that can't be written.

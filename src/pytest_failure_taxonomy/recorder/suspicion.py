@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.redaction import BETWEEN_TEXTS
+from pytest_failure_taxonomy.redaction.urls import url_passwords
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.redaction.heads import TokenHeads
@@ -34,7 +35,6 @@ _SUSPICIOUS_NAMES: Final = ("PASS", "PWD", "TOKEN", "SECRET", "KEY", "AUTH", "CR
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 """What the shell says of where it is and was."""
 _CURRENT_TEST: Final = b"PYTEST_CURRENT_TEST" if os.name == "posix" else "PYTEST_CURRENT_TEST"
-_URL_PASSWORD: Final = re.compile(r"://[^\s/:@]{0,100}:([^\s@]{1,400})@")
 _SHORTEST_VALUE: Final = 6
 _WORD: Final = re.compile("[A-Za-z0-9]+")
 _SHORTEST_WORD: Final = 4
@@ -69,7 +69,7 @@ class Suspicion:
         changed = [each for each in environment.items() if known.get(each[0]) != each[1]]
         self._environment = dict(environment)
         for name, value in (map(os.fsdecode, each) for each in changed):
-            found = _URL_PASSWORD.findall(value) if "://" in value else []
+            found = url_passwords(value)
             if len(value) >= _SHORTEST_VALUE and is_suspicious_name(name):
                 found.append(value)
             if found:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pytest_failure_taxonomy.redaction.marks import Note, cuts
+from pytest_failure_taxonomy.redaction.urls import url_passwords
 from pytest_failure_taxonomy.taxonomy.values import value
 
 _SECRET_NAME: Final = re.compile(
@@ -22,7 +23,6 @@ _NOT_THE_SECRET: Final = re.compile(
     r"|TTL|TIMEOUT|EXPIRES|EXPIRY|EXPIRATION|LENGTH|ENABLED|REQUIRED|ISSUER|AUDIENCE|ALGORITHM|SCOPES?)$",
     re.IGNORECASE,
 )
-_URL_PASSWORD: Final = re.compile(r"://[^\s/:@]{0,100}:([^\s@]{1,400})@")
 
 SHORTEST_VALUE: Final = 6
 _LONGEST_VALUE: Final = 20_000
@@ -147,7 +147,7 @@ class EnvironmentValues:
 
 def secret_values(name: str, text: str) -> list[str]:
     """Return what of an environment variable is secret: all, the password of a URL, or nothing."""
-    passwords = [found for found in _URL_PASSWORD.findall(text) if not _is_ordinary(found)]
+    passwords = [found for found in url_passwords(text) if not _is_ordinary(found)]
     is_secret = _SECRET_NAME.search(name) is not None and _NOT_THE_SECRET.search(name) is None
     if is_secret and "://" not in text and not _is_ordinary(text):
         passwords.append(text)

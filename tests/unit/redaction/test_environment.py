@@ -73,6 +73,7 @@ def test_a_value_that_a_cap_cut_goes(before: int) -> None:
         ("MYSQL_PWD", "hunter22", ["hunter22"]),
         ("BASIC_AUTH", "me:hunter22", ["me:hunter22"]),
         ("DATABASE_URL", "postgres://me:hunter22@db/x", ["hunter22"]),
+        ("DATABASE_URL", "pg://me:hunter22@x9@db/x", ["hunter22", "hunter22@x9"]),
         ("GITHUB_TOKEN", "", []),
         ("GITHUB_TOKEN", "true", []),
         ("DB_PASSWORD", "postgres", []),

@@ -126,6 +126,7 @@ def test_a_traceback_stays() -> None:
     ("text", "shown"),
     [
         ("postgres://me:pa55word@db/x", "postgres://me:[REDACTED:url-password]@db/x"),
+        ("https://me:pa@ss@db.c/x.git", "https://me:[REDACTED:url-password]@db.c/x.git"),
         ("Authorization: Bearer a1b2c3d4", "Authorization: Bearer [REDACTED:authorization]"),
         ("f(password='hunter2', n=1)", "f(password='[REDACTED:password]', n=1)"),
         ("app --token=a1b2c3 -v", "app --token=[REDACTED:token] -v"),
