@@ -109,7 +109,7 @@ class ControllerRecorder:
         else:  # xdist's own report of a worker that went down
             worker.crashed_on = report.nodeid
             end = worker.end()
-            self._session.limit_of_crash = end.limit if is_ended_by_limit(end) else None
+            self._session.failures.limit_of_crash = end.limit if is_ended_by_limit(end) else None
             self._record.write("worker", worker=end)
 
     @pytest.hookimpl(tryfirst=True)

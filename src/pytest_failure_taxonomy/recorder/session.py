@@ -17,32 +17,25 @@ from pytest_failure_taxonomy.recorder.attribution import Attributor
 from pytest_failure_taxonomy.recorder.describe import message_of, own_place_of, words_of
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
 from pytest_failure_taxonomy.recorder.facts import Facts
+from pytest_failure_taxonomy.recorder.failures import Failures
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.markers import Markers
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    Attribution,
     CollectionFailure,
     ErrorOrigin,
     Interruption,
     Location,
-    Phase,
     ProcessExit,
     RaisedException,
     RunError,
     RunEvidence,
-    TestFailure,
-    TimeLimit,
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 
-MAX_DETAILED_FAILURES: Final = 1_000
-"""Failures whose text and place are kept; the report lists no more than that."""
-
-_PHASES: Final = frozenset({"setup", "call", "teardown"})
 _BEFORE_TEARDOWN: Final = frozenset({"setup", "call"})
 _TestReport: Final = pytest.TestReport
 
@@ -67,14 +60,12 @@ class SessionRecorder:
             config.rootpath, Attributor(config, faults), secrets.learn
         )
         self.should_fail = ""
-        self._markers = markers
+        self.failures = Failures(
+            self.facts, self.progress, self.exceptions, markers, config.rootpath
+        )
         self._config = config
         self._rootdir = config.rootpath
         self.record = record
-        self.limit_of_crash: TimeLimit | None = None
-        """The limit that was running when the worker went down whose report comes next."""
-        self._awaiting: pytest.TestReport | None = None
-        """A failed test's report, until pytest tells what was raised or goes on without a word."""
 
     # What is called for every test. The guard is written out in these three, because a wrapper
     # around each would cost as much as what they do.
@@ -83,9 +74,9 @@ class SessionRecorder:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record that a test is in flight."""
         try:
-            if self._awaiting is not None:
-                self._await_no_more()
             self.progress.start(nodeid)
+            if self.failures.awaiting is not None:
+                self.failures.await_no_more()
         except Exception as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logstart", error)
 
@@ -99,8 +90,8 @@ class SessionRecorder:
             passed = report.outcome == "passed"
             if when in _BEFORE_TEARDOWN and type(report) is _TestReport:
                 self.progress.advance(nodeid, state_after(when, passed=passed))
-            if self._awaiting is not None:
-                self._await_no_more()
+            if self.failures.awaiting is not None:
+                self.failures.await_no_more()
             if not passed or hasattr(report, "wasxfail"):
                 self._record_other_than_passed(report)
             elif when == "call" and not hasattr(report, "context"):
@@ -112,9 +103,9 @@ class SessionRecorder:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Record that a test is in flight no more."""
         try:
-            if self._awaiting is not None:
-                self._await_no_more()
             self.progress.finish(nodeid)
+            if self.failures.awaiting is not None:
+                self.failures.await_no_more()
             self.exceptions.forget()
         except Exception as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logfinish", error)
@@ -147,13 +138,10 @@ class SessionRecorder:
         """
         if isinstance(node, pytest.Collector):
             self.exceptions.see_collector(node, call)
-        elif report is not self._awaiting:
+        elif report is not self.failures.awaiting:
             self.exceptions.see_test(node, call)
         elif call.excinfo is not None:
-            self._awaiting = None
-            self._record_failure(
-                report, *self.exceptions.explain_test(node, call.excinfo.value, call.when)
-            )
+            self.failures.explain(node, call.excinfo.value, call.when)
 
     @pytest.hookimpl(trylast=True)
     @guarded
@@ -240,7 +228,7 @@ class SessionRecorder:
         workers: tuple[WorkerEnd, ...],
     ) -> RunEvidence:
         """Return all that was recorded, with how the run ended."""
-        self._await_no_more()
+        self.failures.await_no_more()
         facts, progress = self.facts, self.progress
         return RunEvidence(
             stage=stage,
@@ -265,11 +253,7 @@ class SessionRecorder:
     def _record_other_than_passed(self, report: pytest.TestReport) -> None:
         outcome = cast("str", report.outcome)
         if outcome == "failed":
-            known = self.exceptions.take_test(report)
-            if known[0] is None and report.when in _PHASES:
-                self._awaiting = report
-            else:
-                self._record_failure(report, *known)
+            self.failures.see(report)
         elif outcome == "rerun":  # pytest-rerunfailures
             self.progress.count_rerun(report.nodeid)
             self.record.write("rerun", nodeid=report.nodeid)
@@ -285,62 +269,6 @@ class SessionRecorder:
         with suppress(AttributeError, ValueError):  # pytest < 9 has no such verbosity
             return self._config.get_verbosity(pytest.Config.VERBOSITY_SUBTESTS) == 0
         return False
-
-    def _await_no_more(self) -> None:
-        """Record a failure by which nothing was raised: a test that passed and should not have."""
-        report, self._awaiting = self._awaiting, None
-        if report is not None:
-            self._record_failure(report, None, None)
-
-    def _record_failure(
-        self,
-        report: pytest.TestReport,
-        exception: RaisedException | None,
-        said: Attribution | None,
-    ) -> None:
-        phase = self._phase_of(report)
-        crashed = report.when not in _PHASES
-        if crashed:
-            self.progress.finish(report.nodeid)  # its worker can't say that it has
-        self.progress.count("failed" if phase == "call" or crashed else "errors")
-        node = getattr(report, "node", None)
-        failure = TestFailure(
-            nodeid=report.nodeid,
-            phase=phase,
-            message=longrepr.message_of(report.longrepr),
-            exception=exception,
-            attributed=said,
-            marker=self._markers.in_output_of(report),
-            crashed=crashed,
-            limit=self.limit_of_crash if crashed else None,
-            duration_seconds=None if crashed else report.duration,
-            attempts=self.progress.attempts(report.nodeid),
-            worker=None if node is None else node.gateway.id,
-            **self._details(report),
-        )
-        self.facts.add_failure(failure)
-
-    def _details(self, report: pytest.TestReport) -> dict[str, Any]:
-        if len(self.facts.failures) >= MAX_DETAILED_FAILURES:
-            return {}
-        text = longrepr.text_of(report.longrepr)
-        head = getattr(report, "head_line", None) if hasattr(report, "context") else None
-        return {
-            "location": longrepr.place_of(report.longrepr, self._rootdir)
-            or _place_of_definition(report),
-            "traceback": f"{head}\n\n{text}" if head else text,
-        }
-
-    def _phase_of(self, report: pytest.TestReport) -> Phase:
-        """Return the report's phase; of a test whose worker died, the one it was known to be in."""
-        if report.when in _PHASES:
-            return report.when
-        return self.progress.phase_of(report.nodeid) or "call"
-
-
-def _place_of_definition(report: pytest.TestReport) -> Location | None:
-    path, line, _ = report.location
-    return Location(path=path.replace("\\", "/"), line=None if line is None else line + 1)
 
 
 def _in_words(exception: RaisedException) -> str:
