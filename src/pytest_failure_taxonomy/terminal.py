@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,9 +16,16 @@ from pytest_failure_taxonomy.report.render.terminal import Line
 
 def verbosity(config: pytest.Config) -> int:
     """Return how much the user wants to read: -1 for `-q`, -2 for `-qq`, 0 by default."""
-    is_parsed = bool(getattr(config, "args", None))
-    options = config.option if is_parsed else config.known_args_namespace  # else they are defaults
-    return int(getattr(options, "verbose", 0))
+    if getattr(config, "args", None):
+        return int(getattr(config.option, "verbose", 0))
+    # pytest did not come to its options. What it knows of them until then counts `-q` twice
+    # before pytest 9.
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-q", "--quiet", action="count", default=0)
+    parser.add_argument("-v", "--verbose", action="count", default=0)
+    args = [*config.getini("addopts"), *map(str, config.invocation_params.args)]
+    given, _ = parser.parse_known_args(args)
+    return int(given.verbose - given.quiet)
 
 
 def print_lines(config: pytest.Config, lines: Sequence[Line]) -> None:

@@ -226,16 +226,27 @@ def test_ctrl_c_in_the_controller(runs: PytestRuns) -> None:
     assert (running["nodeid"], running["worker"]) == ("test_it.py::test_interrupts", "gw0")
 
 
-def test_pytest_exit_in_a_worker(runs: PytestRuns) -> None:
-    """`pytest.exit` inside a worker is told as such, though xdist makes an internal error of it."""
-    content = "import pytest\ndef test_exits(): pytest.exit('enough', returncode=42)\n" + "".join(
+@pytest.mark.parametrize(
+    ("arguments", "status", "errors"),
+    [
+        pytest.param("'enough', returncode=42", 3, ["internal.error"], id="code"),
+        pytest.param("'enough'", 2, [], id="no-code"),
+    ],
+)
+@pytest.mark.parametrize("restarts", [("--max-worker-restart", "0"), ()], ids=["none", "any"])
+def test_pytest_exit_in_a_worker(
+    runs: PytestRuns, arguments: str, status: int, errors: list[str], restarts: tuple[str, ...]
+) -> None:
+    """It is told as such; xdist makes an internal error of it, or a Ctrl+C and a crash."""
+    content = f"import pytest\ndef test_exits(): pytest.exit({arguments})\n" + "".join(
         f"def test_{number}(): pass\n" for number in range(8)
     )
-    run = run_on(1, runs, content, "--max-worker-restart", "0", compare=True)
-    assert run.exit_status == 3
+    run = run_on(1, runs, content, *restarts, compare=True)
+    assert run.exit_status == status
     assert run.verdict == ("INTERRUPTED", "interrupt.exit")
+    assert [held["kind"] for held in run.report["reasons"]] == ["interrupt.exit"]
     assert "because: enough" in run.stdout
-    assert [each["kind"] for each in run.report["internal_errors"]] == ["internal.error"]
+    assert [each["kind"] for each in run.report["internal_errors"]] == errors
 
 
 def test_every_worker_runs_all(runs: PytestRuns) -> None:

@@ -115,6 +115,13 @@ DISTRIBUTED: Final = (
     "1 failed, 1 passed, {} warning, 1 error",
 )
 
+EXITED: Final = (
+    {"test_it.py": PASSING + "def test_exits():\n    import pytest\n    pytest.exit('enough')\n"},
+    ("-n", "1"),
+    2,
+    None,
+)
+
 SCENARIOS: Final = {
     "Run.pytest_sessionstart": ORDINARY,
     "SessionRecorder.pytest_collection_finish": ORDINARY,
@@ -137,6 +144,7 @@ SCENARIOS: Final = {
     "WorkerRecorder.pytest_collectreport": DISTRIBUTED,
     "WorkerRecorder.pytest_deselected": DISTRIBUTED,
     "WorkerRecorder.pytest_exception_interact": DISTRIBUTED,
+    "WorkerRecorder.pytest_keyboard_interrupt": EXITED,
     "WorkerRecorder.pytest_runtest_logfinish": DISTRIBUTED,
     "WorkerRecorder.pytest_runtest_logreport": DISTRIBUTED,
     "WorkerRecorder.pytest_runtest_logstart": DISTRIBUTED,

@@ -33,6 +33,8 @@ class _Worker:
         self.node = node
         self.tests = 0
         self.crashed_on: str | None = None
+        self.has_exited = False
+        """Whether `pytest.exit` ended its session; xdist takes that for a Ctrl+C, or asserts."""
         self.error: str | None = None
         self.returncode: int | None = None
         self.limit: TimeLimit | None = None
@@ -42,8 +44,10 @@ class _Worker:
         """Return how it ended, or that it has not yet."""
         returncode = _returncode(self.node, 0) if self.returncode is None else self.returncode
         signal = signal_name(-returncode) if returncode is not None and returncode < 0 else None
-        ending: Literal["finished", "died", "interrupted"] = "finished"
-        if self.error == "keyboard-interrupt":
+        ending: Literal["finished", "died", "interrupted", "exited"] = "finished"
+        if self.has_exited:
+            ending = "exited"
+        elif self.error == "keyboard-interrupt":
             ending = "interrupted"
         elif self.error is not None or signal in CRASH_SIGNALS:
             ending = "died"
@@ -125,13 +129,14 @@ class ControllerRecorder:
         output = (getattr(node, "workeroutput", None) or {}).get(OUTPUT_KEY, {})
         if "deselected" in output:  # every worker deselects the same ones
             self._session.progress.set_deselected(output["deselected"])
-        if output.get("exit"):
+        worker = self._workers[node.gateway.id]
+        if output.get("exit") and not worker.has_exited:
+            worker.has_exited = True
             self._session.record_exit_of_worker(**output["exit"])
         for fault in output.get("faults", ()):
             self.faults.note(fault)
-        if not error:
+        if not error or worker.has_exited:
             return
-        worker = self._workers[node.gateway.id]
         worker.error = str(error)
         worker.limit = self._running_limit(node.gateway.id)
         worker.returncode = _returncode(node, MAX_WAIT_SECONDS)

@@ -175,8 +175,9 @@ class WorkerEnd:
     signal: str | None = None
     """By name, such as `SIGSEGV`."""
     crashed_on: str | None = None
-    ending: Literal["finished", "died", "interrupted"] = "finished"
-    """Whether its session came to an end, it went down in the middle, or it got a Ctrl+C."""
+    ending: Literal["finished", "died", "interrupted", "exited"] = "finished"
+    """Whether its session came to an end, it went down in the middle, it got a Ctrl+C, or
+    `pytest.exit` was called in it."""
     error: str | None = None
     """xdist's own words."""
     limit: TimeLimit | None = None

@@ -105,7 +105,7 @@ def _from_markers(run: RunEvidence) -> Iterator[Finding]:
 
 def _from_workers(run: RunEvidence) -> Iterator[Finding]:
     for worker in run.workers:
-        if worker.ending != "finished":
+        if worker.ending in ("died", "interrupted"):  # an exit is told as that
             yield judge_worker(worker)
 
 
@@ -139,9 +139,11 @@ def _follows_from_an_exit(error: RunError, run: RunEvidence) -> bool:
 
     Its controller asserts that a worker that is done has run all of its tests.
     """
-    return "<WorkerController" in error.message and any(
-        _interruption_kind(stop) == "interrupt.exit" for stop in run.interruptions
-    )
+    return "<WorkerController" in error.message and _has_exited(run)
+
+
+def _has_exited(run: RunEvidence) -> bool:
+    return any(_interruption_kind(stop) == "interrupt.exit" for stop in run.interruptions)
 
 
 def _from_session_limit(run: RunEvidence) -> Iterator[Finding]:
@@ -152,12 +154,14 @@ def _from_session_limit(run: RunEvidence) -> Iterator[Finding]:
 def _from_interruptions(run: RunEvidence) -> Iterator[Finding]:
     running = run.in_flight[0].nodeid if run.in_flight else None
     told_by_workers = any(worker.ending == "interrupted" for worker in run.workers)
+    has_exited = _has_exited(run)
     for stop in run.interruptions:
         kind = _interruption_kind(stop)
         if kind == "interrupt.stopped" and _explains_a_stop(run):
             continue
-        if kind == "interrupt.keyboard" and stop.exception == "Interrupted" and told_by_workers:
-            continue
+        is_passed_on = kind == "interrupt.keyboard" and stop.exception == "Interrupted"
+        if is_passed_on and (told_by_workers or has_exited):
+            continue  # of a `pytest.exit` in a worker xdist says that it was a Ctrl+C
         nodeid = running if kind == "interrupt.keyboard" else None
         yield find(kind, "session", stop.message or stop.exception, nodeid=nodeid)
 

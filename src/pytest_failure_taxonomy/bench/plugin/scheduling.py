@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import pytest
 from xdist.scheduler import (  # type: ignore[import-untyped]  # xdist ships no types
     LoadScopeScheduling,
     Scheduling,
@@ -55,6 +56,7 @@ class ChosenScheduling:
         scheduling = UnitScheduling(self._config, self._log, units, default)
         for node in default.nodes:
             scheduling.add_node(node)
+        self._config.pluginmanager.register(scheduling)
         self._chosen = scheduling
 
 
@@ -68,6 +70,15 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
         self._units = units
         self._scope_of_others = getattr(default, "_split_scope", None)
         self._crashed: set[str] = set()
+        self._reported: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remember which cases have a result: xdist hears a moment later that they are done.
+
+        A worker that another case takes down in that moment must not have them run again.
+        """
+        if report.nodeid in self._units and (report.when == "call" or report.failed):
+            self._reported.add(report.nodeid)
 
     def _split_scope(self, nodeid: str) -> str:
         unit = self._units.get(nodeid)
@@ -86,6 +97,8 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
         which a worker crashed: pytest-xdist's own scheduler of scopes would do so without end.
         """
         workload = self.assigned_work.pop(node)
+        for unit in workload.values():
+            unit.update(dict.fromkeys(unit.keys() & self._reported, True))
         crashed_on = _first_pending(workload)
         if crashed_on is None:
             return None
