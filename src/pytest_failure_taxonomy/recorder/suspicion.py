@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.redaction import BETWEEN_TEXTS
 from pytest_failure_taxonomy.redaction.urls import url_passwords
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.redaction.heads import TokenHeads
 
+_BETWEEN_TEXTS: Final = "\0"
+"""No blank, which could stand between a name and its secret."""
 _LONGEST: Final = 20_000
 """Characters that are looked through; more is left to who knows."""
 
@@ -51,7 +52,7 @@ class Suspicion:
 
     def is_none_of(self, texts: Sequence[str]) -> bool:
         """Tell whether none of the texts shows any sign that there is a secret in it."""
-        together = BETWEEN_TEXTS.join(texts)
+        together = _BETWEEN_TEXTS.join(texts)
         if len(together) > _LONGEST:
             return False
         # Comparing the mapping beneath `os.environ` is quick, going through all of it is not. What

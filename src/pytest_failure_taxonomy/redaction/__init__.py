@@ -8,9 +8,6 @@ __all__ = ["Redactor", "check_patterns", "redact_arguments"]
 
 MARK_START: Final = "[REDACTED:"
 
-BETWEEN_TEXTS: Final = "\n\0\n"
-"""Where texts are searched together: with this around it, each looks as it does by itself."""
-
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.redaction import BETWEEN_TEXTS, MARK_START
+from pytest_failure_taxonomy.redaction import MARK_START
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.redaction.custom import Guard
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 _MOST_PASSES: Final = 8
 """What was removed can bring two texts together that make a further secret."""
+
+_BETWEEN_TEXTS: Final = "\n\0\n"
+"""With it around, a text looks to the search as it does by itself."""
 
 
 class Redactor:
@@ -59,7 +62,7 @@ class Redactor:
         It is not asked of a redactor with patterns of the user's, which may look at where a text
         begins or ends.
         """
-        together = BETWEEN_TEXTS.join(texts)
+        together = _BETWEEN_TEXTS.join(texts)
         return self._searching().remove(together, _found) == together
 
     def redact_json(self, value: Any) -> Any:

@@ -25,6 +25,8 @@ PLAIN_TEXTS: Final = [
     "    def test_total():\n>       assert total(cart) == 3\nE       assert 4 == 3",
     "0123456789abcdef0123456789abcdef",
     "ZeroDivisionError: division by zero",
+    "tests/test_token",
+    "src/passing_1",
 ]
 
 
