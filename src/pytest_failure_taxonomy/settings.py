@@ -31,6 +31,8 @@ _OTHER_REPORTS: Final = {
 }
 """Options of pytest and of well-known plugins that write a file, by their names in the config."""
 
+_ENDS_OF_FOLDERS: Final = ("/", os.sep)
+
 
 @value
 class Settings:
@@ -187,6 +189,8 @@ def _report_path(config: pytest.Config, option: str | None, ini: str) -> tuple[P
         problem = "holds a null character"
     elif (given or "").endswith(".py"):  # where the value was forgotten, it is a test's path
         problem = f"is a Python file's, {given}"
+    elif given != os.sep and (given or "").endswith(_ENDS_OF_FOLDERS):
+        problem = f"is a folder's, {given}"
     if problem is not None:
         raise SettingsError(
             f"--failure-taxonomy-report: the path {problem}; give the name of a file"

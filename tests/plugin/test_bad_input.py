@@ -91,6 +91,13 @@ def test_an_empty_path(pytester: pytest.Pytester, folder: Path, path: str) -> No
     assert_refused(run, f"{TO}: the path is empty; give the name of a file")
 
 
+def test_a_path_that_ends_like_a_folder(pytester: pytest.Pytester, folder: Path) -> None:
+    """Nobody who writes `reports/` means a file of that name."""
+    run = run_inside(pytester, f"{TO}=reports/", switch=())
+    assert_refused(run, f"{TO}: the path is a folder's, reports/; give the name of a file")
+    assert not (folder / "reports").exists()
+
+
 @posix_only
 @pytest.mark.parametrize("sort", ["link", "dangling link", "link to folder", "pipe", "socket"])
 @pytest.mark.parametrize("named", [True, False], ids=["named", "default"])
