@@ -114,7 +114,7 @@ def test_plain_texts_load_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("place", range(3))
-def test_what_holds_none_stays(place: int) -> None:
+def test_a_pattern_of_the_user_sees_each_text_by_itself(place: int) -> None:
     """With a user's pattern each text is looked at by itself: it may ask for a text's start."""
     secrets = Secrets(["^plain"])
     texts = ["assert", "assert", "assert"]
