@@ -7,32 +7,63 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.recorder.lock import lock_path
+from pytest_failure_taxonomy.own_files import Folder, open_folder, read_file
+from pytest_failure_taxonomy.recorder.lock import ReportLock
 from pytest_failure_taxonomy.recorder.process import is_alive, read_oom_count
-from pytest_failure_taxonomy.recorder.record.evidence import context_of, evidence_of, rules_of
-from pytest_failure_taxonomy.recorder.record.layout import RESERVE, STACKS, record_folder
+from pytest_failure_taxonomy.recorder.record.evidence import context_of, evidence_of
+from pytest_failure_taxonomy.recorder.record.layout import (
+    RESERVE,
+    STACKS,
+    record_folder,
+    worker_of,
+)
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
+    has_ended,
     parse_record,
+    read_contents,
     read_record,
     read_worker,
 )
-from pytest_failure_taxonomy.recorder.record.writer import remove_folder
+from pytest_failure_taxonomy.recorder.record.writer import remove_record, what_stays, why_it_stays
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.amend import amend_report
 from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
 from pytest_failure_taxonomy.taxonomy.signals import signal_name
-from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
+
+MAX_STACKS_BYTES: Final = 1024 * 1024
+"""The stacks of some thousand threads; what is behind them is left out."""
+
+_RUN_ID: Final = re.compile("[0-9a-f]{32}")
+_COMPLETENESS: Final = frozenset({"full", "reconstructed", "running"})
+_SHAPE: Final[dict[str, type | tuple[type, ...]]] = {
+    "run": dict,
+    "completeness": str,
+    "exit": dict,
+    "verdict": (dict, NoneType),
+    "reasons": list,
+    "summary": dict,
+    "failures": list,
+    "extensions": dict,
+}
+"""What tells a report from other JSON, which a test may have put in its place."""
 
 
 class UnwrittenReportError(OSError):
@@ -77,77 +108,173 @@ def complete_watched(
 
 
 def complete_run(
-    path: Path, run_id: str, end: ProcessEnd, *, contents: list[bytes] | None = None
+    path: Path,
+    run_id: str,
+    end: ProcessEnd,
+    *,
+    contents: list[bytes] | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> dict[str, Any] | None:
     """Complete the report of one run, and return it.
 
+    The run's record is removed when a complete report that was made from it is on disk.
+
     Args:
-        path: where the report is, or should be: a test may have removed it.
+        path: where the report is, or should be: a test may have removed or replaced it.
         run_id: the run. A report of a later one is left alone, and nothing returned.
         end: how its process ended.
         contents: the record's two files, where they have been held open.
+        warn: told in one line what stays of the record although it was to be removed.
 
     Raises:
         ReportError: the run's record is not there, or not to be understood.
         UnwrittenReportError: the report can't be written; the record is kept.
     """
-    current = read_report(path)
-    folder = record_folder(path, run_id)
-    if current is not None and current["run"]["id"] != run_id:
-        remove_folder(folder)
-        return None
-    if current is not None and current["completeness"] != "running":
-        completed = amend_report(current, end.exit)
-    else:
-        if contents is None:
-            run = read_record(folder, run_id)
-        else:
-            state, events = contents
-            run = parse_record(state, events, run_id, str(folder))
-        completed = reconstruct(run, folder, end)
-    if completed != current:
-        try:
-            write_report(path, completed, folder / RESERVE)
-        except OSError as error:
-            raise UnwrittenReportError(error, completed) from error
-    remove_folder(folder)
-    with suppress(OSError):
-        lock_path(path).unlink()
+    record = record_folder(path, run_id)
+    with _opened_record(record) as (folder, kept):
+        if contents is None and folder is not None:
+            contents = list(read_contents(folder))
+        current = read_report(path)
+        if current is not None and current["run"]["id"] != run_id:
+            if _is_of_later_run(path, end, contents):
+                return None
+            current = None
+        completed = None
+        if current is not None and _is_trusted(current, path, end, contents):
+            completed = _amended(current, end.exit)
+        if completed is None:
+            if contents is None and kept is not None:
+                raise ReportError(f"the record can't be read: {kept}")
+            state, events = contents or (b"", b"")
+            run = parse_record(state, events, run_id, str(record))
+            completed = reconstruct(run, folder, end, faults=[kept] if kept else [])
+        if completed != current:
+            _write(path, completed, folder)
+        stays = kept if folder is None else remove_record(folder)
+    if stays is not None and warn is not None:
+        warn(stays)
+    _remove_lock(path)
     return completed
 
 
-def reconstruct(run: RecordedRun, folder: Path, end: ProcessEnd) -> dict[str, Any]:
+def _write(path: Path, completed: dict[str, Any], folder: Folder | None) -> None:
+    try:
+        write_report(path, completed, None if folder is None else folder.path / RESERVE)
+    except OSError as error:
+        raise UnwrittenReportError(error, completed) from error
+
+
+@contextmanager
+def _opened_record(path: Path) -> Iterator[tuple[Folder | None, str | None]]:
+    """Yield a run's record, and what of it will stay in words; nothing where it is gone."""
+    try:
+        folder = open_folder(path)
+    except FileNotFoundError:
+        yield None, None
+    except OSError as error:
+        yield None, why_it_stays(path, error)
+    else:
+        with folder:
+            yield folder, what_stays(folder)
+
+
+def _is_of_later_run(path: Path, end: ProcessEnd, contents: list[bytes] | None) -> bool:
+    """Tell whether a report of another run is a later one's, and not what a test has left.
+
+    The lock keeps runs apart: another run's report comes there after the end of this one's process,
+    or of its session where the process goes on to a second one.
+    """
+    has_finished = contents is not None and has_ended(contents[0])
+    return has_finished or is_written_after(path, end) is not False
+
+
+def _is_trusted(
+    report: dict[str, Any], path: Path, end: ProcessEnd, contents: list[bytes] | None
+) -> bool:
+    """Tell whether a report that says it is complete was made by pytest or by one of us.
+
+    A test can write one as well. But pytest writes none before its session has ended, which the
+    record says, and the others none before its process has.
+    """
+    if report["completeness"] == "running":
+        return False
+    if contents is None or not contents[1] or has_ended(contents[0]):
+        return True
+    return report["completeness"] == "reconstructed" and is_written_after(path, end) is not False
+
+
+def is_written_after(path: Path, end: ProcessEnd) -> bool | None:
+    """Tell whether a file came to its place after a process ended; `None` if that is unknown.
+
+    The time is one that no program can set.
+    """
+    if end.ended_ns is None:
+        return None
+    ended_ns = time.time_ns() - (time.monotonic_ns() - end.ended_ns)
+    try:
+        return os.lstat(path).st_ctime_ns > ended_ns
+    except OSError:
+        return None
+
+
+def _amended(report: dict[str, Any], end: ProcessExit) -> dict[str, Any] | None:
+    """Return a report with the end of its process in it; `None` where it is no report of ours."""
+    try:
+        return amend_report(report, end)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _remove_lock(path: Path) -> None:
+    """Remove the file of a lock that its dead owner has left; another run may have it by now."""
+    lock = ReportLock(path)
+    with suppress(OSError):
+        if lock.acquire(make=False):
+            lock.release()
+
+
+def reconstruct(
+    run: RecordedRun, folder: Folder | None, end: ProcessEnd, *, faults: list[str] | None = None
+) -> dict[str, Any]:
     """Return the report of a run that did not live to write it.
+
+    Args:
+        run: its record.
+        folder: of the record, where that is still there.
+        end: how its process ended.
+        faults: what else there is to be said of the record.
 
     Raises:
         ReportError: the record holds what this version does not know.
     """
     workers = {}
-    with suppress(OSError):
-        workers = {
-            entry.name: read_worker(Path(entry.path))
-            for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)
-            if entry.is_dir(follow_symlinks=False)
-        }
+    stacks = None
+    if folder is not None:
+        with suppress(OSError):
+            ids = filter(None, map(worker_of, folder.names()))
+            workers = {worker: read_worker(folder, worker) for worker in ids}
+        with suppress(OSError):
+            stacks = folder.read(STACKS, MAX_STACKS_BYTES).decode("utf-8", "replace") or None
+    exit_seen = replace(_with_memory(run, end.exit), stacks=stacks)
     try:
-        exit_seen = replace(_with_memory(run, end.exit), stacks=_read_stacks(folder / STACKS))
         evidence = evidence_of(run, exit_seen, ended_ns=end.ended_ns, workers=workers)
         context = context_of(run, ended_ns=end.ended_ns)
-        evidence, problems = attribute(evidence, rules_of(run))
-        secrets = Secrets(run.header["redact"])
+        evidence, problems = attribute(evidence, run.header.rules)
+        secrets = Secrets(run.header.redact)
+        return build_report(
+            evidence,
+            judge(evidence),
+            context,
+            completeness="reconstructed",
+            faults=(*run.notes, *problems, *(faults or ())),
+            redaction=secrets,
+        )
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # of another version, say
         raise ReportError(
-            f"{folder}: the record can't be understood ({type(error).__name__}: {error}); "
+            f"run {run.header.run_id}: the record can't be understood "
+            f"({safe_text(f'{type(error).__name__}: {error}')}); "
             "use the version of pytest-failure-taxonomy that wrote it"
         ) from error
-    return build_report(
-        evidence,
-        judge(evidence),
-        context,
-        completeness="reconstructed",
-        faults=(*run.notes, *problems),
-        redaction=secrets,
-    )
 
 
 def is_still_running(path: Path, report: dict[str, Any]) -> bool:
@@ -157,27 +284,30 @@ def is_still_running(path: Path, report: dict[str, Any]) -> bool:
         ReportError: the run's record is not there, or not to be understood.
     """
     run_id = report["run"]["id"]
-    return is_alive(read_record(record_folder(path, run_id), run_id).header["process"])
+    return is_alive(to_dict(read_record(record_folder(path, run_id), run_id).header.process))
 
 
 def _with_memory(run: RecordedRun, end: ProcessExit) -> ProcessExit:
     """Add whether the OOM killer was at work in the run's cgroup while the run lasted."""
-    memory = run.header["memory"]
-    before, after = memory["oom_kills"], read_oom_count(memory["events_file"])
+    before, after = run.header.memory.oom_kills, read_oom_count(run.header.memory.events_file)
     return replace(end, out_of_memory=before is not None and after is not None and after > before)
 
 
-def _read_stacks(path: Path) -> str | None:
-    try:
-        return path.read_text("utf-8", "replace") or None
-    except OSError:
-        return None
-
-
 def read_report(path: Path) -> dict[str, Any] | None:
-    """Return a report of ours as it is on disk, unchecked; `None` where none can be read."""
+    """Return a report of ours as it is on disk; `None` where there is none, or something else.
+
+    That it has a report's shape is all that is checked.
+    """
     try:
-        report: dict[str, Any] = json.loads(path.read_bytes())
-        return report if {"run", "completeness"} <= report.keys() else None
-    except (OSError, ValueError, AttributeError, RecursionError):
+        content = read_file(path, MAX_REPORT_BYTES + 1)
+        report = json.loads(content) if len(content) <= MAX_REPORT_BYTES else None
+    except (OSError, ValueError, RecursionError):
         return None
+    if not isinstance(report, dict) or report.get("completeness") not in _COMPLETENESS:
+        return None
+    if not all(isinstance(report.get(name), kind) for name, kind in _SHAPE.items()):
+        return None
+    run_id, started_at = (report["run"].get(name) for name in ("id", "started_at"))
+    if not isinstance(run_id, str) or not isinstance(started_at, str):
+        return None
+    return report if _RUN_ID.fullmatch(run_id) else None

@@ -44,7 +44,11 @@ from pytest_failure_taxonomy.recorder.worker import (
 )
 from pytest_failure_taxonomy.redaction.arguments import redact_arguments
 from pytest_failure_taxonomy.report.build import build_report
-from pytest_failure_taxonomy.report.render.terminal import problem_lines, verdict_lines
+from pytest_failure_taxonomy.report.render.terminal import (
+    problem_lines,
+    stays_lines,
+    verdict_lines,
+)
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.settings import Settings, read_settings
@@ -269,9 +273,8 @@ class Run:
         shown = "" if problem else self._publication.shown_path(started_in)
         level = verbosity(self._config)
         if level > -2:
-            print_lines(
-                self._config, verdict_lines(report, shown, quiet=level < 0, problem=problem)
-            )
+            lines = verdict_lines(report, shown, quiet=level < 0, problem=problem)
+            print_lines(self._config, [*lines, *stays_lines(self._publication.stays)])
 
     @cached_property
     def _environment(self) -> Environment:

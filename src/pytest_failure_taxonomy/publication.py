@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.recorder.afterlife import Afterlife
+from pytest_failure_taxonomy.recorder.lock import lock_path
 from pytest_failure_taxonomy.recorder.record.layout import RESERVE, record_folder
 from pytest_failure_taxonomy.report.write import (
     fallback_path,
@@ -34,6 +36,8 @@ class Publication:
         self._settings = settings
         self._run_id = run_id
         self._moved = ""
+        self.stays: str | None = None
+        """In words, what of the run's record could not be removed at its end."""
 
     def open(self, report: dict[str, Any]) -> None:
         """Write the first report where it should be, or as near to that as can be.
@@ -43,13 +47,12 @@ class Publication:
         """
         try:
             make_folder(self.path.parent)
-            if not self.afterlife.claim():
-                name = f"{self.path.stem}.{self._run_id}{self.path.suffix}"
-                self._move(self.path.with_name(name), f"another run writes to {self.path.name}")
+            self._claim()
             write_report(self.path, report)
         except OSError as error:
             remove_report(self.path)
             if self._settings.report_was_named:
+                self.afterlife.close(keep_record=False)
                 raise SettingsError(
                     f"--failure-taxonomy-report: {self.path} can't be written: {error.strerror}; "
                     "give a path in a folder that can be"
@@ -58,6 +61,19 @@ class Publication:
                 why = f"{self.path.parent} can't be written"
                 self._move(fallback_path(self.path, self._run_id), why)
                 write_report(self.path, report)
+
+    def _claim(self) -> None:
+        """Take the report's path, or one beside it where another run or user has that."""
+        try:
+            why = None if self.afterlife.claim() else f"another run writes to {self.path.name}"
+        except PermissionError:
+            lock = lock_path(self.path)
+            if not os.path.lexists(lock):
+                raise
+            why = f"{lock.name} belongs to another user"
+        if why is not None:
+            name = f"{self.path.stem}.{self._run_id}{self.path.suffix}"
+            self._move(self.path.with_name(name), why)
 
     def discard(self) -> None:
         """Take back what was written: it is not the report of this run."""
@@ -74,7 +90,7 @@ class Publication:
             write_report(self.path, report, record_folder(self.path, self._run_id) / RESERVE)
         except OSError as error:
             problem = self._write_elsewhere(report, error.strerror or str(error))
-        self.afterlife.close(keep_record=problem is not None)
+        self.stays = self.afterlife.close(keep_record=problem is not None)
         return problem
 
     def give_up(self, error: OSError) -> str:

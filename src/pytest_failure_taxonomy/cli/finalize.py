@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_failure_taxonomy.cli.output import print_verdict
+from pytest_failure_taxonomy.cli.output import print_verdict, warn
 from pytest_failure_taxonomy.completion import (
     ProcessEnd,
     complete_run,
     is_still_running,
+    read_report,
 )
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.load import load_report
@@ -50,11 +50,13 @@ def execute(options: argparse.Namespace) -> int:
     if options.exit_code is not None and not 0 <= options.exit_code <= 255:
         raise ReportError(f"--exit-code: {options.exit_code} is no exit code; give 0 to 255")
     load_report(path)  # refuses what is no report
-    report: dict[str, Any] = json.loads(path.read_bytes())
+    report = read_report(path)
+    if report is None:  # in the meantime it was replaced, or it never was a file
+        raise ReportError(f"{path}: not a regular file; give the name of the report itself")
     if report["completeness"] == "running" and is_still_running(path, report):
         raise ReportError(f"{path}: the run is still going on; finalize it when it has ended")
     try:
-        completed = complete_run(path, report["run"]["id"], _end(options.exit_code))
+        completed = complete_run(path, report["run"]["id"], _end(options.exit_code), warn=warn)
     except OSError as error:
         raise ReportError(f"{path}: the report can't be written: {error.strerror}") from error
     report = completed or report

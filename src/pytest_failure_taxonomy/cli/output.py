@@ -24,6 +24,11 @@ def print_verdict(report: dict[str, Any], path: Path) -> None:
         sys.stderr.write(f"{shown}\n")
 
 
+def warn(line: str) -> None:
+    """Print a line that is about our own files and not about the run."""
+    sys.stderr.write(f"failure-taxonomy: {line}\n")
+
+
 def _style(color: str | None) -> list[str]:
     return [] if color is None else [_STYLES[color]]
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.cli.output import print_verdict
+from pytest_failure_taxonomy.cli.output import print_verdict, warn
 from pytest_failure_taxonomy.completion import (
     ProcessEnd,
     UnwrittenReportError,
@@ -131,7 +131,7 @@ def _complete(
 ) -> dict[str, Any] | None:
     """Complete the plugin's report; `None` where nothing is left of it."""
     try:
-        return complete_run(path, run_id, seen, contents=contents)
+        return complete_run(path, run_id, seen, contents=contents, warn=warn)
     except UnwrittenReportError as error:
         sys.stderr.write(
             f"failure-taxonomy: {path}: the report can't be written: {error.strerror}; make room "

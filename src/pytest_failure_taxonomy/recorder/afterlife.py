@@ -22,18 +22,13 @@ from pytest_failure_taxonomy.recorder.process import (
 )
 from pytest_failure_taxonomy.recorder.record.layout import (
     EVENTS,
-    RESERVE,
-    RESERVE_BYTES,
-    STACKS,
     STATE,
     record_folder,
 )
-from pytest_failure_taxonomy.recorder.record.mapping import allocate_file
 from pytest_failure_taxonomy.recorder.record.writer import (
     DiskRecord,
     MemoryRecord,
     Record,
-    move_high,
 )
 from pytest_failure_taxonomy.recorder.watcher import Watch
 
@@ -77,8 +72,8 @@ class Afterlife:
         )
         self.record = record
         with suppress(OSError):  # the disk is nearly full; the record comes first
-            allocate_file(record.folder / RESERVE, RESERVE_BYTES)
-        self._dump_stacks_at_sigterm(record.folder / STACKS)
+            record.keep_room()
+        self._dump_stacks_at_sigterm(record)
         if watch:
             self._watch.start(self._report, self._run_id, self.files)
 
@@ -95,8 +90,13 @@ class Afterlife:
             self.record.write("end", should_fail=should_fail)
             self.record.finish(exit_code)
 
-    def close(self, *, keep_record: bool) -> None:
-        """Let go of the path, and of the record unless the report could not be written."""
+    def close(self, *, keep_record: bool) -> str | None:
+        """Let go of the path, and of the record unless the report could not be written.
+
+        Returns:
+            In words, what stays of a record that was to be removed; `None` where nothing does.
+        """
+        stays = None
         self._watch.stop()
         if self._stacks != _NO_STACKS:
             _stop_dumping()
@@ -104,15 +104,16 @@ class Afterlife:
                 close(self._stacks)
             self._stacks = _NO_STACKS
         if isinstance(self.record, DiskRecord) and not keep_record:
-            self.record.remove()
+            stays = self.record.remove()
         self._lock.release()
+        return stays
 
     def leave_to_parent(self) -> None:
         """In a forked child: none of this is the child's."""
         if self._stacks != _NO_STACKS:
             _stop_dumping()
 
-    def _dump_stacks_at_sigterm(self, path: Path) -> None:
+    def _dump_stacks_at_sigterm(self, record: DiskRecord) -> None:
         """Have all stacks written down when somebody ends the run, even in the middle of C code.
 
         Python's own view of the signal and the exit status stay as they are.
@@ -123,8 +124,7 @@ class Afterlife:
         ):
             return
         with suppress(OSError, RuntimeError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            self._stacks = move_high(os.open(path, flags, 0o666))
+            self._stacks = record.open_stacks()
             faulthandler.register(signal.SIGTERM, file=self._stacks, all_threads=True, chain=True)
 
 

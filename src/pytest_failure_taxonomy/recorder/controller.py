@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import pytest
@@ -13,7 +12,7 @@ from pytest_failure_taxonomy.recorder.afterlife import faulthandler_exit_seconds
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.recorder.record.limits import limits_of_test
-from pytest_failure_taxonomy.recorder.record.reader import read_worker
+from pytest_failure_taxonomy.recorder.record.reader import WorkerState, read_worker
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
@@ -152,10 +151,8 @@ class ControllerRecorder:
 
         The controller of an interrupted run does not listen to them any more.
         """
-        if not isinstance(self._record, DiskRecord):
-            return
         for worker in self._workers:
-            test = read_worker(Path(self._record.folder) / worker).test
+            test = self._state_of(worker).test
             if test is not None:
                 self._session.progress.start_unheard(test.nodeid, test.phase, test.start_ns, worker)
 
@@ -166,9 +163,7 @@ class ControllerRecorder:
 
     def _running_limit(self, worker: str) -> TimeLimit | None:
         """Return the limit that a worker's test had come nearest to when it went down, just now."""
-        if not isinstance(self._record, DiskRecord):
-            return None
-        state = read_worker(Path(self._record.folder) / worker)
+        state = self._state_of(worker)
         if state.test is None:
             return None
         now_ns = time.monotonic_ns()
@@ -180,6 +175,16 @@ class ControllerRecorder:
             faulthandler_seconds=self._faulthandler_seconds,
         )
         return max(limits, key=lambda limit: limit.share, default=None)
+
+    def _state_of(self, worker: str) -> WorkerState:
+        """Return what a worker has noted of itself, where that can be read."""
+        if not isinstance(self._record, DiskRecord):
+            return WorkerState()
+        try:
+            with self._record.opened() as folder:
+                return read_worker(folder, worker)
+        except OSError:
+            return WorkerState()
 
 
 def _returncode(node: Any, wait_seconds: float) -> int | None:

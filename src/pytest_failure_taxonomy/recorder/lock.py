@@ -6,10 +6,11 @@ import os
 from contextlib import suppress
 
 # Bound here, because a test may replace them in their modules and never put them back.
-from os import close, fstat, stat, unlink
+from os import close, fstat, lstat, unlink
 from pathlib import Path
 from typing import Any
 
+from pytest_failure_taxonomy.own_files import identity_of, open_shared
 from pytest_failure_taxonomy.recorder.record.writer import move_high
 
 _held: set[Path] = set()
@@ -27,14 +28,18 @@ class ReportLock:
     def __init__(self, report: Path) -> None:
         self._path = lock_path(report)
         self._descriptor = -1
+        self._identity = (0, 0)
 
-    def acquire(self) -> bool:
+    def acquire(self, *, make: bool = True) -> bool:
         """Take the lock; tell whether this run has it.
 
         A system without such locks has no say: there the later run wins.
 
+        Args:
+            make: make the lock's file where it is not there.
+
         Raises:
-            OSError: the lock's file can't be made.
+            OSError: the lock's file can't be made; it belongs to another user, say, or is no file.
         """
         if self._path in _held:
             return False
@@ -42,26 +47,26 @@ class ReportLock:
             import fcntl
         except ImportError:
             return True
-        descriptor = self._lock_file(fcntl)
+        descriptor = self._lock_file(fcntl, make=make)
         if descriptor is None:
             return False
         self._descriptor = descriptor
+        self._identity = identity_of(fstat(descriptor))
         _held.add(self._path)
         return True
 
-    def _lock_file(self, fcntl: Any) -> int | None:
+    def _lock_file(self, fcntl: Any, *, make: bool) -> int | None:
         """Return a descriptor of the locked file, `None` if another process has the lock."""
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         while True:
             # Moved first: closing any descriptor of a file lets go of all its locks.
-            descriptor = move_high(os.open(self._path, flags, 0o666))
+            descriptor = move_high(open_shared(self._path, make=make))
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 close(descriptor)
                 return None
             with suppress(FileNotFoundError):
-                if os.path.samestat(fstat(descriptor), os.lstat(self._path)):
+                if os.path.samestat(fstat(descriptor), lstat(self._path)):
                     return descriptor
             close(descriptor)  # the one who had it removed the file when it let go
 
@@ -71,8 +76,11 @@ class ReportLock:
             return
         _held.discard(self._path)
         with suppress(OSError):
-            if fstat(self._descriptor).st_ino == stat(self._path).st_ino:
-                unlink(self._path)
+            ours = identity_of(fstat(self._descriptor))
+            if ours == self._identity:
+                with suppress(OSError):
+                    if identity_of(lstat(self._path)) == ours:
+                        unlink(self._path)
                 close(self._descriptor)
         self._descriptor = -1
 

@@ -12,9 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_failure_taxonomy.own_files import read_file
+
 _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _OPTIONS_WITH_A_VALUE: Final = frozenset({"-k", "--kill-after", "-s", "--signal"})
+
+_CGROUPS: Final = "/sys/fs/cgroup/"
+_MAX_BYTES: Final = 1024 * 1024
 
 MAX_ANCESTORS: Final = 12
 """How far up to look for a `timeout`."""
@@ -86,9 +91,9 @@ def oom_events_file() -> str | None:
     """Return the file in which the kernel counts this cgroup's OOM kills, if it can be read."""
     for line in _read("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        base, name = "/sys/fs/cgroup", "memory.events"
+        base, name = _CGROUPS.rstrip("/"), "memory.events"
         if "memory" in controllers.split(","):  # version 1
-            base, name = "/sys/fs/cgroup/memory", "memory.oom_control"
+            base, name = f"{_CGROUPS}memory", "memory.oom_control"
         elif controllers:
             continue
         for folder in (base + path, base):  # a container sees its own group as the root
@@ -98,12 +103,14 @@ def oom_events_file() -> str | None:
 
 
 def read_oom_count(path: str | None) -> int | None:
-    """Return the count in such a file."""
-    return None if path is None else _oom_count(Path(path))
+    """Return the count in such a file; the path of any other may come from a record as well."""
+    if path is None or os.path.normpath(path) != path or not path.startswith(_CGROUPS):
+        return None
+    return _oom_count(Path(path))
 
 
 def _oom_count(path: Path) -> int | None:
-    found = re.search(r"^oom_kill (\d+)$", _read(str(path)), re.MULTILINE)
+    found = re.search(r"^oom_kill ([0-9]{1,18})$", _read(str(path)), re.MULTILINE)
     return int(found.group(1)) if found else None
 
 
@@ -136,8 +143,7 @@ def _stat_fields(process_id: int) -> list[str]:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        return read_file(path, _MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
 

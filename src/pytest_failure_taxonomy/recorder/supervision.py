@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
+
+from pytest_failure_taxonomy.own_files import READ, read_descriptor, read_file
+from pytest_failure_taxonomy.recorder.record.layout import MAX_EVENTS_BYTES
 
 SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
 """Process id of the supervisor, a colon, and the path of the note; `plugin` reads it, too."""
+
+_RUN_ID: Final = re.compile("[0-9a-f]{32}")
+_MAX_NOTE_BYTES: Final = 64 * 1024
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -68,10 +76,21 @@ def write_note(note: Path, **said: str | None) -> None:
 def read_note(note: Path | None) -> dict[str, Any]:
     """Return what the other side has said; nothing where it has not, or there is none."""
     if note is not None:
-        with suppress(OSError, ValueError):
-            found: dict[str, Any] = json.loads(note.read_text("utf-8"))
-            return found
+        with suppress(OSError, ValueError, RecursionError):
+            found = json.loads(read_file(note, _MAX_NOTE_BYTES))
+            if isinstance(found, dict) and _is_note(found):
+                return found
     return {}
+
+
+def _is_note(found: dict[str, Any]) -> bool:
+    """Tell whether a note is one that the other side writes; a test can write one, too."""
+    if not all(each is None or isinstance(each, str) for each in found.values()):
+        return False
+    if "run_id" not in found:
+        return True
+    is_path = os.path.isabs(found.get("report") or "")
+    return is_path and _RUN_ID.fullmatch(found["run_id"] or "") is not None
 
 
 class RecordInbox:
@@ -103,17 +122,18 @@ class RecordInbox:
         with suppress(OSError), closing(self._socket):
             while True:  # a process may have had several runs, one after the other
                 sender, descriptors, _, _ = socket.recv_fds(self._socket, 64, 8)
-                files = [open(descriptor, "rb") for descriptor in descriptors]  # noqa: SIM115
+                # Unbuffered, because opening one that a test has sent must not read from it.
+                files = [open(each, "rb", buffering=0) for each in descriptors]  # noqa: SIM115
                 read = [_read_and_close(file) for file in files]
                 if sender == run_id.encode():
                     found = read
         return found
 
 
-def _read_and_close(file: BinaryIO) -> bytes:
+def _read_and_close(file: FileIO) -> bytes:
     with file:
         file.seek(0)
-        return file.read()
+        return read_descriptor(file.fileno(), MAX_EVENTS_BYTES)
 
 
 def _hand_over(note: Path, run_id: str, record: Sequence[Path]) -> None:
@@ -123,7 +143,7 @@ def _hand_over(note: Path, run_id: str, record: Sequence[Path]) -> None:
 
     descriptors: list[int] = []
     try:
-        descriptors += [os.open(path, os.O_RDONLY) for path in record]
+        descriptors += [os.open(path, READ) for path in record]
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.settimeout(0)
             with _address_beside(note) as address:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from pytest_failure_taxonomy.own_files import READ
+
 _SHELL: Final = "/bin/sh"
 _SCRIPT: Final = Path(__file__).parents[1] / "watch.py"
 
@@ -49,7 +51,7 @@ class Watch:
         descriptors: list[int] = []
         try:
             descriptors.append(os.pidfd_open(process_id))
-            descriptors += [os.open(path, os.O_RDONLY) for path in record]
+            descriptors += [os.open(path, READ) for path in record]
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
             _dismiss(_lingering.pop(process_id, None))

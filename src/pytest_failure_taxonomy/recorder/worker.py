@@ -16,7 +16,7 @@ from pytest_failure_taxonomy.recorder.describe import own_place_of
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.progress import state_after
-from pytest_failure_taxonomy.recorder.record.layout import DONE, STARTED
+from pytest_failure_taxonomy.recorder.record.layout import DONE, STARTED, worker_folder
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, MemoryRecord, Record
 
 OUTPUT_KEY: Final = "failure_taxonomy"
@@ -112,7 +112,7 @@ def _open_record(config: pytest.Config) -> Record:
     if folder is None or not os.path.isdir(folder):  # the worker is on another machine
         return MemoryRecord()
     try:
-        return DiskRecord(Path(folder) / workerinput["workerid"])
+        return DiskRecord(Path(folder) / worker_folder(workerinput["workerid"]))
     except OSError as error:
         return MemoryRecord(f"no record could be kept: {error.strerror or error}")
 

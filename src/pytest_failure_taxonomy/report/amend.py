@@ -15,6 +15,8 @@ from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
 
+_MOST: Final = 1_000_000
+"""Findings of one reason; a run has no more tests that failed."""
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 
 
@@ -22,6 +24,9 @@ def amend_report(report: dict[str, Any], end: ProcessExit) -> dict[str, Any]:
     """Return the report with the end of its process in it; unchanged where that says nothing new.
 
     What was judged before stands; the end adds to it, and the judge says which comes first.
+
+    Raises:
+        LookupError, TypeError, ValueError, AttributeError: it is no report of ours.
     """
     before = report["exit"]["code"]
     if end.code is None or (end.code == before and end.signal == report["exit"]["signal"]):
@@ -48,6 +53,8 @@ def _findings(report: dict[str, Any]) -> Iterator[Finding]:
         is_verdict = (held["reason"], held["kind"]) == (verdict["reason"], verdict["kind"])
         quoted = verdict["evidence"] if is_verdict else []
         said = verdict["failure_type"] if is_verdict else None
+        if held["count"] > _MOST:
+            raise ValueError(f"{held['count']} are no findings of one reason")
         for index in range(held["count"]):
             told = quoted[index] if index < len(quoted) else _UNQUOTED
             yield Finding(

@@ -19,6 +19,8 @@ Where that finds something each of them is searched by itself."""
 REDACTED: Final = "[REDACTED:"
 """How the marks begin that stand for secrets."""
 
+MAX_REPORT_BYTES: Final = 64 * 1024 * 1024
+"""The other caps keep a report far below; a file that is bigger is none."""
 MAX_FAILURES: Final = 1_000
 """Failures, collection errors, internal errors and groups listed, each; `limits` says how many
 more."""

@@ -19,14 +19,13 @@ from pydantic import ValidationError
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
+from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.text import safe_text
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-MAX_REPORT_BYTES: Final = 64 * 1024 * 1024
-"""A report's caps keep it far below; what is bigger is no report."""
 MAX_INTEGER_DIGITS: Final = 4_300
 """Python's own limit, which writers of JSON are held to; beyond it, time grows with the square."""
 MAX_PROBLEMS: Final = 100

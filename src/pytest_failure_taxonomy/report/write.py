@@ -9,15 +9,12 @@ from contextlib import suppress
 
 # Bound here, because a test may replace them in their modules and never put them back.
 from json import JSONEncoder
-from os import fdopen, getpid, lstat, replace, unlink
-from os import open as open_descriptor
+from os import fdopen, lstat, unlink
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
-
-_NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW
+from pytest_failure_taxonomy.own_files import open_folder, write_file, write_new
 
 _encode: Final = JSONEncoder(allow_nan=False).encode
 
@@ -85,35 +82,35 @@ def write_report(path: Path, report: dict[str, Any], reserve: Path | None = None
     """
     content = encode(report)
     make_folder(path.parent)
-    # Fifty characters are two hundred bytes at most, and a name may have 255.
-    temporary = path.with_name(f".{path.name[:50]}.{getpid()}.tmp")
-    with suppress(FileNotFoundError):
-        unlink(temporary)
-    try:
+
+    def fill(folder: int | None, name: str) -> None:
         try:
-            with fdopen(open_descriptor(temporary, _NEW, 0o666), "wb") as file:
-                file.write(content)
+            write_new(name, content, dir_fd=folder)
         except OSError as error:
-            if error.errno not in _NO_ROOM or not _use_reserve(reserve, temporary, content):
+            if error.errno not in _NO_ROOM:
                 raise
-        replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            unlink(temporary)
-        raise
+            with suppress(OSError):
+                unlink(name, dir_fd=folder)
+            if not _use_reserve(reserve, folder, name, content):
+                raise
+
+    write_file(path, fill)
 
 
-def _use_reserve(reserve: Path | None, temporary: Path, content: bytes) -> bool:
-    """Write into the room that was kept, and make it the temporary file; tell whether it was there.
+def _use_reserve(reserve: Path | None, folder: int | None, name: str, content: bytes) -> bool:
+    """Write into the room that was kept, and make it the new file; tell whether it was there.
 
     It is moved first: of two processes that want it one gets it, and nobody can write any more
     into what may be the report by then.
     """
-    with suppress(OSError):
-        if reserve is None or lstat(reserve).st_size < len(content):
-            return False
-        replace(reserve, temporary)
-        with fdopen(open_descriptor(temporary, os.O_WRONLY | _NO_FOLLOW), "wb") as file:
+    if reserve is None:
+        return False
+    with suppress(OSError), open_folder(reserve.parent) as record:
+        with fdopen(record.open_file(reserve.name, os.O_WRONLY), "wb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_size < len(content) or status.st_nlink != 1:
+                return False
+            record.move(reserve.name, name, dir_fd=folder)
             file.write(content)
             file.truncate()
         return True

@@ -190,8 +190,11 @@ def test_a_process_that_is_gone_has_no_limits() -> None:
         ("\udcff\n", None),
     ],
 )
-def test_the_kernels_count_of_kills(tmp_path: Path, content: str, count: int | None) -> None:
+def test_the_kernels_count_of_kills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, count: int | None
+) -> None:
     """The count of this cgroup's own kills is read, and nothing else taken for it."""
+    monkeypatch.setattr(process, "_CGROUPS", f"{tmp_path}/")
     (tmp_path / "memory.events").write_text(content, "utf-8", "surrogateescape")
     assert read_oom_count(str(tmp_path / "memory.events")) == count
 
@@ -199,7 +202,22 @@ def test_the_kernels_count_of_kills(tmp_path: Path, content: str, count: int | N
 def test_no_file_is_no_count(tmp_path: Path) -> None:
     """Where the kernel does not count, nothing is known."""
     assert read_oom_count(None) is None
-    assert read_oom_count(str(tmp_path / "gone")) is None
+    assert read_oom_count("/sys/fs/cgroup/gone") is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_count_of_another_hand_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record may name any path; what is outside of the cgroups, or is no file, is not opened."""
+    (tmp_path / "memory.events").write_text("oom_kill 2\n")
+    os.mkfifo(tmp_path / "pipe")
+    assert read_oom_count(str(tmp_path / "memory.events")) is None
+    assert read_oom_count(f"/sys/fs/cgroup/../../..{tmp_path}/memory.events") is None
+    assert read_oom_count("memory.events") is None
+    monkeypatch.setattr(process, "_CGROUPS", f"{tmp_path}/")
+    assert read_oom_count(str(tmp_path / "memory.events")) == 2
+    assert read_oom_count(str(tmp_path / "pipe")) is None
 
 
 @pytest.mark.parametrize(

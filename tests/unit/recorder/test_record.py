@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.completion import ProcessEnd, reconstruct
 from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.own_files import open_folder
 from pytest_failure_taxonomy.recorder.facts import Facts
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.record import writer
@@ -41,6 +42,7 @@ from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
     WorkerState,
     parse_record,
+    parse_worker,
     read_record,
     read_worker,
 )
@@ -49,7 +51,7 @@ from pytest_failure_taxonomy.recorder.record.writer import (
     MemoryRecord,
     Record,
     move_high,
-    remove_folder,
+    remove_record,
 )
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -136,6 +138,11 @@ def evidence(run: RecordedRun, **given: Any) -> RunEvidence:
     """Return the evidence of a record whose process has vanished."""
     end = ProcessExit(code=None, source="none")
     return evidence_of(run, end, **{"ended_ns": None, "workers": {}, **given})
+
+
+def worker_at(folder: Path) -> WorkerState:
+    """Read the state of a worker whose folder this is."""
+    return parse_worker((folder / STATE).read_bytes())
 
 
 def descriptors() -> dict[int, str]:
@@ -229,7 +236,8 @@ def test_the_reader_says_what_the_run_knew(
     ]
     assert memory.facts.failures == facts.failures
     assert disk.record.lost is None
-    remove_folder(folder)
+    with open_folder(folder) as opened:
+        assert remove_record(opened) is None
     assert not folder.exists()
 
 
@@ -468,7 +476,7 @@ def test_an_event_of_another_shape_is_refused(
         file.write(json.dumps(line) + "\n")
     refusal = ""
     try:
-        assert_valid_report(reconstruct(read(folder), folder, VANISHED))
+        assert_valid_report(reconstruct(read(folder), None, VANISHED))
     except ReportError as error:
         refusal = str(error)
     assert "\n" not in refusal
@@ -484,7 +492,7 @@ def test_a_beginning_that_lacks_something_is_refused(
     del fields[missing]
     (folder / EVENTS).write_bytes(json.dumps(["run", fields]).encode() + b"\n" + rest)
     with pytest.raises(ReportError, match=missing if missing != "run_id" else "of run None"):
-        reconstruct(read(folder), folder, replace(VANISHED, ended_ns=STARTED_NS))
+        reconstruct(read(folder), None, replace(VANISHED, ended_ns=STARTED_NS))
 
 
 def test_a_record_of_another_run_is_refused(folder: Path, recording: Recording) -> None:
@@ -539,11 +547,11 @@ def test_a_record_that_is_no_folder_of_files(folder: Path) -> None:
 def test_a_workers_state(folder: Path) -> None:
     """A worker's test, phase, count and timer are read as they were noted."""
     record = DiskRecord(folder)
-    assert read_worker(folder) == WorkerState()
+    assert worker_at(folder) == WorkerState()
     record.counters[STARTED] += 2
     record.set_current(STARTED_NS, "t.py::ü")
     record.arm_timer(STARTED_NS, 1.5, "signal")
-    state = read_worker(folder)
+    state = worker_at(folder)
     assert state.test is not None
     assert (state.test.nodeid, state.test.phase, state.test.start_ns) == (
         "t.py::ü",
@@ -552,9 +560,9 @@ def test_a_workers_state(folder: Path) -> None:
     )
     assert (state.tests, state.timer and state.timer.method) == (2, "signal")
     record.set_current_state(IN_TEARDOWN)
-    assert read_worker(folder).test is not None
+    assert worker_at(folder).test is not None
     record.set_current_state(4)
-    assert read_worker(folder).test is None
+    assert worker_at(folder).test is None
     record.remove()
 
 
@@ -562,12 +570,12 @@ def test_a_very_long_node_id_of_a_worker_is_cut(folder: Path) -> None:
     """What does not fit its place writes over nothing else."""
     record = DiskRecord(folder)
     record.set_current(STARTED_NS, "t.py::" + "x" * 10_000)
-    state = read_worker(folder)
+    state = worker_at(folder)
     assert state.test is not None
     assert len(state.test.nodeid) == MAX_NODEID_BYTES
     assert os.stat(folder / STATE).st_size == PAGE
     record.set_current(STARTED_NS, "t.py::short")
-    state = read_worker(folder)
+    state = worker_at(folder)
     assert state.test is not None
     assert state.test.nodeid == "t.py::short"
     record.remove()
@@ -578,8 +586,9 @@ def test_a_workers_state_that_is_none(folder: Path, content: bytes) -> None:
     """What can't be read of a worker is not known."""
     folder.mkdir()
     (folder / STATE).write_bytes(content)
-    assert read_worker(folder) == WorkerState() or len(content) > PAGE
-    assert read_worker(folder.with_name("gone")) == WorkerState()
+    assert worker_at(folder) == WorkerState() or len(content) > PAGE
+    with open_folder(folder) as opened:
+        assert read_worker(opened, "gone") == WorkerState()
 
 
 # Descriptors, forks, folders.
@@ -605,7 +614,7 @@ def test_where_no_high_number_is_to_be_had(folder: Path, monkeypatch: pytest.Mon
     os.close(descriptor)
     recording = Recording(DiskRecord(folder))
     assert recording.record.lost is None
-    assert read(folder).header["run_id"] == RUN_ID
+    assert read(folder).header.run_id == RUN_ID
 
 
 @pytest.mark.parametrize("limit", [-1, 64, 1_024, 20_000, 1 << 20])
@@ -679,7 +688,7 @@ def test_a_full_disk_is_told(
 ) -> None:
     """What can't be written is lost, and the record says so once; the run goes on."""
 
-    def refuse(*args: object) -> None:
+    def refuse(*args: object, **given: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
@@ -726,16 +735,15 @@ def test_a_forked_child_leaves_the_record_alone(folder: Path, recording: Recordi
 
 
 def test_only_the_records_own_folder_is_removed(tmp_path: Path, folder: Path) -> None:
-    """A link in a record's folder is removed, not what it points to."""
+    """A link that somebody has put into a record's folder stays, and what it points to."""
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("kept")
     record = DiskRecord(folder)
     DiskRecord(folder / "gw0")
     os.symlink(tmp_path / "precious", folder / "link")
-    record.remove()
-    assert not folder.exists()
+    assert record.remove() == f"{folder} stays: it holds what no record has (link)"
+    assert [path.name for path in folder.iterdir()] == ["link"]
     assert (tmp_path / "precious" / "file").read_text() == "kept"
-    remove_folder(tmp_path / "gone")
 
 
 def test_removing_twice_or_writing_after_it(folder: Path) -> None:

@@ -17,10 +17,10 @@ from pydantic import BaseModel, ValidationError
 import pytest_failure_taxonomy
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import model
+from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.load import (
     MAX_INTEGER_DIGITS,
     MAX_PROBLEMS,
-    MAX_REPORT_BYTES,
     load_report,
     parse_report,
 )

@@ -7,10 +7,12 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
+from pytest_failure_taxonomy import own_files
+from pytest_failure_taxonomy.own_files import open_folder
 from pytest_failure_taxonomy.recorder.record.layout import RESERVE_BYTES
 from pytest_failure_taxonomy.recorder.record.mapping import allocate_file
 from pytest_failure_taxonomy.report import write
@@ -26,12 +28,18 @@ REPORT: Final = {"verdict": None, "failures": [{"message": "x" * 1_000}]}
 LARGE: Final = {"verdict": "x" * RESERVE_BYTES}
 
 
+def keep_room(path: Path, size: int) -> None:
+    """Make a file that keeps room."""
+    with open_folder(path.parent) as folder:
+        allocate_file(folder, path.name, size)
+
+
 @pytest.fixture
 def reserve(tmp_path: Path) -> Path:
     """Return a file that keeps room, in a folder beside the report."""
     (tmp_path / ".record").mkdir()
     path = tmp_path / ".record" / "reserve"
-    allocate_file(path, RESERVE_BYTES)
+    keep_room(path, RESERVE_BYTES)
     return path
 
 
@@ -45,14 +53,11 @@ def report(tmp_path: Path) -> Path:
 
 def let_nothing_be_made(patch: pytest.MonkeyPatch, number: int) -> None:
     """Have the making of each new file fail with an error."""
-    original = os.open
 
-    def open_descriptor(path: Any, flags: int, mode: int = 0o777) -> int:
-        if flags & os.O_CREAT:
-            raise OSError(number, os.strerror(number))
-        return original(path, flags, mode)
+    def refuse(*args: object, **given: object) -> None:
+        raise OSError(number, os.strerror(number))
 
-    patch.setattr(write, "open_descriptor", open_descriptor)
+    patch.setattr(write, "write_new", refuse)
 
 
 def names(folder: Path) -> list[str]:
@@ -77,7 +82,7 @@ def test_no_room_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     with pytest.raises(OSError, match="No space left"):
-        allocate_file(tmp_path / "reserve", RESERVE_BYTES)
+        keep_room(tmp_path / "reserve", RESERVE_BYTES)
     assert names(tmp_path) == []
 
 
@@ -121,7 +126,7 @@ def test_the_size_of_the_reserve(
 ) -> None:
     """A report fits to the byte; one byte less, and both files stay as they were."""
     reserve = tmp_path / "kept"
-    allocate_file(reserve, size)
+    keep_room(reserve, size)
     let_nothing_be_made(monkeypatch, errno.ENOSPC)
     if size == len(encode(REPORT)):
         write_report(report, REPORT, reserve)
@@ -151,14 +156,14 @@ def test_no_reserve(report: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> 
     let_nothing_be_made(monkeypatch, errno.ENOSPC)
     if how == "taken" and reserve is not None:
         reserve.parent.mkdir()
-        allocate_file(reserve, RESERVE_BYTES)
+        keep_room(reserve, RESERVE_BYTES)
 
-        def replace(source: Path, target: Path) -> None:
-            if source == reserve:
+        def replace(source: str, target: str, **folders: int) -> None:
+            if source == reserve.name:
                 reserve.unlink()
-            os.replace(source, target)
+            os.replace(source, target, **folders)
 
-        monkeypatch.setattr(write, "replace", replace)
+        monkeypatch.setattr(own_files, "replace", replace)
     with pytest.raises(OSError, match="No space left on device"):
         write_report(report, REPORT, reserve)
     assert report.read_text() == "running"

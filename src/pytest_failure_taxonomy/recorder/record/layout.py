@@ -6,11 +6,16 @@ A record is a hidden folder beside the report, named after the run. It holds
   time for each selected test. A store into it takes 0.1 µs, survives the death of the process, and
   needs no descriptor that a test could close or use.
 - `events`: JSON lines, appended when something happens that is not just a test passing.
+- `stacks`: what all threads were at when a SIGTERM came.
 - `reserve`: room for the report, which is written into it where the disk has none left.
+- a folder for each xdist worker, with a `state` of its own.
+
+The folder is its user's alone. Whoever removes it removes these names and no other.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 from typing import Final
@@ -22,8 +27,13 @@ EVENTS: Final = "events"
 STACKS: Final = "stacks"
 """Where faulthandler writes what all threads were at when a SIGTERM came."""
 RESERVE: Final = "reserve"
+FILES: Final = frozenset({STATE, EVENTS, STACKS, RESERVE})
+"""All names of files that a record, or a worker's, has."""
 RESERVE_BYTES: Final = 64 * 1024
 """A failing test with a short traceback takes 1.4 KB of a report."""
+
+MAX_EVENTS_BYTES: Final = 512 * 1024 * 1024
+"""A record's events beyond this are not read; half a million long node ids take a tenth of it."""
 
 MAGIC: Final = b"PFTREC01"
 """The two last characters are the version of the layout."""
@@ -71,9 +81,26 @@ DONE: Final = 4
 PHASES: Final[dict[int, Phase]] = {IN_SETUP: "setup", IN_CALL: "call", IN_TEARDOWN: "teardown"}
 
 
+_WORKER: Final = re.compile("gw[0-9]{1,6}")
+_CHOSEN_WORKER: Final = re.compile("gw-((?:[0-9a-f]{2}){1,100})")
+
+
 def record_folder(report: Path, run_id: str) -> Path:
     """Return the folder of the record that belongs to a report and a run."""
     return report.with_name(f".{report.name}.{run_id}")
+
+
+def worker_folder(worker: str) -> str:
+    """Return the name of a worker's folder: its id, in hexadecimal where the user chose that."""
+    return worker if _WORKER.fullmatch(worker) else f"gw-{worker.encode().hex()}"
+
+
+def worker_of(name: str) -> str | None:
+    """Return the id of the worker whose folder has a name; `None` where it is no worker's."""
+    if _WORKER.fullmatch(name):
+        return name
+    chosen = _CHOSEN_WORKER.fullmatch(name)
+    return None if chosen is None else bytes.fromhex(chosen[1]).decode("utf-8", "replace")
 
 
 def starts_offset(tests: int) -> int:

@@ -9,38 +9,46 @@ import weakref
 from contextlib import suppress
 
 # Bound here, because a test may replace them in their module.
-from os import close, unlink
-from os import open as open_descriptor
-from pathlib import Path
+from os import close
 from typing import Any, Final
 
-_FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+from pytest_failure_taxonomy.own_files import Folder
+
+_FLAGS: Final = os.O_RDWR | os.O_CREAT
 
 
-def allocate_file(path: Path, size: int) -> None:
+def allocate_file(folder: Folder, name: str, size: int) -> None:
     """Make a file that keeps its room on the disk for later.
+
+    It has the mode that `open()` would give it, because it may be moved to where the report goes.
 
     Raises:
         OSError: there is no room, or no right; no file is left.
     """
-    descriptor = open_descriptor(path, _FLAGS, 0o666)
+    descriptor = folder.open_file(name, _FLAGS, 0o666)
     try:
         _allocate(descriptor, size)
     except OSError:
         with suppress(OSError):
-            unlink(path)
+            folder.unlink(name)
         raise
     finally:
         close(descriptor)
 
 
-def map_file(path: Path, size: int) -> memoryview:
+def map_file(folder: Folder, name: str, size: int, *, make: bool = True) -> memoryview:
     """Map a file, made or made larger, whose blocks are there: a full disk can't hurt it later.
 
+    Args:
+        folder: where it is.
+        name: of the file.
+        size: in bytes.
+        make: make it where it is not there; a new one has lost what the old one held.
+
     Raises:
-        OSError: there is no room, or no right.
+        OSError: there is no room, or no right, or no file.
     """
-    descriptor = open_descriptor(path, _FLAGS, 0o666)
+    descriptor = folder.open_file(name, _FLAGS if make else os.O_RDWR)
     try:
         _allocate(descriptor, size)
         return _map(descriptor, size)

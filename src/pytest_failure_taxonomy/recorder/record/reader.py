@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.own_files import Folder, open_folder, reason_of
 from pytest_failure_taxonomy.recorder.record.layout import (
     COUNTERS,
     COUNTERS_AT,
@@ -16,6 +19,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     EVENTS,
     HEAD,
     MAGIC,
+    MAX_EVENTS_BYTES,
     NOT_STARTED,
     PAGE,
     PHASES,
@@ -26,15 +30,30 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     TIMER_METHODS,
     file_size,
     starts_offset,
+    worker_folder,
 )
-from pytest_failure_taxonomy.taxonomy.evidence import Phase
+from pytest_failure_taxonomy.recorder.record.parsing import parse
+from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    Interruption,
+    Phase,
+    RunContext,
+    RunError,
+    TestFailure,
+    WorkerEnd,
+)
+from pytest_failure_taxonomy.taxonomy.rules import Rule
+from pytest_failure_taxonomy.taxonomy.stages import Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
-_NEEDED: Final = frozenset({"context", "memory", "process", "stage", "started_ns"})
-"""What a header has to have to be of any use."""
-
-MAX_EVENTS_BYTES: Final = 512 * 1024 * 1024
-"""A record's events beyond this are not read; half a million long node ids take a tenth of it."""
+MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
+"""One event that is longer is not read: parsed, it takes a multiple of that."""
+MAX_EVENTS: Final = 1_000_000
+"""Further events are not read."""
+MAX_STATE_BYTES: Final = file_size(10_000_000)
+_MAX_PROCESS_ID: Final = 1 << 31
+_MAX_WORD: Final = 80
 
 
 @value
@@ -66,13 +85,82 @@ class WorkerState:
 
 
 @value
+class RecordedProcess:
+    """Which process a run is of, as `recorder.process.read_identity` has it."""
+
+    pid: int
+    start_ticks: int | None
+    boot_id: str | None
+
+
+@value
+class EnclosingLimit:
+    """The budget of a `timeout` command around the run."""
+
+    pid: int
+    budget_seconds: float
+    started_ns: int
+
+
+@value
+class RecordedMemory:
+    """How often the OOM killer had been at work when the run began, and where that is counted."""
+
+    events_file: str | None
+    oom_kills: int | None
+
+
+@value
+class Header:
+    """What a record says first."""
+
+    run_id: str
+    started_ns: int
+    """On the monotonic clock."""
+    stage: Stage
+    strict_baseline: bool
+    faulthandler_exit_seconds: float | None
+    rules: tuple[Rule, ...]
+    redact: tuple[str, ...]
+    process: RecordedProcess
+    enclosing_limits: tuple[EnclosingLimit, ...]
+    memory: RecordedMemory
+    context: RunContext
+
+
+@value
+class _NamedTest:
+    nodeid: str
+
+
+@value
+class _End:
+    should_fail: str
+
+
+_EVENTS: Final[dict[str, tuple[str, type]]] = {
+    "failure": ("failure", TestFailure),
+    "collection_failure": ("failure", CollectionFailure),
+    "error": ("error", RunError),
+    "interruption": ("stop", Interruption),
+    "worker": ("worker", WorkerEnd),
+}
+"""The field that an event of a name has, and what it holds."""
+_PLAIN_EVENTS: Final[dict[str, type]] = {
+    "recovered": _NamedTest,
+    "rerun": _NamedTest,
+    "end": _End,
+}
+"""Events whose own fields are all that they hold."""
+
+
+@value
 class RecordedRun:
     """All that a record holds."""
 
-    header: dict[str, Any]
-    """The fields of the first event, `run`."""
-    events: list[tuple[str, dict[str, Any]]]
-    """All further events but the selection, in their order."""
+    header: Header
+    events: list[tuple[str, Any]]
+    """All further events that are known but the selection, in their order, as values."""
     nodeids: list[str]
     """The selected tests, in their order."""
     counters: dict[str, int]
@@ -85,9 +173,9 @@ class RecordedRun:
     notes: tuple[str, ...] = ()
     """What could not be read, in words."""
 
-    def named(self, event: str) -> list[dict[str, Any]]:
-        """Return the fields of all events of one name, in their order."""
-        return [fields for name, fields in self.events if name == event]
+    def named(self, event: str) -> list[Any]:
+        """Return what all events of one name hold, in their order."""
+        return [held for name, held in self.events if name == event]
 
 
 def read_record(folder: Path, run_id: str) -> RecordedRun:
@@ -96,7 +184,31 @@ def read_record(folder: Path, run_id: str) -> RecordedRun:
     Raises:
         ReportError: there is none, it is of another run, or it can't be understood.
     """
-    return parse_record(_read(folder / STATE), _read(folder / EVENTS), run_id, str(folder))
+    try:
+        opened = open_folder(folder)
+    except FileNotFoundError:
+        return parse_record(b"", b"", run_id, str(folder))
+    except OSError as error:
+        raise ReportError(f"{folder}: the record can't be read: it {reason_of(error)}") from error
+    with opened:
+        return parse_record(*read_contents(opened), run_id, str(folder))
+
+
+def read_contents(folder: Folder) -> tuple[bytes, bytes]:
+    """Return what the two files of a record hold; nothing where one is not there.
+
+    Raises:
+        ReportError: one can't be read, or is no file of the folder's owner.
+    """
+    return _read(folder, STATE, MAX_STATE_BYTES), _read(folder, EVENTS, MAX_EVENTS_BYTES)
+
+
+def has_ended(state: bytes) -> bool:
+    """Tell whether a state file says that the session has ended."""
+    if len(state) < HEAD.size:
+        return False
+    magic, finished, _, _ = HEAD.unpack_from(state)
+    return bool(magic == MAGIC and finished)
 
 
 def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> RecordedRun:
@@ -105,22 +217,23 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     parsed = _parse_events(events, notes)
     if not parsed or parsed[0][0] != "run":
         raise ReportError(f"{where}: the record has no beginning; nothing can be read from it")
-    header = parsed[0][1]
-    if header.get("run_id") != run_id:
-        raise ReportError(f"{where}: the record is of run {header.get('run_id')}, not of {run_id}")
-    lacking = sorted(_NEEDED - header.keys())
-    if lacking:
-        raise ReportError(f"{where}: the record's beginning lacks {', '.join(lacking)}")
+    header = _parse_header(parsed[0][1], run_id, where)
     nodeids: list[str] = []
     rest = []
+    unknown = 0
     for name, fields in parsed[1:]:
         if name == "selection":  # made anew each time a worker of `--dist each` has collected
             nodeids = []
         elif name == "selected":
             named = fields.get("nodeids")
             nodeids += map(str, named if isinstance(named, list) else ())
-        else:
-            rest.append((name, fields))
+        elif name in _EVENTS or name in _PLAIN_EVENTS:
+            try:
+                rest.append((name, _parse_event(name, fields)))
+            except (ValueError, KeyError):
+                unknown += 1
+    if unknown:
+        notes.append(f"{unknown} of the record's events can't be understood")
     numbers = _State(state, len(nodeids), where, notes)
     return RecordedRun(
         header=header,
@@ -128,16 +241,24 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
         nodeids=nodeids,
         counters=numbers.counters,
         exit_code=numbers.exit_code,
-        in_flight=numbers.in_flight(nodeids, header["started_ns"]),
+        in_flight=numbers.in_flight(nodeids, header.started_ns),
         not_run=numbers.not_run(nodeids),
         timer=numbers.timer,
         notes=tuple(notes),
     )
 
 
-def read_worker(folder: Path) -> WorkerState:
-    """Read what an xdist worker has noted of itself, as far as it is there."""
-    state = _read(folder / STATE)
+def read_worker(folder: Folder, worker: str) -> WorkerState:
+    """Read what an xdist worker has noted of itself below a record, as far as it is there."""
+    try:
+        with folder.open_folder(worker_folder(worker)) as inner:
+            return parse_worker(inner.read(STATE, PAGE))
+    except OSError:
+        return WorkerState()
+
+
+def parse_worker(state: bytes) -> WorkerState:
+    """Read a worker's state file."""
     if len(state) < PAGE or state[: len(MAGIC)] != MAGIC:
         return WorkerState()
     start_ns, at, length = CURRENT.unpack_from(state, CURRENT_AT)
@@ -202,7 +323,7 @@ def _tests_that_fit(size: int, tests: int) -> int:
 
 def _parse_timer(state: bytes) -> Timer | None:
     armed_ns, seconds, method = TIMER.unpack_from(state, TIMER_AT)
-    if not 0 < method < len(TIMER_METHODS):
+    if not 0 < method < len(TIMER_METHODS) or not math.isfinite(seconds):
         return None
     return Timer(armed_ns=armed_ns, budget_seconds=seconds, method=TIMER_METHODS[method])
 
@@ -210,12 +331,18 @@ def _parse_timer(state: bytes) -> Timer | None:
 def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
     if len(content) >= MAX_EVENTS_BYTES:
         notes.append(f"the record was read up to {MAX_EVENTS_BYTES} bytes")
-    *lines, torn = content.split(b"\n")
-    if torn:
-        notes.append("the record's last event is torn")
     events: list[tuple[str, dict[str, Any]]] = []
     unreadable = 0
-    for line in lines:
+    for line in BytesIO(content):  # one at a time: a hostile file has more of them than fit
+        if line[-1:] != b"\n":
+            notes.append("the record's last event is torn")
+            break
+        if len(events) + unreadable >= MAX_EVENTS:
+            notes.append(f"the record was read up to {MAX_EVENTS} events")
+            break
+        if len(line) > MAX_EVENT_BYTES:
+            unreadable += 1
+            continue
         try:
             name, fields = json.loads(line)
             events.append((str(name), dict(fields)))
@@ -236,11 +363,36 @@ def _what_else(magic: bytes, where: str) -> str:
     return f"{where}: {STATE} is no record of a run"
 
 
-def _read(path: Path) -> bytes:
+def _parse_header(fields: dict[str, Any], run_id: str, where: str) -> Header:
+    if fields.get("run_id") != run_id:
+        found = safe_text(str(fields.get("run_id")), _MAX_WORD)
+        raise ReportError(f"{where}: the record is of run {found}, not of {run_id}")
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_EVENTS_BYTES)
+        header = parse(Header, fields, ignores_unknown=True)
+        if not 0 < header.process.pid < _MAX_PROCESS_ID:
+            raise ValueError("process.pid is no process's")
+        if header.started_ns < 0:
+            raise ValueError("started_ns is below 0")
+    except ValueError as error:
+        raise ReportError(
+            f"{where}: the record can't be understood (its beginning: {safe_text(str(error))}); "
+            "use the version of pytest-failure-taxonomy that wrote it"
+        ) from error
+    return header
+
+
+def _parse_event(name: str, fields: dict[str, Any]) -> Any:
+    if name in _PLAIN_EVENTS:
+        return parse(_PLAIN_EVENTS[name], fields)
+    field, kind = _EVENTS[name]
+    return parse(kind, fields[field])
+
+
+def _read(folder: Folder, name: str, max_bytes: int) -> bytes:
+    try:
+        return folder.read(name, max_bytes)
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise ReportError(f"{path}: the record can't be read: {error.strerror}") from error
+        where = folder.path / name
+        raise ReportError(f"{where}: the record can't be read: {error.strerror}") from error

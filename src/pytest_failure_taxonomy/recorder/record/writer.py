@@ -12,34 +12,50 @@ from contextlib import suppress
 
 # Bound here, because a test may replace them in their modules and never put them back.
 from json import JSONEncoder
-from os import close, fstat, getpid, rmdir, scandir, unlink
-from os import open as open_descriptor
+from os import close, fstat, getpid
 from os import write as write_bytes
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from pytest_failure_taxonomy.own_files import (
+    Folder,
+    identity_of,
+    make_folder,
+    open_folder,
+    reason_of,
+)
 from pytest_failure_taxonomy.recorder.record.layout import (
     COUNTERS,
     COUNTERS_AT,
     CURRENT,
     CURRENT_AT,
     EVENTS,
+    FILES,
     HEAD,
     MAGIC,
     MAX_NODEID_BYTES,
     PAGE,
+    RESERVE,
+    RESERVE_BYTES,
+    STACKS,
     STATE,
     TIMER,
     TIMER_AT,
     TIMER_METHODS,
     file_size,
     starts_offset,
+    worker_of,
 )
-from pytest_failure_taxonomy.recorder.record.mapping import map_file
+from pytest_failure_taxonomy.recorder.record.mapping import allocate_file, map_file
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 
 NODEIDS_A_LINE: Final = 1_000
 """Node ids written in one event, so that a large selection is never in memory twice."""
+
+_MAX_NAMES: Final = 3
+_MAX_NAME: Final = 80
+"""How many names, and characters of each, are told of what stays in a record's folder."""
 
 Numbers = MutableSequence[int] | memoryview
 
@@ -104,27 +120,34 @@ class DiskRecord:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder and its files.
+        """Make the folder, which is this user's alone, and its files.
 
         Raises:
-            OSError: there is no room, or no right.
+            OSError: there is no room, or no right; nothing is left then.
         """
-        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.lost: str | None = None
         self._process_id = getpid()
-        self._map = map_file(folder / STATE, PAGE)
+        self._events = -1
+        self._events_identity = (0, 0)
+        with make_folder(folder) as made:
+            self._identity = made.identity
+            try:
+                self._map = map_file(made, STATE, PAGE)
+                self._open_events(made)
+            except OSError:
+                if made.is_new:
+                    remove_record(made)
+                raise
         HEAD.pack_into(self._map, 0, MAGIC, 0, 0, 0)
         self.counters: Numbers = self._view_counters()
-        self._events = -1
-        self._identity: tuple[int, int] = (0, 0)
-        self._open_events()
 
     def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
         """Make room for the tests, write their node ids down, and return their arrays."""
         count = len(nodeids)
         try:
-            larger = map_file(self.folder / STATE, file_size(count))
+            with self.opened() as folder:
+                larger = map_file(folder, STATE, file_size(count), make=False)
         except OSError as error:
             self._lose(error)
             return MemoryRecord().select(nodeids)
@@ -146,7 +169,8 @@ class DiskRecord:
         line = _encode([event, fields]).encode("ascii") + b"\n"
         try:
             if not self._is_still_ours():
-                self._open_events()
+                with self._open_folder() as folder:
+                    self._open_events(folder)
             write_bytes(self._events, line)
         except OSError as error:
             self._lose(error)
@@ -170,47 +194,135 @@ class DiskRecord:
         magic, _, _, count = HEAD.unpack_from(self._map)
         HEAD.pack_into(self._map, 0, magic, 1, exit_code, count)
 
-    def remove(self) -> None:
-        """Remove the record from disk; the arrays stay usable."""
+    def keep_room(self) -> None:
+        """Keep room on the disk for the report.
+
+        Raises:
+            OSError: there is none.
+        """
+        with self._open_folder() as folder:
+            allocate_file(folder, RESERVE, RESERVE_BYTES)
+
+    def open_stacks(self) -> int:
+        """Return a descriptor of the file for the stacks of all threads.
+
+        Raises:
+            OSError: it can't be made.
+        """
+        with self._open_folder() as folder:
+            return move_high(folder.open_file(STACKS, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+
+    def opened(self) -> Folder:
+        """Return the record's folder, to be closed.
+
+        Raises:
+            OSError: it is gone, or something else is in its place.
+        """
+        return open_folder(self.folder, self._identity)
+
+    def remove(self) -> str | None:
+        """Remove the record from disk, and tell in words what stays; the arrays stay usable."""
         if self._is_still_ours():
             with suppress(OSError):
                 close(self._events)
         self._events = -1
-        remove_folder(self.folder)
+        try:
+            folder = self.opened()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return why_it_stays(self.folder, error)
+        with folder:
+            return remove_record(folder)
 
     def _view_counters(self) -> memoryview:
         end = COUNTERS_AT + 4 * len(COUNTERS)
         return self._map[COUNTERS_AT:end].cast("I")
 
-    def _open_events(self) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._events = move_high(open_descriptor(self.folder / EVENTS, flags, 0o666))
-        status = fstat(self._events)
-        self._identity = status.st_dev, status.st_ino
+    def _open_folder(self) -> Folder:
+        """Return the record's folder, made anew where a test has removed it."""
+        try:
+            return self.opened()
+        except FileNotFoundError:
+            made = make_folder(self.folder)
+            self._identity = made.identity
+            return made
+
+    def _open_events(self, folder: Folder) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._events = move_high(folder.open_file(EVENTS, flags))
+        self._events_identity = identity_of(fstat(self._events))
 
     def _is_still_ours(self) -> bool:
         try:
-            status = fstat(self._events)
+            return identity_of(fstat(self._events)) == self._events_identity
         except OSError:
             return False
-        return (status.st_dev, status.st_ino) == self._identity
 
     def _lose(self, error: OSError) -> None:
         if self.lost is None:
             self.lost = f"the record in {self.folder} is not whole: {error.strerror or error}"
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove a record's folder with the files that a record has, and nothing else."""
-    with suppress(OSError):
-        with scandir(folder) as entries:
-            for entry in entries:
-                if not entry.is_dir(follow_symlinks=False):
-                    unlink(entry.path)
-                else:
-                    remove_folder(Path(entry.path))
-        rmdir(folder)
+def remove_record(folder: Folder) -> str | None:
+    """Remove the files that a record has and its folder; where there are others, both stay.
+
+    Returns:
+        What stays, in words; `None` where nothing does.
+    """
+    try:
+        left = _left_of(folder, has_workers=True, removes=True)
+        if not left:
+            folder.rmdir()
+            return None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return why_it_stays(folder.path, error)
+    return _holds_others(folder, left)
+
+
+def what_stays(folder: Folder) -> str | None:
+    """Return in words what would stay of a record that is removed; `None` where nothing would."""
+    try:
+        left = _left_of(folder, has_workers=True, removes=False)
+    except OSError as error:
+        return why_it_stays(folder.path, error)
+    return _holds_others(folder, left) if left else None
+
+
+def _holds_others(folder: Folder, left: list[str]) -> str:
+    told = ", ".join(safe_text(name, _MAX_NAME) for name in left[:_MAX_NAMES])
+    more = f" and {len(left) - _MAX_NAMES} more" if len(left) > _MAX_NAMES else ""
+    return f"{safe_text(str(folder.path))} stays: it holds what no record has ({told}{more})"
+
+
+def why_it_stays(folder: Path, error: OSError) -> str:
+    """Return in words that a record's folder could not be removed."""
+    return f"{safe_text(str(folder))} stays: it {reason_of(error)}"
+
+
+def _left_of(folder: Folder, *, has_workers: bool, removes: bool) -> list[str]:
+    """Return the names in a folder that no record has made; remove the others, if wanted."""
+    left = []
+    for name in folder.names():
+        try:
+            if name in FILES:
+                if removes:
+                    folder.unlink(name)
+            elif has_workers and worker_of(name) is not None:
+                with folder.open_folder(name) as inner:
+                    left_inside = _left_of(inner, has_workers=False, removes=removes)
+                    left += [f"{name}/{each}" for each in left_inside]
+                    if removes and not left_inside:
+                        inner.rmdir()
+            else:
+                left.append(name)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            left.append(name)
+    return left
 
 
 def move_high(descriptor: int) -> int:

@@ -200,3 +200,10 @@ def problem_lines(problem: str | None) -> list[Line]:
     if problem is None:
         return []
     return [Line(text=safe_text(f"report: {problem}"), color="yellow", bold=True)]
+
+
+def stays_lines(stays: str | None) -> list[Line]:
+    """Return the line that says what of the run's record could not be removed, if anything."""
+    if stays is None:
+        return []
+    return [Line(text=safe_text(f"failure taxonomy: {stays}"), color="yellow")]

@@ -1,0 +1,159 @@
+"""From JSON that anybody may have written to a value, or a refusal.
+
+The annotations of the values' classes say what is right; so a field that is added to a class is
+checked from then on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+_Parser = Callable[[Any], Any]
+
+_MOST: Final = 1 << 63
+"""Above all whole numbers that we write: times in ns are the largest of them."""
+
+_WORDS: Final[dict[Any, str]] = {
+    NoneType: "null",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+}
+
+
+class ParseError(ValueError):
+    """What was sent is not what the class says."""
+
+
+def parse(kind: Callable[..., T], sent: Any, *, ignores_unknown: bool = False) -> T:
+    """Return the value of a class that was sent as JSON.
+
+    Args:
+        kind: a class that `taxonomy.values.value` has made.
+        sent: anything that `json.loads` returns.
+        ignores_unknown: leave out fields that the class does not have.
+
+    Raises:
+        ParseError: it is none of that class; the message says where and why, on one line.
+    """
+    if ignores_unknown and isinstance(sent, dict):
+        names = frozenset(_hints(kind))
+        sent = {name: each for name, each in sent.items() if name in names}
+    parsed: T = _parser(kind)(sent)
+    return parsed
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
+def _parser(kind: Any) -> _Parser:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return _either([(each, _parser(each)) for each in arguments])
+    if origin is Literal:
+        return _one_of(arguments)
+    if origin is tuple:
+        return _list_of(_parser(arguments[0]))
+    if kind in _WORDS:
+        return _plain(kind)
+    if issubclass(kind, Enum):
+        return _member_of(kind)
+    return _value_of(kind)
+
+
+def _plain(kind: type) -> _Parser:
+    def parse_plain(sent: Any) -> Any:
+        if kind is float and type(sent) in (int, float):
+            if abs(sent) < _MOST and math.isfinite(sent):
+                return sent
+        elif kind is int and type(sent) is int:
+            if -_MOST <= sent < _MOST:
+                return sent
+        elif type(sent) is kind:
+            return sent
+        raise ParseError(f"is not {_WORDS[kind]}")
+
+    return parse_plain
+
+
+def _either(kinds: list[tuple[Any, _Parser]]) -> _Parser:
+    parsers = [parser for kind, parser in kinds if kind is not NoneType]
+    has_none = len(parsers) < len(kinds)
+
+    def parse_either(sent: Any) -> Any:
+        if sent is None and has_none:
+            return None
+        for parser in parsers[:-1]:
+            try:
+                return parser(sent)
+            except ParseError:
+                pass
+        return parsers[-1](sent)
+
+    return parse_either
+
+
+def _one_of(words: tuple[Any, ...]) -> _Parser:
+    def parse_word(sent: Any) -> Any:
+        if isinstance(sent, str) and sent in words:
+            return sent
+        raise ParseError(f"is none of {', '.join(words)}")
+
+    return parse_word
+
+
+def _list_of(parser: _Parser) -> _Parser:
+    def parse_list(sent: Any) -> Any:
+        if not isinstance(sent, list):
+            raise ParseError("is not a list")
+        return tuple(map(parser, sent))
+
+    return parse_list
+
+
+def _member_of(kind: type[Enum]) -> _Parser:
+    def parse_member(sent: Any) -> Any:
+        try:
+            return kind(sent)
+        except (ValueError, TypeError):
+            raise ParseError(f"is no {kind.__name__}") from None
+
+    return parse_member
+
+
+def _value_of(kind: Any) -> _Parser:
+    parsers = {name: _parser(hint) for name, hint in _hints(kind).items()}
+
+    def parse_value(sent: Any) -> Any:
+        if not isinstance(sent, dict):
+            raise ParseError("is not an object")
+        fields = {}
+        for name, each in sent.items():
+            if name not in parsers:
+                raise ParseError("has a field that is unknown")
+            try:
+                fields[name] = parsers[name](each)
+            except ParseError as error:
+                raise ParseError(_within(name, str(error))) from None
+        try:
+            return kind(**fields)
+        except TypeError as error:
+            raise ParseError(f"lacks something ({error})") from None
+
+    return parse_value
+
+
+def _within(name: str, words: str) -> str:
+    """Put a field's name before what is wrong in it, as a path where that is deeper."""
+    return f"{name} {words}" if words.startswith(("is ", "has ", "lacks ")) else f"{name}.{words}"
