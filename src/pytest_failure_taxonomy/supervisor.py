@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,9 @@ from pytest_failure_taxonomy.taxonomy.values import value
 
 GRACE_SECONDS: Final = 5.0
 """How long a command that has used up its limit may take to end by itself."""
+
+COMPLETION_SECONDS: Final = 10.0
+"""For how long after the command's end the report comes before the user's signals."""
 
 _FORWARDED: Final = (
     signal.SIGINT,
@@ -100,8 +103,9 @@ class Supervisor:
                 _kill_all(descendants(os.getpid()))
         finally:
             # What came too late for the command, or comes now, must not cost it its report.
+            ignore = _ignore_until(time.monotonic() + COMPLETION_SECONDS)
             for number in _FORWARDED:
-                signal.signal(number, signal.SIG_IGN)
+                signal.signal(number, ignore)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return CommandEnd(
             status=self._status,
@@ -171,6 +175,18 @@ def is_pytest(command: Sequence[str]) -> bool:
         after = command.index("-m") + 1
         return after < len(command) and command[after] == "pytest"
     return any(name in ("pytest", "pytest.exe", "py.test") for name in names[:4])
+
+
+def _ignore_until(deadline: float) -> Callable[[int, object], None]:
+    """Return what ignores a signal until then, and lets it end this process from then on."""
+
+    def end_if_late(number: int, frame: object) -> None:
+        del frame
+        if time.monotonic() >= deadline:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    return end_if_late
 
 
 def _kill_all(process_ids: Sequence[int]) -> None:

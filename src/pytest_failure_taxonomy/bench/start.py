@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -69,8 +69,10 @@ def _write(folder: Path, made: list[Path]) -> None:
     for name, text in starter_files():
         path = folder / name
         _make(path.parent, made)
-        made.append(path)
-        path.write_text(text, "utf-8", newline="\n")
+        # Where something has come there since the folder was looked at, it is not ours.
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            made.append(path)
+            file.write(text)
 
 
 def _make(folder: Path, made: list[Path]) -> None:
@@ -81,8 +83,10 @@ def _make(folder: Path, made: list[Path]) -> None:
 
 
 def _remove(made: list[Path]) -> None:
+    """Remove what was made, and nothing that has come into its folders since."""
     for path in reversed(made):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            if path.is_dir() and not path.is_symlink():
+                path.rmdir()
+            else:
+                path.unlink()

@@ -106,15 +106,25 @@ def _kill_once(wanted: bytes) -> bool:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a folder of which nothing is known, whatever its modes are."""
+    """Remove a folder of ours with all that a rubric has put there, whatever its modes are.
+
+    A rubric may have put a link in the folder's place, or in it; none is followed.
+    """
     shutil.rmtree(folder, ignore_errors=True)
-    if os.path.isdir(folder):
-        for path, names, _ in os.walk(folder):
-            for name in [path, *(os.path.join(path, name) for name in names)]:
-                if not os.path.islink(name):
-                    with suppress(OSError):
-                        os.chmod(name, 0o700)
+    if os.path.lexists(folder):
+        _open_up(folder)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _open_up(folder: str) -> None:
+    """Let this user enter a folder and all that are in it."""
+    waiting = [] if os.path.islink(folder) else [folder]
+    while waiting:
+        path = waiting.pop()
+        with suppress(OSError):
+            os.chmod(path, 0o700)
+            with os.scandir(path) as entries:
+                waiting += [each.path for each in entries if each.is_dir(follow_symlinks=False)]
 
 
 def remove_case_folder(folder: str) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +21,7 @@ from pytest_failure_taxonomy.bench.plugin.marked import marked_case
 from pytest_failure_taxonomy.bench.plugin.results import Results, Sent, Source, SourcedReport
 from pytest_failure_taxonomy.bench.plugin.running import CaseRuns, group_by_class, source_of
 from pytest_failure_taxonomy.bench.plugin.units import split_cases
+from pytest_failure_taxonomy.own_files import write_file, write_new
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
@@ -290,14 +289,11 @@ def is_gate_failed(report: BenchRunReport) -> bool:
 def write_json(path: Path, reports: Sequence[BenchRunReport]) -> str:
     """Write reports as a JSON list, whole or not at all; say in words what went wrong."""
     text = json.dumps([report.model_dump(mode="json") for report in reports], indent=2)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    content = f"{text}\n".encode("utf-8", "backslashreplace")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(f"{text}\n", "utf-8", "backslashreplace")
-        beside.replace(path)
+        write_file(path, lambda folder, name: write_new(name, content, dir_fd=folder))
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
         return f"can't be written ({error.strerror or error})"
     return ""
 

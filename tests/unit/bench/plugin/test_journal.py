@@ -51,7 +51,7 @@ def test_line_that_was_cut_off_says_nothing(tmp_path: Path) -> None:
     """A worker killed in the middle of a line leaves the lines before it."""
     folder = tmp_path / "journal"
     folder.mkdir()
-    (folder / "gw0").write_bytes(b"started\ta::one\nstarted\ta::tw")
+    (folder / "gw0.journal").write_bytes(b"started\ta::one\nstarted\ta::tw")
     assert Journal(folder, "gw1").started_elsewhere() == {"a::one"}
 
 
@@ -76,3 +76,29 @@ def test_nothing_is_made_before_something_is_noted(tmp_path: Path) -> None:
     assert folder.exists()
     journal.remove()
     assert not folder.exists()
+
+
+def test_what_is_not_ours_in_the_folder_stays(tmp_path: Path) -> None:
+    """Files of other names, folders and what links point to are neither read nor removed; a line
+    of another hand is left out.
+    """
+    folder, loot = tmp_path / "journal", tmp_path / "loot"
+    journal = Journal(folder, "gw0")
+    journal.note_start("a::one")
+    with (folder / "gw0.journal").open("a") as file:
+        file.write("graded\tx\ngraded\tx\ty\tz\tno json\nstarted\n")
+    (folder / "notes.txt").write_text("started\ta::two\n")
+    loot.mkdir()
+    (loot / "gw1.journal").write_text("started\ta::three\n")
+    (folder / "gw1.journal").symlink_to(loot / "gw1.journal")
+    controller = Journal(folder, "controller")
+    assert controller.started() == {"a::one"}
+    assert controller.scores() == []
+    controller.remove()
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    assert [path.name for path in loot.iterdir()] == ["gw1.journal"]
+    (folder / "notes.txt").unlink()
+    folder.rmdir()
+    folder.symlink_to(loot)
+    controller.remove()
+    assert [path.name for path in loot.iterdir()] == ["gw1.journal"]
