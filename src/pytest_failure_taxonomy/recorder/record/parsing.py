@@ -7,11 +7,24 @@ checked from then on.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Attribution,
+    Location,
+    RunContext,
+    TestFailure,
+    WorkerEnd,
+)
+from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
+from pytest_failure_taxonomy.taxonomy.rules import Rule
 
 T = TypeVar("T")
 
@@ -27,6 +40,29 @@ _WORDS: Final[dict[Any, str]] = {
     float: "a number",
     str: "a text",
 }
+
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z")
+
+
+def _is_time(text: str) -> bool:
+    with suppress(ValueError):
+        return _TIME.fullmatch(text) is not None and bool(datetime.fromisoformat(text))
+    return False
+
+
+def _is_kind(text: str) -> bool:
+    return re.fullmatch(KIND_PATTERN, text) is not None and not text.endswith("\n")
+
+
+_SOUND: Final[dict[type, Callable[[Any], bool]]] = {
+    Attribution: lambda one: _is_kind(one.kind),
+    Location: lambda one: one.line is None or one.line >= 1,
+    Rule: lambda one: _is_kind(one.kind),
+    RunContext: lambda one: _is_time(one.started_at),
+    TestFailure: lambda one: one.attempts >= 1 and (one.duration_seconds or 0) >= 0,
+    WorkerEnd: lambda one: one.tests >= 0,
+}
+"""What annotations can't say and a report needs."""
 
 
 class ParseError(ValueError):
@@ -147,9 +183,12 @@ def _value_of(kind: Any) -> _Parser:
             except ParseError as error:
                 raise ParseError(_within(name, str(error))) from None
         try:
-            return kind(**fields)
+            made = kind(**fields)
         except TypeError as error:
             raise ParseError(f"lacks something ({error})") from None
+        if not _SOUND.get(kind, bool)(made):
+            raise ParseError("has a field that is out of its range")
+        return made
 
     return parse_value
 

@@ -371,6 +371,8 @@ def _parse_header(fields: dict[str, Any], run_id: str, where: str) -> Header:
         header = parse(Header, fields, ignores_unknown=True)
         if not 0 < header.process.pid < _MAX_PROCESS_ID:
             raise ValueError("process.pid is no process's")
+        if header.context.id != run_id:
+            raise ValueError("context.id is another run's")
         if header.started_ns < 0:
             raise ValueError("started_ns is below 0")
     except ValueError as error:
