@@ -38,9 +38,10 @@ from pytest_failure_taxonomy.recorder.record.writer import remove_record, what_s
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.amend import amend_report
 from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.cut import is_cut
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.report.write import write_report
+from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge
@@ -130,8 +131,7 @@ def complete_run(
         ReportError: the run's record is not there, or not to be understood.
         UnwrittenReportError: the report can't be written; the record is kept.
     """
-    record = record_folder(path, run_id)
-    with _opened_record(record) as (folder, kept):
+    with _opened_record(record_folder(path, run_id)) as (folder, kept):
         if contents is None and folder is not None:
             contents = list(read_contents(folder))
         current = read_report(path)
@@ -139,29 +139,93 @@ def complete_run(
             if _is_of_later_run(path, end, contents):
                 return None
             current = None
-        completed = None
-        if current is not None and _is_trusted(current, path, end, contents):
-            completed = _amended(current, end.exit)
-        if completed is None:
-            if contents is None and kept is not None:
-                raise ReportError(f"the record can't be read: {kept}")
-            state, events = contents or (b"", b"")
-            run = parse_record(state, events, run_id, str(record))
-            completed = reconstruct(run, folder, end, faults=[kept] if kept else [])
+        completed, is_whole = _completed(current, path, run_id, end, contents, folder, kept)
         if completed != current:
-            _write(path, completed, folder)
-        stays = kept if folder is None else remove_record(folder)
+            written = _write(path, completed, folder)
+            is_whole = is_whole and written is completed
+            completed = written
+        stays = kept
+        if folder is not None:
+            # It stays where it holds more than the report, or the rest of what was lost.
+            stays = remove_record(folder) if is_whole else None
     if stays is not None and warn is not None:
         warn(stays)
     _remove_lock(path)
     return completed
 
 
-def _write(path: Path, completed: dict[str, Any], folder: Folder | None) -> None:
+def _completed(
+    current: dict[str, Any] | None,
+    path: Path,
+    run_id: str,
+    end: ProcessEnd,
+    contents: list[bytes] | None,
+    folder: Folder | None,
+    kept: str | None,
+) -> tuple[dict[str, Any], bool]:
+    """Return the report that a run comes to, and whether nothing of it is lost."""
+    if current is not None and _is_trusted(current, path, end, contents):
+        amended = _amended(current, end.exit)
+        if amended is not None and contents is not None and is_cut(current):
+            return _fill_up(amended, contents, run_id, folder, end)
+        if amended is not None:
+            return amended, amended["completeness"] == "full" or not _is_lacking(contents, run_id)
+    if contents is None and kept is not None:
+        raise ReportError(f"the record can't be read: {kept}")
+    state, events = contents or (b"", b"")
+    run = parse_record(state, events, run_id, str(record_folder(path, run_id)))
+    made = reconstruct(run, folder, end, faults=[kept] if kept else [])
+    return made, not run.missing
+
+
+def _is_lacking(contents: list[bytes] | None, run_id: str) -> bool:
+    """Tell whether a record has lost events, so that no report made from it is complete."""
+    if contents is None:
+        return False
+    state, events = contents
     try:
-        write_report(path, completed, None if folder is None else folder.path / RESERVE)
+        return bool(parse_record(state, events, run_id, "the record").missing)
+    except ReportError:
+        return False
+
+
+def _write(path: Path, completed: dict[str, Any], folder: Folder | None) -> dict[str, Any]:
+    """Write a report, or what there is room for of it; return what was written."""
+    reserve = None if folder is None else folder.path / RESERVE
+    try:
+        write_report(path, completed, reserve)
     except OSError as error:
+        with suppress(OSError):
+            if reserve is not None:
+                return write_what_fits(path, completed, reserve)
         raise UnwrittenReportError(error, completed) from error
+    return completed
+
+
+def _fill_up(
+    report: dict[str, Any],
+    contents: list[bytes],
+    run_id: str,
+    folder: Folder | None,
+    end: ProcessEnd,
+) -> tuple[dict[str, Any], bool]:
+    """Put into a report that was cut to fit what its record holds; tell whether that is all."""
+    state, events = contents
+    try:
+        run = parse_record(state, events, run_id, "the record")
+        made = reconstruct(run, folder, end)
+    except ReportError:
+        return report, False
+    if run.is_reported or _omitted(made) >= _omitted(report):
+        return report, run.is_reported
+    lists = ("failures", "groups", "collection_errors", "internal_errors", "not_run", "limits")
+    filled = {**report, **{name: made[name] for name in lists}}
+    return {**filled, "extensions": made["extensions"]}, not run.missing
+
+
+def _omitted(report: dict[str, Any]) -> int:
+    """Return how many failures, tracebacks and so on a report lacks."""
+    return sum(count for name, count in report["limits"].items() if name.endswith("_omitted"))
 
 
 @contextmanager

@@ -36,6 +36,7 @@ from pytest_failure_taxonomy.recorder.supervision import (
     take_note,
 )
 from pytest_failure_taxonomy.recorder.timers import TimerRecorder, knows_timers
+from pytest_failure_taxonomy.recorder.watcher import is_watchable
 from pytest_failure_taxonomy.recorder.worker import (
     WorkerRecorder,
     is_followed,
@@ -48,6 +49,7 @@ from pytest_failure_taxonomy.report.render.terminal import (
     problem_lines,
     stays_lines,
     verdict_lines,
+    watcher_lines,
 )
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
@@ -58,6 +60,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     RunContext,
     RunEvidence,
+    WatcherState,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -150,8 +153,7 @@ class Run:
         """
         try:
             if not getattr(self._config.known_args_namespace, "collectonly", False):
-                self._publication.open(self._running_report())
-                self._afterlife.begin(self._header(), watch=self._settings.watcher)
+                self._begin_on_disk()
             if self._settings.note is not None:
                 take_note(
                     self._settings.note,
@@ -175,6 +177,22 @@ class Run:
             secrets=self._secrets,
         )
         call_after_fork(self.session.progress.detach, self._afterlife.leave_to_parent)
+
+    def _begin_on_disk(self) -> None:
+        """Write the first report, begin the record, and have this process watched."""
+        is_watched = self._settings.watcher and is_watchable()
+        if is_watched:
+            self._environment = replace(self._environment, watcher=WatcherState(active=True))
+        self._publication.open(self._running_report())
+        why_not = self._afterlife.begin(self._header(), watch=is_watched)
+        if why_not is not None:
+            self._note_no_watcher(why_not)
+            self._publication.correct(self._running_report())
+
+    def _note_no_watcher(self, why_not: str) -> None:
+        watcher = WatcherState(active=False, why_not=why_not)
+        self._environment = replace(self._environment, watcher=watcher)
+        self._afterlife.note_watcher(watcher)
 
     @property
     def _afterlife(self) -> Afterlife:
@@ -254,6 +272,8 @@ class Run:
 
             evidence = replace(evidence, should_fail=shortfall_of(coverage))
         self._afterlife.note_end(exit_seen.code or 0, evidence.should_fail)
+        if self._afterlife.has_lost_watcher():
+            self._note_no_watcher("it was ended before pytest was")
         try:
             evidence, faults = attribute(evidence, self._settings.rules)
             for fault in faults:
@@ -274,6 +294,8 @@ class Run:
         level = verbosity(self._config)
         if level > -2:
             lines = verdict_lines(report, shown, quiet=level < 0, problem=problem)
+            if problem is None:  # without a report there is nothing to complete
+                lines += watcher_lines(report)
             print_lines(self._config, [*lines, *stays_lines(self._publication.stays)])
 
     @cached_property

@@ -14,9 +14,11 @@ from pytest_failure_taxonomy.recorder.record.layout import RESERVE, record_folde
 from pytest_failure_taxonomy.report.write import (
     fallback_path,
     make_folder,
+    path_of_run,
     refuse_special_file,
     remove_report,
     write_report,
+    write_what_fits,
 )
 from pytest_failure_taxonomy.settings import Settings
 
@@ -72,8 +74,12 @@ class Publication:
                 raise
             why = f"{lock.name} belongs to another user"
         if why is not None:
-            name = f"{self.path.stem}.{self._run_id}{self.path.suffix}"
-            self._move(self.path.with_name(name), why)
+            self._move(path_of_run(self.path, self._run_id), why)
+
+    def correct(self, report: dict[str, Any]) -> None:
+        """Replace the first report by one that says more, if there is room for that."""
+        with suppress(OSError):
+            write_report(self.path, report)
 
     def discard(self) -> None:
         """Take back what was written: it is not the report of this run."""
@@ -82,15 +88,20 @@ class Publication:
     def close(self, report: dict[str, Any]) -> str | None:
         """Write the last report; return what went wrong in words, or `None`.
 
-        Where it could not be written, what says `running` and the record stay for
-        `failure-taxonomy finalize`.
+        Where it could not be written whole, the record stays for `failure-taxonomy finalize`.
         """
+        reserve = record_folder(self.path, self._run_id) / RESERVE
         problem = None
+        is_whole = True
         try:
-            write_report(self.path, report, record_folder(self.path, self._run_id) / RESERVE)
+            write_report(self.path, report, reserve)
         except OSError as error:
-            problem = self._write_elsewhere(report, error.strerror or str(error))
-        self.stays = self.afterlife.close(keep_record=problem is not None)
+            why = error.strerror or str(error)
+            place = self._write_elsewhere(report)
+            is_cut = self._write_a_part(report, reserve)
+            is_whole = place is not None and is_cut
+            problem = _what_became_of(self.path, place, why, is_cut=is_cut)
+        self.stays = self.afterlife.close(keep_record=not is_whole)
         return problem
 
     def give_up(self, error: OSError) -> str:
@@ -104,16 +115,37 @@ class Publication:
         shown = path.relative_to(started_in) if path.is_relative_to(started_in) else path
         return f"{shown} ({self._moved})" if self._moved else str(shown)
 
-    def _write_elsewhere(self, report: dict[str, Any], why: str) -> str:
-        """Write the last report to the temporary folder; say in words what has become of it."""
+    def _write_elsewhere(self, report: dict[str, Any]) -> Path | None:
+        """Write the last report to the temporary folder; return where it is."""
         with suppress(OSError):
             place = fallback_path(self.path, self._run_id)
             write_report(place, report)
-            return f"{place} ({self.path} can't be written: {why})"
-        return f"could not be written to {self.path}: {why}"
+            return place
+        return None
+
+    def _write_a_part(self, report: dict[str, Any], reserve: Path) -> bool:
+        """Write what there is room for of the last report; tell whether there was."""
+        with suppress(OSError):
+            write_what_fits(self.path, report, reserve)
+            return True
+        return False
 
     def _move(self, path: Path, why: str) -> None:
         self.afterlife.close(keep_record=False)
         self.afterlife = Afterlife(path, self._run_id)
         self.path = path
         self._moved = why
+
+
+def _what_became_of(path: Path, elsewhere: Path | None, why: str, *, is_cut: bool) -> str:
+    """Say where a report is that could not be written whole where it belongs."""
+    if elsewhere is not None and is_cut:
+        return f"{elsewhere} ({path} has room for a part of it: {why})"
+    if elsewhere is not None:
+        return f"{elsewhere} ({path} can't be written: {why})"
+    if is_cut:
+        return (
+            f"{path} has room for a part of it: {why}; make room and complete it by: "
+            "failure-taxonomy finalize"
+        )
+    return f"could not be written to {path}: {why}"

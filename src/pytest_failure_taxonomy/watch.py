@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 
-_HEAD = struct.Struct("<8sIiI")  # as in record/layout.py, which is not loaded before it is needed
+_HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is not loaded before it is needed
 
 _MAX_SECONDS = 120
 """For all that is to be done after pytest's end; half a million tests take a twentieth of it."""
@@ -38,15 +38,13 @@ def watch(
         report: the path of its report.
         run_id: the run.
     """
-    folder = os.path.join(os.path.dirname(report), f".{os.path.basename(report)}.{run_id}")
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     poller.poll()
     ended_ns = time.monotonic_ns()
     _end_in_time()
     status = _wait_status(pidfd, process_id)
-    # A record that is still there tells of a report that pytest could not write.
-    if _has_finished(files[0], status) and not os.path.exists(folder):
+    if _is_done(files[0], status):
         return
     sys.path.insert(0, root)
     from pytest_failure_taxonomy.completion import complete_watched
@@ -87,13 +85,13 @@ def _status_from_pidfd(pidfd: int) -> int | None:
     return int(answer[-1]) if answer[0] & _PIDFD_INFO_EXIT else None
 
 
-def _has_finished(state: int, status: int | None) -> bool:
-    """Tell whether the session has ended, and its process in the way that the session said."""
+def _is_done(state: int, status: int | None) -> bool:
+    """Tell whether the run has written its report, and its process ended as the session said."""
     head = _read(state)[: _HEAD.size]
     if len(head) < _HEAD.size:
         return False
-    _, finished, code, _ = _HEAD.unpack(head)
-    return bool(finished) and (status is None or status == code << 8)
+    _, finished, code, _, written = _HEAD.unpack(head)
+    return bool(finished and written) and (status is None or status == code << 8)
 
 
 def _end_in_time() -> None:

@@ -14,7 +14,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
+from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
+from pytest_failure_taxonomy.report.load import parse_report
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.schema import (
     FILE_NAME,
@@ -28,6 +30,8 @@ from pytest_failure_taxonomy.taxonomy.stages import Stage
 from tests.helpers.reports import assert_valid_report, make_report
 
 ROOT: Final = Path(__file__).parents[2]
+FIRST_REPORT: Final = ROOT / "tests/data/reports/full-1.0.json"
+"""What version 0.1.0 has written of a real run."""
 OPEN: Final = {"$.properties.extensions"}
 MAPS: Final = {"$.$defs.BenchScore.properties.breakdown"}
 
@@ -144,6 +148,40 @@ def test_the_schema_refuses_what_the_model_refuses(path: tuple[str, ...], value:
     assert not Draft202012Validator(packaged_schema()).is_valid(report)
     with pytest.raises(ValidationError):
         FailureReport.model_validate(report)
+
+
+def test_a_report_of_the_first_version_is_read() -> None:
+    """A report that version 1.0 has written is read as 1.1 would have said it."""
+    stored = FIRST_REPORT.read_bytes()
+    said = json.loads(stored)
+    assert said["schema_version"] == "1.0"
+    assert not Draft202012Validator(packaged_schema()).is_valid(said)
+    loaded = parse_report(stored, "r.json")
+    assert loaded.environment.watcher is None
+    expected = {**said, "$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
+    expected["environment"] = {**said["environment"], "watcher": None}
+    assert json.loads(loaded.model_dump_json(by_alias=True)) == expected
+    assert_valid_report(expected)
+
+
+def test_the_first_versions_schema_still_ships() -> None:
+    """What is named by the `$schema` of a stored report can be had, and describes that report."""
+    text = files("pytest_failure_taxonomy.report").joinpath("failure-report-1.0.schema.json")
+    schema = json.loads(text.read_text("utf-8"))
+    stored = json.loads(FIRST_REPORT.read_bytes())
+    assert schema["$id"] == stored["$schema"]
+    Draft202012Validator(schema).validate(stored)
+
+
+@pytest.mark.parametrize("lacks", ["environment", "verdict"])
+def test_no_version_lets_a_field_be_missing(lacks: str) -> None:
+    """Only what 1.1 has added may be missing, and only from a report that says 1.0."""
+    said = json.loads(FIRST_REPORT.read_bytes())
+    with pytest.raises(ReportError, match=f"{lacks}: is missing"):
+        parse_report(json.dumps({k: v for k, v in said.items() if k != lacks}).encode(), "r.json")
+    newer = {**said, "$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
+    with pytest.raises(ReportError, match=r"environment.watcher: is missing"):
+        parse_report(json.dumps(newer).encode(), "r.json")
 
 
 def test_the_schema_is_in_the_wheel() -> None:

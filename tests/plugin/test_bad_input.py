@@ -524,36 +524,61 @@ def test_a_full_disk_at_a_death(folder: Path, disk: Path) -> None:
     assert sorted(each.name for each in disk.iterdir()) == ["big", "r.json"]
 
 
-@pytest.mark.parametrize("size", ["64k", "256k"], ids=["no-reserve", "large-report"])
-@pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
-def test_a_full_disk_and_no_room_kept(
-    folder: Path, tmp_path: Path, size: str, is_failing: bool
-) -> None:
-    """The report goes to the temporary folder, and a line says so. What stands on the disk is the
-    report that the run has begun, and its record, until there is room and it is finalized.
-    """
+def write_large_extension(folder: Path) -> None:
+    """Write a conftest.py whose hook makes the report larger than the room that is kept for it."""
     conftest = (
         "def pytest_failure_taxonomy_report(report):\n    return {'large': {'text': 'x' * 70_000}}"
     )
     (folder / "conftest.py").write_text(conftest, encoding="utf-8")
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    with mounted(tmp_path / "disk", size) as disk:
-        write_filling_test(folder, disk, f"assert {not is_failing}")
-        path = disk / "r.json"
-        run = run_pytest(folder, f"{TO}={path}", *UNWATCHED, env={"TMPDIR": str(temporary)})
-        assert run.status == int(is_failing)
-        (written,) = temporary.iterdir()
-        why = f"{path} can't be written: No space left on device"
-        assert run.tail[-1] == f"report: {written} ({why})"
-        assert (run.report(written)["verdict"] is not None) is is_failing
-        assert run.report(written)["extensions"]["large"]
-        assert run.report(path, completeness="running")["verdict"]["kind"] == "process.vanished"
-        if size == "64k":
-            (disk / "big").unlink()
-        assert finalize(path) == int(is_failing)  # without what the hook has added
-        assert run.report(path, completeness="reconstructed")["extensions"].get("large") is None
-        assert sorted({each.name for each in disk.iterdir()} - {"big"}) == ["r.json"]
+
+
+@pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
+def test_a_full_disk_and_no_room_kept(
+    folder: Path, small_disk: Path, tmp_path: Path, is_failing: bool
+) -> None:
+    """The report goes to the temporary folder, and a line says so. What stands on the disk is the
+    report that the run has begun, and its record, until there is room and it is finalized.
+    """
+    write_large_extension(folder)
+    (tmp_path / "temporary").mkdir()
+    write_filling_test(folder, small_disk, f"assert {not is_failing}")
+    path = small_disk / "r.json"
+    run = run_pytest(
+        folder, f"{TO}={path}", *UNWATCHED, env={"TMPDIR": str(tmp_path / "temporary")}
+    )
+    assert run.status == int(is_failing)
+    (written,) = (tmp_path / "temporary").iterdir()
+    why = f"{path} can't be written: No space left on device"
+    assert run.tail[-1] == f"report: {written} ({why})"
+    assert (run.report(written)["verdict"] is not None) is is_failing
+    assert run.report(written)["extensions"]["large"]
+    assert run.report(path, completeness="running")["verdict"]["kind"] == "process.vanished"
+    (small_disk / "big").unlink()
+    assert finalize(path) == int(is_failing)  # without what the hook has added
+    assert run.report(path, completeness="reconstructed")["extensions"].get("large") is None
+    assert sorted(each.name for each in small_disk.iterdir()) == ["r.json"]
+
+
+@pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
+def test_a_full_disk_and_a_large_report(
+    folder: Path, disk: Path, tmp_path: Path, is_failing: bool
+) -> None:
+    """It goes to the temporary folder whole, and what fits of it to its place; a line says so."""
+    write_large_extension(folder)
+    (tmp_path / "temporary").mkdir()
+    write_filling_test(folder, disk, f"assert {not is_failing}")
+    path = disk / "r.json"
+    run = run_pytest(folder, f"{TO}={path}", env={"TMPDIR": str(tmp_path / "temporary")})
+    assert run.status == int(is_failing)
+    (written,) = (tmp_path / "temporary").iterdir()
+    why = f"{path} has room for a part of it: No space left on device"
+    assert run.tail[-1] == f"report: {written} ({why})"
+    assert run.report(written)["extensions"]["large"]
+    own = run.report(path)["extensions"].pop("pytest_failure_taxonomy")
+    assert own["faults"] == ["there was no room on the disk for the whole report; it lacks large"]
+    assert (run.report(path)["verdict"] is not None) is is_failing
+    assert finalize(path) == int(is_failing)
+    assert sorted(each.name for each in disk.iterdir()) == ["big", "r.json"]
 
 
 def test_a_full_disk_and_a_full_temporary_folder(folder: Path, small_disk: Path) -> None:

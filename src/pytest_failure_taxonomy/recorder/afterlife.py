@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.recorder.record.writer import (
     Record,
 )
 from pytest_failure_taxonomy.recorder.watcher import Watch
+from pytest_failure_taxonomy.taxonomy.evidence import WatcherState
 
 _NO_STACKS: Final = -1
 
@@ -54,13 +55,19 @@ class Afterlife:
         """
         return self._lock.acquire()
 
-    def begin(self, header: dict[str, Any], *, watch: bool) -> None:
-        """Begin the record, and have the process watched."""
+    def begin(self, header: dict[str, Any], *, watch: bool) -> str | None:
+        """Begin the record, and have the process watched; return why it is not, if it should be."""
+        why = self._begin_record(header)
+        if not watch:
+            return None
+        return why or self._watch.start(self._report, self._run_id, self.files)
+
+    def _begin_record(self, header: dict[str, Any]) -> str | None:
+        """Begin the record on disk; return why there is none."""
         try:
             record = DiskRecord(record_folder(self._report, self._run_id))
         except OSError as error:
-            self.record = MemoryRecord(f"no record could be kept: {error.strerror or error}")
-            return
+            return self._do_without(error.strerror or str(error))
         memory_events = oom_events_file()
         record.write(
             "run",
@@ -70,12 +77,27 @@ class Afterlife:
             enclosing_limits=enclosing_limits(os.getpid()),
             memory={"events_file": memory_events, "oom_kills": read_oom_count(memory_events)},
         )
+        if record.lost is not None:  # without its beginning nothing could be read from it
+            record.remove()
+            return self._do_without(record.lost.rpartition(": ")[2])
         self.record = record
         with suppress(OSError):  # the disk is nearly full; the record comes first
             record.keep_room()
         self._dump_stacks_at_sigterm(record)
-        if watch:
-            self._watch.start(self._report, self._run_id, self.files)
+        return None
+
+    def _do_without(self, why: str) -> str:
+        lost = f"no record could be kept: {why}"
+        self.record = MemoryRecord(lost)
+        return lost
+
+    def note_watcher(self, watcher: WatcherState) -> None:
+        """Note what has become of the watcher, for who completes the report without it."""
+        self.record.write("watcher", watcher=watcher)
+
+    def has_lost_watcher(self) -> bool:
+        """Tell whether the process was watched and is no more."""
+        return self._watch.is_lost()
 
     @property
     def files(self) -> list[Path]:
@@ -104,6 +126,7 @@ class Afterlife:
                 close(self._stacks)
             self._stacks = _NO_STACKS
         if isinstance(self.record, DiskRecord) and not keep_record:
+            self.record.mark_written()
             stays = self.record.remove()
         self._lock.release()
         return stays

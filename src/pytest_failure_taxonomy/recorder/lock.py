@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_failure_taxonomy.own_files import identity_of, open_shared
 from pytest_failure_taxonomy.recorder.record.writer import move_high
+from pytest_failure_taxonomy.report.write import path_beside
 
 _held: set[Path] = set()
 """Paths that runs of this process have: a lock of POSIX does not tell two runs of one process
@@ -87,4 +88,4 @@ class ReportLock:
 
 def lock_path(report: Path) -> Path:
     """Return the file that is locked for a report's path."""
-    return report.with_name(f".{report.name}.lock")
+    return path_beside(report, ".lock")

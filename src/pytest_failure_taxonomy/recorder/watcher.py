@@ -13,6 +13,9 @@ from typing import Final
 from pytest_failure_taxonomy.own_files import READ
 
 _SHELL: Final = "/bin/sh"
+_LOWEST: Final = 3
+"""Descriptors below are standard input, output and error, also where they were closed: what is
+handed over under such a number is lost when the other side gets its own."""
 _SCRIPT: Final = Path(__file__).parents[1] / "watch.py"
 
 
@@ -33,8 +36,8 @@ class Watch:
         self._process_id: int | None = None
         self._watcher: tuple[int, str] | None = None
 
-    def start(self, report: Path, run_id: str, record: Sequence[Path]) -> bool:
-        """Have this process watched; tell whether it is.
+    def start(self, report: Path, run_id: str, record: Sequence[Path]) -> str | None:
+        """Have this process watched; return `None`, or why it can't be.
 
         A shell starts the watcher in the background and ends, so that it is nobody's child: a test
         that waits for its children, or lists them, must not find one that it did not make.
@@ -45,13 +48,14 @@ class Watch:
             record: the files of its record. They are handed over open: the run may be over, and
                 they removed, before the watcher has come so far as to open them.
         """
+        if not sys.executable:
+            return "Python does not know its own program (sys.executable is empty)"
         process_id = os.getpid()
-        if not _can_watch(process_id):
-            return False
         descriptors: list[int] = []
         try:
-            descriptors.append(os.pidfd_open(process_id))
-            descriptors += [os.open(path, READ) for path in record]
+            descriptors.append(_move_up(os.pidfd_open(process_id)))
+            for path in record:  # one by one: those that are open are closed, whatever is next
+                descriptors.append(_move_up(os.open(path, READ)))  # noqa: PERF401 - as said
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
             _dismiss(_lingering.pop(process_id, None))
@@ -68,15 +72,20 @@ class Watch:
                     run_id,
                 ]
             )
-        except OSError:
-            return False
+        except OSError as error:
+            said = error.strerror or str(error)
+            return f"{error.filename}: {said}" if error.filename else said
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
         self._process_id = process_id
         self._watcher = watcher_id, run_id
         _watched.add(process_id)
-        return True
+        return None
+
+    def is_lost(self) -> bool:
+        """Tell whether there was a watcher and is none any more."""
+        return self._watcher is not None and not _is_there(*self._watcher)
 
     def stop(self) -> None:
         """Let a later run in this process have a watcher of its own; this one stays to the end."""
@@ -85,16 +94,30 @@ class Watch:
             _lingering[self._process_id] = self._watcher
 
 
-def _can_watch(process_id: int) -> bool:
-    is_able = hasattr(os, "pidfd_open") and os.access(_SHELL, os.X_OK) and bool(sys.executable)
+def is_watchable() -> bool:
+    """Tell whether this process is one that a run should have watched, where that can be done."""
+    process_id = os.getpid()
     # As process 1 of a container its end is the end of everything, a watcher's included.
-    return is_able and process_id != 1 and process_id not in _watched
+    return hasattr(os, "pidfd_open") and process_id != 1 and process_id not in _watched
+
+
+def _move_up(descriptor: int) -> int:
+    """Return the descriptor under a number that is not one of the standard three."""
+    if descriptor >= _LOWEST:
+        return descriptor
+    import fcntl
+
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LOWEST)
+    finally:
+        os.close(descriptor)
 
 
 def _spawn_orphan(command: list[str]) -> int:
     """Start a command as nobody's child and return its process id."""
     reading, writing = os.pipe()
     try:
+        writing = _move_up(writing)
         files = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, writing, 1),
@@ -116,15 +139,24 @@ def _spawn_orphan(command: list[str]) -> int:
         os.close(reading)
         if writing >= 0:
             os.close(writing)
-    return int(said or b"0")
+    if not said.strip().isdigit():
+        raise OSError(None, f"{_SHELL} could not start a process")
+    return int(said)
 
 
 def _dismiss(watcher: tuple[int, str] | None) -> None:
     """End a watcher, unless its number is another process's by now."""
     if watcher is None:
         return
-    process_id, run_id = watcher
     with suppress(OSError):
+        if _is_there(*watcher):
+            os.kill(watcher[0], signal.SIGKILL)
+
+
+def _is_there(process_id: int, run_id: str) -> bool:
+    """Tell whether the watcher of a run still lives; a dead one's number may be another's."""
+    try:
         command = Path(f"/proc/{process_id}/cmdline").read_bytes()
-        if run_id.encode() in command.split(b"\0"):
-            os.kill(process_id, signal.SIGKILL)
+    except OSError:
+        return False
+    return run_id.encode() in command.split(b"\0")

@@ -1,4 +1,4 @@
-"""Build the report's JSON object, schema version 1.0, from evidence and judgement.
+"""Build the report's JSON object, schema version 1.1, from evidence and judgement.
 
 This is plain data on purpose: the model in `model.py` says the same shape for readers, and the
 tests hold the two together, but importing pydantic would cost each run 50 ms or more.
@@ -35,8 +35,8 @@ from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 from pytest_failure_taxonomy.taxonomy.verdict import Judgement, Verdict
 
-SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
-SCHEMA_VERSION: Final = "1.0"
+SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.1"
+SCHEMA_VERSION: Final = "1.1"
 OWN_NAME: Final = "pytest_failure_taxonomy"
 """Our own key among the `extensions`."""
 MAX_ATTRIBUTIONS: Final = 100
@@ -62,7 +62,7 @@ def build_report(
         faults: what failed in the recorder itself, in words.
         redaction: takes the secrets out of each text.
     """
-    limits = Limits(redaction)
+    limits = Limits(redaction, run.unrecorded)
     fingerprints, groups = _fingerprints(run, limits)
     report: JSONObject = {
         "run": {
@@ -202,7 +202,7 @@ def _summary(run: RunEvidence) -> JSONObject:
         "crashed": sum(failure.crashed for failure in run.failures),
         "in_flight": len(run.in_flight),
         "not_run": len(run.not_run),
-        "collection_errors": len(run.collection_failures),
+        "collection_errors": len(run.collection_failures) + run.unrecorded.collection_failures,
         "warnings": counts.warnings,
     }
 

@@ -7,7 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from pytest_failure_taxonomy.report.text import cap, encodable
-from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    RunError,
+    TestFailure,
+    Unrecorded,
+)
 from pytest_failure_taxonomy.taxonomy.groups import Group
 
 JSONObject = dict[str, Any]
@@ -52,8 +57,11 @@ def removed_from(text: str) -> list[str]:
 class Limits:
     """Apply the caps of the report and count what they cut."""
 
-    def __init__(self, redaction: Redaction | None = None) -> None:
+    def __init__(
+        self, redaction: Redaction | None = None, unrecorded: Unrecorded | None = None
+    ) -> None:
         self._redaction = redaction
+        self._unrecorded = unrecorded or Unrecorded()
         self.redacted: dict[str, int] = {}
         """How many secrets are missing from the report, by what they were."""
         self._failures_omitted = 0
@@ -167,9 +175,10 @@ class Limits:
     def as_json(self) -> JSONObject:
         """Return the field `limits`."""
         return {
-            "failures_omitted": self._failures_omitted,
-            "collection_errors_omitted": self._collection_errors_omitted,
-            "internal_errors_omitted": self._internal_errors_omitted,
+            "failures_omitted": self._failures_omitted + self._unrecorded.failures,
+            "collection_errors_omitted": self._collection_errors_omitted
+            + self._unrecorded.collection_failures,
+            "internal_errors_omitted": self._internal_errors_omitted + self._unrecorded.errors,
             "tracebacks_omitted": self._tracebacks_omitted,
             "nodeids_omitted": self._nodeids_omitted,
             "groups_omitted": self._groups_omitted,

@@ -13,12 +13,12 @@ import stat
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
+from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.text import safe_text
@@ -30,6 +30,8 @@ MAX_INTEGER_DIGITS: Final = 4_300
 """Python's own limit, which writers of JSON are held to; beyond it, time grows with the square."""
 MAX_PROBLEMS: Final = 100
 """Problems of one file that are listed."""
+
+_FIRST_SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
 
 _RIGHT: Final = "a report is the JSON file that `pytest --failure-taxonomy` writes"
 _MAX_WORD: Final = 80
@@ -89,7 +91,7 @@ def parse_report(data: bytes, where: str) -> FailureReport:
         raise _refusal(where, f"{_JSON_SORTS[type(content)]} and not an object")
     _check_version(content.get("schema_version"), where)
     try:
-        return FailureReport.model_validate_json(data)
+        return FailureReport.model_validate_json(_brought_up_to_date(content, data))
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
     # What the standard library takes and pydantic does not: half a surrogate pair, 200 levels.
@@ -184,6 +186,20 @@ def _check_version(version: object, where: str) -> None:
             f"{where}: schema version {version} is newer than this program reads"
             f" ({SCHEMA_VERSION}); upgrade pytest-failure-taxonomy"
         )
+
+
+def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
+    """Return a report of schema version 1.0 as 1.1 would have said it: without a new field's value.
+
+    The bytes of any other are returned as they are, so that what is wrong with them is found there.
+    """
+    environment = content.get("environment")
+    if content.get("schema_version") != "1.0" or content.get("$schema") != _FIRST_SCHEMA_ID:
+        return data
+    content = {**content, "$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
+    if isinstance(environment, dict):
+        content["environment"] = {"watcher": None, **environment}
+    return json.dumps(content).encode("ascii")
 
 
 def _list_problems(problems: list[ErrorDetails], where: str) -> str:

@@ -365,6 +365,15 @@ class ContinuousIntegration(ClosedModel):
     """The branch or tag that was tested; null if the provider does not say."""
 
 
+class Watcher(ClosedModel):
+    """The second process that sees pytest end and completes the report of one that dies."""
+
+    active: bool
+    """Whether it was there, from the start of the run to its end."""
+    why_not: str | None
+    """Why it was not; null where it was."""
+
+
 class Environment(ClosedModel):
     """What the run ran on."""
 
@@ -378,13 +387,17 @@ class Environment(ClosedModel):
     """`name-version` of each distribution that brought a plugin, sorted."""
     ci: ContinuousIntegration | None
     """The CI job; null outside of the CI systems that are known."""
+    watcher: Watcher | None
+    """The watcher; null where there is none by design: it is switched off, `failure-taxonomy run`
+    sees the end, pytest only collects, is process 1 or runs inside of another run, or the system is
+    not Linux."""
 
 
 class Limits(ClosedModel):
     """What was cut to keep the report small; all zero if nothing was."""
 
     failures_omitted: _Count
-    """Failures that are counted and not listed."""
+    """Failures that are counted and not listed, also those that a full disk has lost."""
     collection_errors_omitted: _Count
     """Collection errors that are counted and not listed."""
     internal_errors_omitted: _Count
@@ -407,10 +420,10 @@ class FailureReport(ClosedModel):
     """
 
     schema_id: Annotated[
-        Literal["urn:pytest-failure-taxonomy:failure-report:1.0"], Field(alias="$schema")
+        Literal["urn:pytest-failure-taxonomy:failure-report:1.1"], Field(alias="$schema")
     ]
     """The id of this schema."""
-    schema_version: Literal["1.0"]
+    schema_version: Literal["1.1"]
     """The version of this schema."""
     generator: Generator
     """The program that wrote the report."""

@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.report.build import SCHEMA_ID
 from pytest_failure_taxonomy.report.model import FailureReport
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-FILE_NAME: Final = "failure-report-1.0.schema.json"
+FILE_NAME: Final = "failure-report-1.1.schema.json"
 TITLE: Final = "Failure report"
 
 JSONSchema = dict[str, Any]

@@ -16,10 +16,16 @@ from typing import Any, Final
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.own_files import open_folder, write_file, write_new
 
+MAX_NAME_BYTES: Final = 255
+"""What Linux, macOS and their usual file systems allow a name to have."""
+
 _encode: Final = JSONEncoder(allow_nan=False).encode
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
 """The disk is full, or the user's share of it."""
+
+_MAX_SUFFIX_BYTES: Final = 32
+_DIGEST_DIGITS: Final = 16
 
 _SPECIAL: Final = (
     (stat.S_ISLNK, "a symbolic link"),
@@ -97,6 +103,24 @@ def write_report(path: Path, report: dict[str, Any], reserve: Path | None = None
     write_file(path, fill)
 
 
+def write_what_fits(path: Path, report: dict[str, Any], reserve: Path) -> dict[str, Any]:
+    """Replace the file by as much of the report as the room that was kept for it can hold.
+
+    Returns:
+        what was written; `limits` says what is missing, and so does a fault in words.
+
+    Raises:
+        OSError: no room was kept, or too little for any report.
+    """
+    from pytest_failure_taxonomy.report.cut import cut_to_fit
+
+    part = cut_to_fit(report, lstat(reserve).st_size, lambda report: len(encode(report)))
+    if part is None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    write_report(path, part, reserve)
+    return part
+
+
 def _use_reserve(reserve: Path | None, folder: int | None, name: str, content: bytes) -> bool:
     """Write into the room that was kept, and make it the new file; tell whether it was there.
 
@@ -137,4 +161,37 @@ def fallback_path(path: Path, run_id: str) -> Path:
     """Return a place in the temporary folder for a report that can't be where it should."""
     import tempfile  # here, because the watcher has to be quick and needs none
 
-    return Path(tempfile.gettempdir()) / f"{path.stem}.{run_id}{path.suffix}"
+    return Path(tempfile.gettempdir()) / path_of_run(path, run_id).name
+
+
+def path_beside(path: Path, ending: str) -> Path:
+    """Return the path of what belongs to a report and is hidden beside it: its lock, its record.
+
+    All such names are made here. The name is a dot, the report's name and the ending; where that is
+    longer than a name may be, the report's name is cut, and a digest of all of it takes its place.
+
+    Args:
+        path: the report's.
+        ending: what tells one of them from another, such as `.lock`; short.
+    """
+    return path.with_name(_fitting_name(".", path.name, ending))
+
+
+def path_of_run(path: Path, run_id: str) -> Path:
+    """Return the path that a report gets where its own can't be had, in the same folder."""
+    suffix = path.suffix if len(os.fsencode(path.suffix)) <= _MAX_SUFFIX_BYTES else ""
+    stem = path.name.removesuffix(suffix)
+    return path.with_name(_fitting_name("", stem, f".{run_id}{suffix}"))
+
+
+def _fitting_name(start: str, name: str, ending: str) -> str:
+    """Return the three parts as one name that has no more bytes than a name may have."""
+    whole = os.fsencode(name)
+    room = MAX_NAME_BYTES - len(os.fsencode(start + ending))
+    if len(whole) <= room:
+        return f"{start}{name}{ending}"
+    from hashlib import sha256  # here, because hardly any run needs it
+
+    digest = sha256(whole).hexdigest()[:_DIGEST_DIGITS]
+    kept = whole[: room - len(digest) - 1].decode("utf-8", "ignore")
+    return f"{start}{kept}~{digest}{ending}"

@@ -239,6 +239,20 @@ class ProcessExit:
 
 
 @value
+class Unrecorded:
+    """What was counted and could not be written down: a full disk loses events, but no counts."""
+
+    failures: int = 0
+    collection_failures: int = 0
+    errors: int = 0
+    interruptions: int = 0
+
+    def __bool__(self) -> bool:
+        """Tell whether anything is missing."""
+        return any((self.failures, self.collection_failures, self.errors, self.interruptions))
+
+
+@value
 class RunEvidence:
     """All that was seen of one run."""
 
@@ -265,6 +279,8 @@ class RunEvidence:
     """Node ids of selected tests that never started, in their order."""
     workers: tuple[WorkerEnd, ...] = ()
     """Sorted by id."""
+    unrecorded: Unrecorded = Unrecorded()
+    """What is missing from the lists above."""
     settled: tuple[Finding, ...] = ()
     """What was found before, where a report is judged again with the end of its process."""
 
@@ -281,6 +297,15 @@ class ContinuousIntegration:
 
 
 @value
+class WatcherState:
+    """Whether a second process was there to see pytest end."""
+
+    active: bool
+    why_not: str | None = None
+    """`None` where it was."""
+
+
+@value
 class Environment:
     """What the run ran on."""
 
@@ -290,6 +315,8 @@ class Environment:
     plugins: tuple[str, ...] = ()
     """`name-version` of each distribution that brought a plugin, sorted."""
     ci: ContinuousIntegration | None = None
+    watcher: WatcherState | None = None
+    """`None` where there is none by design."""
 
 
 @value

@@ -21,6 +21,8 @@ class Finding:
     source: str
     detail: str
     nodeid: str | None = None
+    count: int = 1
+    """How often that was seen, where nothing more is known of each time."""
     confidence: Confidence = "certain"
     ambiguous: tuple[str, ...] = ()
     """What else it could have been, where the evidence can't tell."""
@@ -63,6 +65,7 @@ def find(
     *,
     nodeid: str | None = None,
     reason: FailureReason | None = None,
+    count: int = 1,
     confidence: Confidence = "certain",
     ambiguous: tuple[str, ...] = (),
     retryable: bool | None = None,
@@ -76,6 +79,7 @@ def find(
         source=source,
         detail=detail,
         nodeid=nodeid,
+        count=count,
         confidence=confidence,
         ambiguous=ambiguous,
         retryable=retryable,

@@ -184,8 +184,23 @@ def _explains_a_stop(run: RunEvidence) -> bool:
         run.failures
         or run.collection_failures
         or run.errors
+        or run.unrecorded
         or any(worker.ending == "died" for worker in run.workers)
     )
+
+
+def _from_what_is_unrecorded(run: RunEvidence) -> Iterator[Finding]:
+    """Yield what is known by its count alone; it could be of another kind, or another reason."""
+    lacking = run.unrecorded
+    for kind, count in (
+        ("test.failed", lacking.failures),
+        ("collection.error", lacking.collection_failures),
+        ("internal.error", lacking.errors),
+        ("interrupt.stopped", lacking.interruptions),
+    ):
+        if count:
+            detail = f"{count} counted, but what happened could not be written down"
+            yield find(kind, "record", detail, count=count, confidence="likely")
 
 
 _RULES: Final[tuple[Callable[[RunEvidence], Iterator[Finding]], ...]] = (
@@ -196,6 +211,7 @@ _RULES: Final[tuple[Callable[[RunEvidence], Iterator[Finding]], ...]] = (
     _from_errors,
     _from_session_limit,
     _from_interruptions,
+    _from_what_is_unrecorded,
 )
 
 

@@ -37,7 +37,7 @@ class HeldReason:
     @property
     def count(self) -> int:
         """How often it was found."""
-        return len(self.findings)
+        return sum(finding.count for finding in self.findings)
 
     @property
     def nodeids(self) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
     return Verdict(
         reason=primary.reason,
         kind=primary.kind,
-        confidence=first.confidence,
+        confidence="likely" if run.unrecorded else first.confidence,
         failure_type=failure_type,
         recovery_action=recommend_recovery(failure_type, attempt_count=1),
         retryable=kind.retryable if first.retryable is None else first.retryable,

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 import pytest_failure_taxonomy
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import model
+from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.load import (
     MAX_INTEGER_DIGITS,
@@ -351,11 +352,11 @@ def test_what_is_no_json_of_ours_is_refused(data: bytes, words: str) -> None:
     assert len(said.splitlines()) == 1
 
 
-@pytest.mark.parametrize("version", ["1.1", "2.0", "10.0", "999999.0"])
+@pytest.mark.parametrize("version", ["1.2", "2.0", "10.0", "999999.0"])
 def test_a_newer_report_asks_for_a_newer_program(version: str) -> None:
     """What a later version wrote is not judged by this version's schema."""
     assert refusal(b'{"schema_version": "%s"}' % version.encode()) == (
-        f"r.json: schema version {version} is newer than this program reads (1.0);"
+        f"r.json: schema version {version} is newer than this program reads ({SCHEMA_VERSION});"
         " upgrade pytest-failure-taxonomy"
     )
 
@@ -448,7 +449,7 @@ def test_what_is_no_report_is_refused(data: bytes, problem: str) -> None:
     """A value out of place is named by its JSON path, on a line of its own."""
     head, line = refusal(data).splitlines()
     assert head == (
-        "r.json: not a report of schema version 1.0, 1 problem;"
+        f"r.json: not a report of schema version {SCHEMA_VERSION}, 1 problem;"
         " `python -m pytest_failure_taxonomy.report.schema` prints what would be right"
     )
     assert line.startswith(f"  {problem}")
@@ -463,7 +464,7 @@ def test_all_problems_are_told_at_once() -> None:
     report["failures"][2].pop("phase")
     report["not_run"]["\x1b[31m"] = 1
     head, *lines = refusal(json.dumps(report).encode()).splitlines()
-    assert head.startswith("r.json: not a report of schema version 1.0, 4 problems; ")
+    assert head.startswith(f"r.json: not a report of schema version {SCHEMA_VERSION}, 4 problems; ")
     assert [line.partition(": ")[0] for line in lines] == [
         "  $.exit.code",
         "  $.verdict.reason",

@@ -23,8 +23,24 @@ SERVER: Final = str(Path(__file__).with_name("server.py"))
 SPARE_SECONDS: Final = 10.0
 """How long after a case's limit its server may take to say so before it is given up."""
 
+_LOWEST: Final = 3
+
 _SECONDS_TO_END: Final = 5.0
 _CHUNK: Final = 1 << 18
+
+
+def _moved_up(given: socket.socket) -> socket.socket:
+    """Return a socket under a number that the server's own standard input and output don't take.
+
+    Where one of the standard descriptors was closed, the system gives its number to the next file.
+    """
+    if given.fileno() >= _LOWEST:
+        return given
+    import fcntl
+
+    with given:
+        number = fcntl.fcntl(given.fileno(), fcntl.F_DUPFD_CLOEXEC, _LOWEST)
+        return socket.socket(given.family, given.type, given.proto, fileno=number)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -61,7 +77,7 @@ class Connection:
         self._loaded: asyncio.Future[Reply | None] = self._loop.create_future()
         self._end: asyncio.Future[None] = self._loop.create_future()
         self._socket, theirs = socket.socketpair()
-        with theirs:
+        with _moved_up(theirs) as theirs:
             self._process = self._start(task, theirs)
         self._socket.settimeout(0)
         self._loop.add_reader(self._socket.fileno(), self._receive)

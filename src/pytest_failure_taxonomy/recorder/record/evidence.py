@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunContext,
     RunEvidence,
     TimeLimit,
+    Unrecorded,
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -59,13 +60,22 @@ def evidence_of(
         in_flight=in_flight,
         not_run=_not_run(run, in_flight),
         workers=tuple(_workers(run, workers)),
+        unrecorded=Unrecorded(
+            failures=run.missing.get("failure", 0),
+            collection_failures=run.missing.get("collection_failure", 0),
+            errors=run.missing.get("error", 0),
+            interruptions=run.missing.get("interruption", 0),
+        ),
     )
 
 
 def context_of(run: RecordedRun, *, ended_ns: int | None) -> RunContext:
     """Return which run it was; its duration where the time of its end is known."""
     duration = None if ended_ns is None else max(0, ended_ns - run.header.started_ns) / 1e9
-    return replace(run.header.context, duration_seconds=duration)
+    context = replace(run.header.context, duration_seconds=duration)
+    for watcher in run.named("watcher"):  # it is started after the header is written
+        context = replace(context, environment=replace(context.environment, watcher=watcher))
+    return context
 
 
 def _workers(run: RecordedRun, noted: Mapping[str, WorkerState]) -> list[WorkerEnd]:

@@ -20,6 +20,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from pytest_failure_taxonomy.report.write import path_beside
 from pytest_failure_taxonomy.taxonomy.evidence import Phase
 
 STATE: Final = "state"
@@ -43,6 +44,13 @@ PAGE: Final = 4096
 HEAD: Final = struct.Struct("<8sIiI")
 """Magic, whether the session has ended, its exit code, how many tests are selected."""
 
+WRITTEN_AT: Final = HEAD.size
+"""32 bits: 1 once the whole report is written. Until then the record is all that there is; no disk
+has to have room for a mark that is missing."""
+
+LOSS_AT: Final = HEAD.size + 4
+"""32 bits: the number of the system's error by which the first event was lost, 0 for none."""
+
 COUNTERS_AT: Final = 64
 COUNTERS: Final = (
     "passed",
@@ -60,6 +68,18 @@ COUNTERS: Final = (
 
 STARTED: Final = COUNTERS.index("started")
 """On a worker: how many tests it has started."""
+
+COUNTED_AT: Final = COUNTERS_AT + 4 * len(COUNTERS)
+COUNTED_EVENTS: Final = (
+    "failure",
+    "collection_failure",
+    "error",
+    "interruption",
+    "worker",
+    "recovered",
+)
+"""Events that are counted before they are written, each in 32 bits, in this order from `COUNTED_AT`
+on. A disk that is full loses events and no counts, so a reader knows how many it lacks."""
 
 TIMER_AT: Final = 128
 TIMER: Final = struct.Struct("<QdI")
@@ -87,7 +107,7 @@ _CHOSEN_WORKER: Final = re.compile("gw-((?:[0-9a-f]{2}){1,100})")
 
 def record_folder(report: Path, run_id: str) -> Path:
     """Return the folder of the record that belongs to a report and a run."""
-    return report.with_name(f".{report.name}.{run_id}")
+    return path_beside(report, f".{run_id}")
 
 
 def worker_folder(worker: str) -> str:

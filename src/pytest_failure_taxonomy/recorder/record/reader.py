@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import struct
+from collections import Counter
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -12,12 +16,15 @@ from typing import Any, Final
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.own_files import Folder, open_folder, reason_of
 from pytest_failure_taxonomy.recorder.record.layout import (
+    COUNTED_AT,
+    COUNTED_EVENTS,
     COUNTERS,
     COUNTERS_AT,
     CURRENT,
     CURRENT_AT,
     EVENTS,
     HEAD,
+    LOSS_AT,
     MAGIC,
     MAX_EVENTS_BYTES,
     NOT_STARTED,
@@ -28,6 +35,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     TIMER,
     TIMER_AT,
     TIMER_METHODS,
+    WRITTEN_AT,
     file_size,
     starts_offset,
     worker_folder,
@@ -41,11 +49,22 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunContext,
     RunError,
     TestFailure,
+    WatcherState,
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.rules import Rule
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 from pytest_failure_taxonomy.taxonomy.values import value
+
+_WORDS: Final = {
+    "failure": ("failure", "failures"),
+    "collection_failure": ("collection error", "collection errors"),
+    "error": ("internal error", "internal errors"),
+    "interruption": ("interruption", "interruptions"),
+    "worker": ("worker's state", "workers' states"),
+    "recovered": ("recovered test", "recovered tests"),
+}
+"""How counted events are called where some are missing."""
 
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 """One event that is longer is not read: parsed, it takes a multiple of that."""
@@ -144,6 +163,7 @@ _EVENTS: Final[dict[str, tuple[str, type]]] = {
     "error": ("error", RunError),
     "interruption": ("stop", Interruption),
     "worker": ("worker", WorkerEnd),
+    "watcher": ("watcher", WatcherState),
 }
 """The field that an event of a name has, and what it holds."""
 _PLAIN_EVENTS: Final[dict[str, type]] = {
@@ -170,6 +190,10 @@ class RecordedRun:
     """In order of selection."""
     not_run: tuple[str, ...]
     timer: Timer | None
+    is_reported: bool
+    """The run itself has written its whole report."""
+    missing: Mapping[str, int]
+    """How many events were counted and are not there, by their names."""
     notes: tuple[str, ...] = ()
     """What could not be read, in words."""
 
@@ -235,6 +259,12 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     if unknown:
         notes.append(f"{unknown} of the record's events can't be understood")
     numbers = _State(state, len(nodeids), where, notes)
+    there = Counter(name for name, _ in rest)
+    missing = {
+        name: count - there[name] for name, count in numbers.counted.items() if count > there[name]
+    }
+    if missing or numbers.loss:
+        notes.append(_missing_words(missing, numbers.loss))
     return RecordedRun(
         header=header,
         events=rest,
@@ -244,6 +274,8 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
         in_flight=numbers.in_flight(nodeids, header.started_ns),
         not_run=numbers.not_run(nodeids),
         timer=numbers.timer,
+        is_reported=numbers.is_reported,
+        missing=missing,
         notes=tuple(notes),
     )
 
@@ -275,6 +307,9 @@ class _State:
         self.tests = 0
         self.exit_code: int | None = None
         self.counters = dict.fromkeys(COUNTERS[:STARTED], 0)
+        self.counted = dict.fromkeys(COUNTED_EVENTS, 0)
+        self.is_reported = False
+        self.loss = 0
         self.timer: Timer | None = None
         self.content = content
         if len(content) < PAGE:
@@ -284,6 +319,11 @@ class _State:
         if magic != MAGIC:
             raise ReportError(_what_else(magic, where))
         self.exit_code = code if finished else None
+        (written,) = struct.unpack_from("<I", content, WRITTEN_AT)
+        (self.loss,) = struct.unpack_from("<I", content, LOSS_AT)
+        self.is_reported = bool(written)
+        counted = struct.unpack_from(f"<{len(COUNTED_EVENTS)}I", content, COUNTED_AT)
+        self.counted = dict(zip(COUNTED_EVENTS, counted, strict=True))
         if tests and (tests != selected or len(content) < file_size(tests)):
             notes.append(f"the record says that {tests} tests were selected and names {selected}")
             tests = min(tests, selected, _tests_that_fit(len(content), tests))
@@ -351,6 +391,13 @@ def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str,
     if unreadable:
         notes.append(f"{unreadable} of the record's events can't be read")
     return events
+
+
+def _missing_words(missing: Mapping[str, int], loss: int) -> str:
+    """Say what the record lacks, and why where the run could still note that."""
+    names = ", ".join(f"{count} {_WORDS[name][count != 1]}" for name, count in missing.items())
+    why = f": {os.strerror(loss)}" if loss in errno.errorcode else ""
+    return f"the record lacks {names or 'what could not be written'}{why}"
 
 
 def _what_else(magic: bytes, where: str) -> str:

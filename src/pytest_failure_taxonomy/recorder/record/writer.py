@@ -5,7 +5,9 @@ The arrays are the same either way, so that what fills them need not ask.
 
 from __future__ import annotations
 
+import errno
 import os
+import struct
 from array import array
 from collections.abc import Iterator, MutableSequence, Sequence
 from contextlib import suppress
@@ -25,6 +27,8 @@ from pytest_failure_taxonomy.own_files import (
     reason_of,
 )
 from pytest_failure_taxonomy.recorder.record.layout import (
+    COUNTED_AT,
+    COUNTED_EVENTS,
     COUNTERS,
     COUNTERS_AT,
     CURRENT,
@@ -32,6 +36,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     EVENTS,
     FILES,
     HEAD,
+    LOSS_AT,
     MAGIC,
     MAX_NODEID_BYTES,
     PAGE,
@@ -42,6 +47,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     TIMER,
     TIMER_AT,
     TIMER_METHODS,
+    WRITTEN_AT,
     file_size,
     starts_offset,
     worker_of,
@@ -56,6 +62,8 @@ NODEIDS_A_LINE: Final = 1_000
 _MAX_NAMES: Final = 3
 _MAX_NAME: Final = 80
 """How many names, and characters of each, are told of what stays in a record's folder."""
+_PLACES: Final = {event: COUNTED_AT + 4 * index for index, event in enumerate(COUNTED_EVENTS)}
+_NUMBER: Final = struct.Struct("<I")
 
 Numbers = MutableSequence[int] | memoryview
 
@@ -130,6 +138,7 @@ class DiskRecord:
         self._process_id = getpid()
         self._events = -1
         self._events_identity = (0, 0)
+        self._is_torn = False
         with make_folder(folder) as made:
             self._identity = made.identity
             try:
@@ -163,15 +172,21 @@ class DiskRecord:
         return larger[PAGE : PAGE + count + 1], larger[starts : file_size(count)].cast("I")
 
     def write(self, event: str, **fields: Any) -> None:
-        """Append an event, in one write, so that a death can't leave half of one behind it."""
+        """Append an event, in one write, so that a death can't leave half of one behind it.
+
+        It is counted first: what a full disk loses is known to be missing.
+        """
         if getpid() != self._process_id:
             return
+        if event in _PLACES:
+            (count,) = _NUMBER.unpack_from(self._map, _PLACES[event])
+            _NUMBER.pack_into(self._map, _PLACES[event], count + 1)
         line = _encode([event, fields]).encode("ascii") + b"\n"
         try:
             if not self._is_still_ours():
                 with self._open_folder() as folder:
                     self._open_events(folder)
-            write_bytes(self._events, line)
+            self._append(line)
         except OSError as error:
             self._lose(error)
 
@@ -193,6 +208,10 @@ class DiskRecord:
         """Note that the session has ended, for who watches the process end."""
         magic, _, _, count = HEAD.unpack_from(self._map)
         HEAD.pack_into(self._map, 0, magic, 1, exit_code, count)
+
+    def mark_written(self) -> None:
+        """Note that the whole report has been written, so that the record is needed no more."""
+        _NUMBER.pack_into(self._map, WRITTEN_AT, 1)
 
     def keep_room(self) -> None:
         """Keep room on the disk for the report.
@@ -235,6 +254,22 @@ class DiskRecord:
         with folder:
             return remove_record(folder)
 
+    def _append(self, line: bytes) -> None:
+        """Write a line of its own, whatever the disk has left of the one before.
+
+        A disk that fills up takes a part of a line and refuses the rest of it.
+
+        Raises:
+            OSError: it could not be written, or not all of it.
+        """
+        rest = b"\n" + line if self._is_torn else line
+        while rest:
+            written = write_bytes(self._events, rest)
+            if not written:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            rest = rest[written:]
+            self._is_torn = bool(rest)
+
     def _view_counters(self) -> memoryview:
         end = COUNTERS_AT + 4 * len(COUNTERS)
         return self._map[COUNTERS_AT:end].cast("I")
@@ -261,6 +296,7 @@ class DiskRecord:
 
     def _lose(self, error: OSError) -> None:
         if self.lost is None:
+            _NUMBER.pack_into(self._map, LOSS_AT, error.errno or errno.EIO)
             self.lost = f"the record in {self.folder} is not whole: {error.strerror or error}"
 
 

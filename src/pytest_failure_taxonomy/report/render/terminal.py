@@ -195,6 +195,18 @@ def _left_line(report: dict[str, Any]) -> Line | None:
     return Line(text=safe_text("; ".join(words)), color="yellow") if words else None
 
 
+def watcher_lines(report: dict[str, Any]) -> list[Line]:
+    """Return the line that says that nobody would have seen pytest die, where that is so."""
+    watcher = report["environment"]["watcher"]
+    if watcher is None or watcher["active"]:
+        return []
+    words = (
+        f"failure taxonomy: no watcher ({watcher['why_not']}); if pytest is killed, nobody "
+        "completes its report"
+    )
+    return [Line(text=safe_text(words), color="yellow")]
+
+
 def problem_lines(problem: str | None) -> list[Line]:
     """Return the line that says what went wrong with the report itself, if anything did."""
     if problem is None:
