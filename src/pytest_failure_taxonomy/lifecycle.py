@@ -270,8 +270,8 @@ class Run:
         if coverage is not None and not evidence.should_fail:
             from pytest_failure_taxonomy.recorder.coverage import shortfall_of
 
-            evidence = replace(evidence, should_fail=shortfall_of(coverage))
-        self._afterlife.note_end(exit_seen.code or 0, evidence.should_fail)
+            evidence = replace(evidence, coverage=shortfall_of(coverage))
+        self._afterlife.note_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
         if self._afterlife.has_lost_watcher():
             self._note_no_watcher("it was ended before pytest was")
         try:

@@ -106,10 +106,10 @@ class Afterlife:
             return []
         return [self.record.folder / name for name in (STATE, EVENTS)]
 
-    def note_end(self, exit_code: int, should_fail: str) -> None:
+    def note_end(self, exit_code: int, should_fail: str, coverage: str) -> None:
         """Note that the session has ended, before its report is written."""
         if isinstance(self.record, DiskRecord):
-            self.record.write("end", should_fail=should_fail)
+            self.record.write("end", should_fail=should_fail, coverage=coverage)
             self.record.finish(exit_code)
 
     def close(self, *, keep_record: bool) -> str | None:

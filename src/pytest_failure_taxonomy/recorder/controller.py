@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import pytest
 
 from pytest_failure_taxonomy.recorder.afterlife import faulthandler_exit_seconds
+from pytest_failure_taxonomy.recorder.failures import is_of_forked_test
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.recorder.record.limits import limits_of_test
@@ -109,7 +110,7 @@ class ControllerRecorder:
         if report.when == "setup":
             worker.tests += 1
             self._session.progress.assign_worker(report.nodeid, node.gateway.id)
-        else:  # xdist's own report of a worker that went down
+        elif not is_of_forked_test(report):  # xdist's own, of a worker that went down
             worker.crashed_on = report.nodeid
             end = worker.end()
             self._session.failures.limit_of_crash = end.limit if is_ended_by_limit(end) else None

@@ -21,7 +21,7 @@ def shortfall_of(plugin: Any) -> str:
     except Exception:  # noqa: BLE001 - a foreign object, which may do whatever it likes
         return ""
     # Rounded down: 99.999 % is not yet 100.
-    return f"coverage of {math.floor(total * 100) / 100:g} % is below --cov-fail-under={required:g}"
+    return f"coverage {math.floor(total * 100) / 100:g} % is below the required {required:g} %"
 
 
 def _is_below(total: float, required: float, precision: int) -> bool:

@@ -67,9 +67,11 @@ class ExceptionMemory:
         if sent is not None:
             return raised_from(sent["exception"]), attribution_from(sent["attributed"])
         node, call = self._raised.pop((report.nodeid, str(report.when)), (None, None))
-        if node is None or call is None or call.excinfo is None:
+        # pytest-forked puts its own words there, of a process that is no more.
+        error = None if call is None else getattr(call.excinfo, "value", None)
+        if node is None or error is None:
             return None, None
-        return self.explain_test(node, call.excinfo.value, str(report.when))
+        return self.explain_test(node, error, str(report.when))
 
     def explain_test(
         self, node: pytest.Item, error: BaseException, phase: str

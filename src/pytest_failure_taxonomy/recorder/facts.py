@@ -13,6 +13,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
     RunError,
     TestFailure,
+    is_of_attempt,
 )
 
 
@@ -37,6 +38,17 @@ class Facts:
         failure = redacted(failure, self._redaction)
         self.failures.append(failure)
         self._record.write("failure", failure=failure)
+
+    def note_rerun(self, nodeid: str, worker: str | None) -> None:
+        """Note that an attempt at a test is made again."""
+        self._record.write("rerun", nodeid=nodeid, worker=worker)
+
+    def take_back_subtests(self, nodeid: str, worker: str | None) -> int:
+        """Take back the failed subtests of an attempt that is made again; return how many."""
+        kept = [each for each in self.failures if not is_of_attempt(each, nodeid, worker)]
+        count = len(self.failures) - len(kept)
+        self.failures[:] = kept
+        return count
 
     def add_collection_failure(self, failure: CollectionFailure) -> None:
         """Add a node that could not be collected, unless another worker has said so already."""

@@ -13,16 +13,15 @@ from pytest_failure_taxonomy.recorder.facts import Facts
 from pytest_failure_taxonomy.recorder.markers import Markers
 from pytest_failure_taxonomy.recorder.progress import Progress
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    MAX_LISTED,
     Attribution,
     Location,
+    Part,
     Phase,
     RaisedException,
     TestFailure,
     TimeLimit,
 )
-
-MAX_DETAILED_FAILURES: Final = 1_000
-"""Failures whose text and place are kept; the report lists no more than that."""
 
 _PHASES: Final = frozenset({"setup", "call", "teardown"})
 
@@ -42,6 +41,10 @@ class Failures:
         """A failed test's report, until pytest tells what was raised or goes on without a word."""
         self.limit_of_crash: TimeLimit | None = None
         """The limit that was running when the worker went down whose report comes next."""
+        self.superseded: set[str] = set()
+        """Tests whose last attempt is made again and has not begun yet."""
+        self._subtests: set[str] = set()
+        """Tests of which a subtest has failed."""
         self._facts = facts
         self._progress = progress
         self._exceptions = exceptions
@@ -68,18 +71,34 @@ class Failures:
         if report is not None:
             self._record(report, None, None)
 
+    def supersede(self, report: pytest.TestReport) -> None:
+        """Count an attempt that is made again; what its subtests were counts no more."""
+        nodeid = report.nodeid
+        self._progress.count_rerun(nodeid, getattr(report, "rerun", None))
+        self._facts.note_rerun(nodeid, _worker_of(report))
+        if nodeid in self._subtests:
+            self._subtests.discard(nodeid)
+            count = self._facts.take_back_subtests(nodeid, _worker_of(report))
+            self._progress.take_back("failed", count)
+        self.superseded.add(nodeid)
+
     def _record(
         self,
         report: pytest.TestReport,
         exception: RaisedException | None,
         said: Attribution | None,
     ) -> None:
-        phase = self._phase_of(report)
+        part = _part_of(report)
+        if part == "subtest":
+            if report.nodeid in self.superseded:
+                return
+            self._subtests.add(report.nodeid)
         crashed = report.when not in _PHASES
+        forked = crashed and is_of_forked_test(report)
+        phase = "call" if forked else self._phase_of(report)
         if crashed:
             self._progress.finish(report.nodeid)  # its worker can't say that it has
         self._progress.count("failed" if phase == "call" or crashed else "errors")
-        node = getattr(report, "node", None)
         failure = TestFailure(
             nodeid=report.nodeid,
             phase=phase,
@@ -87,17 +106,19 @@ class Failures:
             exception=exception,
             attributed=said,
             marker=self._markers.in_output_of(report),
+            part=part,
             crashed=crashed,
-            limit=self.limit_of_crash if crashed else None,
+            forked=forked,
+            limit=self.limit_of_crash if crashed and not forked else None,
             duration_seconds=None if crashed else report.duration,
             attempts=self._progress.attempts(report.nodeid),
-            worker=None if node is None else node.gateway.id,
+            worker=_worker_of(report),
             **self._details(report),
         )
         self._facts.add_failure(failure)
 
     def _details(self, report: pytest.TestReport) -> dict[str, Any]:
-        if len(self._facts.failures) >= MAX_DETAILED_FAILURES:
+        if len(self._facts.failures) >= MAX_LISTED:
             return {}
         text = longrepr.text_of(report.longrepr)
         head = getattr(report, "head_line", None) if hasattr(report, "context") else None
@@ -112,6 +133,27 @@ class Failures:
         if report.when in _PHASES:
             return report.when
         return self._progress.phase_of(report.nodeid) or "call"
+
+
+def is_of_forked_test(report: pytest.TestReport) -> bool:
+    """Tell whether pytest-forked reports a crash, and not xdist that a worker went down.
+
+    What a worker has reported bears its name; what the controller makes up of it does not.
+    """
+    return not hasattr(report, "node") or hasattr(report, "worker_id")
+
+
+def _part_of(report: pytest.TestReport) -> Part:
+    if hasattr(report, "context"):
+        return "subtest"
+    text = report.longrepr
+    is_sum = isinstance(text, str) and text.startswith("contains ") and "failed subtest" in text
+    return "sum" if is_sum else "test"
+
+
+def _worker_of(report: pytest.TestReport) -> str | None:
+    node = getattr(report, "node", None)
+    return None if node is None else str(node.gateway.id)
 
 
 def _place_of_definition(report: pytest.TestReport) -> Location | None:

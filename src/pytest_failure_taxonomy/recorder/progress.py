@@ -109,10 +109,22 @@ class Progress:
             self._recovered.add(nodeid)
             self._record.write("recovered", nodeid=nodeid)
 
-    def count_rerun(self, nodeid: str) -> None:
-        """Count an attempt that failed and is made again."""
+    def count_rerun(self, nodeid: str, attempt: int | None) -> None:
+        """Count an attempt that failed and is made again.
+
+        Args:
+            nodeid: the test.
+            attempt: which one, from 0 on, where that is known; one attempt may be told twice, of
+                its call and of its teardown.
+        """
         self.count("rerun")
-        self._reruns[nodeid] += 1
+        told = self._reruns[nodeid]
+        self._reruns[nodeid] = told + 1 if attempt is None else max(told, attempt + 1)
+
+    def take_back(self, name: str, by: int) -> None:
+        """Count less: what was a result has turned out to be none."""
+        index = _INDEX[name]
+        self._counters[index] = max(0, self._counters[index] - by)
 
     def set_deselected(self, count: int) -> None:
         """Set how many tests the options left out."""

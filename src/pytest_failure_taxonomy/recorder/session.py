@@ -33,6 +33,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     RunEvidence,
     WorkerEnd,
+    in_order_of_selection,
 )
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 
@@ -77,6 +78,8 @@ class SessionRecorder:
             self.progress.start(nodeid)
             if self.failures.awaiting is not None:
                 self.failures.await_no_more()
+            if self.failures.superseded:
+                self.failures.superseded.discard(nodeid)
         except Exception as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logstart", error)
 
@@ -236,7 +239,7 @@ class SessionRecorder:
             exit=exit_seen,
             should_fail=self.should_fail,
             counts=progress.counts({failure.nodeid for failure in facts.failures}),
-            failures=tuple(facts.failures),
+            failures=in_order_of_selection(facts.failures, progress.nodeids),
             collection_failures=facts.collection_failures,
             errors=tuple(facts.errors),
             interruptions=tuple(facts.interruptions),
@@ -255,8 +258,7 @@ class SessionRecorder:
         if outcome == "failed":
             self.failures.see(report)
         elif outcome == "rerun":  # pytest-rerunfailures
-            self.progress.count_rerun(report.nodeid)
-            self.record.write("rerun", nodeid=report.nodeid)
+            self.failures.supersede(report)
         elif hasattr(report, "context") and self._hides_subtests():
             return
         elif hasattr(report, "wasxfail"):

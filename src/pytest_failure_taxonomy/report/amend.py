@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.build import exit_as_json, reasons_as_json, verdict_as_json
-from pytest_failure_taxonomy.report.limits import Limits
+from pytest_failure_taxonomy.report.limits import JSONObject, Limits
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
 from pytest_failure_taxonomy.taxonomy.findings import Finding
@@ -41,9 +41,17 @@ def amend_report(report: dict[str, Any], end: ProcessExit) -> dict[str, Any]:
     return {
         **report,
         "exit": exit_as_json(evidence, judgement),
-        "verdict": verdict_as_json(judgement.verdict, limits),
+        "verdict": _verdict(report["verdict"], verdict_as_json(judgement.verdict, limits)),
         "reasons": reasons_as_json(judgement, limits),
     }
+
+
+def _verdict(before: JSONObject | None, after: JSONObject | None) -> JSONObject | None:
+    """Return the verdict that was, where it is the same still: it was made with all the evidence."""
+    if before is None or after is None:
+        return after
+    is_same = (before["reason"], before["kind"]) == (after["reason"], after["kind"])
+    return before if is_same else after
 
 
 def _findings(report: dict[str, Any]) -> Iterator[Finding]:

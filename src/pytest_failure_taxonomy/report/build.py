@@ -131,9 +131,9 @@ def _fingerprints(run: RunEvidence, limits: Limits) -> tuple[list[str], list[JSO
     """Return the fingerprint of each failed test, and the field `groups`."""
     if not run.failures and not run.collection_failures:
         return [], []
-    from pytest_failure_taxonomy.report.groups import fingerprint_of_test, groups_as_json
+    from pytest_failure_taxonomy.report.groups import fingerprints_of, groups_as_json
 
-    fingerprints = [fingerprint_of_test(failure) for failure in run.failures]
+    fingerprints = fingerprints_of(run.failures)
     return fingerprints, groups_as_json(run, fingerprints, limits)
 
 
@@ -269,7 +269,7 @@ def _own_extensions(run: RunEvidence, judgement: Judgement, faults: Sequence[str
     """Return what has no field of its own, under our own name; nothing in an ordinary run."""
     own = {
         "notes": list(judgement.notes),
-        "faults": list(faults),
+        "faults": [*faults, *judgement.faults],
         "attributions": _attributions(run),
     }
     said = {name: each for name, each in own.items() if each}

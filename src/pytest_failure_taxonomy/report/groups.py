@@ -19,8 +19,24 @@ from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 _COLLECTION: tuple[str, str] = (FailureReason.INTERNAL_ERROR, "collection.error")
 
 
-def fingerprint_of_test(failure: TestFailure) -> str:
-    """Return the fingerprint of a failed test."""
+def fingerprints_of(failures: Sequence[TestFailure]) -> list[str]:
+    """Return the fingerprint of each failed test.
+
+    A test that is nothing more than the sum of its subtests has that of the first one that failed.
+    """
+    of_subtests: dict[str, str] = {}
+    found = []
+    for failure in failures:
+        fingerprint = of_subtests.get(failure.nodeid) if failure.part == "sum" else None
+        if fingerprint is None:
+            fingerprint = _fingerprint_of_test(failure)
+        if failure.part == "subtest":
+            of_subtests.setdefault(failure.nodeid, fingerprint)
+        found.append(fingerprint)
+    return found
+
+
+def _fingerprint_of_test(failure: TestFailure) -> str:
     _, kind = classify_test_failure(failure)
     return _fingerprint(failure.exception, failure.message, kind, failure.nodeid)
 
@@ -30,7 +46,8 @@ def groups_as_json(
 ) -> list[JSONObject]:
     """Return the field `groups`: of all failures, also of those that are not listed.
 
-    Nodes that could not be collected are in it, too.
+    Nodes that could not be collected are in it, too. A test that is nothing more than the sum of
+    its subtests is not counted beside them.
 
     Args:
         run: what was seen.
@@ -38,7 +55,10 @@ def groups_as_json(
         limits: the caps of the report.
     """
     grouping = Grouping()
+    with_subtests = {each.nodeid for each in run.failures if each.part == "subtest"}
     for failure, fingerprint in zip(run.failures, fingerprints, strict=True):
+        if failure.part == "sum" and failure.nodeid in with_subtests:
+            continue
         title = _title(failure) if grouping.is_new(fingerprint) else ""
         grouping.add(fingerprint, failure.nodeid, *classify_test_failure(failure), title=title)
     for failed in run.collection_failures:

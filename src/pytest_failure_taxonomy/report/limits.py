@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from pytest_failure_taxonomy.report.text import cap, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    MAX_LISTED,
     CollectionFailure,
     RunError,
     TestFailure,
@@ -26,7 +27,7 @@ REDACTED: Final = "[REDACTED:"
 
 MAX_REPORT_BYTES: Final = 64 * 1024 * 1024
 """The other caps keep a report far below; a file that is bigger is none."""
-MAX_FAILURES: Final = 1_000
+MAX_FAILURES: Final = MAX_LISTED
 """Failures, collection errors, internal errors and groups listed, each; `limits` says how many
 more."""
 MAX_NODEIDS: Final = 1_000

@@ -20,12 +20,10 @@ def classify_test_failure(failure: TestFailure) -> tuple[FailureReason, str]:
     """Return reason and kind of one failed test."""
     if failure.attributed is not None:
         return failure.attributed.reason, failure.attributed.kind
-    if failure.crashed:
-        kind = "worker.crashed"
-        if is_used_up(failure.limit):
-            return FailureReason.TIMEOUT, kind
-    elif is_timeout(failure):
+    if is_timeout(failure):
         kind = "test.timeout"
+    elif failure.crashed:
+        kind = "test.crashed" if failure.forked else "worker.crashed"
     elif is_strict_xpass(failure):
         kind = "test.xpass_strict"
     else:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from pytest_failure_taxonomy.taxonomy.deaths import KILLED_BY, KILLED_EXIT_CODE
 from pytest_failure_taxonomy.taxonomy.findings import Finding, find
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 
@@ -20,19 +21,19 @@ _PYTEST_KINDS: Final[Mapping[int, tuple[str, tuple[str, ...]]]] = MappingProxyTy
 )
 """What pytest's exit codes are most likely to come from, and what else they could."""
 
+_KILLED: Final = "the command was killed (SIGKILL): memory or a time limit, nothing says which"
+
 
 def judge_command(code: int, source: str, *, is_pytest: bool) -> Iterator[Finding]:
     """Yield what an exit code lets one think of a command."""
     if code == 0:
         return
-    kind, ambiguous = (
-        _PYTEST_KINDS.get(code, ("command.failed", ()))
-        if is_pytest
-        else (
-            "command.failed",
-            (),
-        )
-    )
+    kind = "command.failed"
+    ambiguous: tuple[str, ...] = ()
+    if code == KILLED_EXIT_CODE:
+        ambiguous = KILLED_BY
+    elif is_pytest:
+        kind, ambiguous = _PYTEST_KINDS.get(code, (kind, ambiguous))
     yield find(
         kind,
         source,
@@ -40,4 +41,5 @@ def judge_command(code: int, source: str, *, is_pytest: bool) -> Iterator[Findin
         reason=None if kind != "command.failed" else FailureReason.from_pytest_exit_code(code),
         confidence="likely",
         ambiguous=ambiguous,
+        words=_KILLED if code == KILLED_EXIT_CODE else None,
     )

@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 from pytest_failure_taxonomy.taxonomy.findings import Finding, find
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.signals import CRASH_SIGNALS
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 TEST_LIMIT_SHARE: Final = 0.98
 """How much of a test's time limit must be used up for the limit to be what ended the process.
@@ -29,6 +30,13 @@ faulthandler alike."""
 PROCESS_LIMIT_SHARE: Final = 0.97
 """The same for GNU `timeout` around the run, whose start is known to 10 ms only. That there is one
 says nothing: taken alone it made a timeout of every kill."""
+
+KILLED_EXIT_CODE: Final = 137
+"""What a shell, or a container, answers for a process that SIGKILL ended."""
+
+KILLED_BY: Final = ("process.oom", "process.killed")
+"""What a SIGKILL without further evidence could be: want of memory, or a time limit from outside.
+"""
 
 TIMEOUT_EXIT_CODE: Final = 124
 """GNU `timeout`'s own, when the time was up."""
@@ -56,11 +64,12 @@ def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> F
             f"{_limit_words(limit)}; the process left with exit code {end.code}",
             nodeid=limit.nodeid or running,
             confidence="likely",
+            words=words_of_timeout(limit),
         )
     outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
     if outer is None and end.code == TIMEOUT_EXIT_CODE:
         outer = next((limit for limit in end.limits if limit.elapsed_seconds is None), None)
-    if outer is not None and end.code in (TIMEOUT_EXIT_CODE, 137):
+    if outer is not None and end.code in (TIMEOUT_EXIT_CODE, KILLED_EXIT_CODE):
         return find(
             "process.timeout",
             outer.owner,
@@ -68,6 +77,8 @@ def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> F
             nodeid=running,
             confidence="likely" if outer.elapsed_seconds is None else "certain",
         )
+    if end.code == KILLED_EXIT_CODE and end.source != "watcher":  # that has seen pytest itself
+        return _judge_kill(end, running)
     return find(
         "process.exited",
         end.source,
@@ -80,8 +91,9 @@ def judge_late_death(end: ProcessExit) -> Finding:
     """Say how a process ended whose session had finished with another status."""
     before = f"after the session had ended with exit code {end.session_code}"
     if end.signal is not None:
-        kind = "process.crashed" if end.signal in CRASH_SIGNALS else _judge_signal(end, None).kind
-        return find(kind, end.source, f"{end.signal} {before}")
+        return replace(
+            _judge_signal(end, None), source=end.source, detail=f"{end.signal} {before}"
+        )
     if end.enforced_limit_seconds is not None:
         return find("process.timeout", end.source, f"the time limit was used up {before}")
     code = end.code or 0
@@ -96,11 +108,11 @@ def judge_late_death(end: ProcessExit) -> Finding:
 
 def judge_worker(worker: WorkerEnd) -> Finding:
     """Say how an xdist worker ended that did not finish its session."""
-    kind, reason, likely = "worker.crashed", None, False
+    kind, reason, likely, words = "worker.crashed", None, False, None
     if worker.ending == "interrupted":
         kind = "interrupt.keyboard"
-    elif is_ended_by_limit(worker):
-        reason, likely = FailureReason.TIMEOUT, True
+    elif worker.limit is not None and is_ended_by_limit(worker):
+        kind, likely, words = "test.timeout", True, words_of_timeout(worker.limit)
     elif worker.signal == "SIGKILL" and worker.out_of_memory:
         reason, likely = FailureReason.SANDBOX_ERROR, True
     return find(
@@ -110,7 +122,13 @@ def judge_worker(worker: WorkerEnd) -> Finding:
         nodeid=worker.crashed_on,
         reason=reason,
         confidence="likely" if likely else "certain",
+        words=words,
     )
+
+
+def words_of_timeout(limit: TimeLimit) -> str:
+    """Return the message for one test that used up this limit."""
+    return f"1 test used up its time limit of {limit.budget_seconds:g} s"
 
 
 def _worker_words(worker: WorkerEnd) -> str:
@@ -167,8 +185,14 @@ def _judge_kill(end: ProcessExit, running: str | None) -> Finding:
     if end.out_of_memory:
         words = "SIGKILL; the cgroup counts one more process killed for want of memory"
         return find("process.oom", "cgroup oom_kill", words, nodeid=running, confidence="likely")
-    ambiguous = ("oom", "killed")
-    return find("process.killed", end.source, "SIGKILL", nodeid=running, ambiguous=ambiguous)
+    return find(
+        "process.killed",
+        end.source,
+        end.signal or f"exit code {end.code}, which stands for SIGKILL",
+        nodeid=running,
+        confidence="likely",
+        ambiguous=KILLED_BY,
+    )
 
 
 _OWN_SIGNALS: Final = {

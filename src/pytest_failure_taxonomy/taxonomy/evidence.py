@@ -6,7 +6,8 @@ from a record on disk or from a log alike.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Final, Literal
 
 from pytest_failure_taxonomy.taxonomy.findings import Finding
 from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
@@ -16,6 +17,11 @@ from pytest_failure_taxonomy.taxonomy.values import value
 
 Phase = Literal["setup", "call", "teardown"]
 Completeness = Literal["full", "reconstructed", "running"]
+Part = Literal["test", "subtest", "sum"]
+"""What of a test failed: itself, one of its subtests, or nothing more than its subtests."""
+MAX_LISTED: Final = 1_000
+"""Failures that are kept whole, and that a report lists."""
+
 ErrorOrigin = Literal["internal", "usage", "conftest", "plugin"]
 
 
@@ -106,8 +112,11 @@ class TestFailure:
     message: str
     """One line or a few, as pytest words the failure."""
     exception: RaisedException | None = None
+    part: Part = "test"
     crashed: bool = False
-    """The xdist worker died while it ran this test."""
+    """The process that ran this test died: an xdist worker, unless it was forked for the test."""
+    forked: bool = False
+    """It was a process that pytest-forked had made for this test alone."""
     limit: TimeLimit | None = None
     """The test's time limit, where its worker left as one does that a limit ended."""
     attributed: Attribution | None = None
@@ -120,6 +129,38 @@ class TestFailure:
     duration_seconds: float | None = None
     attempts: int = 1
     worker: str | None = None
+
+
+def is_of_attempt(failure: TestFailure, nodeid: str, worker: str | None) -> bool:
+    """Tell whether this is a failed subtest of an attempt at a test by one process."""
+    return (failure.part, failure.nodeid, failure.worker) == ("subtest", nodeid, worker)
+
+
+def in_order_of_selection(
+    failures: Sequence[TestFailure], selected: Sequence[str]
+) -> tuple[TestFailure, ...]:
+    """Return failures in the order in which their tests were selected.
+
+    In one process that is the order of occurrence. Several workers fail in an order that is new in
+    each run; nothing that is said of a run may depend on it.
+
+    Args:
+        failures: in order of occurrence. Of those that are listed, all come before the others.
+        selected: the node ids of all tests that were to run, in their order.
+    """
+    if all(failure.worker is None for failure in failures):
+        return tuple(failures)
+    wanted = {failure.nodeid for failure in failures}
+    places: dict[str, int] = {}
+    for place, nodeid in enumerate(selected):
+        if nodeid in wanted:
+            places.setdefault(nodeid, place)
+
+    def place_of(failure: TestFailure) -> tuple[int, str]:
+        return places.get(failure.nodeid, len(selected)), failure.worker or ""
+
+    listed, others = failures[:MAX_LISTED], failures[MAX_LISTED:]
+    return (*sorted(listed, key=place_of), *sorted(others, key=place_of))
 
 
 @value
@@ -267,6 +308,8 @@ class RunEvidence:
     exit: ProcessExit
     should_fail: str = ""
     """`session.shouldfail`: why the session failed though no test need have."""
+    coverage: str = ""
+    """What pytest-cov finds wanting, where it fails the session."""
     counts: Counts = Counts()
     failures: tuple[TestFailure, ...] = ()
     """In order of occurrence."""

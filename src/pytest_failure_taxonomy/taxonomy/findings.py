@@ -25,7 +25,11 @@ class Finding:
     """How often that was seen, where nothing more is known of each time."""
     confidence: Confidence = "certain"
     ambiguous: tuple[str, ...] = ()
-    """What else it could have been, where the evidence can't tell."""
+    """Kinds that it could be, where the evidence can't tell."""
+    words: str | None = None
+    """What names the thing better than the kind's own words, where it is the only finding."""
+    is_subtest: bool = False
+    """What it was found on is a subtest of its test."""
     retryable: bool | None = None
     """What a rule says of it; `None` where the kind decides."""
     failure_type: FailureType | None = None
@@ -71,6 +75,8 @@ def find(
     retryable: bool | None = None,
     failure_type: FailureType | None = None,
     is_hearsay: bool = False,
+    words: str | None = None,
+    is_subtest: bool = False,
 ) -> Finding:
     """Return a finding of one kind, with the kind's own reason unless another one is given."""
     return Finding(
@@ -85,4 +91,6 @@ def find(
         retryable=retryable,
         failure_type=failure_type,
         is_hearsay=is_hearsay,
+        words=words,
+        is_subtest=is_subtest,
     )

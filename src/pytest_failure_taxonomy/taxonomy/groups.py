@@ -20,7 +20,7 @@ class Group:
     count: int
     """Failures; a test can fail twice, in call and teardown or in subtests."""
     nodeids: tuple[str, ...]
-    """Each once, in order of occurrence."""
+    """Each once, in the order of the failures."""
 
 
 class Grouping:
@@ -46,7 +46,7 @@ class Grouping:
         self._nodeids[fingerprint][nodeid] = None
 
     def groups(self) -> list[Group]:
-        """Return the groups, biggest first, then in order of their first failures."""
+        """Return the groups, biggest first, then in the order of their first failures."""
         found = [self._group(fingerprint) for fingerprint in self._titles]
         return sorted(found, key=lambda group: -group.count)
 

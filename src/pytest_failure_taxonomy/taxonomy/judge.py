@@ -22,22 +22,26 @@ from pytest_failure_taxonomy.taxonomy.deaths import (
     judge_death,
     judge_late_death,
     judge_worker,
+    words_of_timeout,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
     RunError,
     RunEvidence,
+    TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.findings import Finding, find, find_marked
 from pytest_failure_taxonomy.taxonomy.kinds import (
     STAGE_KINDS,
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
+    describe_kind,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 from pytest_failure_taxonomy.taxonomy.verdict import (
     Judgement,
     group_findings,
+    message_of,
     primary_of,
     pronounce,
 )
@@ -63,10 +67,14 @@ def judge(run: RunEvidence) -> Judgement:
     Success is a verdict of `None`. A baseline run is turned round: it is its task's precondition
     that its tests fail, so a valid one has no verdict. But they have to fail by themselves: where
     the environment failed them, that is the verdict: Docker that does not start is SANDBOX_ERROR
-    in any stage.
+    in any stage. A green run has none either, whatever the recorder has made of its tests.
     """
     exit_reason = _exit_reason(run)
     found = _findings(run)
+    if found and _is_green(run):
+        return Judgement(
+            exit_reason=exit_reason, verdict=None, reasons=(), faults=_contradictions(found)
+        )
     if _is_baseline(run):
         found = [finding for finding in found if finding.reason in _ENVIRONMENT_REASONS]
         if not found:
@@ -76,6 +84,39 @@ def judge(run: RunEvidence) -> Judgement:
     held = group_findings(found)
     verdict = pronounce(primary_of(held), run) if held else None
     return Judgement(exit_reason=exit_reason, verdict=verdict, reasons=held)
+
+
+def _is_green(run: RunEvidence) -> bool:
+    """Tell whether pytest came to its end with exit code 0, and left nothing undone or broken.
+
+    Then no test has failed for good: pytest itself, or a plugin of the user's, has said so.
+    """
+    end = run.exit
+    is_success = run.finished and end.code == 0 and end.session_code in (None, 0)
+    is_whole = not (
+        run.in_flight
+        or run.not_run
+        or run.errors
+        or run.interruptions
+        or any(worker.ending != "finished" for worker in run.workers)
+        or any(failure.crashed for failure in run.failures)
+    )
+    is_judged_before = bool(run.settled)
+    return (
+        is_success
+        and is_whole
+        and not is_judged_before
+        and end.signal is None
+        and end.enforced_limit_seconds is None
+        and run.stage is not Stage.BASELINE_RUN
+    )
+
+
+def _contradictions(found: list[Finding]) -> tuple[str, ...]:
+    return tuple(
+        f"pytest ended with exit code 0, so this is no verdict: {message_of(held)} ({held.kind})"
+        for held in group_findings(found)
+    )
 
 
 def _from_failures(run: RunEvidence) -> Iterator[Finding]:
@@ -94,7 +135,19 @@ def _from_failures(run: RunEvidence) -> Iterator[Finding]:
             reason=reason,
             retryable=None if failure.attributed is None else failure.attributed.retryable,
             failure_type=type_of_test_failure(failure),
+            words=_words_of(failure, kind),
+            is_subtest=failure.part == "subtest",
         )
+
+
+def _words_of(failure: TestFailure, kind: str) -> str | None:
+    """Return what names the cause of one failed test better than its kind does."""
+    if failure.limit is not None and kind == "test.timeout":
+        return words_of_timeout(failure.limit)
+    raised = failure.exception
+    if raised is not None and "builtins.MemoryError" in raised.bases:
+        return f"{describe_kind(kind, FailureReason.TESTS_FAILED).one}: it ran out of memory"
+    return None
 
 
 def _from_markers(run: RunEvidence) -> Iterator[Finding]:
@@ -247,6 +300,8 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
             yield find("tests.none_collected", "collection", f"0 tests collected{skipped}")
     elif code == 6:
         yield find("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
+    elif run.coverage:
+        yield find("coverage.failed", "pytest-cov", run.coverage, words=run.coverage)
     elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN and not _is_stage_limit(run):
         reason = FailureReason.from_pytest_exit_code(code)
         why = run.should_fail or f"exit code {code}"

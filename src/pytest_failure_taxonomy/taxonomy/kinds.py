@@ -24,56 +24,25 @@ class Kind(NamedTuple):
     """Whether running the same thing again could end differently; `None` if nothing speaks
     either way."""
     one: str
-    """What happened, in words, when it happened once."""
+    """What happened, in words, when it happened to one test."""
     many: str
     """The same with `{count}`; equal to `one` for what can happen only once a run."""
 
     def phrase(self, count: int) -> str:
-        """Say in words that this happened `count` times."""
+        """Say in words that this happened to `count` tests, or `count` times."""
         return self.one if count == 1 else self.many.replace("{count}", str(count))
 
 
 _TESTS = FailureReason.TESTS_FAILED
 _INTERNAL = FailureReason.INTERNAL_ERROR
 _SANDBOX = FailureReason.SANDBOX_ERROR
+_TIMEOUT = FailureReason.TIMEOUT
 _LLM = FailureReason.LLM_ERROR
 _NONE = FailureReason.NO_TESTS_COLLECTED
 _STOPPED = FailureReason.INTERRUPTED
 _UNKNOWN = FailureReason.UNKNOWN
 
-_ONCE: Final = (
-    ("session.timeout", FailureReason.TIMEOUT, True, "the session's time limit was used up"),
-    ("process.vanished", _UNKNOWN, None, "pytest is still running, or died without a word"),
-    ("process.timeout", FailureReason.TIMEOUT, True, "the run used up its time limit"),
-    ("process.killed", FailureReason.TIMEOUT, True, "pytest was killed (SIGKILL)"),
-    (
-        "process.oom",
-        FailureReason.SANDBOX_ERROR,
-        True,
-        "pytest was killed because the memory ran out",
-    ),
-    ("process.terminated", _STOPPED, True, "pytest was told to end by a signal"),
-    ("process.crashed", _UNKNOWN, None, "the pytest process crashed"),
-    ("process.exited", _UNKNOWN, False, "the process left before pytest had finished"),
-    ("usage.error", _INTERNAL, False, "pytest was called in a way that it refused"),
-    ("conftest.error", _INTERNAL, False, "a conftest.py could not be loaded"),
-    ("tests.none_collected", _NONE, False, "no test was found"),
-    ("tests.all_deselected", _NONE, False, "every test found was deselected"),
-    ("interrupt.keyboard", _STOPPED, True, "the run was interrupted from the keyboard"),
-    ("interrupt.exit", _STOPPED, None, "the run was ended by pytest.exit"),
-    ("interrupt.stopped", _STOPPED, None, "the run was stopped before its end"),
-    ("warnings.exceeded", _UNKNOWN, False, "more warnings than allowed"),
-    ("exit_status.changed", None, None, "no test failed, but a plugin changed the exit status"),
-    ("command.failed", None, None, "the command failed"),
-    ("stage.git_clone_failed", None, True, "the clone failed"),
-    ("stage.git_checkout_failed", None, False, "the checkout failed"),
-    ("stage.setup_failed", None, False, "the setup failed"),
-    ("stage.setup_timeout", None, True, "the setup used up its time limit"),
-    ("stage.baseline_not_failing", None, False, "the tests pass before the fix"),
-    ("stage.timeout", None, True, "the stage used up its time limit"),
-)
-
-_COUNTED: Final = (
+_OWN: Final = (
     ("test.failed", _TESTS, None, "1 test failed", "{count} tests failed"),
     (
         "test.setup_error",
@@ -98,11 +67,32 @@ _COUNTED: Final = (
     ),
     (
         "test.timeout",
-        FailureReason.TIMEOUT,
+        _TIMEOUT,
         True,
         "1 test used up its time limit",
         "{count} tests used up their time limit",
     ),
+    ("session.timeout", _TIMEOUT, True, "the session's time limit was used up"),
+    (
+        "test.crashed",
+        _TESTS,
+        None,
+        "1 test crashed the process that was forked for it",
+        "{count} tests crashed the processes that were forked for them",
+    ),
+    ("coverage.failed", _TESTS, False, "coverage is below the required threshold"),
+    ("process.timeout", _TIMEOUT, True, "the run used up its time limit"),
+    (
+        "process.killed",
+        _TIMEOUT,
+        True,
+        "pytest was killed (SIGKILL): memory or a time limit, nothing says which",
+    ),
+    ("process.oom", _SANDBOX, True, "pytest was killed because the memory ran out"),
+    ("process.terminated", _STOPPED, True, "pytest was told to end by a signal"),
+    ("process.crashed", _UNKNOWN, None, "the pytest process crashed"),
+    ("process.exited", _UNKNOWN, False, "the process left before pytest had finished"),
+    ("process.vanished", _UNKNOWN, None, "pytest is still running, or died without a word"),
     ("worker.crashed", _TESTS, None, "1 xdist worker died", "{count} xdist workers died"),
     (
         "collection.error",
@@ -111,13 +101,8 @@ _COUNTED: Final = (
         "1 file or node could not be collected",
         "{count} files or nodes could not be collected",
     ),
-    (
-        "internal.error",
-        _INTERNAL,
-        False,
-        "pytest met an internal error",
-        "pytest met {count} internal errors",
-    ),
+    ("conftest.error", _INTERNAL, False, "a conftest.py could not be loaded"),
+    ("usage.error", _INTERNAL, False, "pytest was called in a way that it refused"),
     (
         "plugin.error",
         _INTERNAL,
@@ -125,7 +110,23 @@ _COUNTED: Final = (
         "a plugin could not be loaded, or failed outside of any test",
         "{count} times a plugin could not be loaded, or failed outside of any test",
     ),
+    (
+        "internal.error",
+        _INTERNAL,
+        False,
+        "pytest met an internal error",
+        "pytest met {count} internal errors",
+    ),
+    ("tests.none_collected", _NONE, False, "no test was found"),
+    ("tests.all_deselected", _NONE, False, "every test found was deselected"),
+    ("interrupt.keyboard", _STOPPED, True, "the run was interrupted from the keyboard"),
+    ("interrupt.exit", _STOPPED, None, "the run was ended by pytest.exit"),
+    ("interrupt.stopped", _STOPPED, None, "the run was stopped before its end"),
+    ("warnings.exceeded", _UNKNOWN, False, "more warnings than allowed"),
+    ("exit_status.changed", None, None, "no test failed, but a plugin changed the exit status"),
+    ("command.failed", None, None, "the command failed"),
 )
+"""Kinds that the run itself gives; those without words for several can happen only once a run."""
 
 _BY_LIBRARY: Final = (
     ("sandbox.docker", _SANDBOX, None, "call", "of Docker failed"),
@@ -146,6 +147,16 @@ _BY_LIBRARY: Final = (
 )
 """Kinds that the exceptions of well-known libraries give: what failed, to be counted, and how."""
 
+_BY_STAGE: Final = (
+    ("stage.git_clone_failed", True, "the clone failed"),
+    ("stage.git_checkout_failed", False, "the checkout failed"),
+    ("stage.setup_failed", False, "the setup failed"),
+    ("stage.setup_timeout", True, "the setup used up its time limit"),
+    ("stage.baseline_not_failing", False, "the tests pass before the fix"),
+    ("stage.timeout", True, "the stage used up its time limit"),
+)
+"""Kinds that a stage's exit code gives."""
+
 _BY_MARKER: Final = (
     ("marker.max_turns", FailureReason.AGENT_GAVE_UP, "an agent says that its turns are used up"),
     ("marker.test_failure", _TESTS, "an agent says that it could not repair what tests found"),
@@ -154,15 +165,29 @@ _BY_MARKER: Final = (
 """Kinds that the usual markers give, each told once, however many tests printed it."""
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
-    {row[0]: Kind(*row) for row in _COUNTED}
-    | {name: Kind(name, reason, retry, words, words) for name, reason, retry, words in _ONCE}
+    {name: Kind(name, reason, retry, *words[:1], words[-1]) for name, reason, retry, *words in _OWN}
     | {
         name: Kind(name, reason, retry, f"1 {what} {how}", f"{{count}} {what}s {how}")
         for name, reason, retry, what, how in _BY_LIBRARY
     }
+    | {name: Kind(name, None, retry, words, words) for name, retry, words in _BY_STAGE}
     | {name: Kind(name, reason, None, words, words) for name, reason, words in _BY_MARKER}
 )
-"""Every kind that this version itself gives, by name. Rules and plugins may name others."""
+"""Every kind that this version itself gives, by name, in the order of the published table. Rules
+and plugins may name others."""
+
+_RANKS: Final[Mapping[str, int]] = MappingProxyType(
+    {name: rank for rank, name in enumerate(KINDS)}
+)
+
+
+def rank_of(kind: str) -> tuple[int, str]:
+    """Return where a kind stands among others of one reason that hold as often.
+
+    That is the order of the table; kinds that are not in it follow by name.
+    """
+    return _RANKS.get(kind, len(_RANKS)), kind
+
 
 STAGE_KINDS: Final[Mapping[FailureReason, str]] = MappingProxyType(
     {

@@ -8,13 +8,16 @@ from typing import Final
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
 from pytest_failure_taxonomy.taxonomy.findings import Confidence, Finding
-from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
+from pytest_failure_taxonomy.taxonomy.kinds import describe_kind, rank_of
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.recovery import recommend_recovery
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_EVIDENCE: Final = 10
 """How many pieces of evidence a verdict quotes; all of them stand in the rest of the report."""
+
+MAX_NAMED: Final = 3
+"""How many nodes that could not be collected a message names."""
 
 
 @value
@@ -32,16 +35,25 @@ class HeldReason:
     reason: FailureReason
     kind: str
     findings: tuple[Finding, ...]
-    """In order of occurrence."""
+    """In the order of the evidence."""
 
     @property
     def count(self) -> int:
-        """How often it was found."""
-        return sum(finding.count for finding in self.findings)
+        """On how many tests it was found, each counted once; what is of no test counts by itself.
+
+        A test fails once, however many of its subtests do.
+        """
+        nowhere = (finding.count for finding in self.findings if finding.nodeid is None)
+        return len(self.nodeids) + sum(nowhere)
+
+    @property
+    def subtests(self) -> int:
+        """How many of the findings are of subtests."""
+        return sum(finding.is_subtest for finding in self.findings)
 
     @property
     def nodeids(self) -> tuple[str, ...]:
-        """Node ids that it was found on, each once, in order of occurrence."""
+        """Node ids that it was found on, each once, in the order of the evidence."""
         named = (finding.nodeid for finding in self.findings if finding.nodeid is not None)
         return tuple(dict.fromkeys(named))
 
@@ -73,10 +85,15 @@ class Judgement:
     reasons: tuple[HeldReason, ...]
     """All that hold, primary first."""
     notes: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    """What contradicts itself in the evidence, in words: a fault of the recorder's."""
 
 
 def group_findings(findings: list[Finding]) -> tuple[HeldReason, ...]:
-    """Gather findings by reason and kind: by precedence, then the most frequent, then the first."""
+    """Gather findings by reason and kind, in an order that doesn't depend on who came first.
+
+    That is by precedence, then by how many tests it was found on, then by the table of kinds.
+    """
     grouped: dict[tuple[FailureReason, str], list[Finding]] = {}
     for finding in findings:
         grouped.setdefault((finding.reason, finding.kind), []).append(finding)
@@ -84,7 +101,9 @@ def group_findings(findings: list[Finding]) -> tuple[HeldReason, ...]:
         HeldReason(reason=reason, kind=kind, findings=tuple(found))
         for (reason, kind), found in grouped.items()
     )
-    return tuple(sorted(held, key=lambda each: (each.reason.precedence, -each.count)))
+    return tuple(
+        sorted(held, key=lambda each: (each.reason.precedence, -each.count, rank_of(each.kind)))
+    )
 
 
 def primary_of(held: tuple[HeldReason, ...]) -> HeldReason:
@@ -104,7 +123,7 @@ def pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
         failure_type=failure_type,
         recovery_action=recommend_recovery(failure_type, attempt_count=1),
         retryable=kind.retryable if first.retryable is None else first.retryable,
-        message=kind.phrase(primary.count),
+        message=message_of(primary),
         nodeid=next(iter(primary.nodeids), None),
         evidence=(
             *(
@@ -115,6 +134,31 @@ def pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
         ),
         ambiguous=first.ambiguous,
     )
+
+
+def message_of(held: HeldReason) -> str:
+    """Return the kind's words, or better ones where what was found names the thing."""
+    if held.count == 1 and held.findings[0].words:
+        return held.findings[0].words
+    words = describe_kind(held.kind, held.reason).phrase(held.count)
+    if held.subtests:
+        return f"{words} ({_count(held.subtests, 'subtest')})"
+    if held.kind == "collection.error" and held.count > 1:
+        return f"{words}: {_few(held.nodeids)}"
+    return words
+
+
+def _few(nodeids: tuple[str, ...]) -> str:
+    """Name the first nodes, and say how many more there are."""
+    shown = [nodeid or "the root" for nodeid in nodeids[:MAX_NAMED]]
+    left = len(nodeids) - len(shown)
+    if not left:
+        return f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return f"{', '.join(shown)} and {left} more"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _stacks(run: RunEvidence, first: Finding) -> Iterator[Evidence]:

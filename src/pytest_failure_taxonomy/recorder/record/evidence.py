@@ -13,9 +13,12 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     RunContext,
     RunEvidence,
+    TestFailure,
     TimeLimit,
     Unrecorded,
     WorkerEnd,
+    in_order_of_selection,
+    is_of_attempt,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -36,7 +39,7 @@ def evidence_of(
             known. Then nothing is said of how long a test had run.
         workers: what each xdist worker has noted of itself, by its id.
     """
-    failures = tuple(run.named("failure"))
+    failures = _failures(run)
     failed = {failure.nodeid for failure in failures}
     recovered = {test.nodeid for test in run.named("recovered")}
     in_flight = _in_flight(run, workers, ended_ns)
@@ -52,6 +55,7 @@ def evidence_of(
         finished=run.exit_code is not None,
         exit=replace(end, session_code=run.exit_code),
         should_fail=ended[-1].should_fail if ended else "",
+        coverage=ended[-1].coverage if ended else "",
         counts=Counts(collected=len(run.nodeids), flaky=len(recovered - failed), **run.counters),
         failures=failures,
         collection_failures=tuple(run.named("collection_failure")),
@@ -76,6 +80,19 @@ def context_of(run: RecordedRun, *, ended_ns: int | None) -> RunContext:
     for watcher in run.named("watcher"):  # it is started after the header is written
         context = replace(context, environment=replace(context.environment, watcher=watcher))
     return context
+
+
+def _failures(run: RecordedRun) -> tuple[TestFailure, ...]:
+    """Return the failures, but for those of subtests whose test was then run again."""
+    failures: list[TestFailure] = []
+    for name, held in run.events:
+        if name == "failure":
+            failures.append(held)
+        elif name == "rerun" and failures:
+            failures = [
+                each for each in failures if not is_of_attempt(each, held.nodeid, held.worker)
+            ]
+    return in_order_of_selection(failures, run.nodeids)
 
 
 def _workers(run: RecordedRun, noted: Mapping[str, WorkerState]) -> list[WorkerEnd]:

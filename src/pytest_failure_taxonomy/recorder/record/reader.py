@@ -153,8 +153,15 @@ class _NamedTest:
 
 
 @value
+class _Rerun:
+    nodeid: str
+    worker: str | None = None
+
+
+@value
 class _End:
     should_fail: str
+    coverage: str = ""
 
 
 _EVENTS: Final[dict[str, tuple[str, type]]] = {
@@ -168,7 +175,7 @@ _EVENTS: Final[dict[str, tuple[str, type]]] = {
 """The field that an event of a name has, and what it holds."""
 _PLAIN_EVENTS: Final[dict[str, type]] = {
     "recovered": _NamedTest,
-    "rerun": _NamedTest,
+    "rerun": _Rerun,
     "end": _End,
 }
 """Events whose own fields are all that they hold."""

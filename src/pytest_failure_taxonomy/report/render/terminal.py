@@ -71,11 +71,13 @@ def _headline(report: dict[str, Any]) -> str:
 def _success_line(report: dict[str, Any], where: str) -> Line:
     summary = report["summary"]
     counts = ", ".join(f"{summary[name]} {name}" for name in _COUNTED if summary[name])
+    failed = summary["failed"] or summary["errors"]
     notes = report["extensions"].get("pytest_failure_taxonomy", {}).get("notes", [])
     if report["run"]["stage"] == Stage.BASELINE_RUN:
         said = _baseline_words(summary, counts, notes)
     else:
-        said = "; ".join([f"no failure ({counts or 'no test ran'})", *notes])
+        what = "pytest ended with exit code 0" if failed else "no failure"
+        said = "; ".join([f"{what} ({counts or 'no test ran'})", *notes])
     report_words = f"; report: {where}" if where else ""
     return Line(text=safe_text(f"failure taxonomy: {said}{report_words}"), color="green")
 
@@ -97,7 +99,8 @@ def _look_at_line(report: dict[str, Any]) -> Line | None:
     detail = _detail(report)
     target = verdict["nodeid"]
     if target is None:
-        return Line(text=safe_text(f"because: {detail}")) if detail else None
+        is_said = not detail or detail == verdict["message"]
+        return None if is_said else Line(text=safe_text(f"because: {detail}"))
     held_as = (verdict["reason"], verdict["kind"])
     count = next(
         held["count"] for held in report["reasons"] if (held["reason"], held["kind"]) == held_as
@@ -114,7 +117,7 @@ def _detail(report: dict[str, Any]) -> str:
     for failure in (*report["failures"], *report["collection_errors"]):
         if failure["nodeid"] != nodeid or failure.get("kind", verdict["kind"]) != verdict["kind"]:
             continue
-        if failure["exception"] is None and verdict["kind"] == "worker.crashed":
+        if failure["exception"] is None and verdict["kind"] in ("worker.crashed", "test.timeout"):
             break  # the evidence says how the worker ended, xdist's own words do not
         place = failure["location"]
         said = _summary_of(failure)
