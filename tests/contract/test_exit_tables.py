@@ -312,7 +312,10 @@ def test_scenario_user_presses_ctrl_c(stage: str) -> None:
 @pytest.mark.parametrize("exit_code", [0, 1, 2, 3, 4, 5, 124, 125, 137, 139])
 @pytest.mark.parametrize("stage", [stage.value for stage in Stage])
 def test_scenario_docker_fails_to_start(stage: str, exit_code: int) -> None:
-    """Docker that does not start is SANDBOX_ERROR whatever the exit code and the stage."""
+    """Docker that does not start is SANDBOX_ERROR in any stage, unless pytest answered 0.
+
+    Then a rerun or a plugin has made up for it, and a green run has no verdict; but a baseline has.
+    """
     docker = RaisedException(
         type="DockerException",
         module="docker.errors",
@@ -334,6 +337,9 @@ def test_scenario_docker_fails_to_start(stage: str, exit_code: int) -> None:
         failures=(failure,),
     )
     verdict = judge(run).verdict
+    if exit_code == 0 and stage != Stage.BASELINE_RUN:
+        assert verdict is None
+        return
     assert verdict is not None
     assert (verdict.reason, verdict.kind) == (FailureReason.SANDBOX_ERROR, "sandbox.docker")
 

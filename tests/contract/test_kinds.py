@@ -105,6 +105,11 @@ KINDS_THAT_TESTS_GIVE: Final = (
         "TESTS_FAILED",
         failed("call", message=f"worker 'gw0' crashed while running '{TEST}'", crashed=True),
     ),
+    (
+        "test.crashed",
+        "TESTS_FAILED",
+        failed("call", message="running the test CRASHED", crashed=True, forked=True),
+    ),
     ("worker.crashed", "TESTS_FAILED", ended(1, workers=(DEAD_WORKER,))),
 )
 
@@ -154,6 +159,7 @@ KINDS_THAT_RUNS_GIVE: Final = (
     ("interrupt.exit", "INTERRUPTED", stopped("Exit", "enough", 42)),
     ("interrupt.stopped", "INTERRUPTED", stopped("Interrupted", "disk is full", 2)),
     ("warnings.exceeded", "UNKNOWN", ended(6, counts=Counts(collected=3, passed=3, warnings=9))),
+    ("coverage.failed", "TESTS_FAILED", ended(1, coverage="coverage 55 % is below the required 99 %")),
 )
 
 KINDS_THAT_THE_EXIT_CODE_GIVES: Final = (

@@ -203,8 +203,11 @@ def _at_start(status: int, kind: str, **given: Any) -> Mapping[str, End]:
     return {"alone": End(status=status, kind=kind, **given)}
 
 
-KILLED: Final = _died(-9, "process.killed", ambiguous=("oom", "killed"))
-KILLED_ON_WORKERS: Final = _died_on_workers(-9, "process.killed", ambiguous=("oom", "killed"))
+_KILLED_BY: Final = ("process.oom", "process.killed")
+KILLED: Final = _died(-9, "process.killed", is_likely=True, ambiguous=_KILLED_BY)
+KILLED_ON_WORKERS: Final = _died_on_workers(
+    -9, "process.killed", is_likely=True, ambiguous=_KILLED_BY
+)
 PASSED: Final = _went_on(0, None)
 _LOST_SUPERVISOR: Final = "Under `run` the supervisor dies, too; only `finalize` is left."
 

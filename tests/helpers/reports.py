@@ -37,9 +37,13 @@ _HEAD_BYTES: Final = 200
 
 
 def make_run(**given: Any) -> RunEvidence:
-    """Return the evidence of a run that passed, with the given fields replaced."""
+    """Return the evidence of a run that passed, with the given fields replaced.
+
+    Where something failed, pytest ended with exit code 1.
+    """
+    code = int(not given.keys().isdisjoint({"failures", "collection_failures", "errors"}))
     fields: dict[str, Any] = {
-        "exit": ProcessExit(code=0, source="pytest"),
+        "exit": ProcessExit(code=code, source="pytest"),
         "counts": Counts(collected=1, passed=1),
     }
     return RunEvidence(**{**fields, **given})

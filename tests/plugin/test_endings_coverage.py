@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from tests.helpers.endings import Ending, check_ending
-from tests.helpers.runs import PytestRuns
+from tests.helpers.runs import FinishedRun, PytestRuns
 
 pytestmark = pytest.mark.skipif(find_spec("pytest_cov") is None, reason="needs pytest-cov")
 
@@ -30,14 +30,28 @@ def ending(test: str, workers: list[str], **given: object) -> Ending:
     return Ending(**{**fields, **given})  # type: ignore[arg-type]  # a table of all sorts of fields
 
 
+def lines_title(run: FinishedRun) -> str:
+    """Return the line that heads our own."""
+    (title,) = [line for line in run.stdout if "= why this run failed =" in line]
+    return title
+
+
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
 def test_a_threshold_that_is_missed(runs: PytestRuns, workers: list[str]) -> None:
-    """No test failed; another plugin changed the exit status, and the exit table says the rest."""
+    """The verdict says how much is covered and how much was asked for."""
     run = check_ending(
         runs,
-        ending(SOME, workers, exit_status=1, reason="TESTS_FAILED", kind="exit_status.changed"),
+        ending(SOME, workers, exit_status=1, reason="TESTS_FAILED", kind="coverage.failed"),
     )
     assert run.report["failures"] == []
+    verdict = run.report["verdict"]
+    assert verdict["message"] == "coverage 75 % is below the required 100 %"
+    assert verdict["retryable"] is False
+    _, *lines = run.stdout[run.stdout.index(lines_title(run)) :]
+    assert lines == [
+        "TESTS_FAILED [coverage.failed]: coverage 75 % is below the required 100 % (1 passed)",
+        "report: failure-report.json",
+    ]
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])

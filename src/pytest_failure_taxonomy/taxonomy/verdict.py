@@ -41,8 +41,10 @@ class HeldReason:
     def count(self) -> int:
         """On how many tests it was found, each counted once; what is of no test counts by itself.
 
-        A test fails once, however many of its subtests do.
+        A test fails once, however many of its subtests do. But two workers can die on one test.
         """
+        if self.kind == "worker.crashed":
+            return len(self.findings)
         nowhere = (finding.count for finding in self.findings if finding.nodeid is None)
         return len(self.nodeids) + sum(nowhere)
 

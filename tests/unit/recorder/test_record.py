@@ -168,11 +168,19 @@ STEPS: Final = st.one_of(
     st.tuples(st.just("pass"), st.sampled_from(NODEIDS)),
     st.tuples(st.just("rerun"), st.sampled_from(NODEIDS)),
     st.tuples(st.just("fail"), st.sampled_from(NODEIDS)),
+    st.tuples(st.just("subtest"), st.sampled_from(NODEIDS)),
     st.tuples(st.just("count"), st.sampled_from(COUNTED)),
     st.tuples(st.just("error"), st.text(max_size=5)),
     st.tuples(st.just("stop"), st.text(max_size=5)),
     st.tuples(st.just("uncollected"), st.sampled_from(NODEIDS)),
 )
+
+
+def rerun(recording: Recording, nodeid: str) -> None:
+    """Have a test run again, so that its subtests that failed count no more."""
+    recording.progress.count_rerun(nodeid, None)
+    recording.facts.note_rerun(nodeid, None)
+    recording.facts.take_back_subtests(nodeid, None)
 
 
 def take_step(recording: Recording, step: str, word: str) -> None:
@@ -186,8 +194,9 @@ def take_step(recording: Recording, step: str, word: str) -> None:
         "teardown": lambda: progress.advance(word, IN_TEARDOWN),
         "finish": lambda: progress.finish(word),
         "pass": lambda: progress.count_pass(word),
-        "rerun": lambda: progress.count_rerun(word),
+        "rerun": lambda: rerun(recording, word),
         "fail": lambda: facts.add_failure(make_failure(nodeid=word)),
+        "subtest": lambda: facts.add_failure(make_failure(nodeid=word, part="subtest")),
         "count": lambda: progress.count(word),
         "error": lambda: facts.add_error(RunError(origin="plugin", message=word)),
         "stop": lambda: facts.add_interruption(

@@ -370,19 +370,21 @@ def _cut(report: dict[str, Any]) -> dict[str, int]:
             id="failures that just fit",
         ),
         pytest.param(
-            make_run(failures=tuple(make_failure(nodeid="t::a") for _ in range(MAX_FAILURES + 3))),
+            make_run(
+                failures=tuple(make_failure(nodeid=f"t::{n}") for n in range(MAX_FAILURES + 3))
+            ),
             ("failures", MAX_FAILURES),
-            {"failures_omitted": 3},
+            {"failures_omitted": 3, "nodeids_omitted": 6},
             id="failures",
         ),
         pytest.param(
             make_run(
                 collection_failures=tuple(
-                    CollectionFailure(nodeid="a.py", message="") for _ in range(MAX_FAILURES + 2)
+                    CollectionFailure(nodeid=f"{n}.py", message="") for n in range(MAX_FAILURES + 2)
                 )
             ),
             ("collection_errors", MAX_FAILURES),
-            {"collection_errors_omitted": 2},
+            {"collection_errors_omitted": 2, "groups_omitted": 2, "nodeids_omitted": 2},
             id="collection errors",
         ),
         pytest.param(

@@ -81,7 +81,7 @@ def told(finding: Finding) -> tuple[str, str]:
         (end(135, "SIGBUS"), "process.crashed", CERTAIN),
         (end(132, "SIGILL"), "process.crashed", CERTAIN),
         (end(136, "SIGFPE"), "process.crashed", CERTAIN),
-        (end(137, "SIGKILL"), "process.killed", CERTAIN),
+        (end(137, "SIGKILL"), "process.killed", LIKELY),
         (end(143, "SIGTERM"), "process.terminated", CERTAIN),
         (end(129, "SIGHUP"), "process.terminated", CERTAIN),
         (end(131, "SIGQUIT"), "process.terminated", CERTAIN),
@@ -158,10 +158,10 @@ def test_the_limit_of_the_process_explains_a_signal_from_97_percent_on(
     share: float, is_reached: bool, signal: str
 ) -> None:
     """That there is a `timeout` around the run says nothing until its time is all but used up."""
-    plain = judge_death(end(137, signal)).kind
+    plain = told(judge_death(end(137, signal)))
     finding = judge_death(end(137, signal, limits=(of_process(share),)), RUNNING)
     if not is_reached:
-        assert told(finding) == (plain, CERTAIN)
+        assert told(finding) == plain
         return
     assert told(finding) == ("process.timeout", LIKELY)
     assert finding.source == "timeout"
@@ -206,9 +206,28 @@ def test_a_signal_is_not_explained_by_a_tests_limit() -> None:
 
 def test_a_kill_can_have_two_causes() -> None:
     """SIGKILL without a word from the kernel may be either of two things, and says so."""
-    assert judge_death(end(137, "SIGKILL")).ambiguous == ("oom", "killed")
+    both = ("process.oom", "process.killed")
+    assert judge_death(end(137, "SIGKILL")).ambiguous == both
+    assert set(both) <= KINDS.keys()
     assert judge_death(end(137, "SIGKILL", out_of_memory=True)).ambiguous == ()
     assert judge_death(end(143, "SIGTERM")).ambiguous == ()
+
+
+def test_the_exit_code_of_a_kill_is_one_where_a_shell_may_have_answered() -> None:
+    """137 from outside stands for SIGKILL; the watcher has seen pytest itself leave with it."""
+    finding = judge_death(end(137, source="supervisor"), RUNNING)
+    assert told(finding) == ("process.killed", LIKELY)
+    assert finding.ambiguous == ("process.oom", "process.killed")
+    assert (finding.nodeid, finding.detail) == (TEST, "exit code 137, which stands for SIGKILL")
+    assert told(judge_death(end(137, source="watcher"))) == ("process.exited", CERTAIN)
+
+
+def test_a_kill_after_the_session_can_have_two_causes() -> None:
+    """Who killed a process that had finished its session is not known either."""
+    finding = judge_late_death(end(137, "SIGKILL", session_code=0))
+    assert told(finding) == ("process.killed", LIKELY)
+    assert finding.ambiguous == ("process.oom", "process.killed")
+    assert finding.detail == "SIGKILL after the session had ended with exit code 0"
 
 
 @pytest.mark.parametrize(
@@ -259,14 +278,15 @@ ENDS: Final = st.builds(
 
 @given(seen=ENDS)
 def test_every_death_has_a_kind_of_ours_and_a_reason(seen: ProcessExit) -> None:
-    """Whatever was seen, a death is judged by a published kind, and nothing but a timeout, the OOM
-    killer and no end at all is inferred.
+    """Whatever was seen, a death is judged by a published kind, and nothing but a timeout, a kill
+    and no end at all is inferred.
     """
     finding = judge_death(seen, RUNNING)
     assert KINDS[finding.kind].reason is finding.reason
     assert finding.detail
     if finding.confidence == LIKELY:
         assert finding.kind in {
+            "process.killed",
             "process.timeout",
             "test.timeout",
             "process.oom",
@@ -336,7 +356,7 @@ def test_an_end_after_the_session(seen: ProcessExit, reason: str, kind: str) -> 
         (
             {"exit_code": 1, "limit": of_test(0.98)},
             "TIMEOUT",
-            "worker.crashed",
+            "test.timeout",
             LIKELY,
             (
                 "worker gw1 left with exit code 1 (9.80 s of the 10 s that pytest-timeout (thread) "
@@ -346,7 +366,7 @@ def test_an_end_after_the_session(seen: ProcessExit, reason: str, kind: str) -> 
         (
             {"exit_code": 1, "limit": of_test(0.98, "faulthandler_timeout"), "crashed_on": TEST},
             "TIMEOUT",
-            "worker.crashed",
+            "test.timeout",
             LIKELY,
             (
                 "worker gw1 left with exit code 1 (9.80 s of the 10 s that faulthandler_timeout "
@@ -373,7 +393,7 @@ def test_an_end_after_the_session(seen: ProcessExit, reason: str, kind: str) -> 
         (
             {"limit": of_test(0.99), "error": "Not properly terminated"},
             "TIMEOUT",
-            "worker.crashed",
+            "test.timeout",
             LIKELY,
             (
                 "worker gw1 went down: Not properly terminated (9.90 s of the 10 s that "
@@ -600,7 +620,8 @@ def test_a_correction_made_twice_is_made_once() -> None:
         (3, False, "INTERNAL_ERROR", "command.failed", ()),
         (5, False, "NO_TESTS_COLLECTED", "command.failed", ()),
         (6, False, "UNKNOWN", "command.failed", ()),
-        (137, False, "TIMEOUT", "command.failed", ()),
+        (137, True, "TIMEOUT", "command.failed", ("process.oom", "process.killed")),
+        (137, False, "TIMEOUT", "command.failed", ("process.oom", "process.killed")),
     ],
 )
 def test_a_command_is_judged_by_its_exit_code(

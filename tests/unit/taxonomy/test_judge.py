@@ -131,14 +131,42 @@ def test_success_has_no_verdict(stage: Stage, counts: Counts) -> None:
     assert judge(ended(0, stage=stage, counts=counts)) == expected
 
 
-def test_a_failed_test_fails_the_run_whatever_the_exit_code_says() -> None:
-    """A plugin that turns the exit status into 0 does not make a failed test pass."""
+def test_a_green_run_has_no_verdict_whatever_the_recorder_has_made_of_it() -> None:
+    """pytest answered 0 and left nothing undone: what says otherwise is told as a fault of ours."""
     judgement = judge(ended(0, failures=(failed(),), counts=Counts(collected=1, failed=1)))
-    assert judgement.exit_reason is None
-    assert verdict_of(judgement) == ("TESTS_FAILED", "test.failed")
+    assert (judgement.exit_reason, judgement.verdict, judgement.reasons) == (None, None, ())
+    assert judgement.faults == (
+        "pytest ended with exit code 0, so this is no verdict: 1 test failed (test.failed)",
+    )
 
 
-@pytest.mark.parametrize("exit_code", [0, 1, 2, 5, 137, None])
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param({"failures": (crashed(),)}, id="crash"),
+        pytest.param({"workers": (died(),)}, id="dead-worker"),
+        pytest.param({"errors": (RunError(origin="internal", message="boom"),)}, id="error"),
+        pytest.param({"interruptions": (stop("Exit", "enough"),)}, id="pytest.exit"),
+        pytest.param({"failures": (failed(),), "not_run": (B,)}, id="unfinished"),
+        pytest.param(
+            {
+                "failures": (failed(),),
+                "in_flight": (InFlightTest(nodeid=B, phase="call", elapsed_seconds=1.0),),
+            },
+            id="in-flight",
+        ),
+        pytest.param({"stage": Stage.BASELINE_RUN}, id="baseline"),
+        pytest.param({"finished": False}, id="session-not-finished"),
+    ],
+)
+def test_exit_code_0_alone_makes_no_run_green(seen: dict[str, Any]) -> None:
+    """What crashed, was interrupted or left unfinished is a verdict with exit code 0, too."""
+    judgement = judge(ended(0, **seen))
+    assert judgement.verdict is not None
+    assert judgement.faults == ()
+
+
+@pytest.mark.parametrize("exit_code", [1, 2, 5, 137, None])
 def test_the_verdict_of_a_failed_test_does_not_depend_on_the_exit_code(
     exit_code: int | None,
 ) -> None:
@@ -403,7 +431,7 @@ def test_words_alone_make_no_timeout(failure: TestFailure) -> None:
 
 def test_a_timeout_precedes_failed_tests() -> None:
     """A test that timed out makes the run a TIMEOUT, however many others failed."""
-    judgement = judge(ended(1, failures=(failed(A), failed(A), timed_out(B))))
+    judgement = judge(ended(1, failures=(failed(A), failed("t.py::c"), timed_out(B))))
     assert held(judgement) == [("TIMEOUT", "test.timeout", 1), ("TESTS_FAILED", "test.failed", 2)]
 
 
@@ -548,7 +576,8 @@ def test_a_kind_that_is_not_ours_is_put_in_words(kind: str) -> None:
     assert once.kind == kind
     assert kind in once.message
     assert once.retryable is None
-    twice = judge(ended(1, failures=(failed(attributed=attributed),) * 2)).verdict
+    both = (failed(A, attributed=attributed), failed(B, attributed=attributed))
+    twice = judge(ended(1, failures=both)).verdict
     assert twice is not None
     assert twice.message.startswith("2 failures ")
 
@@ -991,11 +1020,30 @@ def test_one_kind_with_two_reasons_is_two_groups() -> None:
 
 
 def test_within_a_reason_the_most_frequent_kind_comes_first() -> None:
-    """Of equal precedence the kind with most findings is the verdict, else the one seen first."""
-    more = judge(ended(1, failures=(failed(A, "setup"), failed(A), failed(B))))
-    assert [each.kind for each in more.reasons] == ["test.failed", "test.setup_error"]
+    """Of equal precedence the kind with most tests is the verdict, else the table's first."""
+    more = judge(ended(1, failures=(failed(A), failed(A, "setup"), failed(B, "setup"))))
+    assert [each.kind for each in more.reasons] == ["test.setup_error", "test.failed"]
     even = judge(ended(1, failures=(failed(A, "setup"), failed(A))))
-    assert [each.kind for each in even.reasons] == ["test.setup_error", "test.failed"]
+    assert [each.kind for each in even.reasons] == ["test.failed", "test.setup_error"]
+
+
+def test_subtests_make_no_kind_more_frequent() -> None:
+    """One test with three failed subtests is one test; two whose setup fails are more."""
+    parts = tuple(failed(A, part="subtest") for _ in range(3))
+    judgement = judge(ended(1, failures=(*parts, failed(A, "setup"), failed(B, "setup"))))
+    assert held(judgement) == [
+        ("TESTS_FAILED", "test.setup_error", 2),
+        ("TESTS_FAILED", "test.failed", 1),
+    ]
+
+
+def test_kinds_that_are_not_ours_follow_by_name() -> None:
+    """Kinds of a user's rules have no place in the table, and yet an order of their own."""
+    later = Attribution(reason=FailureReason.TESTS_FAILED, kind="ours.z", source="rule")
+    first = replace(later, kind="ours.a")
+    failures = (failed(A, attributed=later), failed("t.py::c", attributed=first), failed(B))
+    kinds = [each.kind for each in judge(ended(1, failures=failures)).reasons]
+    assert kinds == ["test.failed", "ours.a", "ours.z"]
 
 
 def test_reasons_stand_in_order_of_precedence_not_of_number() -> None:
@@ -1016,11 +1064,55 @@ def test_reasons_stand_in_order_of_precedence_not_of_number() -> None:
     ]
 
 
-def test_a_node_id_is_listed_once_and_every_failure_counted() -> None:
-    """Two failed subtests of one test are two findings and one node id."""
+def test_a_test_is_counted_once() -> None:
+    """A test that failed twice is one test and one node id."""
     judgement = judge(ended(1, failures=(failed(A), failed(B), failed(A))))
-    assert judgement.reasons[0].count == 3
+    assert judgement.reasons[0].count == 2
     assert judgement.reasons[0].nodeids == (A, B)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        pytest.param(["test"], "1 test failed", id="none"),
+        pytest.param(["subtest"], "1 test failed (1 subtest)", id="of-unittest"),
+        pytest.param(["subtest", "sum"], "1 test failed (1 subtest)", id="one"),
+        pytest.param(["subtest"] * 3 + ["test"], "1 test failed (3 subtests)", id="three-and-own"),
+    ],
+)
+def test_the_message_counts_tests(parts: list[Any], message: str) -> None:
+    """However many subtests of a test fail, it is one test; they are counted beside it."""
+    verdict = judge(ended(1, failures=tuple(failed(A, part=part) for part in parts))).verdict
+    assert verdict is not None
+    assert verdict.message == message
+
+
+def test_the_message_names_the_files_that_could_not_be_collected() -> None:
+    """All of them where they are few, else the first ones and how many more there are."""
+
+    def message_of(names: str) -> str:
+        run = ended(2, collection_failures=tuple(uncollected(f"test_{name}.py") for name in names))
+        verdict = judge(run).verdict
+        assert verdict is not None
+        return verdict.message
+
+    assert message_of("a") == "1 file or node could not be collected"
+    words = "files or nodes could not be collected"
+    assert message_of("ab") == f"2 {words}: test_a.py and test_b.py"
+    assert message_of("abc") == f"3 {words}: test_a.py, test_b.py and test_c.py"
+    assert message_of("abcde") == f"5 {words}: test_a.py, test_b.py, test_c.py and 2 more"
+
+
+def test_a_test_that_ran_out_of_memory_is_told_so() -> None:
+    """MemoryError has no message of its own; the reason stays that the test failed."""
+    exception = replace(
+        raised("MemoryError", "builtins", ""),
+        bases=("builtins.MemoryError", "builtins.Exception", "builtins.BaseException"),
+    )
+    verdict = judge(ended(1, failures=(failed(A, exception=exception),))).verdict
+    assert verdict is not None
+    assert (verdict.reason, verdict.kind) == ("TESTS_FAILED", "test.failed")
+    assert verdict.message == "1 test failed: it ran out of memory"
 
 
 @pytest.mark.parametrize(("number", "quoted"), [(1, 1), (9, 9), (10, 10), (11, 10), (25, 10)])
@@ -1247,7 +1339,7 @@ def test_the_verdict_is_the_first_reason(run: RunEvidence) -> None:
     assert judgement.verdict is not None
     assert (judgement.verdict.reason, judgement.verdict.kind) == (first.reason, first.kind)
     assert judgement.verdict.nodeid == next(iter(first.nodeids), None)
-    assert 1 <= len(judgement.verdict.evidence) <= min(first.count, MAX_EVIDENCE)
+    assert 1 <= len(judgement.verdict.evidence) <= min(len(first.findings), MAX_EVIDENCE)
 
 
 @settings(deadline=None)

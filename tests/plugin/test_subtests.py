@@ -1,0 +1,178 @@
+"""Subtests: how they are counted, and what becomes of them when their test is run again."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any, Final
+
+import pytest
+
+from tests.helpers.endings import Ending, check_ending
+from tests.helpers.runs import FinishedRun, PytestRuns
+
+pytestmark = pytest.mark.skipif(
+    pytest.version_tuple < (9, 0), reason="subtests came with pytest 9.0"
+)
+needs_reruns = pytest.mark.skipif(
+    find_spec("pytest_rerunfailures") is None, reason="needs pytest-rerunfailures"
+)
+
+WORKERS: Final = pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
+
+ONE: Final = "def test_one(subtests):\n    with subtests.test('part'): assert 0\n"
+THREE_AND_OWN: Final = (
+    "def test_three(subtests):\n"
+    "    for number in range(3):\n"
+    "        with subtests.test(number=number): assert number < 0\n"
+    "    assert 0\n"
+)
+OF_UNITTEST: Final = (
+    "import unittest\n"
+    "class TestParts(unittest.TestCase):\n"
+    "    def test_parts(self):\n"
+    "        for number in range(2):\n"
+    "            with self.subTest(number=number): self.assertTrue(number < 0)\n"
+)
+ONCE: Final = (
+    "tries = []\n"
+    "def test_flaky(subtests):\n"
+    "    tries.append(1)\n"
+    "    with subtests.test('first'): assert len(tries) > {failing}\n"
+    "    with subtests.test('second'): assert {second}\n"
+    "    assert {own}\n"
+    "def test_other(): pass\n"
+)
+
+
+def run_reruns(runs: PytestRuns, content: str, workers: list[str], *args: str) -> FinishedRun:
+    """Run a file whose tests are run again up to twice when they fail."""
+    runs.write({"test_it.py": content})
+    plugins = ["rerunfailures", *(["xdist"] if workers else [])]
+    return runs.compare("--reruns", "2", *workers, *args, plugins=plugins)
+
+
+def counts_of(run: FinishedRun) -> dict[str, int]:
+    """Return the counts of the summary; each worker may add warnings of its own."""
+    return {name: count for name, count in run.counts.items() if name != "warnings"}
+
+
+def last_line(run: FinishedRun) -> dict[str, int]:
+    """Return the same of pytest's last line."""
+    assert run.outcomes is not None
+    return {name: count for name, count in run.outcomes.items() if name != "warnings"}
+
+
+@WORKERS
+@pytest.mark.parametrize(
+    ("content", "message", "failed", "causes"),
+    [
+        pytest.param(ONE, "1 test failed (1 subtest)", 2, [1], id="one"),
+        pytest.param(THREE_AND_OWN, "1 test failed (3 subtests)", 4, [3, 1], id="three-and-own"),
+        pytest.param(OF_UNITTEST, "1 test failed (2 subtests)", 2, [2], id="unittest"),
+    ],
+)
+def test_one_test_with_failed_subtests_is_one_test(
+    runs: PytestRuns,
+    workers: list[str],
+    content: str,
+    message: str,
+    failed: int,
+    causes: list[int],
+) -> None:
+    """The message counts tests, the summary as pytest does, and no cause is the sum of others."""
+    runs.write({"test_it.py": content})
+    run = runs.compare(*workers, plugins=["xdist"] if workers else [])
+    report = run.report
+    assert report["verdict"]["message"] == message
+    assert [(held["kind"], held["count"]) for held in report["reasons"]] == [("test.failed", 1)]
+    assert report["summary"]["failed"] == last_line(run)["failed"] == failed
+    assert [group["count"] for group in report["groups"]] == causes
+    listed = {failure["fingerprint"] for failure in report["failures"]}
+    assert listed == {group["fingerprint"] for group in report["groups"]}
+
+
+@WORKERS
+def test_the_terminal_counts_tests(runs: PytestRuns, workers: list[str]) -> None:
+    """The headline and the line of causes say the same numbers."""
+    runs.write({"test_it.py": THREE_AND_OWN.replace("    assert 0\n", "")})
+    run = runs.run(*workers, plugins=["xdist"] if workers else [])
+    lines = "\n".join(run.stdout)
+    assert "TESTS_FAILED [test.failed]: 1 test failed (3 subtests)" in lines
+    assert "also: 3 failures, 1 cause: 3 x " in lines
+
+
+@needs_reruns
+@WORKERS
+@pytest.mark.parametrize(
+    ("second", "own"),
+    [
+        pytest.param("1", "1", id="one-subtest"),
+        pytest.param("len(tries) > 1", "1", id="both-subtests"),
+        pytest.param("1", "len(tries) > 1", id="and-the-test-itself"),
+    ],
+)
+def test_a_subtest_that_passes_on_the_rerun(
+    runs: PytestRuns, workers: list[str], second: str, own: str
+) -> None:
+    """An attempt that is made again is a rerun with all its subtests, and the test is flaky."""
+    run = run_reruns(runs, ONCE.format(failing=1, second=second, own=own), workers)
+    assert run.exit_status == 0
+    assert run.verdict == (None, None)
+    assert counts_of(run) == {"collected": 2, "passed": 2, "rerun": 1, "flaky": 1}
+    assert last_line(run) == {"passed": 2, "rerun": 1}
+    assert run.report["failures"] == run.report["groups"] == []
+    assert run.report["extensions"] == {}
+
+
+@needs_reruns
+@WORKERS
+def test_a_subtest_that_fails_in_every_attempt(runs: PytestRuns, workers: list[str]) -> None:
+    """The last attempt alone counts: one test, one subtest, however often it was tried."""
+    run = run_reruns(runs, ONCE.format(failing=9, second="1", own="1"), workers)
+    assert run.verdict == ("TESTS_FAILED", "test.failed")
+    assert run.report["verdict"]["message"] == "1 test failed (1 subtest)"
+    assert counts_of(run) == {"collected": 2, "passed": 1, "failed": 2, "rerun": 2}
+    assert last_line(run) == {"failed": 2, "passed": 1, "rerun": 2}
+    assert {failure["attempts"] for failure in run.report["failures"]} == {3}
+
+
+@needs_reruns
+def test_the_record_knows_which_attempt_was_made_again(runs: PytestRuns) -> None:
+    """A run that dies later is told without the subtests of an attempt that was made again."""
+    dies = "import os\ndef test_last(): os._exit(3)\n"
+    runs.write({"test_it.py": ONCE.format(failing=1, second="1", own="1"), "test_last.py": dies})
+    run = runs.run_unchecked("--reruns", "2", plugins=["rerunfailures"])
+    report = runs.wait_for_completion()
+    assert run.exit_status == 3
+    assert report["verdict"]["kind"] == "process.exited"
+    summary: dict[str, Any] = report["summary"]
+    assert (summary["failed"], summary["rerun"], summary["flaky"]) == (0, 1, 1)
+    assert report["failures"] == []
+
+
+def test_a_plugin_that_forgives_failures_makes_a_green_run(runs: PytestRuns) -> None:
+    """With exit code 0 there is no verdict, and what contradicts that is told beside it."""
+    conftest = (
+        "import pytest\n"
+        "@pytest.hookimpl(trylast=True)\n"
+        "def pytest_sessionfinish(session): session.exitstatus = 0\n"
+    )
+    check = Ending(
+        files={"conftest.py": conftest, "test_it.py": "def test_it(): assert 0\n"},
+        exit_status=0,
+        counts={"collected": 1, "failed": 1},
+    )
+    with pytest.raises(AssertionError, match="a fault of its own"):
+        check_ending(runs, check)
+    run = runs.run()
+    assert run.verdict == (None, None)
+    assert run.report["extensions"] == {
+        "pytest_failure_taxonomy": {
+            "faults": [
+                "pytest ended with exit code 0, so this is no verdict: 1 test failed (test.failed)"
+            ]
+        }
+    }
+    assert run.stdout[-1] == (
+        "failure taxonomy: pytest ended with exit code 0 (1 failed); report: failure-report.json"
+    )
