@@ -36,6 +36,12 @@ _PASSED_ON: Final = frozenset({"_multicall", "get_result"})
 _OF_DOCTESTS: Final = frozenset(
     {"DocTestFailure", "UnexpectedException", "MultipleDoctestFailures"}
 )
+_UNCAUGHT: Final = {
+    "PytestUnraisableExceptionWarning": "unraisable",
+    "PytestUnhandledThreadExceptionWarning": "unhandled in a thread:",
+}
+"""pytest's warnings of exceptions that nobody could catch, and what to call those."""
+
 _MAX_DIGITS: Final = 9
 _MAX_PART: Final = 200
 """Characters of what a doctest expects, and of what it got."""
@@ -74,6 +80,8 @@ def message_of(error: BaseException) -> str:
     try:
         is_doctest = type(error).__name__ in _OF_DOCTESTS
         text = _words_of_doctest(error) if is_doctest else str(error)
+        if isinstance(error, SyntaxError) and error.filename:
+            text = _with_whole_path(text, error.filename)
         return cap_between_words(text, MAX_MESSAGE)
     except Exception as failure:  # noqa: BLE001 - foreign __str__, anything can come out of it
         return f"<message not available: __str__ raised {type(failure).__name__}>"
@@ -89,6 +97,10 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
         rootdir: absolute.
         loaded: the file or plugin that was being loaded.
     """
+    uncaught = _uncaught_behind(error)
+    if uncaught is not None:
+        where, raised, more = uncaught
+        return f"{where} {words_of(raised, rootdir)}" + (f" (and {more} more)" if more else "")
     text = message_of(error).strip()
     told = telling_line(text)
     is_quoted = not text.startswith(told)
@@ -98,6 +110,17 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
     if place is None:
         return f"{words} (from {loaded})" if loaded else words
     return with_place(words, place.path, place.line, loaded)
+
+
+def _uncaught_behind(error: BaseException) -> tuple[str, BaseException, int] | None:
+    """Return what nobody could catch, and how many more there were.
+
+    pytest warns of it, and `-W error` makes an error of that which is raised where no test runs.
+    """
+    group = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
+    where = _UNCAUGHT.get(type(group[0]).__name__)
+    cause = group[0].__cause__
+    return None if where is None or cause is None else (where, cause, len(group) - 1)
 
 
 def place_of(error: BaseException, rootdir: Path) -> Location | None:
@@ -179,6 +202,16 @@ def _quoted_place(text: str, rootdir: Path) -> Location | None:
             return location(path, int(line), rootdir)
         passed_on = function in _PASSED_ON and _PLUGGY in path
     return None
+
+
+def _with_whole_path(text: str, path: str) -> str:
+    """Name an installed file by its path: Python gives its name alone, which may be `__init__.py`.
+
+    A file of the user's is named by the place that is told with it.
+    """
+    if LIBRARIES.isdisjoint(path.split(os.sep)) and not path.startswith(STANDARD_LIBRARY):
+        return text
+    return text.replace(f"({os.path.basename(path)}, line ", f"({path}, line ")
 
 
 def _words_of_doctest(error: Any) -> str:

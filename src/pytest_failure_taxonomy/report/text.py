@@ -129,8 +129,9 @@ def with_place(words: str, path: str, line: int | None, loaded: str = "") -> str
     _, found, after = first.partition(place)
     if found and not after[:1].isdigit():
         return words
-    name = path.rpartition("/")[2]
-    first = first.rstrip().removesuffix(f" ({name}, line {line})")  # as a SyntaxError says it
+    first = first.rstrip()
+    for name in (path, path.rpartition("/")[2]):  # as a SyntaxError says it
+        first = first.removesuffix(f" ({name}, line {line})")
     via = f", from {loaded}" if loaded not in ("", path) else ""
     return f"{first} ({place}{via}){newline}{rest}"
 

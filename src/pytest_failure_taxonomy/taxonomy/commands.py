@@ -41,5 +41,5 @@ def judge_command(code: int, source: str, *, is_pytest: bool) -> Iterator[Findin
         reason=None if kind != "command.failed" else FailureReason.from_pytest_exit_code(code),
         confidence="likely",
         ambiguous=ambiguous,
-        words=_KILLED if code == KILLED_EXIT_CODE else None,
+        headline=_KILLED if code == KILLED_EXIT_CODE else None,
     )

@@ -64,7 +64,7 @@ def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> F
             f"{_limit_words(limit)}; the process left with exit code {end.code}",
             nodeid=limit.nodeid or running,
             confidence="likely",
-            words=words_of_timeout(limit),
+            headline=headline_of_timeout(limit),
         )
     outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
     if outer is None and end.code == TIMEOUT_EXIT_CODE:
@@ -108,11 +108,11 @@ def judge_late_death(end: ProcessExit) -> Finding:
 
 def judge_worker(worker: WorkerEnd) -> Finding:
     """Say how an xdist worker ended that did not finish its session."""
-    kind, reason, likely, words = "worker.crashed", None, False, None
+    kind, reason, likely, headline = "worker.crashed", None, False, None
     if worker.ending == "interrupted":
         kind = "interrupt.keyboard"
     elif worker.limit is not None and is_ended_by_limit(worker):
-        kind, likely, words = "test.timeout", True, words_of_timeout(worker.limit)
+        kind, likely, headline = "test.timeout", True, headline_of_timeout(worker.limit)
     elif worker.signal == "SIGKILL" and worker.out_of_memory:
         reason, likely = FailureReason.SANDBOX_ERROR, True
     return find(
@@ -122,11 +122,11 @@ def judge_worker(worker: WorkerEnd) -> Finding:
         nodeid=worker.crashed_on,
         reason=reason,
         confidence="likely" if likely else "certain",
-        words=words,
+        headline=headline,
     )
 
 
-def words_of_timeout(limit: TimeLimit) -> str:
+def headline_of_timeout(limit: TimeLimit) -> str:
     """Return the message for one test that used up this limit."""
     return f"1 test used up its time limit of {limit.budget_seconds:g} s"
 

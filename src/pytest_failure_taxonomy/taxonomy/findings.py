@@ -26,8 +26,8 @@ class Finding:
     confidence: Confidence = "certain"
     ambiguous: tuple[str, ...] = ()
     """Kinds that it could be, where the evidence can't tell."""
-    words: str | None = None
-    """What names the thing better than the kind's own words, where it is the only finding."""
+    headline: str | None = None
+    """What the verdict says in place of the kind's own words, where it is found on one test."""
     is_subtest: bool = False
     """What it was found on is a subtest of its test."""
     retryable: bool | None = None
@@ -75,7 +75,7 @@ def find(
     retryable: bool | None = None,
     failure_type: FailureType | None = None,
     is_hearsay: bool = False,
-    words: str | None = None,
+    headline: str | None = None,
     is_subtest: bool = False,
 ) -> Finding:
     """Return a finding of one kind, with the kind's own reason unless another one is given."""
@@ -91,6 +91,6 @@ def find(
         retryable=retryable,
         failure_type=failure_type,
         is_hearsay=is_hearsay,
-        words=words,
+        headline=headline,
         is_subtest=is_subtest,
     )

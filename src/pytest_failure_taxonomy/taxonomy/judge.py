@@ -19,10 +19,10 @@ from pytest_failure_taxonomy.taxonomy.classification import (
 )
 from pytest_failure_taxonomy.taxonomy.commands import judge_command
 from pytest_failure_taxonomy.taxonomy.deaths import (
+    headline_of_timeout,
     judge_death,
     judge_late_death,
     judge_worker,
-    words_of_timeout,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
@@ -135,15 +135,15 @@ def _from_failures(run: RunEvidence) -> Iterator[Finding]:
             reason=reason,
             retryable=None if failure.attributed is None else failure.attributed.retryable,
             failure_type=type_of_test_failure(failure),
-            words=_words_of(failure, kind),
+            headline=_headline_of(failure, kind),
             is_subtest=failure.part == "subtest",
         )
 
 
-def _words_of(failure: TestFailure, kind: str) -> str | None:
+def _headline_of(failure: TestFailure, kind: str) -> str | None:
     """Return what names the cause of one failed test better than its kind does."""
     if failure.limit is not None and kind == "test.timeout":
-        return words_of_timeout(failure.limit)
+        return headline_of_timeout(failure.limit)
     raised = failure.exception
     if raised is not None and "builtins.MemoryError" in raised.bases:
         return f"{describe_kind(kind, FailureReason.TESTS_FAILED).one}: it ran out of memory"
@@ -301,7 +301,7 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
     elif code == 6:
         yield find("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
     elif run.coverage:
-        yield find("coverage.failed", "pytest-cov", run.coverage, words=run.coverage)
+        yield find("coverage.failed", "pytest-cov", run.coverage, headline=run.coverage)
     elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN and not _is_stage_limit(run):
         reason = FailureReason.from_pytest_exit_code(code)
         why = run.should_fail or f"exit code {code}"

@@ -140,8 +140,8 @@ def pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
 
 def message_of(held: HeldReason) -> str:
     """Return the kind's words, or better ones where what was found names the thing."""
-    if held.count == 1 and held.findings[0].words:
-        return held.findings[0].words
+    if held.count == 1 and held.findings[0].headline:
+        return held.findings[0].headline
     words = describe_kind(held.kind, held.reason).phrase(held.count)
     if held.subtests:
         return f"{words} ({_count(held.subtests, 'subtest')})"

@@ -20,6 +20,9 @@ MAX_CAUSES: Final = 2
 """Causes of several failures that are named."""
 TITLE: Final = "why this run failed"
 
+_UNSAID: Final = {"MemoryError": "it ran out of memory"}
+"""What exceptions mean that come without a message."""
+
 _COUNTED: Final = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "flaky")
 
 
@@ -131,7 +134,7 @@ def _summary_of(failure: dict[str, Any]) -> str:
     exception = failure["exception"]
     if exception is None:
         return first_line(failure.get("message") or failure["traceback"] or "")
-    message = telling_line(exception["message"])
+    message = telling_line(exception["message"]) or _UNSAID.get(exception["type"], "")
     return f"{exception['type']}: {message}" if message else str(exception["type"])
 
 
