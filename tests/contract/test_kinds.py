@@ -159,7 +159,11 @@ KINDS_THAT_RUNS_GIVE: Final = (
     ("interrupt.exit", "INTERRUPTED", stopped("Exit", "enough", 42)),
     ("interrupt.stopped", "INTERRUPTED", stopped("Interrupted", "disk is full", 2)),
     ("warnings.exceeded", "UNKNOWN", ended(6, counts=Counts(collected=3, passed=3, warnings=9))),
-    ("coverage.failed", "TESTS_FAILED", ended(1, coverage="coverage 55 % is below the required 99 %")),
+    (
+        "coverage.failed",
+        "TESTS_FAILED",
+        ended(1, coverage="coverage 55 % is below the required 99 %"),
+    ),
 )
 
 KINDS_THAT_THE_EXIT_CODE_GIVES: Final = (

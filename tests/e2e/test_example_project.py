@@ -26,6 +26,8 @@ ROW: Final = re.compile(
     r" \| (?P<code>\d+)(?: \((?P<signal>\w+)\))?"
     r" \| (?:null|`(?P<reason>\w+)` \(`(?P<kind>[\w.]+)`\)) \| (?P<shows>.*) \|"
 )
+ENTRY_POINTS: Final = {"pytest-cov": "pytest_cov"}
+"""Plugins whose entry points have another name than theirs without `pytest-`."""
 LEFT_OUT: Final = shutil.ignore_patterns(
     "__pycache__", ".*_cache", "build", "dist", "*.egg-info", REPORT
 )
@@ -63,7 +65,7 @@ def test_ending(
     skip_unless_possible(ending)
     for name, value in ending.get("env", {}).items():
         monkeypatch.setenv(name, value)
-    plugins = [name.removeprefix("pytest-") for name in ending.get("requires", ())]
+    plugins = [ENTRY_POINTS.get(name, name[7:]) for name in ending.get("requires", ())]
     run = project.run(*ending["args"], plugins=plugins, prefix=ending.get("prefix", ()))
     assert run.shell_status == ending["exit_code"]
     if "signal" in ending:

@@ -194,8 +194,8 @@ def _went_on(status: int, kind: str | None, **given: Any) -> End:
 
 def _worker_died(worker: str, **given: Any) -> End:
     """Return the end of a run that lost a worker."""
-    fields = {"on": "b", "passed": 2, "failed": 1, "worker": worker}
-    return End(status=1, kind="worker.crashed", **{**fields, **given})
+    fields = {"kind": "worker.crashed", "on": "b", "passed": 2, "failed": 1, "worker": worker}
+    return End(status=1, **{**fields, **given})
 
 
 def _at_start(status: int, kind: str, **given: Any) -> Mapping[str, End]:
@@ -376,7 +376,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         args=("--timeout=0.5", "--timeout-method=thread"),
         ends={
             "alone": _died(1, "test.timeout", is_likely=True),
-            "n2": _worker_died("1", reason="TIMEOUT", is_likely=True),
+            "n2": _worker_died("1", kind="test.timeout", is_likely=True),
             "unwatched": _died(1, "process.exited"),
         },
         note="That the limit ended the process follows from the time of its end, which `finalize` "
@@ -400,7 +400,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         ini="faulthandler_timeout = 0.5\nfaulthandler_exit_on_timeout = true\n",
         ends={
             "alone": _died(1, "test.timeout", is_likely=True),
-            "n2": _worker_died("1", reason="TIMEOUT", is_likely=True),
+            "n2": _worker_died("1", kind="test.timeout", is_likely=True),
             "unwatched": _died(1, "process.exited"),
         },
         needs="pytest 9",

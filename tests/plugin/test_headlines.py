@@ -107,11 +107,7 @@ def test_a_syntax_error_in_an_installed_package(runs: PytestRuns) -> None:
         assert f"{place}, line 1" in said or f"{relative}:1" in said or f"{place}:1" in said
 
 
-UNRAISABLE: Final = (
-    "def test_it():\n"
-    "    files = [open(__file__)]\n"
-    "    files.append(files)\n"
-)
+UNRAISABLE: Final = "def test_it():\n    files = [open(__file__)]\n    files.append(files)\n"
 
 
 def test_a_warning_that_nobody_could_catch(runs: PytestRuns) -> None:

@@ -349,7 +349,7 @@ def test_all_six_lines(pytester: pytest.Pytester, folder: Path) -> None:
         "TESTS_FAILED [test.failed]: 2 tests failed (1 passed)",
         "first: test_b.py::test_fails: AssertionError: too few (test_b.py:11)",
         (
-            "also: 1 test marked as failing passed (strict xfail); the setup of 1 test failed; "
+            "also: the setup of 1 test failed; 1 test marked as failing passed (strict xfail); "
             "1 file or node could not be collected (INTERNAL_ERROR); "
             "the run was interrupted from the keyboard (INTERRUPTED)"
         ),

@@ -91,9 +91,7 @@ def judge_late_death(end: ProcessExit) -> Finding:
     """Say how a process ended whose session had finished with another status."""
     before = f"after the session had ended with exit code {end.session_code}"
     if end.signal is not None:
-        return replace(
-            _judge_signal(end, None), source=end.source, detail=f"{end.signal} {before}"
-        )
+        return replace(_judge_signal(end, None), source=end.source, detail=f"{end.signal} {before}")
     if end.enforced_limit_seconds is not None:
         return find("process.timeout", end.source, f"the time limit was used up {before}")
     code = end.code or 0

@@ -176,9 +176,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
 """Every kind that this version itself gives, by name, in the order of the published table. Rules
 and plugins may name others."""
 
-_RANKS: Final[Mapping[str, int]] = MappingProxyType(
-    {name: rank for rank, name in enumerate(KINDS)}
-)
+_RANKS: Final[Mapping[str, int]] = MappingProxyType({name: rank for rank, name in enumerate(KINDS)})
 
 
 def rank_of(kind: str) -> tuple[int, str]:
