@@ -178,27 +178,31 @@ def test_exit_status_that_a_plugin_changes(
     )
 
 
-@pytest.mark.parametrize(
-    ("test", "reason", "kind"),
-    [
-        pytest.param("def test_fails(): assert 0\n", "TESTS_FAILED", "test.failed", id="test"),
-        pytest.param(
-            "import no_such_module\n", "INTERNAL_ERROR", "collection.error", id="collection"
-        ),
-    ],
-)
-def test_exit_status_that_a_plugin_turns_to_success(
-    runs: PytestRuns, test: str, reason: str, kind: str
-) -> None:
-    """A failure that another plugin forgives for the exit status has not gone away."""
-    runs.write(
-        {
-            "test_it.py": test,
-            "conftest.py": LATE.format("trylast=True", "    session.exitstatus = 0\n"),
-        }
-    )
+def test_a_collection_error_that_a_plugin_forgives(runs: PytestRuns) -> None:
+    """An interrupted pytest has run no test, and exit code 0 does not make that a success."""
+    conftest = LATE.format("trylast=True", "    session.exitstatus = 0\n")
+    runs.write({"conftest.py": conftest, "test_it.py": "import no_such_module\n"})
     run = runs.compare()
     assert run.exit_status == run.report["exit"]["code"] == 0
     assert run.report["exit"]["reason"] is None
-    assert run.verdict == (reason, kind)
-    assert run.kinds == [kind]
+    assert run.verdict == ("INTERNAL_ERROR", "collection.error")
+    assert run.kinds == ["collection.error"]
+
+
+def test_failures_that_a_plugin_forgives(runs: PytestRuns) -> None:
+    """With exit code 0 there is no verdict, and what contradicts that is told beside it."""
+    conftest = LATE.format("trylast=True", "    session.exitstatus = 0\n")
+    runs.write({"conftest.py": conftest, "test_it.py": "def test_it(): assert 0\n"})
+    run = runs.compare()
+    assert (run.exit_status, run.verdict, run.kinds) == (0, (None, None), [])
+    assert [failure["nodeid"] for failure in run.report["failures"]] == ["test_it.py::test_it"]
+    assert run.report["extensions"] == {
+        "pytest_failure_taxonomy": {
+            "faults": [
+                "pytest ended with exit code 0, so this is no verdict: 1 test failed (test.failed)"
+            ]
+        }
+    }
+    assert run.stdout[-1] == (
+        "failure taxonomy: pytest ended with exit code 0 (1 failed); report: failure-report.json"
+    )

@@ -37,9 +37,11 @@ SORTS: Final = (
         "    def test_a(self): self.fail('said so')\n"
         "    def test_b(self): self.assertEqual({n}, 'x')\n"
     ),
-    "def test_{n}_knows(failure_taxonomy):\n"
-    "    failure_taxonomy.record('{reason}', 'ours.{n}')\n"
-    "    assert 0\n",
+    (
+        "def test_{n}_knows(failure_taxonomy):\n"
+        "    failure_taxonomy.record('{reason}', 'ours.{n}')\n"
+        "    assert 0\n"
+    ),
 )
 SUBTESTS: Final = (
     "def test_{n}_parts(subtests):\n"

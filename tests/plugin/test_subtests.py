@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from tests.helpers.endings import Ending, check_ending
 from tests.helpers.runs import FinishedRun, PytestRuns
 
 pytestmark = pytest.mark.skipif(
@@ -148,31 +147,3 @@ def test_the_record_knows_which_attempt_was_made_again(runs: PytestRuns) -> None
     summary: dict[str, Any] = report["summary"]
     assert (summary["failed"], summary["rerun"], summary["flaky"]) == (0, 1, 1)
     assert report["failures"] == []
-
-
-def test_a_plugin_that_forgives_failures_makes_a_green_run(runs: PytestRuns) -> None:
-    """With exit code 0 there is no verdict, and what contradicts that is told beside it."""
-    conftest = (
-        "import pytest\n"
-        "@pytest.hookimpl(trylast=True)\n"
-        "def pytest_sessionfinish(session): session.exitstatus = 0\n"
-    )
-    check = Ending(
-        files={"conftest.py": conftest, "test_it.py": "def test_it(): assert 0\n"},
-        exit_status=0,
-        counts={"collected": 1, "failed": 1},
-    )
-    with pytest.raises(AssertionError, match="a fault of its own"):
-        check_ending(runs, check)
-    run = runs.run()
-    assert run.verdict == (None, None)
-    assert run.report["extensions"] == {
-        "pytest_failure_taxonomy": {
-            "faults": [
-                "pytest ended with exit code 0, so this is no verdict: 1 test failed (test.failed)"
-            ]
-        }
-    }
-    assert run.stdout[-1] == (
-        "failure taxonomy: pytest ended with exit code 0 (1 failed); report: failure-report.json"
-    )

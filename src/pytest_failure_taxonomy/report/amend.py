@@ -47,7 +47,7 @@ def amend_report(report: dict[str, Any], end: ProcessExit) -> dict[str, Any]:
 
 
 def _verdict(before: JSONObject | None, after: JSONObject | None) -> JSONObject | None:
-    """Return the verdict that was, where it is the same still: it was made with all the evidence."""
+    """Return the verdict that was, made with all the evidence, where it is still the same."""
     if before is None or after is None:
         return after
     is_same = (before["reason"], before["kind"]) == (after["reason"], after["kind"])

@@ -56,20 +56,24 @@ def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> F
         return _judge_signal(end, running)
     if end.code is None:
         return find("process.vanished", "report", _VANISHED, nodeid=running, confidence="likely")
+    return _judge_exit(end, end.code, running)
+
+
+def _judge_exit(end: ProcessExit, code: int, running: str | None) -> Finding:
     limit = used_up(end.limits, TEST_LIMIT_SHARE, of_test=True)
-    if limit is not None and end.code == TEST_LIMIT_EXIT_CODE:
+    if limit is not None and code == TEST_LIMIT_EXIT_CODE:
         return find(
             "test.timeout",
             limit.owner,
-            f"{_limit_words(limit)}; the process left with exit code {end.code}",
+            f"{_limit_words(limit)}; the process left with exit code {code}",
             nodeid=limit.nodeid or running,
             confidence="likely",
             headline=headline_of_timeout(limit),
         )
     outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
-    if outer is None and end.code == TIMEOUT_EXIT_CODE:
+    if outer is None and code == TIMEOUT_EXIT_CODE:
         outer = next((limit for limit in end.limits if limit.elapsed_seconds is None), None)
-    if outer is not None and end.code in (TIMEOUT_EXIT_CODE, KILLED_EXIT_CODE):
+    if outer is not None and code in (TIMEOUT_EXIT_CODE, KILLED_EXIT_CODE):
         return find(
             "process.timeout",
             outer.owner,
@@ -77,12 +81,12 @@ def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> F
             nodeid=running,
             confidence="likely" if outer.elapsed_seconds is None else "certain",
         )
-    if end.code == KILLED_EXIT_CODE and end.source != "watcher":  # that has seen pytest itself
+    if code == KILLED_EXIT_CODE and end.source != "watcher":  # that has seen pytest itself
         return _judge_kill(end, running)
     return find(
         "process.exited",
         end.source,
-        f"the process left with exit code {end.code} before the session had finished",
+        f"the process left with exit code {code} before the session had finished",
         nodeid=running,
     )
 

@@ -42,89 +42,90 @@ _NONE = FailureReason.NO_TESTS_COLLECTED
 _STOPPED = FailureReason.INTERRUPTED
 _UNKNOWN = FailureReason.UNKNOWN
 
-_OWN: Final = (
-    ("test.failed", _TESTS, None, "1 test failed", "{count} tests failed"),
+_OWN: Final[tuple[tuple[str, FailureReason | None, bool | None, tuple[str, ...]], ...]] = (
+    ("test.failed", _TESTS, None, ("1 test failed", "{count} tests failed")),
     (
         "test.setup_error",
         _TESTS,
         None,
-        "the setup of 1 test failed",
-        "the setup of {count} tests failed",
+        ("the setup of 1 test failed", "the setup of {count} tests failed"),
     ),
     (
         "test.teardown_error",
         _TESTS,
         None,
-        "the teardown of 1 test failed",
-        "the teardown of {count} tests failed",
+        ("the teardown of 1 test failed", "the teardown of {count} tests failed"),
     ),
     (
         "test.xpass_strict",
         _TESTS,
         False,
-        "1 test marked as failing passed (strict xfail)",
-        "{count} tests marked as failing passed (strict xfail)",
+        (
+            "1 test marked as failing passed (strict xfail)",
+            "{count} tests marked as failing passed (strict xfail)",
+        ),
     ),
     (
         "test.timeout",
         _TIMEOUT,
         True,
-        "1 test used up its time limit",
-        "{count} tests used up their time limit",
+        ("1 test used up its time limit", "{count} tests used up their time limit"),
     ),
-    ("session.timeout", _TIMEOUT, True, "the session's time limit was used up"),
+    ("session.timeout", _TIMEOUT, True, ("the session's time limit was used up",)),
     (
         "test.crashed",
         _TESTS,
         None,
-        "1 test crashed the process that was forked for it",
-        "{count} tests crashed the processes that were forked for them",
+        (
+            "1 test crashed the process that was forked for it",
+            "{count} tests crashed the processes that were forked for them",
+        ),
     ),
-    ("coverage.failed", _TESTS, False, "coverage is below the required threshold"),
-    ("process.timeout", _TIMEOUT, True, "the run used up its time limit"),
+    ("coverage.failed", _TESTS, False, ("coverage is below the required threshold",)),
+    ("process.timeout", _TIMEOUT, True, ("the run used up its time limit",)),
     (
         "process.killed",
         _TIMEOUT,
         True,
-        "pytest was killed (SIGKILL): memory or a time limit, nothing says which",
+        ("pytest was killed (SIGKILL): memory or a time limit, nothing says which",),
     ),
-    ("process.oom", _SANDBOX, True, "pytest was killed because the memory ran out"),
-    ("process.terminated", _STOPPED, True, "pytest was told to end by a signal"),
-    ("process.crashed", _UNKNOWN, None, "the pytest process crashed"),
-    ("process.exited", _UNKNOWN, False, "the process left before pytest had finished"),
-    ("process.vanished", _UNKNOWN, None, "pytest is still running, or died without a word"),
-    ("worker.crashed", _TESTS, None, "1 xdist worker died", "{count} xdist workers died"),
+    ("process.oom", _SANDBOX, True, ("pytest was killed because the memory ran out",)),
+    ("process.terminated", _STOPPED, True, ("pytest was told to end by a signal",)),
+    ("process.crashed", _UNKNOWN, None, ("the pytest process crashed",)),
+    ("process.exited", _UNKNOWN, False, ("the process left before pytest had finished",)),
+    ("process.vanished", _UNKNOWN, None, ("pytest is still running, or died without a word",)),
+    ("worker.crashed", _TESTS, None, ("1 xdist worker died", "{count} xdist workers died")),
     (
         "collection.error",
         _INTERNAL,
         False,
-        "1 file or node could not be collected",
-        "{count} files or nodes could not be collected",
+        ("1 file or node could not be collected", "{count} files or nodes could not be collected"),
     ),
-    ("conftest.error", _INTERNAL, False, "a conftest.py could not be loaded"),
-    ("usage.error", _INTERNAL, False, "pytest was called in a way that it refused"),
+    ("conftest.error", _INTERNAL, False, ("a conftest.py could not be loaded",)),
+    ("usage.error", _INTERNAL, False, ("pytest was called in a way that it refused",)),
     (
         "plugin.error",
         _INTERNAL,
         False,
-        "a plugin could not be loaded, or failed outside of any test",
-        "{count} times a plugin could not be loaded, or failed outside of any test",
+        (
+            "a plugin could not be loaded, or failed outside of any test",
+            "{count} times a plugin could not be loaded, or failed outside of any test",
+        ),
     ),
     (
         "internal.error",
         _INTERNAL,
         False,
-        "pytest met an internal error",
-        "pytest met {count} internal errors",
+        ("pytest met an internal error", "pytest met {count} internal errors"),
     ),
-    ("tests.none_collected", _NONE, False, "no test was found"),
-    ("tests.all_deselected", _NONE, False, "every test found was deselected"),
-    ("interrupt.keyboard", _STOPPED, True, "the run was interrupted from the keyboard"),
-    ("interrupt.exit", _STOPPED, None, "the run was ended by pytest.exit"),
-    ("interrupt.stopped", _STOPPED, None, "the run was stopped before its end"),
-    ("warnings.exceeded", _UNKNOWN, False, "more warnings than allowed"),
-    ("exit_status.changed", None, None, "no test failed, but a plugin changed the exit status"),
-    ("command.failed", None, None, "the command failed"),
+    ("tests.none_collected", _NONE, False, ("no test was found",)),
+    ("tests.all_deselected", _NONE, False, ("every test found was deselected",)),
+    ("interrupt.keyboard", _STOPPED, True, ("the run was interrupted from the keyboard",)),
+    ("interrupt.exit", _STOPPED, None, ("the run was ended by pytest.exit",)),
+    ("interrupt.stopped", _STOPPED, None, ("the run was stopped before its end",)),
+    ("warnings.exceeded", _UNKNOWN, False, ("more warnings than allowed",)),
+    ("exit_status.changed", None, None, ("no test failed, but a plugin changed the exit status",)),
+    ("command.failed", None, None, ("the command failed",)),
 )
 """Kinds that the run itself gives; those without words for several can happen only once a run."""
 
@@ -165,7 +166,7 @@ _BY_MARKER: Final = (
 """Kinds that the usual markers give, each told once, however many tests printed it."""
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
-    {name: Kind(name, reason, retry, *words[:1], words[-1]) for name, reason, retry, *words in _OWN}
+    {name: Kind(name, reason, retry, words[0], words[-1]) for name, reason, retry, words in _OWN}
     | {
         name: Kind(name, reason, retry, f"1 {what} {how}", f"{{count}} {what}s {how}")
         for name, reason, retry, what, how in _BY_LIBRARY

@@ -132,7 +132,7 @@ def test_success_has_no_verdict(stage: Stage, counts: Counts) -> None:
 
 
 def test_a_green_run_has_no_verdict_whatever_the_recorder_has_made_of_it() -> None:
-    """pytest answered 0 and left nothing undone: what says otherwise is told as a fault of ours."""
+    """Where pytest answered 0 and left nothing undone, what says otherwise is a fault of ours."""
     judgement = judge(ended(0, failures=(failed(),), counts=Counts(collected=1, failed=1)))
     assert (judgement.exit_reason, judgement.verdict, judgement.reasons) == (None, None, ())
     assert judgement.faults == (
