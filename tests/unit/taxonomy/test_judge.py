@@ -1343,6 +1343,27 @@ def test_the_verdict_is_the_first_reason(run: RunEvidence) -> None:
 
 
 @settings(deadline=None)
+@given(run=RUNS, stage=st.sampled_from([each for each in Stage if each != Stage.BASELINE_RUN]))
+def test_a_green_run_has_no_verdict(run: RunEvidence, stage: Stage) -> None:
+    """Whatever was recorded of tests and files, a run that ended well with 0 has no verdict."""
+    green = replace(
+        run,
+        stage=stage,
+        finished=True,
+        exit=ProcessExit(code=0, source="pytest"),
+        in_flight=(),
+        errors=(),
+        interruptions=(),
+        failures=tuple(replace(each, crashed=False) for each in run.failures),
+        workers=tuple(each for each in run.workers if each.ending == "finished"),
+    )
+    judgement = judge(green)
+    assert (judgement.verdict, judgement.reasons) == (None, ())
+    if green.failures or green.collection_failures:
+        assert judgement.faults
+
+
+@settings(deadline=None)
 @given(run=RUNS)
 def test_the_verdict_has_the_lowest_precedence_number(run: RunEvidence) -> None:
     """Whatever was seen, the reasons stand in order of precedence."""
