@@ -129,6 +129,7 @@ def _answer(
 ) -> JSONObject:
     verdict = judgement.verdict
     failure_type = None if verdict is None else _failure_type(verdict, lines)
+    action = verdict and failure_type and _recovery_action(failure_type, verdict.retryable)
     failures = () if verdict is None else _all_failures(run)
     return {
         "reason": verdict and verdict.reason.value,
@@ -136,7 +137,7 @@ def _answer(
         "confidence": verdict and verdict.confidence,
         "ambiguous": list(verdict.ambiguous) if verdict else [],
         "failure_type": failure_type and failure_type.value,
-        "recovery_action": failure_type and _recovery_action(failure_type),
+        "recovery_action": action,
         "marker": marker,
         "exit": _exit(run, judgement),
         "message": verdict and verdict.message,
@@ -205,7 +206,7 @@ def _type_of_text(text: str) -> FailureType:
     return classify_failure(text[:20_000], "")
 
 
-def _recovery_action(failure_type: FailureType) -> str:
-    from pytest_failure_taxonomy.taxonomy.recovery import recommend_recovery
+def _recovery_action(failure_type: FailureType, retryable: bool | None) -> str:  # noqa: FBT001 - private
+    from pytest_failure_taxonomy.taxonomy.recovery import recovery_of_failure
 
-    return recommend_recovery(failure_type, attempt_count=1).value
+    return recovery_of_failure(failure_type, retryable).value

@@ -87,6 +87,12 @@ def message_of(error: BaseException) -> str:
         return f"<message not available: __str__ raised {type(failure).__name__}>"
 
 
+def quotes_a_traceback(error: BaseException) -> bool:
+    """Tell whether an exception's message is the traceback of another process's exception."""
+    text = message_of(error).strip()
+    return not text.startswith(telling_line(text))
+
+
 def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
     """Return type and message of an exception, and where in the user's code it comes from.
 

@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.recorder.describe import (
     cause_of,
     describe_exception,
     place_of,
+    quotes_a_traceback,
 )
 from pytest_failure_taxonomy.recorder.origin import OriginFinder
 from pytest_failure_taxonomy.recorder.secrets import changed_secrets
@@ -78,6 +79,18 @@ class ExceptionMemory:
     ) -> tuple[RaisedException, Attribution | None]:
         """Describe what failed a test, and ask who knows why."""
         return describe_exception(error, self._origins), self._attributor.ask(node, error, phase)
+
+    def describe_error(self, error: BaseException) -> RaisedException | None:
+        """Describe what is behind an error that left pytest or a plugin's hook.
+
+        xdist passes a worker's error on as text, whose own type is known by that text alone.
+        """
+        cause = cause_of(error)
+        if isinstance(cause, pytest.UsageError) and isinstance(cause.__cause__, ImportError):
+            cause = cause.__cause__  # of a plugin that is not there
+        if quotes_a_traceback(cause):
+            return None
+        return describe_exception(cause, self._origins)
 
     def forget(self) -> None:
         """Let go of exceptions that failed no test: skips, expected failures, reruns."""

@@ -215,7 +215,14 @@ class SessionRecorder:
     ) -> None:
         """Record an error outside of any test; `message` replaces the exception's own words."""
         message = message or words_of(error, self._rootdir)
-        self.facts.add_error(RunError(origin=origin, message=message, traceback=traceback))
+        self.facts.add_error(
+            RunError(
+                origin=origin,
+                message=message,
+                traceback=traceback,
+                exception=self.exceptions.describe_error(error),
+            )
+        )
 
     def record_exit_of_worker(self, message: str, place: list[Any] | None) -> None:
         """Record a `pytest.exit` in an xdist worker, which ends that worker alone."""

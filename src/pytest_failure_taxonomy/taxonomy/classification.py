@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pytest_failure_taxonomy.taxonomy.deaths import is_used_up
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
-    RaisedException,
     RunError,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.failure_text import failure_type_of
+from pytest_failure_taxonomy.taxonomy.failure_text import (
+    failure_type_at_head,
+    failure_type_of,
+)
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
 from pytest_failure_taxonomy.taxonomy.findings import reason_of
-from pytest_failure_taxonomy.taxonomy.kinds import PHASE_KINDS
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS, PHASE_KINDS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+
+_LASTING: Final = frozenset({FailureType.VERIFICATION_FAILED, FailureType.BROKEN_BUILD})
+"""Types of failures that the same run again does not mend."""
+
+_SERVICES: Final = ("sandbox.", "llm.", "tool.", "git.")
+"""How the kinds begin that the exceptions of well-known libraries give."""
 
 
 def classify_test_failure(failure: TestFailure) -> tuple[FailureReason, str]:
@@ -32,26 +42,70 @@ def classify_test_failure(failure: TestFailure) -> tuple[FailureReason, str]:
 
 
 def type_of_test_failure(failure: TestFailure) -> FailureType:
-    """Return what sort of recovery a failed test takes."""
-    return _type_of(failure.exception, failure.message, collecting=False)
+    """Return what sort of recovery a failed test takes: its exception says, or else its kind."""
+    _, kind = classify_test_failure(failure)
+    if failure.attributed is not None and kind in KINDS:
+        by_kind = _type_of_kind(kind)
+        if by_kind is not None:
+            return by_kind
+    raised = failure.exception
+    if raised is not None:
+        return failure_type_of(raised.type, raised.module, raised.bases, raised.message)
+    if kind == "test.xpass_strict":
+        return FailureType.VERIFICATION_FAILED
+    if failure.crashed:
+        return FailureType.UNKNOWN
+    by_kind = FailureType.VERIFICATION_FAILED if kind == "test.failed" else FailureType.UNKNOWN
+    return failure_type_at_head(failure.message) or by_kind
+
+
+def retryable_of_test_failure(failure: TestFailure) -> bool | None:
+    """Return whether a failed test could pass if it ran again; `None` where its kind decides.
+
+    A check that failed fails again, and code that does not load does not load again.
+    """
+    if failure.attributed is not None:
+        return failure.attributed.retryable
+    _, kind = classify_test_failure(failure)
+    if kind not in PHASE_KINDS.values():
+        return None
+    return False if type_of_test_failure(failure) in _LASTING else None
 
 
 def type_of_collection_failure(failure: CollectionFailure) -> FailureType:
     """Return what sort of recovery a node takes that could not be collected."""
-    return _type_of(failure.exception, failure.message, collecting=True)
+    raised = failure.exception
+    if raised is None:
+        return failure_type_at_head(failure.message) or FailureType.BROKEN_BUILD
+    return failure_type_of(
+        raised.type, raised.module, raised.bases, raised.message, collecting=True
+    )
 
 
 def type_of_run_error(error: RunError) -> FailureType:
-    """Return what sort of recovery an error outside of the tests takes."""
-    return failure_type_of(None, None, (), error.message, collecting=error.origin == "conftest")
+    """Return what sort of recovery an error outside of the tests takes.
+
+    A conftest that could not be loaded is broken code. Of anything else the exception alone can say
+    so: what pytest refuses is no failed check, whatever words it uses.
+    """
+    raised = error.exception
+    is_conftest = error.origin == "conftest"
+    if raised is not None:
+        found: FailureType | None = failure_type_of(
+            raised.type, raised.module, raised.bases, raised.message, collecting=is_conftest
+        )
+    else:
+        found = failure_type_at_head(error.message)
+    if is_conftest:
+        return found or FailureType.BROKEN_BUILD
+    return found if found is FailureType.BROKEN_BUILD else FailureType.UNKNOWN
 
 
-def _type_of(raised: RaisedException | None, message: str, *, collecting: bool) -> FailureType:
-    if raised is None:
-        return failure_type_of(None, None, (), message, collecting=collecting)
-    return failure_type_of(
-        raised.type, raised.module, raised.bases, raised.message, collecting=collecting
-    )
+def _type_of_kind(kind: str) -> FailureType | None:
+    """Return what a kind of ours says that speaks of a library's service, not of the tests."""
+    if kind == "llm.context_exceeded":
+        return FailureType.CONTEXT_EXHAUSTED
+    return FailureType.UNKNOWN if kind.startswith(_SERVICES) else None
 
 
 def is_timeout(failure: TestFailure) -> bool:

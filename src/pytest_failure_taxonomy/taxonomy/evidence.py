@@ -192,6 +192,8 @@ class RunError:
     origin: ErrorOrigin
     message: str
     traceback: str | None = None
+    exception: RaisedException | None = None
+    """What was raised, or what is behind the exception by which pytest says so."""
 
 
 @value

@@ -42,6 +42,7 @@ EXCEPTIONS: Final[Mapping[str, FailureType]] = MappingProxyType(
     {
         "builtins.SyntaxError": _BUILD,
         "builtins.ImportError": _BUILD,
+        "_pytest.fixtures.FixtureLookupError": _BUILD,  # ours: a test asks for what isn't there
         "builtins.AssertionError": _CHECK,
         "builtins.Failed": _CHECK,  # as pytest's own outcome calls itself
         "_pytest.outcomes.Failed": _CHECK,
@@ -94,6 +95,7 @@ NAMES_IN_TEXT: Final[Mapping[str, FailureType]] = MappingProxyType(
                 "ModuleNotFoundError",
                 "ZipImportError",
                 "CollectError",
+                "FixtureLookupError",
             ),
             _BUILD,
         ),

@@ -91,21 +91,22 @@ def classify_failure(
 
 
 def failure_type_of(
-    exception_type: str | None,
-    module: str | None,
+    exception_type: str,
+    module: str,
     bases: Sequence[str],
     text: str,
     *,
     collecting: bool = False,
 ) -> FailureType:
-    """Say of what type a failure in a report is.
+    """Say of what type an exception in a report is.
 
-    A listed exception decides, itself or by its nearest listed base. Any other that is known failed
-    a test, whatever its message says: the code runs and does not pass. While pytest was collecting,
-    the same means that the code can't even be loaded. The text is asked where no type is known.
+    A listed exception decides, itself or by its nearest listed base. Any other failed a test,
+    whatever its message says: the code runs and does not pass. While pytest was collecting, the
+    same means that the code can't even be loaded. The text is only asked for the types at the heads
+    of its tracebacks, where the exception wraps another one.
 
     Args:
-        exception_type: The class's qualified name, `None` where there was none.
+        exception_type: The class's qualified name.
         module: The module that the class says it is from.
         bases: Dotted names of its classes, itself first; may be empty.
         text: The message or the traceback.
@@ -113,8 +114,7 @@ def failure_type_of(
     """
     from pytest_failure_taxonomy.taxonomy import failure_phrases as known
 
-    if exception_type is None:
-        return _of_text(text, collecting=collecting)
+    otherwise = FailureType.BROKEN_BUILD if collecting else FailureType.VERIFICATION_FAILED
     names = tuple(bases) or (f"{module}.{exception_type}",)
     for name in names:
         if name in known.EXCEPTIONS:
@@ -122,16 +122,18 @@ def failure_type_of(
         if name in known.ENVIRONMENT_EXCEPTIONS:
             return FailureType.UNKNOWN
         if name in known.WRAPPERS:
-            return _of_text(text, collecting=collecting)
+            return failure_type_at_head(text) or otherwise
     if "builtins.OSError" in names and _errno_of(text) in known.ENVIRONMENT_ERRNOS:
         return FailureType.UNKNOWN
-    return FailureType.BROKEN_BUILD if collecting else FailureType.VERIFICATION_FAILED
+    return otherwise
 
 
-def _of_text(text: str, *, collecting: bool) -> FailureType:
-    if collecting and _most_telling(_heads_of(text)) is None:
-        return FailureType.BROKEN_BUILD
-    return _by_text(text)
+def failure_type_at_head(text: str) -> FailureType | None:
+    """Return what the listed exceptions at the heads of a text's tracebacks say, if there are any.
+
+    The words of a message are not asked: they are pytest's, or anybody's.
+    """
+    return _most_telling(_heads_of(text))
 
 
 def _errno_of(text: str) -> int | None:

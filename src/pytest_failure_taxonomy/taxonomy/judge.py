@@ -13,6 +13,7 @@ from typing import Final
 from pytest_failure_taxonomy.taxonomy.classification import (
     classify_run_error,
     classify_test_failure,
+    retryable_of_test_failure,
     type_of_collection_failure,
     type_of_run_error,
     type_of_test_failure,
@@ -133,7 +134,7 @@ def _from_failures(run: RunEvidence) -> Iterator[Finding]:
             f"{failure.phase} failed: {failure.message}",
             nodeid=failure.nodeid,
             reason=reason,
-            retryable=None if failure.attributed is None else failure.attributed.retryable,
+            retryable=retryable_of_test_failure(failure),
             failure_type=type_of_test_failure(failure),
             headline=_headline_of(failure, kind),
             is_subtest=failure.part == "subtest",

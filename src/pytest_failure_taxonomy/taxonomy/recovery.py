@@ -96,6 +96,24 @@ def recommend_recovery(
     ).action
 
 
+def recovery_of_failure(failure_type: FailureType, retryable: bool | None) -> RecoveryAction:  # noqa: FBT001 - the second half of a pair
+    """Recommend the next step after a failure in a report, in agreement with its `retryable`.
+
+    Where the same run again can't end differently nobody is sent to try it; where it can, nothing
+    is tried before that. Only where neither is known does the type alone decide.
+
+    Args:
+        failure_type: What sort of failure.
+        retryable: Whether the same run again could end differently; `None` if it isn't known.
+    """
+    action = recommend_recovery(failure_type, attempt_count=1)
+    if retryable is None or action is RecoveryAction.CONTINUE:
+        return action
+    if retryable:
+        return RecoveryAction.RETRY
+    return RecoveryAction.ESCALATE if action is RecoveryAction.RETRY else action
+
+
 def explain_recovery(
     failure_type: FailureType | str, *, attempt_count: int, last_good_commit: str | None = None
 ) -> Advice:

@@ -10,7 +10,7 @@ from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, Recovery
 from pytest_failure_taxonomy.taxonomy.findings import Confidence, Finding
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind, rank_of
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.recovery import recommend_recovery
+from pytest_failure_taxonomy.taxonomy.recovery import recovery_of_failure
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_EVIDENCE: Final = 10
@@ -118,13 +118,14 @@ def pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
     kind = describe_kind(primary.kind, primary.reason)
     first = primary.findings[0]
     failure_type = first.failure_type or FailureType.UNKNOWN
+    retryable = kind.retryable if first.retryable is None else first.retryable
     return Verdict(
         reason=primary.reason,
         kind=primary.kind,
         confidence="likely" if run.unrecorded else first.confidence,
         failure_type=failure_type,
-        recovery_action=recommend_recovery(failure_type, attempt_count=1),
-        retryable=kind.retryable if first.retryable is None else first.retryable,
+        recovery_action=recovery_of_failure(failure_type, retryable),
+        retryable=retryable,
         message=message_of(primary),
         nodeid=next(iter(primary.nodeids), None),
         evidence=(

@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.taxonomy.failure_phrases import PHRASES
-from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure, failure_type_of
+from pytest_failure_taxonomy.taxonomy.failure_text import (
+    classify_failure,
+    failure_type_at_head,
+    failure_type_of,
+)
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
 from tests.helpers.failure_texts import LabelledText, labelled_texts
 
@@ -169,18 +173,34 @@ def test_a_reports_exception_decides(
     assert found is expected
 
 
-def test_without_a_type_the_text_decides() -> None:
-    """A failure without an exception is classified by its text; one without bases by its name."""
-    assert failure_type_of(None, None, (), "[XPASS(strict)] fixed") is CHECK
-    assert failure_type_of(None, None, (), "it vanished") is UNKNOWN
+def test_an_exception_without_bases() -> None:
+    """An exception of which no bases are known is classified by its own name."""
     assert failure_type_of("ImportError", "builtins", (), "") is BUILD
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        (BUILD, 'Traceback (most recent call last):\n  File "a", line 1\nSyntaxError: no'),
+        (BUILD, "ModuleNotFoundError: No module named 'x'"),
+        (CHECK, "AssertionError: ImportError not raised"),
+        (UNKNOWN, "TimeoutError: no answer"),
+        (None, "ValueError: syntax error"),
+        (None, "Wrong expression passed to '-k': and and: expected end of input"),
+        (None, "the test failed with a syntax error and status code 500"),
+        (None, ""),
+    ],
+)
+def test_the_head_of_a_text(expected: FailureType | None, text: str) -> None:
+    """Without an exception, the listed types at the heads of its text count, and no phrase does."""
+    assert failure_type_at_head(text) is expected
 
 
 @given(st.text())
 def test_any_text_gets_an_answer(text: str) -> None:
     """No text is refused, and none is a circular fix by itself."""
     assert classify_failure(text, "s") in set(FailureType) - {CIRCLE}
-    assert failure_type_of(None, None, (), text) in set(FailureType) - {CIRCLE}
+    assert failure_type_at_head(text) in {*FailureType, None} - {CIRCLE}
 
 
 @given(

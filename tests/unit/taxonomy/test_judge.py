@@ -1196,7 +1196,7 @@ def test_a_verdict_speaks_of_its_own_reason_alone() -> None:
     [
         pytest.param(ended(1, failures=(timed_out(),)), True, id="timeout"),
         pytest.param(ended(2, collection_failures=(uncollected(),)), False, id="collection"),
-        pytest.param(ended(1, failures=(failed(),)), None, id="failed-test"),
+        pytest.param(ended(1, failures=(failed(),)), False, id="failed-test"),
         pytest.param(ended(128, stage=Stage.GIT_CLONE), True, id="clone"),
     ],
 )

@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.taxonomy.recovery import (
     explain_recovery,
     is_circular_fix,
     recommend_recovery,
+    recovery_of_failure,
 )
 
 FIRST, SECOND, THIRD = (
@@ -111,3 +112,29 @@ def test_a_type_that_is_none_is_refused() -> None:
 def test_only_the_last_three_count(approach: str, earlier: list[str]) -> None:
     """What was tried longer ago changes nothing."""
     assert is_circular_fix(approach, earlier) == is_circular_fix(approach, earlier[-3:])
+
+
+IN_A_REPORT: list[tuple[str, str, str, str]] = [
+    # type, and the action where retryable is true, false and null
+    ("BROKEN_BUILD", "retry", "escalate", "escalate"),
+    ("VERIFICATION_FAILED", "retry", "escalate", "retry"),
+    ("CIRCULAR_FIX", "retry", "skip", "skip"),
+    ("CONTEXT_EXHAUSTED", "continue", "continue", "continue"),
+    ("UNKNOWN", "retry", "escalate", "retry"),
+]
+
+
+@pytest.mark.parametrize(("failure_type", "if_true", "if_false", "if_null"), IN_A_REPORT)
+def test_the_action_in_a_report(
+    failure_type: str, if_true: str, if_false: str, if_null: str
+) -> None:
+    """What is recommended agrees with whether the same run again could end differently."""
+    known = FailureType(failure_type)
+    assert recovery_of_failure(known, True) == if_true
+    assert recovery_of_failure(known, False) == if_false
+    assert recovery_of_failure(known, None) == if_null
+
+
+def test_every_type_has_a_row() -> None:
+    """The table above is whole."""
+    assert [row[0] for row in IN_A_REPORT] == list(FailureType)
