@@ -51,6 +51,7 @@ from pytest_failure_taxonomy.report.render.terminal import (
     verdict_lines,
     watcher_lines,
 )
+from pytest_failure_taxonomy.report.shown_paths import ShownPaths
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.settings import Settings, read_settings
@@ -293,7 +294,8 @@ class Run:
         shown = "" if problem else self._publication.shown_path(started_in)
         level = verbosity(self._config)
         if level > -2:
-            lines = verdict_lines(report, shown, quiet=level < 0, problem=problem)
+            paths = ShownPaths(str(self._config.rootpath), str(started_in))
+            lines = verdict_lines(report, shown, paths=paths, quiet=level < 0, problem=problem)
             if problem is None:  # without a report there is nothing to complete
                 lines += watcher_lines(report)
             print_lines(self._config, [*lines, *stays_lines(self._publication.stays)])

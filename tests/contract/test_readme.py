@@ -80,6 +80,8 @@ def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
     done = run_child(tmp_path, [sys.executable, *run[1:]], env=WITH_PLUGINS)
     assert done.status == 1, done.stdout + done.stderr
     assert any(line.startswith("TESTS_FAILED [test.failed]: 1 test failed") for line in done.tail)
+    (see,) = (line for line in done.tail if line.startswith("see: "))
+    assert see.startswith("see: example_project/tests/test_")
     assert done.tail[-1] == f"report: {REPORT}"
     report = done.report()
     assert report["verdict"]["kind"] == "test.failed"

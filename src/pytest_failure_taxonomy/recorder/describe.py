@@ -182,16 +182,18 @@ def is_of_the_user(path: str) -> bool:
 
 
 def location(path: str, line: int | None, rootdir: Path) -> Location:
-    """Return a place, relative to the root directory where it lies below it.
+    """Return a place, relative to the root directory where it lies below it; else absolute.
 
     Args:
         path: as pytest or Python gave it; pytest gives it relative to where it was started.
         line: counted from 1.
         rootdir: absolute.
     """
+    if path.startswith("<"):  # code of no file
+        return Location(path=path, line=line)
     absolute = path if os.path.isabs(path) else os.path.abspath(path)
-    below = f"{rootdir}{os.sep}"
-    shown = absolute[len(below) :] if absolute.startswith(below) else path
+    below = f"{str(rootdir).rstrip(os.sep)}{os.sep}"
+    shown = absolute.removeprefix(below)
     return Location(path=shown.replace(os.sep, "/"), line=line)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
+from pytest_failure_taxonomy.report.shown_paths import AS_REPORTED, ShownPaths
 from pytest_failure_taxonomy.report.text import (
     first_line,
     safe_text,
@@ -18,6 +20,8 @@ from pytest_failure_taxonomy.taxonomy.values import value
 MAX_LINES: Final = 6
 MAX_CAUSES: Final = 2
 """Causes of several failures that are named."""
+MAX_NAMED: Final = 10
+"""Collection errors whose paths are looked for in the words of the verdict."""
 TITLE: Final = "why this run failed"
 
 _UNSAID: Final = {"MemoryError": "it ran out of memory"}
@@ -40,13 +44,19 @@ class Line:
 
 
 def verdict_lines(
-    report: dict[str, Any], where: str, *, quiet: bool = False, problem: str | None = None
+    report: dict[str, Any],
+    where: str,
+    *,
+    paths: ShownPaths = AS_REPORTED,
+    quiet: bool = False,
+    problem: str | None = None,
 ) -> list[Line]:
     """Return the lines that say why a run failed.
 
     Args:
         report: the report's JSON object.
         where: the report's path as the user should see it; empty where there is none.
+        paths: shows the paths in it.
         quiet: one line for the verdict, none for a success.
         problem: what went wrong with the report itself, in words.
     """
@@ -54,21 +64,26 @@ def verdict_lines(
     if verdict is None:
         lines = [] if quiet else [_success_line(report, where if problem is None else "")]
         return [*lines, *problem_lines(problem)]
-    headline = Line(text=_headline(report), color="red", bold=True)
+    headline = Line(text=_headline(report, paths), color="red", bold=True)
     ending = problem_lines(problem) or [Line(text=f"report: {safe_text(where)}")]
     if quiet:
         return [headline, *ending]
     title = Line(text=TITLE, color="red", is_title=True)
-    middle = [_look_at_line(report), _also_line(report), _left_line(report)]
+    middle = [
+        _look_at_line(report, paths),
+        _also_line(report, paths),
+        _left_line(report, paths),
+    ]
     return [title, headline, *(line for line in middle if line is not None), *ending]
 
 
-def _headline(report: dict[str, Any]) -> str:
+def _headline(report: dict[str, Any], paths: ShownPaths) -> str:
     verdict = report["verdict"]
+    message = paths.words(verdict["message"], _named(report))
     likely = "" if verdict["confidence"] == "certain" else ", likely"
     passed = report["summary"]["passed"]
     also = f" ({passed} passed)" if passed else ""
-    return safe_text(f"{verdict['reason']} [{verdict['kind']}{likely}]: {verdict['message']}{also}")
+    return safe_text(f"{verdict['reason']} [{verdict['kind']}{likely}]: {message}{also}")
 
 
 def _success_line(report: dict[str, Any], where: str) -> Line:
@@ -97,9 +112,20 @@ def _baseline_words(summary: dict[str, int], counts: str, notes: list[str]) -> s
     return f"valid baseline: {tests} should{passed}"
 
 
-def _look_at_line(report: dict[str, Any]) -> Line | None:
+def _named(report: dict[str, Any]) -> Iterator[str]:
+    """Yield the node ids and paths that the words of the verdict may name."""
+    if report["verdict"]["nodeid"]:
+        yield report["verdict"]["nodeid"]
+    yield from (test["nodeid"] for test in report["in_flight"])
+    for failed in report["collection_errors"][:MAX_NAMED]:
+        yield failed["nodeid"]
+        if failed["location"]:
+            yield failed["location"]["path"]
+
+
+def _look_at_line(report: dict[str, Any], paths: ShownPaths) -> Line | None:
     verdict = report["verdict"]
-    detail = _detail(report)
+    detail = _detail(report, paths)
     target = verdict["nodeid"]
     if target is None:
         is_said = not detail or detail == verdict["message"]
@@ -109,11 +135,15 @@ def _look_at_line(report: dict[str, Any]) -> Line | None:
         held["count"] for held in report["reasons"] if (held["reason"], held["kind"]) == held_as
     )
     label = "first" if count > 1 else "see"
-    words = f"{label}: {target}" + (f": {detail}" if detail else "") + _owner_words(report)
+    words = (
+        f"{label}: {paths.nodeid(target)}"
+        + (f": {detail}" if detail else "")
+        + _owner_words(report)
+    )
     return Line(text=safe_text(words), bold=True)
 
 
-def _detail(report: dict[str, Any]) -> str:
+def _detail(report: dict[str, Any], paths: ShownPaths) -> str:
     """Return what the first piece of evidence says, and the place that it points to."""
     verdict = report["verdict"]
     nodeid = verdict["nodeid"]
@@ -125,9 +155,11 @@ def _detail(report: dict[str, Any]) -> str:
         place = failure["location"]
         said = _summary_of(failure)
         is_placed = place and place["line"]
-        return with_place(said, place["path"], place["line"]) if is_placed else said
-    words = [each["detail"] for each in verdict["evidence"][:1]]
-    return first_line(words[0]).removeprefix(f"{nodeid}: ") if words else ""
+        return with_place(said, paths.path(place["path"]), place["line"]) if is_placed else said
+    if not verdict["evidence"]:
+        return ""
+    said = first_line(verdict["evidence"][0]["detail"]).removeprefix(f"{nodeid}: ")
+    return paths.words(said, _named(report))
 
 
 def _summary_of(failure: dict[str, Any]) -> str:
@@ -150,12 +182,12 @@ def _owner_words(report: dict[str, Any]) -> str:
     return ""
 
 
-def _also_line(report: dict[str, Any]) -> Line | None:
-    words = [*_other_reasons(report), *_causes(report)]
+def _also_line(report: dict[str, Any], paths: ShownPaths) -> Line | None:
+    words = [*_other_reasons(report), *_causes(report, paths)]
     return Line(text=safe_text(f"also: {'; '.join(words)}"), color="yellow") if words else None
 
 
-def _causes(report: dict[str, Any]) -> list[str]:
+def _causes(report: dict[str, Any], paths: ShownPaths) -> list[str]:
     """Say how many causes several failures have, and which are the most frequent."""
     groups = report["groups"]
     count = sum(group["count"] for group in groups)
@@ -163,7 +195,7 @@ def _causes(report: dict[str, Any]) -> list[str]:
         return []
     causes = "1 cause" if len(groups) == 1 else f"{len(groups)} causes"
     largest = [
-        f"{group['count']} x {first_line(group['title'])}"
+        f"{group['count']} x {paths.words(first_line(group['title']))}"
         for group in groups[:MAX_CAUSES]
         if group["count"] > 1
     ]
@@ -185,7 +217,7 @@ def _other_reasons(report: dict[str, Any]) -> list[str]:
     return words
 
 
-def _left_line(report: dict[str, Any]) -> Line | None:
+def _left_line(report: dict[str, Any], paths: ShownPaths) -> Line | None:
     """Say what was cut short: tests in flight and tests that never started."""
     words = []
     running = report["in_flight"]
@@ -194,7 +226,7 @@ def _left_line(report: dict[str, Any]) -> Line | None:
         more = f" and {len(running) - 1} more" if len(running) > 1 else ""
         elapsed = first["elapsed_seconds"]
         since = first["phase"] if elapsed is None else f"{first['phase']}, {elapsed:.1f} s"
-        words.append(f"in flight: {first['nodeid']} ({since}){more}")
+        words.append(f"in flight: {paths.nodeid(first['nodeid'])} ({since}){more}")
     not_run = report["not_run"]["count"]
     if not_run:
         words.append(f"not run: {not_run} of {report['summary']['collected']} tests")
