@@ -122,7 +122,7 @@ def startup_failed(config: pytest.Config, error: BaseException) -> None:
             begin(config)
     run = config.stash[RUN]
     if run is not None and not run.has_main:
-        run.finish(record_startup_error(run.session, error, config.rootpath))
+        run.finish(record_startup_error(run.session, error, config))
 
 
 class Run:
@@ -238,7 +238,7 @@ class Run:
         try:
             status = yield
         except BaseException as error:
-            self.finish(record_startup_error(self.session, error, self._config.rootpath))
+            self.finish(record_startup_error(self.session, error, self._config))
             raise
         self.finish(ProcessExit(code=exit_code_of(int(status or 0)), source="pytest"))
         return status

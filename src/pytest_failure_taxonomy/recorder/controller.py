@@ -133,6 +133,8 @@ class ControllerRecorder:
         if output.get("exit") and not worker.has_exited:
             worker.has_exited = True
             self._session.record_exit_of_worker(**output["exit"])
+        if output.get("refusal"):
+            self._session.record_refusal_by_worker(output["refusal"])
         for fault in output.get("faults", ()):
             self.faults.note(fault)
         if not error or worker.has_exited:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -67,6 +70,34 @@ def cause_of(error: BaseException) -> BaseException:
     return error.__cause__ or error if is_wrapper else error
 
 
+def words_of_refusal(error: BaseException) -> str:
+    """Return what a collector says to people by pytest's own exception, if it is in words.
+
+    Of an import that failed pytest shows the traceback there; then the cause says it shorter.
+    """
+    said = error.args[0] if isinstance(error, pytest.Collector.CollectError) and error.args else ""
+    is_traceback = not isinstance(said, str) or "\nTraceback:\n" in said
+    return "" if is_traceback else cap_between_words(said.strip(), MAX_MESSAGE)
+
+
+def missing_fixtures_beside(error: BaseException) -> list[str]:
+    """Name the other fixtures that a test asks for and nobody has; pytest stops at the first."""
+    if type(error).__name__ != "FixtureLookupError":
+        return []
+    with suppress(Exception):  # not public: without it there is still the first
+        missing: Any = error
+        found = missing.request.node._fixtureinfo.name2fixturedefs  # noqa: SLF001 - asks for no other way
+        asked = dict.fromkeys(missing.request.fixturenames)
+        known = {missing.argname, "request", *found, *_parameters_of(missing.request.node)}
+        return [f"fixture {name!r} not found" for name in asked if name not in known]
+    return []
+
+
+def _parameters_of(item: Any) -> dict[str, Any]:
+    parameters: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    return parameters
+
+
 def is_import_failure(error: BaseException) -> bool:
     """Tell whether this is pytest's wrapper for an error in a conftest or (from 9.2) a plugin."""
     return type(error).__name__ in ("ConftestImportFailure", "PluginImportFailure")  # not public
@@ -112,7 +143,15 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
     is_quoted = not text.startswith(told)
     name = type(error).__qualname__
     words = told if is_quoted else f"{name}: {text}" if text else name
-    place = _quoted_place(text, rootdir) if is_quoted else own_place_of(error, rootdir)
+    frames = [*(_quoted_frames(text) if is_quoted else _frames(error))]
+    place = _own_place_in(frames, rootdir) if is_quoted else own_place_of(error, rootdir)
+    hook = None if loaded else _hook_in(frames)
+    if hook is not None and is_own(hook.path, rootdir):
+        file = location(hook.path, hook.line, rootdir)
+        at = place or file
+        return with_place(words, at.path, at.line, file.path, within=hook.function)
+    if hook is not None and place is None:
+        return with_place(words, _below_libraries(hook.path), hook.line, within=hook.function)
     if place is None:
         return f"{words} (from {loaded})" if loaded else words
     return with_place(words, place.path, place.line, loaded)
@@ -154,14 +193,7 @@ def own_place_of(error: BaseException, rootdir: Path) -> Location | None:
     """
     if isinstance(error, SyntaxError) and is_own(str(error.filename or "<none>"), rootdir):
         return location(str(error.filename), error.lineno, rootdir)
-    passed_on = False
-    for each in reversed([*frames_of(error.__traceback__)]):
-        code = each.tb_frame.f_code
-        path = code.co_filename
-        if not passed_on and is_of_the_user(path) and is_own(path, rootdir):
-            return location(path, each.tb_lineno, rootdir)
-        passed_on = code.co_name in _PASSED_ON and _PLUGGY in path
-    return None
+    return _own_place_in([*_frames(error)], rootdir)
 
 
 def is_own(path: str, rootdir: Path) -> bool:
@@ -197,18 +229,38 @@ def location(path: str, line: int | None, rootdir: Path) -> Location:
     return Location(path=shown.replace(os.sep, "/"), line=line)
 
 
-def _quoted_place(text: str, rootdir: Path) -> Location | None:
-    """Return the innermost line of the user's own code in a traceback as Python prints it."""
-    passed_on = False
-    for each in reversed(text.splitlines()):
+class _Frame(NamedTuple):
+    """One entry of a traceback, of this process or of another's in print."""
+
+    path: str
+    line: int
+    function: str
+
+
+def _frames(error: BaseException) -> Iterator[_Frame]:
+    """Yield the entries of an exception's traceback, the outermost first."""
+    for each in frames_of(error.__traceback__):
+        code = each.tb_frame.f_code
+        yield _Frame(code.co_filename, each.tb_lineno, code.co_name)
+
+
+def _quoted_frames(text: str) -> Iterator[_Frame]:
+    """Yield the entries of a traceback as Python prints it."""
+    for each in text.splitlines():
         head, _, rest = each.strip().partition('File "')
         path, _, rest = rest.partition('", line ')
         line, _, function = rest.partition(", in ")
-        if head or not line.isdecimal() or len(line) > _MAX_DIGITS:
-            continue
-        if not passed_on and is_of_the_user(path) and is_own(path, rootdir):
-            return location(path, int(line), rootdir)
-        passed_on = function in _PASSED_ON and _PLUGGY in path
+        if not head and line.isdecimal() and len(line) <= _MAX_DIGITS:
+            yield _Frame(path, int(line), function)
+
+
+def _own_place_in(frames: list[_Frame], rootdir: Path) -> Location | None:
+    """Return the innermost line of the user's own code."""
+    passed_on = False
+    for each in reversed(frames):
+        if not passed_on and is_of_the_user(each.path) and is_own(each.path, rootdir):
+            return location(each.path, each.line, rootdir)
+        passed_on = each.function in _PASSED_ON and _PLUGGY in each.path
     return None
 
 
@@ -220,6 +272,22 @@ def _with_whole_path(text: str, path: str) -> str:
     if LIBRARIES.isdisjoint(path.split(os.sep)) and not path.startswith(STANDARD_LIBRARY):
         return text
     return text.replace(f"({os.path.basename(path)}, line ", f"({path}, line ")
+
+
+def _hook_in(frames: list[_Frame]) -> _Frame | None:
+    """Return the innermost implementation of a hook, unless that is pytest's or ours."""
+    found = None
+    for caller, each in pairwise(frames):
+        if _PLUGGY in caller.path and each.function.startswith("pytest_"):
+            found = each
+    return found if found is not None and is_of_the_user(found.path) else None
+
+
+def _below_libraries(path: str) -> str:
+    """Return the path of an installed file below the folder that it was installed to."""
+    parts = path.replace(os.sep, "/").split("/")
+    at = max((i for i, part in enumerate(parts) if part in LIBRARIES), default=-1)
+    return "/".join(parts[at + 1 :]) if at >= 0 else "/".join(parts)
 
 
 def _words_of_doctest(error: Any) -> str:

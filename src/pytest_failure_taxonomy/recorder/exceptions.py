@@ -12,17 +12,21 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import Attributor
 from pytest_failure_taxonomy.recorder.describe import (
     cause_of,
     describe_exception,
+    missing_fixtures_beside,
     place_of,
     quotes_a_traceback,
+    words_of_refusal,
 )
 from pytest_failure_taxonomy.recorder.origin import OriginFinder
 from pytest_failure_taxonomy.recorder.secrets import changed_secrets
 from pytest_failure_taxonomy.recorder.sent import attribution_from, raised_from, sent_of
 from pytest_failure_taxonomy.taxonomy.evidence import Attribution, Location, RaisedException
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 _ATTRIBUTE: Final = "_failure_taxonomy"
 """Name under which a worker's report carries its description to the controller."""
@@ -72,13 +76,18 @@ class ExceptionMemory:
         error = None if call is None else getattr(call.excinfo, "value", None)
         if node is None or error is None:
             return None, None
-        return self.explain_test(node, error, str(report.when))
+        return self.explain_test(node, error, report)
 
     def explain_test(
-        self, node: pytest.Item, error: BaseException, phase: str
+        self, node: pytest.Item, error: BaseException, report: pytest.TestReport
     ) -> tuple[RaisedException, Attribution | None]:
         """Describe what failed a test, and ask who knows why."""
-        return describe_exception(error, self._origins), self._attributor.ask(node, error, phase)
+        raised = describe_exception(error, self._origins)
+        said = longrepr.words_for_people(report.longrepr)
+        if said:
+            others = missing_fixtures_beside(error)
+            raised = replace(raised, message="; ".join([said, *others]))
+        return raised, self._attributor.ask(node, error, str(report.when))
 
     def describe_error(self, error: BaseException) -> RaisedException | None:
         """Describe what is behind an error that left pytest or a plugin's hook.
@@ -103,6 +112,9 @@ class ExceptionMemory:
             return
         error = cause_of(call.excinfo.value)
         described = describe_exception(error, self._origins)
+        said = words_of_refusal(call.excinfo.value)
+        if said:
+            described = replace(described, message=said)
         self._collecting[node.nodeid] = described, place_of(error, self._rootdir)
 
     def take_collector(

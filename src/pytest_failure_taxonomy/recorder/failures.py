@@ -59,11 +59,11 @@ class Failures:
         else:
             self._record(report, exception, said)
 
-    def explain(self, node: pytest.Item, error: BaseException, phase: str) -> None:
+    def explain(self, node: pytest.Item, error: BaseException) -> None:
         """Record the failure that was waited for, with what was raised."""
         report, self.awaiting = self.awaiting, None
         if report is not None:
-            self._record(report, *self._exceptions.explain_test(node, error, phase))
+            self._record(report, *self._exceptions.explain_test(node, error, report))
 
     def await_no_more(self) -> None:
         """Record a failure by which nothing was raised: a test that passed and should not have."""

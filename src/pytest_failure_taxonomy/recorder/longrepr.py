@@ -50,6 +50,19 @@ def message_of(longrepr: Any) -> str:
     return cap_between_words(last, MAX_MESSAGE)
 
 
+def words_for_people(longrepr: Any) -> str:
+    """Return what pytest or an item of its own kind says in place of a traceback, if it does.
+
+    That is what was written for whoever reads it: `str()` of the exception may be its arguments.
+    """
+    said = longrepr if isinstance(longrepr, str) else getattr(longrepr, "errorstring", "")
+    if not isinstance(said, str):
+        return ""
+    if said is not longrepr:  # of a fixture that is not there; a list of all that are follows
+        said = said.strip().partition("\n")[0]
+    return cap_between_words(said.strip(), MAX_MESSAGE)
+
+
 def place_of(longrepr: Any, rootdir: Path) -> Location | None:
     """Return where pytest saw the failure; in a library, where the user's code called it.
 

@@ -61,6 +61,7 @@ class SessionRecorder:
             config.rootpath, Attributor(config, faults), secrets.learn
         )
         self.should_fail = ""
+        self._refusals: list[RunError] = []
         self.failures = Failures(
             self.facts, self.progress, self.exceptions, markers, config.rootpath
         )
@@ -144,7 +145,7 @@ class SessionRecorder:
         elif report is not self.failures.awaiting:
             self.exceptions.see_test(node, call)
         elif call.excinfo is not None:
-            self.failures.explain(node, call.excinfo.value, call.when)
+            self.failures.explain(node, call.excinfo.value)
 
     @pytest.hookimpl(trylast=True)
     @guarded
@@ -223,6 +224,13 @@ class SessionRecorder:
                 exception=self.exceptions.describe_error(error),
             )
         )
+
+    def record_refusal_by_worker(self, message: str) -> None:
+        """Record what pytest has refused in an xdist worker, once however many say so."""
+        if all(error.message != message for error in self._refusals):
+            error = RunError(origin="usage", message=message)
+            self._refusals.append(error)
+            self.facts.add_error(error)
 
     def record_exit_of_worker(self, message: str, place: list[Any] | None) -> None:
         """Record a `pytest.exit` in an xdist worker, which ends that worker alone."""

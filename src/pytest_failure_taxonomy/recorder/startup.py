@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.recorder.describe import (
     words_of,
 )
 from pytest_failure_taxonomy.recorder.origin import frames_of
+from pytest_failure_taxonomy.recorder.refusal import words_of_usage_error
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 
@@ -27,9 +28,10 @@ _IMPORT_FAILURE_CODES: Final = {"ConftestImportFailure": 4, "PluginImportFailure
 
 
 def record_startup_error(
-    session: SessionRecorder, error: BaseException, rootdir: Path
+    session: SessionRecorder, error: BaseException, config: pytest.Config
 ) -> ProcessExit:
     """Record an error that left pytest, and return the exit status that follows from it."""
+    rootdir = config.rootpath
     if isinstance(error, KeyboardInterrupt | pytest.exit.Exception):
         session.pytest_keyboard_interrupt(pytest.ExceptionInfo.from_exception(error))
     elif is_import_failure(error):
@@ -38,7 +40,7 @@ def record_startup_error(
         session.record_error(
             "plugin" if str(error).startswith(_ABOUT_A_PLUGIN) else "usage",
             error,
-            message=_without_usage(str(error)),
+            message=words_of_usage_error(error, config),
         )
     else:
         conftest = _conftest_left_by(error)
@@ -93,12 +95,6 @@ def _conftest_left_by(error: BaseException) -> str | None:
         if code.co_name == "<module>" and os.path.basename(code.co_filename) == "conftest.py":
             return code.co_filename
     return None
-
-
-def _without_usage(text: str) -> str:
-    """Return what a usage error says, without the synopsis that argparse puts before it."""
-    synopsis, found, rest = text.partition(": error: ")
-    return rest if found and synopsis.startswith("usage:") else text
 
 
 def _short_traceback(error: BaseException) -> str | None:

@@ -101,8 +101,21 @@ class WorkerRecorder:
         output[OUTPUT_KEY] = {
             "deselected": self._deselected,
             "exit": self._exit,
+            "refusal": self._refusal(),
             "faults": self.faults.messages,
         }
+
+    def _refusal(self) -> str | None:
+        """Return what pytest has refused here, which ends this worker's session without a word.
+
+        The controller checks no node id and no expression. It sees workers that have no tests.
+        """
+        error = sys.exception()  # pytest ends a session while such an error is on its way
+        if not isinstance(error, pytest.UsageError):
+            return None
+        from pytest_failure_taxonomy.recorder.refusal import words_of_usage_error
+
+        return words_of_usage_error(error, self._config)
 
 
 def _open_record(config: pytest.Config) -> Record:

@@ -76,8 +76,8 @@ class ShownPaths:
                 known.update(each for each in found.groupdict().values() if self._is_file(each))
         if known:
             longest_first = sorted(map(re.escape, known), key=len, reverse=True)
-            path = re.compile(rf"(?<![\w./\\-])(?:{'|'.join(longest_first)})(?![\w/\\-]|\.\w)")
-            first = path.sub(lambda match: self.path(match[0]), first)
+            names = re.compile(rf"(?<![\w./\\-])(?:{'|'.join(longest_first)})(?![\w/\\-]|\.\w)")
+            first = names.sub(lambda match: self.path(match[0]), first)
         return f"{first}{newline}{rest}"
 
     def _is_file(self, path: str | None) -> bool:

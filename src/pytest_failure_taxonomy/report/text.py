@@ -115,7 +115,9 @@ def telling_line(text: str) -> str:
     return told or first
 
 
-def with_place(words: str, path: str, line: int | None, loaded: str = "") -> str:
+def with_place(
+    words: str, path: str, line: int | None, loaded: str = "", *, within: str = ""
+) -> str:
     """Put the place that words are about behind their first line, unless it is named there.
 
     Args:
@@ -123,6 +125,7 @@ def with_place(words: str, path: str, line: int | None, loaded: str = "") -> str
         path: as it is to be shown, with forward slashes.
         line: counted from 1.
         loaded: the file that was being loaded; named, too, where it is another.
+        within: the hook that was being called, if that says more.
     """
     first, newline, rest = words.partition("\n")
     place = path if line is None else f"{path}:{line}"
@@ -133,7 +136,8 @@ def with_place(words: str, path: str, line: int | None, loaded: str = "") -> str
     for name in (path, path.rpartition("/")[2]):  # as a SyntaxError says it
         first = first.removesuffix(f" ({name}, line {line})")
     via = f", from {loaded}" if loaded not in ("", path) else ""
-    return f"{first} ({place}{via}){newline}{rest}"
+    hook = f", in {within}" if within else ""
+    return f"{first} ({place}{via}{hook}){newline}{rest}"
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -34,6 +34,8 @@ class Finding:
     """What a rule says of it; `None` where the kind decides."""
     failure_type: FailureType | None = None
     """`None` where nothing is known of the code that failed."""
+    words: tuple[str, ...] = ()
+    """What names the thing that it is about, each in one line for the verdict's message."""
     is_hearsay: bool = False
     """Somebody has said so and nothing was seen; it is never the verdict where anything was."""
 
@@ -74,6 +76,7 @@ def find(
     ambiguous: tuple[str, ...] = (),
     retryable: bool | None = None,
     failure_type: FailureType | None = None,
+    words: tuple[str, ...] = (),
     is_hearsay: bool = False,
     headline: str | None = None,
     is_subtest: bool = False,
@@ -90,6 +93,7 @@ def find(
         ambiguous=ambiguous,
         retryable=retryable,
         failure_type=failure_type,
+        words=words,
         is_hearsay=is_hearsay,
         headline=headline,
         is_subtest=is_subtest,

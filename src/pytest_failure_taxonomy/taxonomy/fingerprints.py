@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pytest_failure_taxonomy.taxonomy.headlines import FIXTURE_ERROR, TYPES_OF_PYTEST
 from pytest_failure_taxonomy.taxonomy.messages import (
     VALUE,
     normalize_message,
@@ -89,6 +90,8 @@ def title_of(exception_type: str, message: str, place: OriginPlace | None) -> st
         message: of one of the failures, with secrets removed.
         place: where it comes from.
     """
+    if exception_type in TYPES_OF_PYTEST:
+        exception_type, place = "", None  # both are pytest's own
     line = " ".join(message.strip().partition("\n")[0].split())
     head = ": ".join(each for each in (exception_type, line) if each)
     if place is None:
@@ -107,7 +110,9 @@ def _words_that_count(
     has_text = place is not None and place.text != ""
     if exception_type == "AssertionError" and has_text and not is_raised_here:
         return ""  # it shows the values that were compared
-    if exception_type in _NAMING:
+    if exception_type == FIXTURE_ERROR:
+        message = message.partition(";")[0]  # pytest itself looks no further
+    if exception_type in _NAMING or exception_type == FIXTURE_ERROR:
         return normalize_message(without_suggestion(message), keeps_names=True)
     if is_raised_here and place is not None and "[" in nodeid:
         return _without_parameters(normalize_message(message), place.text, nodeid)
@@ -119,7 +124,9 @@ def _place_that_counts(
 ) -> OriginPlace | None:
     if place is None:
         return None
-    if exception_type in _IMPORT_ERRORS and _is_of_import(message, place):
+    if exception_type == FIXTURE_ERROR or (
+        exception_type in _IMPORT_ERRORS and _is_of_import(message, place)
+    ):
         return None  # what is missing decides, not who asked for it
     if kind == _TIMEOUT:
         return OriginPlace(path=place.path, function=place.function)

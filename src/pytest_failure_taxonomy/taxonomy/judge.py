@@ -32,6 +32,12 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.findings import Finding, find, find_marked
+from pytest_failure_taxonomy.taxonomy.headlines import (
+    words_of_collection_failure,
+    words_of_interruption,
+    words_of_run_error,
+    words_of_test_failure,
+)
 from pytest_failure_taxonomy.taxonomy.kinds import (
     STAGE_KINDS,
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
@@ -49,6 +55,9 @@ from pytest_failure_taxonomy.taxonomy.verdict import (
 
 _SESSION_LIMIT: Final = "session-timeout:"
 """How the message of pytest-timeout's --session-timeout begins; it leaves nothing else behind."""
+
+_OF_XDIST: Final = "<WorkerController"
+"""What xdist's own errors name."""
 
 _ENVIRONMENT_REASONS: Final = frozenset(
     {
@@ -138,6 +147,7 @@ def _from_failures(run: RunEvidence) -> Iterator[Finding]:
             failure_type=type_of_test_failure(failure),
             headline=_headline_of(failure, kind),
             is_subtest=failure.part == "subtest",
+            words=words_of_test_failure(failure),
         )
 
 
@@ -171,12 +181,13 @@ def _from_collection(run: RunEvidence) -> Iterator[Finding]:
             failed.message,
             nodeid=failed.nodeid,
             failure_type=type_of_collection_failure(failed),
+            words=words_of_collection_failure(failed),
         )
 
 
 def _from_errors(run: RunEvidence) -> Iterator[Finding]:
     for error in run.errors:
-        if _follows_from_an_exit(error, run):
+        if _follows_from_another(error, run):
             continue
         reason, kind = classify_run_error(error)
         yield find(
@@ -185,15 +196,19 @@ def _from_errors(run: RunEvidence) -> Iterator[Finding]:
             error.message,
             reason=reason,
             failure_type=type_of_run_error(error),
+            words=words_of_run_error(error),
         )
 
 
-def _follows_from_an_exit(error: RunError, run: RunEvidence) -> bool:
-    """Tell whether xdist missed the test in which a worker ended itself by `pytest.exit`.
+def _follows_from_another(error: RunError, run: RunEvidence) -> bool:
+    """Tell whether xdist stumbled over a worker whose session something else had ended.
 
-    Its controller asserts that a worker that is done has run all of its tests.
+    Its controller asserts that a worker that is done has run all of its tests, and looks for one
+    that has never come to its tests.
     """
-    return "<WorkerController" in error.message and _has_exited(run)
+    if _OF_XDIST not in error.message:
+        return False
+    return _has_exited(run) or any(_OF_XDIST not in other.message for other in run.errors)
 
 
 def _has_exited(run: RunEvidence) -> bool:
@@ -217,7 +232,8 @@ def _from_interruptions(run: RunEvidence) -> Iterator[Finding]:
         if is_passed_on and (told_by_workers or has_exited):
             continue  # of a `pytest.exit` in a worker xdist says that it was a Ctrl+C
         nodeid = running if kind == "interrupt.keyboard" else None
-        yield find(kind, "session", stop.message or stop.exception, nodeid=nodeid)
+        detail = stop.message or stop.exception
+        yield find(kind, "session", detail, nodeid=nodeid, words=words_of_interruption(stop))
 
 
 def _interruption_kind(stop: Interruption) -> str:
@@ -295,18 +311,29 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
     if code == 5 and run.counts.collected == 0:
         deselected = run.counts.deselected
         if deselected:
-            yield find("tests.all_deselected", "collection", f"{deselected} deselected, 0 left")
+            said = f"{deselected} deselected"
+            yield find("tests.all_deselected", "collection", f"{said}, 0 left", words=(said,))
         else:
-            skipped = f", {run.counts.skipped} skipped" if run.counts.skipped else ""
-            yield find("tests.none_collected", "collection", f"0 tests collected{skipped}")
+            skipped = f"{run.counts.skipped} skipped" if run.counts.skipped else ""
+            yield find(
+                "tests.none_collected",
+                "collection",
+                ", ".join(["0 tests collected", *([skipped] if skipped else [])]),
+                words=(skipped,) if skipped else (),
+            )
     elif code == 6:
-        yield find("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
+        yield find(
+            "warnings.exceeded",
+            "exit status",
+            f"warnings: {run.counts.warnings}",
+            words=(str(run.counts.warnings),),
+        )
     elif run.coverage:
         yield find("coverage.failed", "pytest-cov", run.coverage, headline=run.coverage)
     elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN and not _is_stage_limit(run):
         reason = FailureReason.from_pytest_exit_code(code)
         why = run.should_fail or f"exit code {code}"
-        yield find("exit_status.changed", "exit status", why, reason=reason)
+        yield find("exit_status.changed", "exit status", why, reason=reason, words=(why,))
 
 
 def _is_stage_limit(run: RunEvidence) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
 from pytest_failure_taxonomy.taxonomy.findings import Confidence, Finding
+from pytest_failure_taxonomy.taxonomy.headlines import headline_of
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind, rank_of
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.recovery import recovery_of_failure
@@ -15,9 +16,6 @@ from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_EVIDENCE: Final = 10
 """How many pieces of evidence a verdict quotes; all of them stand in the rest of the report."""
-
-MAX_NAMED: Final = 3
-"""How many nodes that could not be collected a message names."""
 
 
 @value
@@ -47,11 +45,6 @@ class HeldReason:
             return len(self.findings)
         nowhere = (finding.count for finding in self.findings if finding.nodeid is None)
         return len(self.nodeids) + sum(nowhere)
-
-    @property
-    def subtests(self) -> int:
-        """How many of the findings are of subtests."""
-        return sum(finding.is_subtest for finding in self.findings)
 
     @property
     def nodeids(self) -> tuple[str, ...]:
@@ -140,28 +133,8 @@ def pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
 
 
 def message_of(held: HeldReason) -> str:
-    """Return the kind's words, or better ones where what was found names the thing."""
-    if held.count == 1 and held.findings[0].headline:
-        return held.findings[0].headline
-    words = describe_kind(held.kind, held.reason).phrase(held.count)
-    if held.subtests:
-        return f"{words} ({_count(held.subtests, 'subtest')})"
-    if held.kind == "collection.error" and held.count > 1:
-        return f"{words}: {_few(held.nodeids)}"
-    return words
-
-
-def _few(nodeids: tuple[str, ...]) -> str:
-    """Name the first nodes, and say how many more there are."""
-    shown = [nodeid or "the root" for nodeid in nodeids[:MAX_NAMED]]
-    left = len(nodeids) - len(shown)
-    if not left:
-        return f"{', '.join(shown[:-1])} and {shown[-1]}"
-    return f"{', '.join(shown)} and {left} more"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
+    """Return in one line what happened, and what it happened to."""
+    return headline_of(describe_kind(held.kind, held.reason), held.findings, held.count)
 
 
 def _stacks(run: RunEvidence, first: Finding) -> Iterator[Evidence]:

@@ -12,6 +12,7 @@ from pytest_failure_taxonomy.report.text import (
     telling_line,
     with_place,
 )
+from pytest_failure_taxonomy.taxonomy.headlines import said_in_one_line
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
@@ -128,8 +129,11 @@ def _look_at_line(report: dict[str, Any], paths: ShownPaths) -> Line | None:
     detail = _detail(report, paths)
     target = verdict["nodeid"]
     if target is None:
-        is_said = not detail or detail == verdict["message"]
-        return None if is_said else Line(text=safe_text(f"because: {detail}"))
+        is_new = detail and detail not in paths.words(verdict["message"], _named(report))
+        return Line(text=safe_text(f"because: {detail}")) if is_new else None
+    message = paths.words(verdict["message"], _named(report))
+    if target in verdict["message"] and detail and detail in message:
+        return None
     held_as = (verdict["reason"], verdict["kind"])
     count = next(
         held["count"] for held in report["reasons"] if (held["reason"], held["kind"]) == held_as
@@ -166,8 +170,10 @@ def _summary_of(failure: dict[str, Any]) -> str:
     exception = failure["exception"]
     if exception is None:
         return first_line(failure.get("message") or failure["traceback"] or "")
-    message = telling_line(exception["message"]) or _UNSAID.get(exception["type"], "")
-    return f"{exception['type']}: {message}" if message else str(exception["type"])
+    words = telling_line(exception["message"]) or _UNSAID.get(exception["type"], "")
+    if words.endswith(":"):  # the head of a list
+        words = exception["message"]
+    return said_in_one_line(exception["type"], words, is_test="kind" in failure)
 
 
 def _owner_words(report: dict[str, Any]) -> str:

@@ -1,0 +1,173 @@
+"""The message of a verdict: what happened, and the thing that it happened to.
+
+A kind's own words are true of every failure of the kind. Read alone, as `-q` shows them, they say
+where to look no better than an exit code does, so what was refused, broken or missing is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    Interruption,
+    RunError,
+    TestFailure,
+)
+from pytest_failure_taxonomy.taxonomy.findings import Finding
+from pytest_failure_taxonomy.taxonomy.kinds import Kind
+
+MAX_ALL: Final = 320
+"""Characters that all the things may take that a message names; it counts the others."""
+MAX_WORDS: Final = 240
+"""Characters that one of them may take."""
+MAX_NODES: Final = 3
+"""Nodes that are named of those for which there is no more room."""
+
+OUTCOMES: Final = frozenset({"Failed", "Skipped"})
+"""The same of what pytest raises where a node can't be collected."""
+
+_NAMED_ALONE: Final = frozenset(
+    {"usage.error", "conftest.error", "plugin.error", "internal.error", "collection.error"}
+)
+"""Kinds whose own words add nothing to what a single failure of theirs says of itself."""
+
+_MISSING_MODULE: Final = re.compile(
+    r"ModuleNotFoundError: No module named '(?P<name>[\w.]+)'"
+    r"(?: \((?P<path>[^()]+):\d+(?:, from (?P<loaded>[^()]+))?\))?"
+)
+_MISSING_FIXTURE: Final = re.compile(r"fixture '([^']+)' not found")
+FIXTURE_ERROR: Final = "FixtureLookupError"
+"""What pytest raises for a fixture that nobody has."""
+TYPES_OF_PYTEST: Final = frozenset({FIXTURE_ERROR, "CollectError", "ImportPathMismatchError"})
+"""Exceptions of pytest's whose text says all. pytest shows it without their type, and so do we."""
+
+
+def headline_of(kind: Kind, findings: Sequence[Finding], count: int) -> str:
+    """Return what happened in one line, with the names of what it happened to.
+
+    Args:
+        kind: of all of the findings.
+        findings: at least one, in the order of the evidence.
+        count: how often it happened.
+    """
+    if count == 1 and findings[0].headline:
+        return findings[0].headline
+    phrase = kind.phrase(count)
+    subtests = sum(finding.is_subtest for finding in findings)
+    if subtests:
+        phrase = f"{phrase} ({subtests} subtest{'s' if subtests > 1 else ''})"
+    named = [*dict.fromkeys(words for each in findings for words in each.words)]
+    if not named:
+        return phrase
+    if count == 1 and kind.name in _NAMED_ALONE:
+        return named[0]
+    shown = named[:1]
+    for words in named[1:]:
+        if sum(map(len, shown)) + len(words) > MAX_ALL:
+            break
+        shown.append(words)
+    if len(shown) < len(named):
+        left = [each.nodeid for each in findings if each.nodeid and not {*each.words} & {*shown}]
+        is_of_files = kind.name == "collection.error" and left
+        shown.append(_few(left) if is_of_files else f"{len(named) - len(shown)} more")
+    return f"{phrase}: {'; '.join(shown)}"
+
+
+def _few(nodeids: Sequence[str]) -> str:
+    """Name the first nodes, and say how many more there are."""
+    shown = [*nodeids[:MAX_NODES]]
+    if len(nodeids) > MAX_NODES:
+        shown.append(f"{len(nodeids) - MAX_NODES} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def words_of_test_failure(failure: TestFailure) -> tuple[str, ...]:
+    """Name the fixtures that a test has asked for and nobody has, and who else could."""
+    raised = failure.exception
+    if raised is None or raised.type != FIXTURE_ERROR:
+        return ()
+    names = _MISSING_FIXTURE.findall(raised.message)
+    if not names:
+        return (one_line(raised.message),)
+    from pytest_failure_taxonomy.taxonomy.known_fixtures import distributions_with
+
+    return tuple(_missing_fixture(name, distributions_with(name)) for name in names)
+
+
+def _missing_fixture(name: str, known: tuple[str, ...]) -> str:
+    have = "has one" if len(known) == 1 else "have one"
+    hint = f" ({' and '.join(known)} {have})" if known else ""
+    return f"fixture {name!r} not found{hint}"
+
+
+def words_of_collection_failure(failure: CollectionFailure) -> tuple[str, ...]:
+    """Name the file that could not be collected, and what is wrong with it."""
+    raised = failure.exception
+    said = (
+        one_line(failure.message)
+        if raised is None
+        else said_in_one_line(raised.type, raised.message, is_test=False)
+    )
+    place = failure.location
+    file = failure.nodeid.partition("::")[0]
+    if place is None or place.line is None:
+        return (said if not file or file in said else f"{failure.nodeid}: {said}",)
+    is_elsewhere = file not in ("", place.path) and not place.path.startswith(f"{file}/")
+    via = f", from {file}" if is_elsewhere else ""
+    said = said.removesuffix(f" ({place.path.rpartition('/')[2]}, line {place.line})")
+    return (_without_python(f"{said} ({place.path}:{place.line}{via})"),)
+
+
+def words_of_run_error(error: RunError) -> tuple[str, ...]:
+    """Say what pytest, a conftest or a plugin has said of itself, place and name included."""
+    said = one_line(error.message)
+    return (_without_python(said),) if said else ()
+
+
+def words_of_interruption(stop: Interruption) -> tuple[str, ...]:
+    """Give the reason that was given for the end, and the place where."""
+    said = one_line(stop.message)
+    place = stop.location
+    if not said or stop.exception == "KeyboardInterrupt":
+        return ()
+    if place is None or place.line is None:
+        return (said,)
+    return (f"{said} ({place.path}:{place.line})",)
+
+
+def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str:
+    """Return an exception's type and the first line of what it says.
+
+    Where pytest itself says it, in words for people, the type is left out as pytest does. A test
+    that fails by `pytest.fail` is shown with it.
+    """
+    said = one_line(message)
+    by_pytest = TYPES_OF_PYTEST if is_test else TYPES_OF_PYTEST | OUTCOMES
+    if said and exception_type in by_pytest:
+        return said
+    return f"{exception_type}: {said}" if said else exception_type
+
+
+def _without_python(said: str) -> str:
+    """Say that a module is missing in words about the module."""
+    found = _MISSING_MODULE.fullmatch(said)
+    if found is None or found["path"] is None:
+        return said
+    why = "does not exist" if "." in found["name"] else "is not installed"
+    via = f" (from {found['loaded']})" if found["loaded"] else ""
+    return f"{found['path']} imports {found['name']}, which {why}{via}"
+
+
+def one_line(text: str) -> str:
+    """Return a text's first line; with those that follow where it is the head of a list.
+
+    What is too long is cut between words: of a secret that is cut in two no half is known for one.
+    """
+    lines = [line for each in text.splitlines() if (line := each.strip())]
+    if not lines:
+        return ""
+    line = " ".join(lines) if lines[0].endswith(":") else lines[0]
+    return line if len(line) <= MAX_WORDS else f"{line[:MAX_WORDS].rpartition(' ')[0]} …"
