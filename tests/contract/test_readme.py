@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import yaml
 
 from pytest_failure_taxonomy.report.render.terminal import MAX_LINES, TITLE
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
-from tests.helpers.children import REPORT, run_child
+from tests.helpers.children import REPORT, run_child, run_pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -160,7 +161,23 @@ def test_the_sample_of_the_terminal_has_its_shape(page: str) -> None:
     kind = KINDS[found["kind"]]
     assert kind.reason == found["reason"]
     numbers = re.findall("[0-9]+", found["message"])
-    assert found["message"] == kind.phrase(int(numbers[0]) if numbers else 1)
+    names_it = found["kind"] == "collection.error"  # see the test below
+    assert names_it or found["message"] == kind.phrase(int(numbers[0]) if numbers else 1)
     assert all(MIDDLE.fullmatch(line) for line in middle)
     assert last == f"report: {REPORT}"
     assert len(lines) - first <= MAX_LINES
+
+
+def test_the_first_sample_is_what_is_printed(tmp_path: Path) -> None:
+    """A test file with the sample's error in the sample's line gives the sample."""
+    if find_spec("tomli_w") is not None:
+        pytest.skip("what the sample misses is installed")
+    (sample,) = [block for block in blocks_of("README.md", "console") if TITLE in block]
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    (tests / "test_markers.py").write_text("\n" * 6 + "import tomli_w\n", "utf-8")
+    body = "".join(f"def test_{number}(): pass\n" for number in range(12))
+    (tests / "test_others.py").write_text(body, "utf-8")
+    done = run_pytest(tmp_path)
+    assert done.told[1:] == sample.splitlines()[-4:]

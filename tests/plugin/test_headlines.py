@@ -1,145 +1,347 @@
-"""Headlines that name what happened: crashes of forked tests, memory, what nobody could catch."""
+"""The words of the verdict for each way to go wrong: with `-q` they are all that is shown."""
 
 from __future__ import annotations
 
-import sys
-from importlib.util import find_spec
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import pytest
 
-from tests.helpers.runs import FinishedRun, PytestRuns
+from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from tests.helpers.children import run_inside, run_pytest
 
-WORKERS: Final = pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
-NO_CORE: Final = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"
-
-
-def run(
-    runs: PytestRuns, files: dict[str, str], workers: list[str], *args: str, **given: Any
-) -> FinishedRun:
-    """Run a project, in one process or on workers."""
-    runs.write(files)
-    plugins = [*given.pop("plugins", []), *(["xdist"] if workers else [])]
-    return runs.run(*workers, *args, plugins=plugins)
+PASSING: Final = "def test_passes(): pass\n"
+MISSING: Final = "import tomli_wx\n"
 
 
-def own_lines(done: FinishedRun) -> list[str]:
-    """Return the lines that say why the run failed, without the last one, which has the path."""
-    lines = [*done.stderr, *done.stdout]  # pytest prints nowhere else where it can't start
-    start = next(i for i, line in enumerate(lines) if "= why this run failed =" in line)
-    end = next(i for i, line in enumerate(lines) if i > start and line.startswith("report: "))
-    return lines[start + 1 : end]
+class Ending(NamedTuple):
+    """One way to go wrong, and the words for it."""
+
+    name: str
+    headline: str
+    """Kind and message, as the first line has them."""
+    middle: Sequence[str] = ()
+    """The lines of the block between the headline and the report's path."""
+    files: Mapping[str, str] = {}
+    args: Sequence[str] = ()
 
 
-FORKED: Final = (
-    "import os, signal, pytest\n"
-    "def test_passes(): pass\n"
-    "@pytest.mark.forked\n"
-    "def test_dies():\n"
-    f"    {NO_CORE}\n"
-    "    os.kill(os.getpid(), signal.SIGSEGV)\n"
-    "@pytest.mark.forked\n"
-    "def test_leaves(): os._exit(7)\n"
+ENDINGS: Final = (
+    # What pytest refuses.
+    Ending("option", "usage.error]: unrecognized arguments: --no-such", args=["--no-such"]),
+    Ending(
+        "option-of-a-file",
+        "usage.error]: unrecognized arguments: --cov-append2 (from addopts in tests/pytest.ini)",
+        files={"tests/pytest.ini": "[pytest]\naddopts = --cov-append2 --tb=short\n"},
+        args=["--rootdir=.", "-c", "tests/pytest.ini"],
+    ),
+    Ending("path", "usage.error]: file or directory not found: nowhere", args=["nowhere"]),
+    Ending(
+        "node-id",
+        "usage.error]: not found: test_it.py::test_gone (no match in any of [<Module test_it.py>])",
+        args=["test_it.py::test_gone"],
+    ),
+    Ending(
+        "keyword-of-a-file",
+        "usage.error]: Wrong expression passed to '-k': and and: at column 1: expected not OR left "
+        "parenthesis OR identifier; got and (from addopts in pytest.ini)",
+        ["not run: 1 of 1 tests"],
+        files={"pytest.ini": "[pytest]\naddopts = -k 'and and'\n"},
+    ),
+    Ending(
+        "setting",
+        "usage.error]: Unknown config option: no_such_key (set in pytest.ini)",
+        ["not run: 1 of 1 tests"],
+        files={"pytest.ini": "[pytest]\nno_such_key = 1\naddopts = --strict-config\n"},
+    ),
+    Ending(
+        "usage-error-of-a-hook",
+        "usage.error]: set SERVER first (conftest.py:2, in pytest_configure)",
+        files={
+            "conftest.py": "import pytest\n"
+            "def pytest_configure(): raise pytest.UsageError('set SERVER first')\n"
+        },
+    ),
+    # Files that pytest loads at its start.
+    Ending(
+        "conftest-import",
+        "conftest.error]: conftest.py imports tomli_wx, which is not installed",
+        ["because: ModuleNotFoundError: No module named 'tomli_wx' (conftest.py:1)"],
+        files={"conftest.py": MISSING},
+    ),
+    Ending(
+        "conftest-import-of-its-own",
+        "conftest.error]: own.py imports tomli_wx, which is not installed (from conftest.py)",
+        ["because: ModuleNotFoundError: No module named 'tomli_wx' (own.py:1, from conftest.py)"],
+        files={"conftest.py": "import own\n", "own.py": MISSING},
+    ),
+    Ending(
+        "conftest-syntax",
+        "conftest.error]: SyntaxError: invalid syntax (conftest.py:1)",
+        files={"conftest.py": "def x(:\n"},
+    ),
+    Ending(
+        "required-plugin",
+        "plugin.error]: Missing required plugins: pytest-nope (required_plugins in pytest.ini)",
+        files={"pytest.ini": "[pytest]\nrequired_plugins = pytest-nope\n"},
+    ),
+    Ending(
+        "plugin-of-a-conftest",
+        "plugin.error]: Error importing plugin \"nope\": No module named 'nope' "
+        "(pytest_plugins in conftest.py)",
+        files={"conftest.py": "pytest_plugins = ['nope']\n"},
+    ),
+    Ending(
+        "plugin-typed",
+        "plugin.error]: Error importing plugin \"nope\": No module named 'nope'",
+        args=["-p", "nope"],
+    ),
+    # Hooks.
+    Ending(
+        "hook-at-the-start",
+        "internal.error]: ValueError: no (conftest.py:2, in pytest_configure)",
+        files={"conftest.py": "def pytest_configure():\n    raise ValueError('no')\n"},
+    ),
+    Ending(
+        "hook-later",
+        "internal.error]: KeyError: 'x' (own.py:1, from conftest.py, in "
+        "pytest_collection_modifyitems)",
+        ["not run: 1 of 1 tests"],
+        files={
+            "conftest.py": "import own\ndef pytest_collection_modifyitems(): own.f()\n",
+            "own.py": "def f(): {}['x']\n",
+        },
+    ),
+    Ending(
+        "hook-of-a-plugin",
+        "internal.error]: KeyError: 'gone' (foreign.py:1, in pytest_collection_modifyitems)",
+        ["not run: 1 of 1 tests"],
+        files={
+            "pytest.ini": "[pytest]\npythonpath=.venv/lib/site-packages\naddopts = -p foreign\n",
+            ".venv/lib/site-packages/foreign.py": "def pytest_collection_modifyitems(): "
+            "raise KeyError('gone')\n",
+        },
+    ),
+    Ending(
+        "exit-at-import",
+        "internal.error]: SystemExit: leaving (test_a.py:2)",
+        files={"test_a.py": "import sys\nsys.exit('leaving')\n"},
+    ),
+    # What can't be collected.
+    Ending(
+        "import",
+        "collection.error]: tests/test_a.py imports tomli_wx, which is not installed",
+        [
+            (
+                "see: tests/test_a.py: ModuleNotFoundError: No module named 'tomli_wx' "
+                "(tests/test_a.py:1)"
+            ),
+            "not run: 1 of 1 tests",
+        ],
+        files={"tests/test_a.py": MISSING},
+    ),
+    Ending(
+        "import-of-its-own",
+        "collection.error]: own.py imports tomli_wx, which is not installed (from test_a.py)",
+        [
+            "see: test_a.py: ModuleNotFoundError: No module named 'tomli_wx' (own.py:1)",
+            "not run: 1 of 1 tests",
+        ],
+        files={"test_a.py": "import own\n", "own.py": MISSING},
+    ),
+    Ending(
+        "import-of-a-part",
+        "collection.error]: test_a.py imports own.gone, which does not exist",
+        [
+            "see: test_a.py: ModuleNotFoundError: No module named 'own.gone' (test_a.py:1)",
+            "not run: 1 of 1 tests",
+        ],
+        files={"test_a.py": "import own.gone\n", "own/__init__.py": ""},
+    ),
+    Ending(
+        "conftest-below",
+        "collection.error]: sub/conftest.py imports tomli_wx, which is not installed",
+        [
+            "see: sub: ModuleNotFoundError: No module named 'tomli_wx' (sub/conftest.py:1)",
+            "not run: 1 of 1 tests",
+        ],
+        files={"sub/conftest.py": MISSING, "sub/test_a.py": PASSING},
+    ),
+    Ending(
+        "syntax",
+        "collection.error]: SyntaxError: invalid syntax (sub/test_a.py:1)",
+        ["not run: 1 of 1 tests"],
+        files={"sub/test_a.py": "def x(:\n"},
+    ),
+    Ending(
+        "three-files",
+        "collection.error]: 3 files or nodes could not be collected: test_a.py imports tomli_wx, "
+        "which is not installed; SyntaxError: invalid syntax (test_b.py:1); ZeroDivisionError: "
+        "division by zero (test_c.py:1)",
+        [
+            "first: test_a.py: ModuleNotFoundError: No module named 'tomli_wx' (test_a.py:1)",
+            "not run: 1 of 1 tests",
+        ],
+        files={"test_a.py": MISSING, "test_b.py": "def x(:\n", "test_c.py": "1 / 0\n"},
+    ),
+    Ending(
+        "parameter",
+        "collection.error]: In test_a.py::test_a: function uses no argument 'x'",
+        ["not run: 1 of 1 tests"],
+        files={
+            "test_a.py": "import pytest\n@pytest.mark.parametrize('x', [1])\ndef test_a(): pass\n"
+        },
+    ),
+    # Fixtures that are not there.
+    Ending(
+        "fixtures",
+        "test.setup_error]: the setup of 3 tests failed: fixture 'mocker' not found (pytest-mock "
+        "has one); fixture 'benchmark' not found (pytest-benchmark has one); fixture 'client' not "
+        "found (pytest-django and pytest-flask have one); fixture 'shop' not found (1 passed)",
+        [
+            (
+                "first: test_a.py::test_a: fixture 'mocker' not found; fixture 'benchmark' not "
+                "found (test_a.py:1)"
+            ),
+            (
+                "also: 3 failures, 2 causes: 2 x fixture 'mocker' not found; fixture 'benchmark' "
+                "not found, 1 more"
+            ),
+        ],
+        files={
+            "test_a.py": "def test_a(mocker, benchmark): pass\n"
+            "def test_b(mocker): pass\n"
+            "def test_c(client, shop): pass\n"
+        },
+    ),
+    Ending(
+        "fixture-asked-for-by-name",
+        "test.failed]: 1 test failed: fixture 'qtbot' not found (pytest-qt has one) (1 passed)",
+        ["see: test_a.py::test_a: fixture 'qtbot' not found (test_a.py:1)"],
+        files={"test_a.py": "def test_a(request): request.getfixturevalue('qtbot')\n"},
+    ),
+    Ending(
+        "fixture-of-itself",
+        "test.setup_error]: the setup of 1 test failed: recursive dependency involving fixture 'a' "
+        "detected (1 passed)",
+        [
+            (
+                "see: test_a.py::test_a: recursive dependency involving fixture 'a' detected "
+                "(test_a.py:4)"
+            )
+        ],
+        files={
+            "test_a.py": "import pytest\n@pytest.fixture\ndef a(a): pass\ndef test_a(a): pass\n"
+        },
+    ),
+    # Items whose failures somebody else words.
+    Ending(
+        "item-of-its-own-kind",
+        "test.failed]: 1 test failed (1 passed)",
+        ["see: test_x.yml::x: ValueError: usecase failed: a is b"],
+        files={
+            "conftest.py": "import pytest\n"
+            "class File(pytest.File):\n"
+            "    def collect(self): yield Item.from_parent(self, name='x')\n"
+            "class Item(pytest.Item):\n"
+            "    def runtest(self): raise ValueError('a', 'b')\n"
+            "    def repr_failure(self, excinfo, style=None): return 'usecase failed: a is b'\n"
+            "def pytest_collect_file(parent, file_path):\n"
+            "    if file_path.suffix == '.yml': return File.from_parent(parent, path=file_path)\n",
+            "test_x.yml": "",
+        },
+    ),
+    # Runs that ended early, or had nothing to do.
+    Ending(
+        "pytest.exit",
+        "interrupt.exit]: the run was ended by pytest.exit: no database (conftest.py:2)",
+        files={
+            "conftest.py": "import pytest\ndef pytest_collection(): pytest.exit('no database')\n"
+        },
+    ),
+    Ending(
+        "nothing-selected",
+        "tests.all_deselected]: every test found was deselected: 1 deselected",
+        ["because: 1 deselected, 0 left"],
+        args=["-k", "zzz"],
+    ),
+    Ending(
+        "module-skipped",
+        "tests.none_collected]: no test was found: 1 skipped",
+        ["because: 0 tests collected, 1 skipped"],
+        files={"test_it.py": "import pytest\npytest.importorskip('no_such')\n"},
+    ),
 )
+IN_WORKERS: Final = (
+    "keyword-of-a-file",
+    "node-id",
+    "hook-later",
+    "hook-of-a-plugin",
+    "exit-at-import",
+    "import-of-its-own",
+    "three-files",
+    "parameter",
+    "fixture-asked-for-by-name",
+    "item-of-its-own-kind",
+)
+"""Endings that a worker sees."""
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
-@pytest.mark.skipif(find_spec("pytest_forked") is None, reason="needs pytest-forked")
-@WORKERS
-def test_a_forked_test_that_crashes(runs: PytestRuns, workers: list[str]) -> None:
-    """A test that took down the process that was forked for it has crashed; no worker has died."""
-    done = run(runs, {"test_it.py": FORKED}, workers, plugins=["pytest_forked"])
-    assert done.exit_status == 1
-    assert done.verdict == ("TESTS_FAILED", "test.crashed")
-    assert done.kinds == ["test.crashed"]
-    headline, first = own_lines(done)
-    assert headline == (
-        "TESTS_FAILED [test.crashed]: 2 tests crashed the processes that were forked for them "
-        "(1 passed)"
-    )
-    assert "running the test CRASHED with signal 11 (SIGSEGV)" in first
-    failures = done.report["failures"]
-    assert {(each["kind"], each["phase"]) for each in failures} == {("test.crashed", "call")}
-    summary = done.report["summary"]
-    assert (summary["failed"], summary["crashed"], summary["in_flight"]) == (2, 2, 0)
-    assert {worker["crashed_on"] for worker in done.report["workers"]} <= {None}
-    assert done.report["extensions"] == {}
+def write(folder: Path, ending: Ending) -> None:
+    """Write the files of an ending, one test that passes among them."""
+    files = {"pytest.ini": "[pytest]\n", "test_it.py": PASSING, **ending.files}
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
 
 
-@WORKERS
-def test_a_test_that_runs_out_of_memory(runs: PytestRuns, workers: list[str]) -> None:
-    """MemoryError has no message of its own, so its meaning is said."""
-    done = run(runs, {"test_it.py": "def test_it(): 'x' * (1 << 62)\n"}, workers)
-    assert done.verdict == ("TESTS_FAILED", "test.failed")
-    headline, see = own_lines(done)
-    assert headline == "TESTS_FAILED [test.failed]: 1 test failed: it ran out of memory"
-    assert see == "see: test_it.py::test_it: MemoryError: it ran out of memory (test_it.py:1)"
+def message_of(headline: str) -> str:
+    """Return what a headline says, without its kind and without how many tests passed."""
+    return re.sub(r" \(\d+ passed\)$", "", headline.partition("]: ")[2])
 
 
-@WORKERS
-def test_several_files_that_could_not_be_collected(runs: PytestRuns, workers: list[str]) -> None:
-    """The headline names the first of them, and counts the others."""
-    files = {f"test_{name}.py": f"import no_such_{name}\n" for name in "abcde"}
-    done = run(runs, files, workers)
-    (headline, *_) = own_lines(done)
-    assert headline.startswith("INTERNAL_ERROR [collection.error]: 5 files or nodes ")
-    assert [name for name in "abcde" if f"test_{name}.py" in headline] == ["a", "b", "c"]
-    assert headline.endswith("2 more")
+@pytest.mark.parametrize("ending", ENDINGS, ids=[ending.name for ending in ENDINGS])
+def test_the_words(pytester: pytest.Pytester, ending: Ending) -> None:
+    """With `-q` the thing is named in one line; without it the block adds what that leaves out."""
+    write(pytester.path, ending)
+    run = run_inside(pytester, "-q", *ending.args)
+    lines = (run.stdout + run.stderr).splitlines()
+    (at,) = (i for i, line in enumerate(lines) if re.match(r"[A-Z_]+ \[[a-z_.]+\]: ", line))
+    assert lines[at].partition(" [")[2] == ending.headline
+    assert lines[at + 1] == "report: failure-report.json"
+    report = run.report()
+    assert report["verdict"]["message"] == message_of(ending.headline)
+    block = [line.text for line in verdict_lines(report, "failure-report.json")]
+    assert [line for line in block[2:-1] if not line.startswith("also: 3 failures, 3")] == [
+        *ending.middle
+    ]
 
 
-def test_a_syntax_error_in_an_installed_package(runs: PytestRuns) -> None:
-    """The file that does not parse is named by its path, wherever it was imported from."""
-    package = runs.path / "site-packages" / "broken"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("def f(:\n", encoding="utf-8")
-    imports = f"import sys; sys.path.insert(0, {str(package.parent)!r})\nimport broken\n"
-    in_a_test = "def test_it():\n    " + imports.replace("\n", "\n    ") + "pass\n"
-    place = str(package / "__init__.py").replace("\\", "/")
-    for files, args in (
-        ({"test_it.py": imports}, ("test_it.py",)),
-        ({"test_it.py": in_a_test}, ("test_it.py",)),
-        ({"conftest.py": imports, "test_it.py": ""}, ("test_it.py",)),
-    ):
-        done = run(runs, files, [], *args)
-        said = "\n".join(own_lines(done)).replace("\\", "/")
-        relative = Path(place).relative_to(runs.path).as_posix()
-        assert f"{place}, line 1" in said or f"{relative}:1" in said or f"{place}:1" in said
+@pytest.mark.parametrize(
+    "ending",
+    [ending for ending in ENDINGS if ending.name in IN_WORKERS],
+    ids=[ending.name for ending in ENDINGS if ending.name in IN_WORKERS],
+)
+def test_the_words_with_xdist(tmp_path: Path, ending: Ending) -> None:
+    """What a worker has seen is named in the same words."""
+    write(tmp_path, ending)
+    run = run_pytest(tmp_path, "-q", "-n", "2", *ending.args, plugins=("xdist",))
+    report = run.report()
+    assert report["verdict"]["kind"] == ending.headline.partition("]")[0]
+    assert report["verdict"]["message"] == message_of(ending.headline)
 
 
-UNRAISABLE: Final = "def test_it():\n    files = [open(__file__)]\n    files.append(files)\n"
-
-
-def test_a_warning_that_nobody_could_catch(runs: PytestRuns) -> None:
-    """With `-W error` pytest raises it when the session is over; the resource is named."""
-    runs.write({"conftest.py": "import gc\ngc.disable()\n", "test_it.py": UNRAISABLE})
-    done = runs.compare("-W", "error")
-    if done.exit_status == 0:
-        pytest.skip("this pytest collects no garbage at its end")
-    assert done.verdict == ("INTERNAL_ERROR", "plugin.error")
-    (error,) = done.report["internal_errors"]
-    assert error["message"].startswith("unraisable ResourceWarning: unclosed file <")
-    assert any("unraisable ResourceWarning: unclosed file <" in line for line in own_lines(done))
-
-
-TIMEOUT: Final = "import time\ndef test_passes(): pass\ndef test_hangs(): time.sleep(60)\n"
-
-
-@pytest.mark.skipif(find_spec("pytest_timeout") is None, reason="needs pytest-timeout")
-def test_a_thread_timeout_on_a_worker(runs: PytestRuns) -> None:
-    """The worker died because the test used up its time; that is what is said."""
-    args = ("--timeout=2", "--timeout-method=thread")
-    done = run(runs, {"test_it.py": TIMEOUT}, ["-n", "2"], *args, plugins=["timeout"])
-    assert done.verdict == ("TIMEOUT", "test.timeout")
-    assert done.kinds == ["test.timeout"]
-    verdict = done.report["verdict"]
-    assert (verdict["confidence"], verdict["retryable"]) == ("likely", True)
-    assert verdict["message"] == "1 test used up its time limit of 2 s"
-    assert verdict["nodeid"] == "test_it.py::test_hangs"
-    (failure,) = done.report["failures"]
-    assert (failure["kind"], failure["reason"]) == ("test.timeout", "TIMEOUT")
-    summary = done.report["summary"]
-    assert (summary["timed_out"], summary["crashed"]) == (1, 1)
-    _, see = own_lines(done)
-    assert see.startswith("see: test_it.py::test_hangs: worker gw")
-    assert "of the 2 s that pytest-timeout (thread) allows were used up" in see
+def test_secrets_in_a_headline(pytester: pytest.Pytester) -> None:
+    """What the verdict names is searched for secrets as all is."""
+    token = "ghp_" + "a1B2" * 9
+    content = f"def pytest_configure(): raise ValueError('no {token} {'x ' * 300}{token}')\n"
+    write(pytester.path, Ending("", "", files={"conftest.py": content}))
+    run = run_inside(pytester, "-q")
+    message = run.report()["verdict"]["message"]
+    assert message.startswith("ValueError: no [REDACTED")
+    assert len(message) < 400
+    assert token not in (pytester.path / "failure-report.json").read_text("utf-8")
+    assert "[REDACTED" in run.stdout + run.stderr

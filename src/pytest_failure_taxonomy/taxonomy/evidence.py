@@ -317,6 +317,8 @@ class RunEvidence:
     """In order of occurrence."""
     collection_failures: tuple[CollectionFailure, ...] = ()
     errors: tuple[RunError, ...] = ()
+    early_refusal: RunError | None = None
+    """What pytest can't have got past before it loaded a plugin; nobody heard it say so."""
     interruptions: tuple[Interruption, ...] = ()
     in_flight: tuple[InFlightTest, ...] = ()
     """In order of start."""

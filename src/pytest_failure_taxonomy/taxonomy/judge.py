@@ -294,7 +294,9 @@ def _findings(run: RunEvidence) -> list[Finding]:
     if run.recorded:
         found += _from_exit_code(run, explained=bool(found))
     elif run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST) and run.exit.code is not None:
-        found += judge_command(run.exit.code, run.exit.source, is_pytest=run.is_pytest)
+        found += judge_command(
+            run.exit.code, run.exit.source, is_pytest=run.is_pytest, refusal=run.early_refusal
+        )
     found += _from_stage(run, found)
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-_FIXTURES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+FIXTURES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "anyio": ("anyio_backend",),
         "faker": ("faker",),
@@ -86,4 +86,4 @@ would have are left out, and so are distributions that nobody installs on purpos
 
 def distributions_with(fixture: str) -> tuple[str, ...]:
     """Return the distributions that are known to have a fixture of this name, sorted."""
-    return tuple(sorted(name for name, fixtures in _FIXTURES.items() if fixture in fixtures))
+    return tuple(sorted(name for name, fixtures in FIXTURES.items() if fixture in fixtures))

@@ -1,0 +1,92 @@
+"""`failure-taxonomy run` names what a pytest has refused before any plugin was loaded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from pytest_failure_taxonomy.early_refusals import early_refusal
+from tests.helpers.children import run_child
+
+PYTEST: Final = [sys.executable, "-m", "pytest"]
+NOPE: Final = 'Error importing plugin "nope": no such module'
+
+REFUSALS: Final = (
+    pytest.param({}, ["-p", "nope"], {}, "plugin.error", NOPE, id="plugin"),
+    pytest.param({}, ["-pnope"], {}, "plugin.error", NOPE, id="attached"),
+    pytest.param(
+        {"pytest.ini": "[pytest]\naddopts = -p nope\n"},
+        [],
+        {},
+        "plugin.error",
+        f"{NOPE} (from addopts in pytest.ini)",
+        id="plugin-of-a-file",
+    ),
+    pytest.param(
+        {},
+        [],
+        {"PYTEST_ADDOPTS": "-p nope"},
+        "plugin.error",
+        f"{NOPE} (from PYTEST_ADDOPTS)",
+        id="plugin-of-the-environment",
+    ),
+    pytest.param(
+        {"pyproject.toml": "[tool.pytest\n"},
+        [],
+        {},
+        "usage.error",
+        "pyproject.toml: ",
+        id="pyproject",
+    ),
+    pytest.param({"pytest.ini": "[pytest\n"}, [], {}, "usage.error", "pytest.ini:1: ", id="ini"),
+)
+
+
+@pytest.mark.parametrize(("files", "args", "variables", "kind", "words"), REFUSALS)
+def test_what_was_refused(
+    tmp_path: Path,
+    files: Mapping[str, str],
+    args: Sequence[str],
+    variables: Mapping[str, str],
+    kind: str,
+    words: str,
+) -> None:
+    """The plugin or the file is named, as likely: nobody has heard pytest say it."""
+    for name, content in {"test_it.py": "def test_it(): pass\n", **files}.items():
+        (tmp_path / name).write_text(content, "utf-8")
+    ours = [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--"]
+    run = run_child(tmp_path, [*ours, *PYTEST, *args], env=dict(variables))
+    assert run.status in (1, 3, 4)
+    verdict = json.loads((tmp_path / "failure-report.json").read_text("utf-8"))["verdict"]
+    assert (verdict["reason"], verdict["kind"]) == ("INTERNAL_ERROR", kind)
+    assert verdict["confidence"] == "likely"
+    assert verdict["message"].startswith(words)
+    assert verdict["message"] in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "args"),
+    [
+        ({}, []),
+        ({}, ["-p", "no:nope", "-p", "terminal", "-p", "own", "-k", "nope"]),
+        ({"pyproject.toml": "[project]\nname = 'x'\n"}, []),
+        ({"pyproject.toml": "[tool.pytest.ini_options]\naddopts = ['-p', 'own']\n"}, []),
+        ({"tox.ini": "[tox]\n", "setup.cfg": "[metadata]\n"}, []),
+        ({"pytest.ini": "[pytest]\n", "pyproject.toml": "broken, and not read\n"}, []),
+    ],
+)
+def test_nothing_to_refuse(tmp_path: Path, files: Mapping[str, str], args: Sequence[str]) -> None:
+    """What pytest accepts is not named."""
+    for name, content in {"own.py": "", **files}.items():
+        (tmp_path / name).write_text(content, "utf-8")
+    assert early_refusal([*PYTEST, *args], {}, tmp_path) is None
+
+
+def test_another_interpreter(tmp_path: Path) -> None:
+    """What is installed in another environment can't be seen, and nothing is said of it."""
+    assert early_refusal(["/opt/other/bin/pytest", "-p", "nope"], {}, tmp_path) is None

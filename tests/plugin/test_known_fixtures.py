@@ -1,0 +1,51 @@
+"""The table of well-known fixtures agrees with the plugins that are installed here."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from pytest_failure_taxonomy.taxonomy.known_fixtures import FIXTURES, distributions_with
+from tests.helpers.children import run_plain_pytest
+
+NAME: Final = re.compile(r"(\w+)(?: \[\w+ scope\])? -- ")
+
+
+def plugins_of(name: str) -> list[str]:
+    """Return the names of a distribution's pytest plugins; none where it is not installed."""
+    try:
+        found = distribution(name)
+    except PackageNotFoundError:
+        return []
+    return [each.name for each in found.entry_points if each.group == "pytest11"]
+
+
+@pytest.mark.parametrize("name", sorted(FIXTURES))
+def test_a_distribution_has_its_fixtures(tmp_path: Path, name: str) -> None:
+    """Each fixture in the table is one that pytest lists of the plugin."""
+    plugins = plugins_of(name)
+    if not plugins:
+        pytest.skip(f"{name} is not installed")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    run = run_plain_pytest(tmp_path, "--fixtures", "-v", plugins=plugins)
+    listed = {match[1] for line in run.stdout.splitlines() if (match := NAME.match(line))}
+    assert "tmp_path" in listed
+    assert set(FIXTURES[name]) <= listed
+
+
+def test_one_name_in_two_plugins() -> None:
+    """All that have a fixture of one name are given, in the order of the alphabet."""
+    assert distributions_with("snapshot") == ("pytest-snapshot", "syrupy")
+    assert distributions_with("mocker") == ("pytest-mock",)
+    assert distributions_with("shop") == ()
+
+
+def test_no_fixture_of_pytest_itself(tmp_path: Path) -> None:
+    """What pytest itself has is not missing, and so is not in the table."""
+    run = run_plain_pytest(tmp_path, "--fixtures", "-v")
+    own = {match[1] for line in run.stdout.splitlines() if (match := NAME.match(line))}
+    assert own.isdisjoint(name for names in FIXTURES.values() for name in names)

@@ -1,0 +1,145 @@
+"""Headlines that name what happened: crashes of forked tests, memory, what nobody could catch."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.helpers.runs import FinishedRun, PytestRuns
+
+WORKERS: Final = pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
+NO_CORE: Final = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"
+
+
+def run(
+    runs: PytestRuns, files: dict[str, str], workers: list[str], *args: str, **given: Any
+) -> FinishedRun:
+    """Run a project, in one process or on workers."""
+    runs.write(files)
+    plugins = [*given.pop("plugins", []), *(["xdist"] if workers else [])]
+    return runs.run(*workers, *args, plugins=plugins)
+
+
+def own_lines(done: FinishedRun) -> list[str]:
+    """Return the lines that say why the run failed, without the last one, which has the path."""
+    lines = [*done.stderr, *done.stdout]  # pytest prints nowhere else where it can't start
+    start = next(i for i, line in enumerate(lines) if "= why this run failed =" in line)
+    end = next(i for i, line in enumerate(lines) if i > start and line.startswith("report: "))
+    return lines[start + 1 : end]
+
+
+FORKED: Final = (
+    "import os, signal, pytest\n"
+    "def test_passes(): pass\n"
+    "@pytest.mark.forked\n"
+    "def test_dies():\n"
+    f"    {NO_CORE}\n"
+    "    os.kill(os.getpid(), signal.SIGSEGV)\n"
+    "@pytest.mark.forked\n"
+    "def test_leaves(): os._exit(7)\n"
+)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+@pytest.mark.skipif(find_spec("pytest_forked") is None, reason="needs pytest-forked")
+@WORKERS
+def test_a_forked_test_that_crashes(runs: PytestRuns, workers: list[str]) -> None:
+    """A test that took down the process that was forked for it has crashed; no worker has died."""
+    done = run(runs, {"test_it.py": FORKED}, workers, plugins=["pytest_forked"])
+    assert done.exit_status == 1
+    assert done.verdict == ("TESTS_FAILED", "test.crashed")
+    assert done.kinds == ["test.crashed"]
+    headline, first = own_lines(done)
+    assert headline == (
+        "TESTS_FAILED [test.crashed]: 2 tests crashed the processes that were forked for them "
+        "(1 passed)"
+    )
+    assert "running the test CRASHED with signal 11 (SIGSEGV)" in first
+    failures = done.report["failures"]
+    assert {(each["kind"], each["phase"]) for each in failures} == {("test.crashed", "call")}
+    summary = done.report["summary"]
+    assert (summary["failed"], summary["crashed"], summary["in_flight"]) == (2, 2, 0)
+    assert {worker["crashed_on"] for worker in done.report["workers"]} <= {None}
+    assert done.report["extensions"] == {}
+
+
+@WORKERS
+def test_a_test_that_runs_out_of_memory(runs: PytestRuns, workers: list[str]) -> None:
+    """MemoryError has no message of its own, so its meaning is said."""
+    done = run(runs, {"test_it.py": "def test_it(): 'x' * (1 << 62)\n"}, workers)
+    assert done.verdict == ("TESTS_FAILED", "test.failed")
+    headline, see = own_lines(done)
+    assert headline == "TESTS_FAILED [test.failed]: 1 test failed: it ran out of memory"
+    assert see == "see: test_it.py::test_it: MemoryError: it ran out of memory (test_it.py:1)"
+
+
+@WORKERS
+def test_several_files_that_could_not_be_collected(runs: PytestRuns, workers: list[str]) -> None:
+    """The headline names the first of them, and counts the others."""
+    files = {f"test_{name}.py": f"import no_such_{name}\n" for name in "abcde"}
+    done = run(runs, files, workers)
+    (headline, *_) = own_lines(done)
+    assert headline.startswith("INTERNAL_ERROR [collection.error]: 5 files or nodes ")
+    assert [name for name in "abcde" if f"test_{name}.py" in headline] == ["a", "b", "c"]
+    assert headline.endswith("2 more")
+
+
+def test_a_syntax_error_in_an_installed_package(runs: PytestRuns) -> None:
+    """The file that does not parse is named by its path, wherever it was imported from."""
+    package = runs.path / "site-packages" / "broken"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("def f(:\n", encoding="utf-8")
+    imports = f"import sys; sys.path.insert(0, {str(package.parent)!r})\nimport broken\n"
+    in_a_test = "def test_it():\n    " + imports.replace("\n", "\n    ") + "pass\n"
+    place = str(package / "__init__.py").replace("\\", "/")
+    for files, args in (
+        ({"test_it.py": imports}, ("test_it.py",)),
+        ({"test_it.py": in_a_test}, ("test_it.py",)),
+        ({"conftest.py": imports, "test_it.py": ""}, ("test_it.py",)),
+    ):
+        done = run(runs, files, [], *args)
+        said = "\n".join(own_lines(done)).replace("\\", "/")
+        relative = Path(place).relative_to(runs.path).as_posix()
+        assert f"{place}, line 1" in said or f"{relative}:1" in said or f"{place}:1" in said
+
+
+UNRAISABLE: Final = "def test_it():\n    files = [open(__file__)]\n    files.append(files)\n"
+
+
+def test_a_warning_that_nobody_could_catch(runs: PytestRuns) -> None:
+    """With `-W error` pytest raises it when the session is over; the resource is named."""
+    runs.write({"conftest.py": "import gc\ngc.disable()\n", "test_it.py": UNRAISABLE})
+    done = runs.compare("-W", "error")
+    if done.exit_status == 0:
+        pytest.skip("this pytest collects no garbage at its end")
+    assert done.verdict == ("INTERNAL_ERROR", "plugin.error")
+    (error,) = done.report["internal_errors"]
+    assert error["message"].startswith("unraisable ResourceWarning: unclosed file <")
+    assert any("unraisable ResourceWarning: unclosed file <" in line for line in own_lines(done))
+
+
+TIMEOUT: Final = "import time\ndef test_passes(): pass\ndef test_hangs(): time.sleep(60)\n"
+
+
+@pytest.mark.skipif(find_spec("pytest_timeout") is None, reason="needs pytest-timeout")
+def test_a_thread_timeout_on_a_worker(runs: PytestRuns) -> None:
+    """The worker died because the test used up its time; that is what is said."""
+    args = ("--timeout=2", "--timeout-method=thread")
+    done = run(runs, {"test_it.py": TIMEOUT}, ["-n", "2"], *args, plugins=["timeout"])
+    assert done.verdict == ("TIMEOUT", "test.timeout")
+    assert done.kinds == ["test.timeout"]
+    verdict = done.report["verdict"]
+    assert (verdict["confidence"], verdict["retryable"]) == ("likely", True)
+    assert verdict["message"] == "1 test used up its time limit of 2 s"
+    assert verdict["nodeid"] == "test_it.py::test_hangs"
+    (failure,) = done.report["failures"]
+    assert (failure["kind"], failure["reason"]) == ("test.timeout", "TIMEOUT")
+    summary = done.report["summary"]
+    assert (summary["timed_out"], summary["crashed"]) == (1, 1)
+    _, see = own_lines(done)
+    assert see.startswith("see: test_it.py::test_hangs: worker gw")
+    assert "of the 2 s that pytest-timeout (thread) allows were used up" in see
