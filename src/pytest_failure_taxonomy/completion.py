@@ -88,7 +88,11 @@ def end_from_status(status: int | None, source: str, ended_ns: int | None) -> Pr
     """Return the end of a process from the status that `waitpid` gives, `None` if there is none."""
     if status is None:
         return ProcessEnd(exit=ProcessExit(code=None, source=source), ended_ns=ended_ns)
-    returncode = os.waitstatus_to_exitcode(status)
+    return end_from_returncode(os.waitstatus_to_exitcode(status), source, ended_ns)
+
+
+def end_from_returncode(returncode: int, source: str, ended_ns: int | None) -> ProcessEnd:
+    """Return the end of a process from the number that `subprocess` gives it."""
     return ProcessEnd(
         exit=ProcessExit(
             code=exit_code_from_returncode(returncode),

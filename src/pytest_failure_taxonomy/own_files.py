@@ -30,7 +30,7 @@ _HAS_DESCRIPTORS: Final = (
     and {os.listdir, os.scandir} <= os.supports_fd
     and hasattr(os, "O_DIRECTORY")
 )
-_CAREFUL: Final = (
+CAREFUL: Final = (
     getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_NOCTTY", 0)
@@ -38,10 +38,10 @@ _CAREFUL: Final = (
     | getattr(os, "O_BINARY", 0)
 )
 """Follow no link, wait for nobody at a pipe, and give no device its effect."""
-READ: Final = os.O_RDONLY | _CAREFUL
+READ: Final = os.O_RDONLY | CAREFUL
 """How a file is opened that may be anything."""
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFUL
-_FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _CAREFUL
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | CAREFUL
+_FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | CAREFUL
 
 _REPARSE_POINT: Final = 0x400
 """Windows' attribute of its links, junctions among them."""
@@ -98,12 +98,12 @@ def open_shared(path: Path, *, make: bool) -> int:
     while True:
         try:
             _refuse_special(lstat(path), path)
-            descriptor = open_descriptor(path, os.O_RDWR | _CAREFUL)
+            descriptor = open_descriptor(path, os.O_RDWR | CAREFUL)
         except FileNotFoundError:
             if not make:
                 raise
             try:
-                return open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _CAREFUL, 0o666)
+                return open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | CAREFUL, 0o666)
             except FileExistsError:
                 continue  # another process was quicker
         try:
@@ -213,7 +213,7 @@ class Folder:
         where, at = self._at(name)
         with suppress(FileNotFoundError):
             _refuse_special(status_of(where, dir_fd=at, follow_symlinks=False), name)
-        descriptor = open_descriptor(where, flags | _CAREFUL, mode, dir_fd=at)
+        descriptor = open_descriptor(where, flags | CAREFUL, mode, dir_fd=at)
         try:
             status = fstat(descriptor)
             _refuse_special(status, name)

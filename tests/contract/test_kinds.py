@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 from pytest_failure_taxonomy.taxonomy.findings import find_marked
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 TEST: Final = "test_cart.py::test_total"
 
@@ -167,7 +168,8 @@ KINDS_THAT_RUNS_GIVE: Final = (
 )
 
 KINDS_THAT_THE_EXIT_CODE_GIVES: Final = (
-    ("command.failed", "TESTS_FAILED", bare(1)),
+    ("test.failed", "TESTS_FAILED", bare(1)),
+    ("command.failed", "TESTS_FAILED", replace(bare(1), is_pytest=False)),
     ("command.failed", "INTERRUPTED", bare(2)),
     ("command.failed", "UNKNOWN", bare(77)),
     ("exit_status.changed", "TESTS_FAILED", ended(1, counts=Counts(collected=2, passed=2))),

@@ -446,15 +446,26 @@ def test_no_command(tmp_path: Path, args: list[str]) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("no-such-command", "can't be started: No such file or directory"),
-        ("./file", "can't be started: Permission denied"),
+        ("no-such-command", "no-such-command can't be started: No such file or directory"),
+        ("./no-such-command", "./no-such-command can't be started: No such file or directory"),
+        ("./file", "./file can't be started: Permission denied"),
+        ("./folder", "./folder can't be started: it is a directory"),
+        (
+            "./script",
+            "./script can't be started: the interpreter that its first line names is not there",
+        ),
+        ("", "the command's name is empty"),
     ],
 )
 def test_a_command_that_can_not_be_started(tmp_path: Path, command: str, words: str) -> None:
     """An unknown command is said in one line, and no report says that it failed."""
     (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "script").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "script").chmod(0o755)
     line = one_line(supervise(tmp_path, command))
-    assert line == f"failure-taxonomy: run: {command} {words}"
+    right = "give a program that can, as in: run -- pytest -x"
+    assert line == f"failure-taxonomy: run: {words}; {right}"
     assert not (tmp_path / REPORT).exists()
 
 
@@ -643,6 +654,26 @@ def test_ctrl_c_is_one_interrupt(tmp_path: Path) -> None:
     report = read_report(tmp_path / REPORT)
     assert verdict_of(report) == ("INTERRUPTED", "interrupt.keyboard")
     assert report["completeness"] == "full"
+
+
+@pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+def test_ctrl_c_where_nobody_says_who_sent_it(tmp_path: Path) -> None:
+    """Where signals come without their senders, the terminal's are known by the foreground."""
+    write(tmp_path, "print('up', flush=True); time.sleep(60)")
+    code = (
+        "import sys; from pytest_failure_taxonomy import supervisor\n"
+        "from pytest_failure_taxonomy.cli.main import main\n"
+        "supervisor._hands_out_signals = lambda: False\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", code, "run", "--", *the_pytest("-s")]
+    with terminal(tmp_path, *command) as shell:
+        shell.expect("up")
+        shell.send("\x03")
+        assert shell.end() == 2
+        assert len(re.findall("! KeyboardInterrupt !", shell.output)) == 1, shell.output
+        assert "Traceback" not in shell.output
+    assert verdict_of(read_report(tmp_path / REPORT)) == ("INTERRUPTED", "interrupt.keyboard")
 
 
 @pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")

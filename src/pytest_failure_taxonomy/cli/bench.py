@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pytest_failure_taxonomy.cli.output import answer, tell_plainly
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
@@ -23,7 +24,7 @@ def add_parser(commands: Parsers) -> None:
     )
 
     def show_help(_: argparse.Namespace) -> int:
-        parser.print_help(sys.stderr)
+        tell_plainly(parser.format_help().rstrip())
         return 2
 
     parser.set_defaults(execute=show_help)
@@ -46,7 +47,7 @@ def execute_init(options: argparse.Namespace) -> int:
     folder: Path = options.folder
     write_starter(folder)
     name = os.fspath(folder)
-    sys.stdout.write(
+    answer(
         f"{name} is ready: a system that finds e-mail addresses, three cases, and their rubric\n"
         f"run it:    pytest {name}\n"
         f"check it:  failure-taxonomy validate {name}\n"

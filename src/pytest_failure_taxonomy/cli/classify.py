@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_failure_taxonomy.cli.output import answer
 from pytest_failure_taxonomy.errors import LogError, SettingsError
 from pytest_failure_taxonomy.logs.answer import JSONObject, classify_log
 from pytest_failure_taxonomy.logs.source import chunks_of, open_log
@@ -53,13 +54,13 @@ def execute(options: argparse.Namespace) -> int:
     code: int | None = options.exit_code
     if code is not None and not -64 <= code <= 255:
         raise SettingsError(f"--exit-code: {code} is no exit code; give 0 to 255, or -1 to -64")
-    answer = _classify(
+    found = _classify(
         options.log,
         Stage(options.stage),
         None if code is None else exit_code_from_returncode(code),
     )
-    sys.stdout.write(json.dumps(answer, indent=2) + "\n")
-    return 0 if answer["reason"] is None else 1
+    answer(json.dumps(found, indent=2) + "\n")
+    return 0 if found["reason"] is None else 1
 
 
 def _classify(log: str, stage: Stage, exit_code: int | None) -> JSONObject:
@@ -67,6 +68,8 @@ def _classify(log: str, stage: Stage, exit_code: int | None) -> JSONObject:
     if log != "-":
         with open_log(Path(log)) as chunks:
             return classify_log(chunks, name=log, stage=stage, exit_code=exit_code, shown=shown)
+    if sys.stdin is None:
+        raise LogError("stdin: it is closed; give a file")
     try:
         chunks = chunks_of(sys.stdin.buffer)
         return classify_log(chunks, name="stdin", stage=stage, exit_code=exit_code, shown=shown)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_failure_taxonomy.cli.output import print_verdict, warn
+from pytest_failure_taxonomy.cli.output import print_verdict, tell
 from pytest_failure_taxonomy.completion import (
     ProcessEnd,
     complete_run,
@@ -14,7 +14,7 @@ from pytest_failure_taxonomy.completion import (
     read_report,
 )
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.load import load_report
+from pytest_failure_taxonomy.recorder.process import wait_for_watcher
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.signals import signal_of_exit_code
 
@@ -46,9 +46,12 @@ def add_parser(commands: Parsers) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Complete the report and print its verdict."""
+    from pytest_failure_taxonomy.report.load import load_report  # slow, and no other command's
+
     path: Path = options.report.absolute()
     if options.exit_code is not None and not 0 <= options.exit_code <= 255:
         raise ReportError(f"--exit-code: {options.exit_code} is no exit code; give 0 to 255")
+    wait_for_watcher(path)
     load_report(path)  # refuses what is no report
     report = read_report(path)
     if report is None:  # in the meantime it was replaced, or it never was a file
@@ -56,7 +59,7 @@ def execute(options: argparse.Namespace) -> int:
     if report["completeness"] == "running" and is_still_running(path, report):
         raise ReportError(f"{path}: the run is still going on; finalize it when it has ended")
     try:
-        completed = complete_run(path, report["run"]["id"], _end(options.exit_code), warn=warn)
+        completed = complete_run(path, report["run"]["id"], _end(options.exit_code), warn=tell)
     except OSError as error:
         raise ReportError(f"{path}: the report can't be written: {error.strerror}") from error
     report = completed or report

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import os
 from collections.abc import Sequence
 
 from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.cli import bench, classify, finalize, run, validate
+from pytest_failure_taxonomy.cli.output import let_go_of_streams, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 
 EXIT_DONE = 0
@@ -27,9 +28,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (run, finalize, classify, validate, bench):
         command.add_parser(commands)
-    options = parser.parse_args(arguments)
     try:
+        options = parser.parse_args(arguments)
         return int(options.execute(options))
     except FailureTaxonomyError as error:
-        sys.stderr.write(f"failure-taxonomy: {error}\n")
+        tell(str(error))
         return EXIT_USAGE
+    except FileNotFoundError:
+        if _has_a_working_directory():
+            raise
+        tell("the working directory is not there any more; change to one that is")
+        return EXIT_USAGE
+    finally:
+        let_go_of_streams()
+
+
+def _has_a_working_directory() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True

@@ -1,7 +1,12 @@
-"""What the commands print of a report."""
+"""What the commands write: answers to stdout, all else to stderr.
+
+Nothing that is written here decides how a command ends: where a stream is closed, full or read by
+nobody, the exit code is what it would have been.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -9,25 +14,46 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.shown_paths import AS_REPORTED, ShownPaths
+from pytest_failure_taxonomy.streams import drop_unwritten, write_words
 
 _STYLES: Final = {"red": "31", "green": "32", "yellow": "33"}
 _WIDTH: Final = 80
+_NOBODY_READS: Final = frozenset({errno.EPIPE, errno.EBADF})
+"""The user has closed stdout, or has what reads it closed: that is no news."""
+
+
+def answer(text: str) -> None:
+    """Write what was asked for to stdout; where that can't be, stderr says so."""
+    error = write_words(sys.stdout, text)
+    if error is not None and error.errno not in _NOBODY_READS:
+        tell(f"stdout: the answer can't be written: {error.strerror}; give it a place that can be")
+
+
+def tell(message: str) -> None:
+    """Say something in one line on stderr, with our name before it."""
+    tell_plainly(f"failure-taxonomy: {message}")
+
+
+def tell_plainly(text: str) -> None:
+    """Write lines to stderr."""
+    write_words(sys.stderr, f"{text}\n")
 
 
 def print_verdict(report: dict[str, Any], path: Path) -> None:
     """Print the verdict to stderr, where it can't get between what the command itself printed."""
     colored = _is_colored()
-    sys.stderr.write("\n")  # a run that was cut short has left the cursor anywhere
+    lines = [""]  # a run that was cut short has left the cursor anywhere
     for line in verdict_lines(report, str(path), paths=_paths_from_here(report)):
         text = f" {line.text} ".center(_WIDTH, "=") if line.is_title else line.text
         style = ";".join([*(["1"] if line.bold else []), *_style(line.color)])
-        shown = f"\x1b[{style}m{text}\x1b[0m" if colored and style else text
-        sys.stderr.write(f"{shown}\n")
+        lines.append(f"\x1b[{style}m{text}\x1b[0m" if colored and style else text)
+    tell_plainly("\n".join(lines))
 
 
-def warn(line: str) -> None:
-    """Print a line that is about our own files and not about the run."""
-    sys.stderr.write(f"failure-taxonomy: {line}\n")
+def let_go_of_streams() -> None:
+    """Give up what argparse, say, has written and nobody takes: it would change the exit code."""
+    drop_unwritten(sys.stdout)
+    drop_unwritten(sys.stderr)
 
 
 def _paths_from_here(report: dict[str, Any]) -> ShownPaths:
@@ -46,6 +72,6 @@ def _style(color: str | None) -> list[str]:
 def _is_colored() -> bool:
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or (
-        sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    )
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

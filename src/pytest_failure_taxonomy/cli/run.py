@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-import tempfile
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.cli.output import print_verdict, warn
+from pytest_failure_taxonomy.cli.output import let_go_of_streams, print_verdict, tell
 from pytest_failure_taxonomy.completion import (
     ProcessEnd,
     UnwrittenReportError,
     complete_run,
-    end_from_status,
+    end_from_returncode,
+    is_still_running,
     read_report,
 )
-from pytest_failure_taxonomy.errors import ReportError, SettingsError
-from pytest_failure_taxonomy.recorder.machine import ci_job, platform_name, python_version
-from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.recorder.supervision import (
-    SUPERVISOR_VARIABLE,
-    RecordInbox,
-    read_note,
-    supervisor_value,
-    write_note,
-)
-from pytest_failure_taxonomy.redaction.arguments import redact_arguments
-from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
+from pytest_failure_taxonomy.recorder.process import wait_for_watcher
+from pytest_failure_taxonomy.recorder.supervision import Desk, read_note
 from pytest_failure_taxonomy.report.write import refuse_special_file, write_report
-from pytest_failure_taxonomy.supervisor import CommandEnd, Supervisor, end_like, is_pytest
-from pytest_failure_taxonomy.taxonomy.evidence import Environment, RunContext, RunError, RunEvidence
-from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.supervisor import CommandEnd, Supervisor, end_like
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.stages import Stage
-from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.unrecorded import (
+    OutputFile,
+    report_of_command,
+    timestamp,
+    why_unrecorded,
+)
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
@@ -73,57 +69,107 @@ def add_parser(commands: Parsers) -> None:
     parser.set_defaults(execute=execute)
 
 
+@value
+class Told:
+    """What a command's pytest has told its supervisor."""
+
+    run_id: str | None = None
+    """`None` where no pytest with our plugin has taken the command's place."""
+    report: str | None = None
+    record: list[bytes] | None = None
+    """What the files of its record held at its end."""
+
+
 def execute(options: argparse.Namespace) -> int:
     """Run the command, complete or write its report, and end as it ended."""
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         raise SettingsError("run: no command; give one after --, as in: run -- pytest -x")
-    path = (options.report or Path("failure-report.json")).absolute()
+    folder = Path.cwd()
+    path = folder / (options.report or "failure-report.json")
     refuse_special_file(path)
     started_at = datetime.now(UTC)
-    with tempfile.TemporaryDirectory(prefix="failure-taxonomy-") as folder:
-        note = Path(folder) / "note"
-        write_note(note, stage=options.stage, report=options.report and str(path))
-        environment = {**os.environ, SUPERVISOR_VARIABLE: supervisor_value(note)}
-        inbox = RecordInbox(note)
-        supervisor = Supervisor(command, timeout_seconds=options.timeout)
-        try:
-            end = supervisor.run(environment)
-        except OSError as error:
-            raise SettingsError(f"run: {command[0]} can't be started: {error.strerror}") from error
-        said = read_note(note)
-        contents = inbox.contents(said.get("run_id", ""))
-    seen = _process_end(end, options.timeout)
-    report = None
-    if "run_id" in said:
-        path = Path(said["report"])
-        report = _complete(path, said["run_id"], seen, contents)
-    elif not options.report:
-        report = _report_from_within(path, started_at)
-    if report is None:
-        report = _report_of_command(
-            command,
-            Stage(options.stage or Stage.FINAL_TEST),
-            seen,
-            started_at,
-            lost_run_id=said.get("run_id"),
-        )
-        _write(path, report)
-    if report["completeness"] != "full":
-        print_verdict(report, _shown(path))
+    output = OutputFile()
+    try:
+        end, told = _supervise(command, options, path)
+    except FailureTaxonomyError:
+        raise
+    except Exception as error:
+        raise SettingsError(f"run: nothing can be known of the command: {error}") from error
+    if end.fault is not None:
+        tell(f"run: the command was ended, because its supervisor failed: {end.fault}")
+    report: dict[str, Any] | None = None
+    try:
+        seen = _process_end(end, options.timeout)
+        path = Path(told.report or path)
+        report = _report_of_plugin(path, told, seen, started_at, is_named=bool(options.report))
+        if report is None:
+            absence = why_unrecorded(command) if told.run_id is None else None
+            if absence is not None:
+                tell(absence.words)
+            report = report_of_command(
+                command,
+                Stage(options.stage or Stage.FINAL_TEST),
+                seen,
+                started_at=started_at,
+                folder=folder,
+                output=output,
+                lost_run_id=told.run_id,
+                absence=absence,
+            )
+            _write(path, report)
+        if report["completeness"] != "full":
+            print_verdict(report, _shown(path, folder))
+    except Exception as error:  # noqa: BLE001 - the command's status stands, whatever is wrong here
+        tell(f"{path}: the report can't be made: {type(error).__name__}: {error}")
     return _exit_code(end, report)
 
 
-def _report_from_within(path: Path, started_at: datetime) -> dict[str, Any] | None:
-    """Return the report of a pytest that the command, a shell say, has run: it knows more."""
+def _supervise(
+    command: list[str], options: argparse.Namespace, report: Path
+) -> tuple[CommandEnd, Told]:
+    desk = Desk(stage=options.stage, report=options.report and str(report))
+    try:
+        supervisor = Supervisor(command, timeout_seconds=options.timeout)
+        end = supervisor.run({**os.environ, **desk.environment})
+        said = read_note(desk.note)
+        if "run_id" not in said:
+            return end, Told()
+        return end, Told(
+            run_id=said["run_id"], report=said["report"], record=desk.contents(said["run_id"])
+        )
+    finally:
+        desk.close()
+
+
+def _report_of_plugin(
+    path: Path, told: Told, seen: ProcessEnd, started_at: datetime, *, is_named: bool
+) -> dict[str, Any] | None:
+    """Return what a plugin has reported, completed; `None` where none has, or nothing is left."""
+    if told.run_id is not None:
+        return _complete(path, told.run_id, seen, told.record)
+    return None if is_named else _report_from_within(path, seen, started_at)
+
+
+def _report_from_within(
+    path: Path, seen: ProcessEnd, started_at: datetime
+) -> dict[str, Any] | None:
+    """Return the report of a pytest that the command, a shell say, has run: it knows more.
+
+    Where the limit has ended all of the command, nobody is left to complete it but us.
+    """
+    wait_for_watcher(path)
     report = read_report(path)
-    if report is None or report["run"]["started_at"] < _timestamp(started_at):
+    if report is None or report["run"]["started_at"] < timestamp(started_at):
         return None
+    if report["completeness"] == "running":
+        limit = seen.exit.enforced_limit_seconds
+        end = ProcessExit(code=None, source="supervisor", enforced_limit_seconds=limit)
+        with suppress(ReportError, OSError):
+            if not is_still_running(path, report):
+                within = replace(seen, exit=end)
+                return complete_run(path, report["run"]["id"], within) or report
     return report
-
-
-def _timestamp(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _complete(
@@ -131,20 +177,20 @@ def _complete(
 ) -> dict[str, Any] | None:
     """Complete the plugin's report; `None` where nothing is left of it."""
     try:
-        return complete_run(path, run_id, seen, contents=contents, warn=warn)
+        return complete_run(path, run_id, seen, contents=contents, warn=tell)
     except UnwrittenReportError as error:
-        sys.stderr.write(
-            f"failure-taxonomy: {path}: the report can't be written: {error.strerror}; make room "
-            "and complete it by: failure-taxonomy finalize\n"
+        tell(
+            f"{path}: the report can't be written: {error.strerror}; make room "
+            "and complete it by: failure-taxonomy finalize"
         )
         return error.report
     except (ReportError, OSError) as error:
-        sys.stderr.write(f"failure-taxonomy: {path}: the run's own record is lost: {error}\n")
+        tell(f"{path}: the run's own record is lost: {error}")
         return None
 
 
 def _process_end(end: CommandEnd, timeout_seconds: float | None) -> ProcessEnd:
-    seen = end_from_status(end.status, "supervisor", end.ended_ns)
+    seen = end_from_returncode(end.returncode, "supervisor", end.ended_ns)
     return replace(
         seen,
         exit=replace(
@@ -155,84 +201,28 @@ def _process_end(end: CommandEnd, timeout_seconds: float | None) -> ProcessEnd:
     )
 
 
-def _report_of_command(
-    command: list[str],
-    stage: Stage,
-    seen: ProcessEnd,
-    started_at: datetime,
-    *,
-    lost_run_id: str | None,
-) -> dict[str, Any]:
-    """Return the report of a command of which no plugin has told anything.
-
-    Where a plugin has begun a run of which nothing is left, its session came to no end: it would
-    have written its report.
-    """
-    duration = (datetime.now(UTC) - started_at).total_seconds()
-    evidence = RunEvidence(
-        stage=stage,
-        recorded=False,
-        is_pytest=is_pytest(command),
-        early_refusal=_early_refusal(command) if lost_run_id is None else None,
-        finished=seen.exit.signal is None
-        and seen.exit.enforced_limit_seconds is None
-        and lost_run_id is None,
-        exit=seen.exit,
-    )
-    secrets = Secrets()
-    context = RunContext(
-        id=lost_run_id or os.urandom(16).hex(),
-        started_at=_timestamp(started_at),
-        duration_seconds=duration,
-        args=redact_arguments(command, secrets.redact),
-        rootdir=str(Path.cwd()),
-        environment=Environment(
-            python=python_version(), platform=platform_name(), pytest="unknown", ci=ci_job()
-        ),
-    )
-    return build_report(
-        evidence,
-        judge(evidence),
-        context,
-        completeness="reconstructed",
-        redaction=secrets,
-    )
-
-
-def _early_refusal(command: list[str]) -> RunError | None:
-    """Return what a pytest can't have got past that has not come to load our plugin."""
-    if not is_pytest(command):
-        return None
-    from pytest_failure_taxonomy.early_refusals import early_refusal
-
-    try:
-        return early_refusal(command, os.environ, Path.cwd())
-    except Exception:  # noqa: BLE001 - foreign files are read; without them the exit code still tells
-        return None
-
-
 def _write(path: Path, report: dict[str, Any]) -> None:
     try:
         write_report(path, report)
     except OSError as error:
-        sys.stderr.write(
-            f"failure-taxonomy: {path}: the report can't be written: {error.strerror}; "
-            "give --report a path that can be\n"
+        tell(
+            f"{path}: the report can't be written: {error.strerror}; "
+            "give --report a path that can be"
         )
 
 
-def _exit_code(end: CommandEnd, report: dict[str, Any]) -> int:
+def _exit_code(end: CommandEnd, report: dict[str, Any] | None) -> int:
     if end.limit_reached:
         return EXIT_LIMIT
-    kinds = {reason["kind"] for reason in report["reasons"]}
-    if end.status == 0 and "process.exited" in kinds:
+    kinds = {reason["kind"] for reason in report["reasons"]} if report else set()
+    if end.returncode == 0 and "process.exited" in kinds:
         return EXIT_UNFINISHED
-    return end_like(end.status)
+    let_go_of_streams()  # a signal leaves no time for that
+    return end_like(end.returncode)
 
 
-def _shown(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+def _shown(path: Path, folder: Path) -> Path:
+    return path.relative_to(folder) if path.is_relative_to(folder) else path
 
 
 def _seconds(text: str) -> float:
@@ -242,5 +232,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of seconds above 0; give one such as 0.5 or 600"
+        )
     return seconds

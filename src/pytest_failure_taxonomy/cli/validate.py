@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_failure_taxonomy.cli.output import answer, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -103,15 +103,14 @@ def _task_classes(folder: Path) -> Iterator[Path]:
 def _validate(path: Path) -> int:
     unread = None if _is_task_class(path) else _why_unread(path)
     if unread is not None:
-        sys.stderr.write(f"{_shown(path)}: {unread}; {_RIGHT}\n")
+        tell_plainly(f"{_shown(path)}: {unread}; {_RIGHT}")
         return _NOT_READ
     try:
         what = next(sort for sort in SORTS if sort.is_it(path)).check(path)
     except FailureTaxonomyError as error:
-        sys.stderr.write(f"{error}\n")
+        tell_plainly(str(error))
         return _BAD
-    sys.stdout.write(f"ok {_shown(path)} ({what})\n")
-    sys.stdout.flush()  # so that it stands before the problems of the next file, also in a log
+    answer(f"ok {_shown(path)} ({what})\n")
     return _GOOD
 
 
@@ -158,8 +157,10 @@ def _check_task_class(path: Path) -> str:
 
 
 def _check_report(path: Path) -> str:
+    from pytest_failure_taxonomy.recorder.process import wait_for_watcher
     from pytest_failure_taxonomy.report.load import load_report
 
+    wait_for_watcher(path)
     report = load_report(path)
     return f"report, {report.completeness}"
 

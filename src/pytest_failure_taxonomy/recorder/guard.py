@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar, cast
 
 import pytest
 
+from pytest_failure_taxonomy.streams import write_words
+
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 
 MAX_FAULTS: Final = 100
@@ -66,8 +68,8 @@ class Faults:
         if self._is_worker:
             return  # the controller gets to know, and tells it once for all workers
         if self._is_over:
-            with suppress(Exception):  # stderr can be closed, or anything that a test put there
-                sys.stderr.write(f"{message}\n")
+            with suppress(Exception):  # stderr can be anything that a test has put there
+                write_words(sys.stderr, f"{message}\n")
         elif len(self.messages) == 1 and not self._limits_warnings():
             self._warn(message, place or (__file__, 1))
 

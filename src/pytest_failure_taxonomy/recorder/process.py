@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+import select
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -47,15 +49,37 @@ def is_alive(identity: dict[str, Any]) -> bool:
     fields = _stat_fields(identity["pid"])
     if fields:
         return fields[0] not in "ZX" and int(fields[19]) == identity["start_ticks"]
-    if Path("/proc/self/stat").exists() or identity["pid"] <= 0:
+    if os.path.exists("/proc/self/stat") or identity["pid"] <= 0:
         return False
-    try:  # not Linux
-        os.kill(identity["pid"], 0)
+    return _answers(identity["pid"])
+
+
+def _answers(process_id: int) -> bool:
+    """Tell whether there is a process of that number, where there is no `/proc`."""
+    if sys.platform == "win32":
+        return _is_alive_on_windows(process_id)
+    try:
+        os.kill(process_id, 0)
     except ProcessLookupError:
         return False
     except OSError:
         return True
     return True
+
+
+def _is_alive_on_windows(process_id: int) -> bool:
+    """Ask Windows, where `os.kill` asks nothing: its signal 0 is Ctrl+C."""
+    import ctypes
+
+    synchronize, timed_out = 0x0010_0000, 0x102  # winnt.h, winbase.h
+    kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009 - typed on Windows alone
+    handle = kernel.OpenProcess(synchronize, False, process_id)  # noqa: FBT003 - a C function
+    if not handle:
+        return False
+    try:
+        return int(kernel.WaitForSingleObject(handle, 0)) == timed_out
+    finally:
+        kernel.CloseHandle(handle)
 
 
 def enclosing_limits(process_id: int) -> list[dict[str, Any]]:
@@ -168,3 +192,54 @@ def descendants(process_id: int) -> list[int]:
         found += children
         waiting += children
     return found
+
+
+WATCHER_SECONDS: Final = 3.0
+"""How long a watcher may take with a report: 30 ms on an idle machine, a second on a busy one."""
+_WATCH_SCRIPT: Final = "watch.py"
+
+
+def wait_for_watcher(report: Path, seconds: float = WATCHER_SECONDS) -> None:
+    """Wait while a watcher completes a report whose pytest has ended.
+
+    What is read before that is half the truth. Where pytest still runs nobody is waited for, and
+    where there is no watcher neither.
+
+    Args:
+        report: the report's path.
+        seconds: how long to wait at most.
+    """
+    deadline = time.monotonic() + seconds
+    for watcher in _watchers_at_work(report):
+        _wait_for_end(watcher, deadline)
+
+
+def _watchers_at_work(report: Path) -> list[int]:
+    """Return the ids of the processes that complete a report just now."""
+    found = []
+    place = os.path.realpath(report)
+    with suppress(OSError):
+        for entry in os.listdir("/proc"):
+            words = _read(f"/proc/{entry}/cmdline").split("\0") if entry.isdigit() else []
+            if not any(os.path.basename(word) == _WATCH_SCRIPT for word in words[:6]):
+                continue
+            watched = [word for word in words if word.isdigit()]
+            is_of_report = any(os.path.realpath(word) == place for word in words if word)
+            if is_of_report and not any(map(_is_running, map(int, watched))):
+                found.append(int(entry))
+    return found
+
+
+def _is_running(process_id: int) -> bool:
+    fields = _stat_fields(process_id)
+    return bool(fields) and fields[0] not in "ZX"
+
+
+def _wait_for_end(process_id: int, deadline: float) -> None:
+    """Wait until a process, that need not be a child, has ended."""
+    with suppress(OSError):
+        descriptor = os.pidfd_open(process_id)
+        try:
+            select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        finally:
+            os.close(descriptor)

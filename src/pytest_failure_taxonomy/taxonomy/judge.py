@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.taxonomy.classification import (
     type_of_run_error,
     type_of_test_failure,
 )
-from pytest_failure_taxonomy.taxonomy.commands import judge_command
+from pytest_failure_taxonomy.taxonomy.commands import in_words_of_command, judge_command
 from pytest_failure_taxonomy.taxonomy.deaths import (
     headline_of_timeout,
     judge_death,
@@ -288,7 +288,7 @@ _RULES: Final[tuple[Callable[[RunEvidence], Iterator[Finding]], ...]] = (
 def _findings(run: RunEvidence) -> list[Finding]:
     found = _seen(run)
     if not run.finished:
-        return [*found, judge_death(run.exit, run.in_flight)]
+        return [*found, in_words_of_command(judge_death(run.exit, run.in_flight), run)]
     if run.exit.session_code not in (None, run.exit.code):
         found.append(judge_late_death(run.exit))
     if run.recorded:

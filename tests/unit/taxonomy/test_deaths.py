@@ -607,7 +607,10 @@ def test_a_correction_made_twice_is_made_once() -> None:
 @pytest.mark.parametrize(
     ("code", "is_pytest", "reason", "kind", "ambiguous"),
     [
-        (1, True, "TESTS_FAILED", "command.failed", ()),
+        (
+            *(1, True, "TESTS_FAILED", "test.failed"),
+            ("test.setup_error", "test.teardown_error", "collection.error", "plugin.error"),
+        ),
         (2, True, "INTERRUPTED", "command.failed", ("collection.error", "interrupt.keyboard")),
         (3, True, "INTERNAL_ERROR", "internal.error", ()),
         (4, True, "INTERNAL_ERROR", "usage.error", ("conftest.error", "plugin.error")),

@@ -95,8 +95,11 @@ def _success_line(report: dict[str, Any], where: str) -> Line:
     if report["run"]["stage"] == Stage.BASELINE_RUN:
         said = _baseline_words(summary, counts, notes)
     else:
+        # Where no plugin has looked and no counts were printed, none are known.
+        is_known = counts or report["environment"]["pytest"] != "unknown"
+        tests = f" ({counts or 'no test ran'})" if is_known else ""
         what = "pytest ended with exit code 0" if failed else "no failure"
-        said = "; ".join([f"{what} ({counts or 'no test ran'})", *notes])
+        said = "; ".join([f"{what}{tests}", *notes])
     report_words = f"; report: {where}" if where else ""
     return Line(text=safe_text(f"failure taxonomy: {said}{report_words}"), color="green")
 

@@ -1,0 +1,280 @@
+"""Report a command of which no plugin has told anything, by its end and by what it has printed.
+
+Most such commands are no pytest. Where one is, its interpreter may lack the plugin: then the user
+gets to know, and the report says what the exit code tells and, where the output goes to a file,
+what stands there. A terminal and a pipe are the user's own, and are not read.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from pytest_failure_taxonomy.completion import ProcessEnd
+from pytest_failure_taxonomy.recorder.machine import ci_job, platform_name, python_version
+from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.redaction.arguments import redact_arguments
+from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.taxonomy.evidence import Environment, RunContext, RunError, RunEvidence
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+
+UNKNOWN_PYTEST: Final = "unknown"
+"""The version of pytest in the report of a command that no plugin has recorded."""
+
+_PYTEST: Final = frozenset({"pytest", "pytest.exe", "py.test", "py.test.exe"})
+_RUNNERS: Final = frozenset(
+    {"env", "nice", "nohup", "sudo", "time", "timeout", "stdbuf", "xvfb-run"}
+)
+"""Programs whose arguments hold the command that they start; so do those of any `… run`."""
+_MAX_RUNNER_WORDS: Final = 4
+
+_PROBE_SECONDS: Final = 10.0
+_PROBE: Final = """\
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+state = "installed"
+try:
+    version("pytest-failure-taxonomy")
+except PackageNotFoundError:
+    state = "missing" if find_spec("pytest") else "no-pytest"
+print(state, *sys.version_info[:2])
+"""
+_LOWEST_PYTHON: Final = (3, 11)
+_OFF_SWITCH: Final = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+
+
+@value
+class Absence:
+    """Why a pytest has not recorded its run."""
+
+    words: str
+    """One line: what is wrong, and what would be right."""
+    has_pytest: bool = True
+    """The interpreter has a pytest at all."""
+
+
+class OutputFile:
+    """The file that a command's stdout goes to, if it is one, from where it stands now."""
+
+    def __init__(self, descriptor: int = 1) -> None:
+        self._descriptor = descriptor
+        self._start: int | None = None
+        with suppress(OSError):
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode):
+                # Who appends writes at the end, wherever the descriptor stands.
+                position = os.lseek(descriptor, 0, os.SEEK_CUR)
+                self._start = position or status.st_size
+
+    def open(self) -> BinaryIO | None:
+        """Open what the command has written, to be read; `None` where that can't be."""
+        if self._start is None:
+            return None
+        with suppress(OSError):  # no Linux; or the user may write the file and not read it
+            file = open(f"/proc/self/fd/{self._descriptor}", "rb")  # noqa: SIM115 - the caller's
+            file.seek(self._start)
+            return file
+        return None
+
+
+def is_pytest(command: Sequence[str]) -> bool:
+    """Tell whether a command runs pytest, as far as its words tell."""
+    if "-m" in command:
+        after = command.index("-m") + 1
+        return after < len(command) and command[after] == "pytest"
+    names = [Path(word).name for word in command[: _MAX_RUNNER_WORDS + 1]]
+    found = next((index for index, name in enumerate(names) if name in _PYTEST), None)
+    return found is not None and (
+        found == 0 or names[0] in _RUNNERS or names[found - 1] in ("run", "exec")
+    )
+
+
+def report_of_command(
+    command: Sequence[str],
+    stage: Stage,
+    seen: ProcessEnd,
+    *,
+    started_at: datetime,
+    folder: Path,
+    output: OutputFile,
+    lost_run_id: str | None,
+    absence: Absence | None = None,
+) -> dict[str, Any]:
+    """Return the report of a command of which no plugin has told anything.
+
+    Where a plugin has begun a run of which nothing is left, its session came to no end: it would
+    have written its report.
+
+    Args:
+        command: its words.
+        stage: the stage of an attempt that it was.
+        seen: how it ended.
+        started_at: when it was started.
+        folder: where it was started.
+        output: where its stdout went.
+        lost_run_id: the run that a plugin has begun and of which nothing is left.
+        absence: why no plugin has recorded it, where that is known.
+    """
+    duration = (datetime.now(UTC) - started_at).total_seconds()
+    evidence: RunEvidence | None = None
+    was_pytest = is_pytest(command) and (absence is None or absence.has_pytest)
+    if lost_run_id is None and was_pytest:
+        evidence = _evidence_of_output(output, seen, stage)
+    if evidence is None:
+        evidence = RunEvidence(
+            stage=stage,
+            recorded=False,
+            is_pytest=was_pytest,
+            early_refusal=_early_refusal(command, folder)
+            if was_pytest and lost_run_id is None
+            else None,
+            finished=seen.exit.signal is None
+            and seen.exit.enforced_limit_seconds is None
+            and lost_run_id is None,
+            exit=seen.exit,
+        )
+    secrets = Secrets()
+    context = RunContext(
+        id=lost_run_id or os.urandom(16).hex(),
+        started_at=timestamp(started_at),
+        duration_seconds=duration,
+        args=redact_arguments(list(command), secrets.redact),
+        rootdir=str(folder),
+        environment=Environment(
+            python=python_version(), platform=platform_name(), pytest=UNKNOWN_PYTEST, ci=ci_job()
+        ),
+    )
+    return build_report(
+        evidence,
+        judge(evidence),
+        context,
+        completeness="reconstructed",
+        faults=() if absence is None else (absence.words,),
+        redaction=secrets,
+    )
+
+
+def _early_refusal(command: Sequence[str], folder: Path) -> RunError | None:
+    """Return what a pytest can't have got past that has not come to load our plugin."""
+    from pytest_failure_taxonomy.early_refusals import early_refusal
+
+    try:
+        return early_refusal(command, os.environ, folder)
+    except Exception:  # noqa: BLE001 - foreign files are read; without them the exit code still tells
+        return None
+
+
+def timestamp(at: datetime) -> str:
+    """Return a time as it stands in a report."""
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _evidence_of_output(output: OutputFile, seen: ProcessEnd, stage: Stage) -> RunEvidence | None:
+    """Return what pytest has printed into a file, with how its process ended.
+
+    Nothing where it tells less than an exit code of 0: that pytest has not finished shows by what
+    is missing, and there are plugins that change what pytest prints.
+    """
+    file = output.open()
+    if file is None:
+        return None
+    from pytest_failure_taxonomy.logs.evidence import evidence_of_output
+    from pytest_failure_taxonomy.logs.pytest_output import PytestOutput
+    from pytest_failure_taxonomy.logs.reader import read_log
+    from pytest_failure_taxonomy.logs.source import chunks_of
+
+    printed = PytestOutput()
+    with file, suppress(OSError):
+        read_log(chunks_of(file), printed)
+    if not printed.is_seen:
+        return None
+    evidence = evidence_of_output(printed, seen.exit.code, stage)
+    if not evidence.finished and seen.exit.code == 0:
+        return None
+    return replace(
+        evidence,
+        exit=replace(
+            seen.exit, limits=evidence.exit.limits, session_code=evidence.exit.session_code
+        ),
+    )
+
+
+def why_unrecorded(command: Sequence[str]) -> Absence | None:
+    """Say why a pytest has loaded no plugin of ours, and what would be right.
+
+    Its interpreter is asked, in a process of its own, whether the plugin is installed there.
+
+    Returns:
+        `None` where the interpreter can't be told from the command, or can't tell.
+    """
+    interpreter = _interpreter_of(command)
+    if not interpreter or not is_pytest(command):
+        return None
+    state, version = _ask(interpreter)
+    name = shutil.which(interpreter[0]) or interpreter[0]
+    if state == "no-pytest":
+        words = f"pytest is not installed in {name}; give the Python of the project"
+        return Absence(words=words, has_pytest=False)
+    if state == "missing":
+        right = f"install it there: {name} -m pip install pytest-failure-taxonomy"
+        if version < _LOWEST_PYTHON:
+            lowest = ".".join(map(str, _LOWEST_PYTHON))
+            right = f"it needs Python {lowest} or newer, and that is {version[0]}.{version[1]}"
+        return Absence(
+            words=f"pytest-failure-taxonomy is not installed in {name}: the report has nothing to "
+            f"go by but the exit code, and the output where that is a file; {right}"
+        )
+    is_off = "--disable-plugin-autoload" in command or bool(os.environ.get(_OFF_SWITCH))
+    if state == "installed" and is_off and not any("failure_taxonomy" in word for word in command):
+        return Absence(
+            words="pytest-failure-taxonomy was not loaded: the plugins of the environment are "
+            "switched off; give pytest -p failure_taxonomy"
+        )
+    return None
+
+
+def _interpreter_of(command: Sequence[str]) -> list[str]:
+    """Return the words that start the Python of a pytest; none where they can't be told."""
+    name = Path(command[0]).name
+    if name.startswith(("python", "pypy")):
+        return list(command[: command.index("-m")]) if "-m" in command else []
+    script = shutil.which(command[0]) if name in _PYTEST else None
+    if script is None:
+        return []
+    try:
+        with open(script, "rb") as file:
+            first = file.readline(512)
+    except OSError:
+        return []
+    return os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
+
+
+def _ask(interpreter: list[str]) -> tuple[str, tuple[int, int]]:
+    """Return `installed` or `missing`, and the version of Python; nothing where there is no answer.
+
+    The interpreter is asked as it was started: with its options, folder and environment.
+    """
+    import subprocess
+
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        answer = subprocess.run(  # noqa: S603 - the user's own interpreter
+            [*interpreter, "-c", _PROBE],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_PROBE_SECONDS,
+            check=True,
+        )
+        state, major, minor = answer.stdout.decode().split()
+        return state, (int(major), int(minor))
+    return "", sys.version_info[:2]
