@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_failure_taxonomy.redaction.arguments import PROGRAMS
 from pytest_failure_taxonomy.redaction.urls import url_passwords
 
 if TYPE_CHECKING:
@@ -28,10 +29,16 @@ _HEADS: Final = (
 )
 _NAMED: Final = re.compile(
     r"(?:pass\w{0,12}|pwd|token|secret|key|auth\w{0,12}|cred\w{0,12}|cookie|bearer|private)"
-    r"[\\\"'\])]{0,4}[\s=:,]",
+    r"[\\\"'\])]{0,4}(?:[\s=:,>&}]|/>)",
     re.IGNORECASE,
 )
-"""A name, and behind it what may be its value."""
+"""A name, and behind it what may be its value, or the end of what has its value elsewhere."""
+_SIGNATURES: Final = ("sig=", "signature=")
+_OPTIONS: Final = ("-p", "-u", "-a", "-P", "-w", "-U", "-s", "-k")
+"""How the options begin that take a secret of programs."""
+_PROGRAMS: Final = tuple(
+    name for name in PROGRAMS if not any(each in name for each in PROGRAMS if each != name)
+)
 _SUSPICIOUS_NAMES: Final = ("PASS", "PWD", "TOKEN", "SECRET", "KEY", "AUTH", "CRED")
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 """What the shell says of where it is and was."""
@@ -39,6 +46,7 @@ _CURRENT_TEST: Final = b"PYTEST_CURRENT_TEST" if os.name == "posix" else "PYTEST
 _SHORTEST_VALUE: Final = 6
 _WORD: Final = re.compile("[A-Za-z0-9]+")
 _SHORTEST_WORD: Final = 4
+_SHORTEST_HALVED: Final = 12
 
 
 class Suspicion:
@@ -96,7 +104,10 @@ def _telling_words(value: str) -> Iterator[str]:
     )
     for form in (value, *encoded):
         word = max(_WORD.findall(form), key=len, default="")
-        yield word if len(word) >= _SHORTEST_WORD else ""
+        if len(word) >= _SHORTEST_HALVED:  # a line may be broken in it
+            yield from (word[: len(word) // 2], word[len(word) // 2 :])
+        else:
+            yield word if len(word) >= _SHORTEST_WORD else ""
 
 
 def _is_suspicious(text: str) -> bool:
@@ -114,6 +125,10 @@ def _is_suspicious(text: str) -> bool:
             if _NAMED.match(text, start):
                 return True
             start = lower.find(head, start + 1)
+    if any(each in lower for each in _SIGNATURES):
+        return True
+    if any(each in text for each in _OPTIONS) and any(each in text for each in _PROGRAMS):
+        return True
     return _token_heads().may_stand_in(text)
 
 

@@ -1,69 +1,98 @@
-"""The user's own patterns: checked when they are read, and unable to hang the run."""
+"""The user's own patterns: checked when they are read, and stopped when their time is up.
+
+They are searched by the library `regex`, whose searches take a time limit; those of `re` can't be
+stopped. It is imported only where there is such a pattern.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from time import process_time
+from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.redaction.marks import MARK, Note
 
-Spans = Sequence[tuple[int, int]]
-Guard = Callable[[str, str], Spans | None]
-"""Searches for a pattern in a text, and returns what `find_spans` would, or None if that took too
-long. It runs `find_spans` where it can be stopped: in a second interpreter."""
+if TYPE_CHECKING:
+    import regex
 
-_ESCAPE_OR_CLASS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
-_UNBOUNDED: Final = re.compile(r"[*+]|\{\d*,\d*\}|\{\d{3,}\}")
-_REPEATED_GROUP: Final = re.compile(r"\)(?:[*+]|\{)")
-_BACKWARDS: Final = re.compile(r"\\[1-9]|\(\?P=|\(\?\(")
-
-_MOST_WITHOUT_GUARD: Final = {0: 10_000_000, 1: 10_000, 2: 400}
-"""Characters of a line that a pattern may see without a guard, by its unbounded repeats. A search
-takes about that number to the power of repeats plus one."""
+SECONDS_PER_TEXT: Final = 1.0
+"""Of the process's time, for one pattern in one text. Others take a thousandth of that."""
+SECONDS_PER_RUN: Final = 10.0
+"""For one pattern in all texts of a run."""
 
 
 class CustomPatterns:
     """The patterns of `--failure-taxonomy-redact`, in their order."""
 
-    def __init__(self, patterns: Sequence[str], guard: Guard | None) -> None:
-        self._patterns = tuple(patterns)
-        self._guard = guard
+    def __init__(self, patterns: Sequence[str]) -> None:
+        """Compile them; `check_patterns` has found nothing wrong with them."""
+        self._patterns = [_Pattern(number, each) for number, each in enumerate(patterns, start=1)]
 
     def remove(self, text: str, note: Note) -> str:
         """Return the text without what the patterns match; marks in it stay whole.
 
-        A text that a pattern could not be searched in, in time, is replaced as a whole.
+        Where a pattern's time is up, all goes that it has not been searched in.
         """
-        for number, pattern in enumerate(self._patterns, start=1):
-            parts = []
-            position = 0
-            for found in [*MARK.finditer(text), None]:
-                end = found.start() if found else len(text)
-                removed = self._without(text[position:end], pattern, number, note)
-                if removed is None:
-                    note(f"pattern-{number}")
-                    return f"[REDACTED: pattern {number} took too long]"
-                parts.append(removed)
-                if found:
-                    parts.append(found.group())
-                    position = found.end()
-            text = "".join(parts)
+        for pattern in self._patterns:
+            text = pattern.remove(text, note)
         return text
 
-    def _without(self, text: str, pattern: str, number: int, note: Note) -> str | None:
-        if not text:
-            return text
-        spans = self._guard(pattern, text) if self._guard else _spans_of_lines(pattern, text)
-        if spans is None:
-            return None
+    def match_any(self, text: str) -> bool:
+        """Return whether one of the patterns matches in the text, or could not be searched."""
+        return any(pattern.is_found(text) for pattern in self._patterns)
+
+
+class _Pattern:
+    def __init__(self, number: int, pattern: str) -> None:
+        self._number = number
+        self._compiled = _compile(pattern)
+        names = list(self._compiled.groupindex)
+        self._group: int | str = names[0] if names else 1 if self._compiled.groups else 0
+        self._seconds_left = SECONDS_PER_RUN
+
+    def is_found(self, text: str) -> bool:
+        return next(self._spans(text), None) is not None
+
+    def remove(self, text: str, note: Note) -> str:
         parts = []
         position = 0
-        for start, end in spans:
-            if start >= position and end > start:
-                parts += [text[position:start], note(f"pattern-{number}")]
+        for found in [*MARK.finditer(text), None]:
+            end = found.start() if found else len(text)
+            if end > position:
+                parts.append(self._without(text[position:end], note))
+            if found:
+                parts.append(found.group())
+                position = found.end()
+        return "".join(parts)
+
+    def _without(self, text: str, note: Note) -> str:
+        parts = []
+        position = 0
+        for start, end in self._spans(text):
+            if end < 0:
+                note(f"pattern-{self._number}")
+                parts.append(f"[REDACTED: pattern {self._number} took too long]")
+                position = len(text)
+            elif start >= position and end > start:
+                parts += [text[position:start], note(f"pattern-{self._number}", text[start:end])]
                 position = end
         return "".join([*parts, text[position:]])
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where the pattern matches, or its group; at last an end of -1 if time was up."""
+        limit = min(SECONDS_PER_TEXT, self._seconds_left)
+        if limit <= 0:
+            yield 0, -1
+            return
+        began = process_time()
+        spans: list[tuple[int, int]] = []
+        try:
+            for each in self._compiled.finditer(text, timeout=limit):
+                spans.append(each.span(self._group if each.start(self._group) >= 0 else 0))
+        except TimeoutError:
+            spans.append((0, -1))
+        self._seconds_left -= process_time() - began
+        yield from spans
 
 
 def check_patterns(patterns: Sequence[str]) -> list[str]:
@@ -71,42 +100,22 @@ def check_patterns(patterns: Sequence[str]) -> list[str]:
     return [problem for pattern in patterns for problem in _problems(pattern)]
 
 
-def find_spans(pattern: str, text: str) -> list[tuple[int, int]]:
-    """Return where the pattern matches, or its group `secret` or 1 if it has groups."""
-    compiled = re.compile(pattern)
-    names = list(compiled.groupindex)
-    group: int | str = names[0] if names else 1 if compiled.groups else 0
-    return [
-        found.span(group if found.start(group) >= 0 else 0) for found in compiled.finditer(text)
-    ]
+def _compile(pattern: str) -> regex.Pattern[str]:
+    import regex
+
+    # As `re` reads it, and without its cache, which the user's tests may fill or clear.
+    return regex.compile(pattern, regex.VERSION0, cache_pattern=False)
 
 
 def _problems(pattern: str) -> Iterator[str]:
+    import regex
+
     where = repr(pattern)
     try:
-        compiled = re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
+        compiled = _compile(pattern)
+        matches_nothing = compiled.search("", timeout=SECONDS_PER_TEXT) is not None
+    except (regex.error, ValueError, OverflowError, RecursionError, TimeoutError) as error:
         yield f"{where}: is no regular expression: {error}; special characters need a backslash"
         return
-    if compiled.search("") is not None:
+    if matches_nothing:
         yield f"{where}: matches the empty text; it must name at least one character to remove"
-
-
-def _spans_of_lines(pattern: str, text: str) -> Spans | None:
-    """Search line by line, as far as that ends in a bearable time."""
-    most = _longest_line(pattern)
-    spans = []
-    start = 0
-    for line in text.splitlines(keepends=True):
-        if len(line) > most:
-            return None
-        spans += [(start + begin, start + end) for begin, end in find_spans(pattern, line)]
-        start += len(line)
-    return spans
-
-
-def _longest_line(pattern: str) -> int:
-    plain = _ESCAPE_OR_CLASS.sub("x", pattern)
-    if _REPEATED_GROUP.search(plain) or _BACKWARDS.search(pattern):
-        return 16
-    return _MOST_WITHOUT_GUARD.get(len(_UNBOUNDED.findall(plain)), 40)

@@ -42,6 +42,3 @@ HEADER: Final = re.compile(
 BEARER: Final = re.compile(
     r"(?P<scheme>bearer[ \t]{1,4})(?P<value>[\w.~+/=-]{8,}+)", re.IGNORECASE | re.ASCII
 )
-URL: Final = re.compile(
-    rf"(?P<start>://[^\s/:@\"'<>?#]{{0,100}}+:){_UNMARKED}(?P<value>[^\s/\"'<>?#]{{1,400}})(?=@)"
-)

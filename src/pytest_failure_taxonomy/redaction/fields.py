@@ -13,7 +13,6 @@ from pytest_failure_taxonomy.redaction.expressions import (
     LITERAL,
     OPTION,
     OPTION_START,
-    URL,
 )
 from pytest_failure_taxonomy.redaction.literals import is_between_literals
 from pytest_failure_taxonomy.redaction.marks import Note
@@ -24,6 +23,8 @@ from pytest_failure_taxonomy.redaction.ordinary import (
     is_prose_of_header,
     is_too_little,
 )
+from pytest_failure_taxonomy.redaction.pairs import remove_pairs
+from pytest_failure_taxonomy.redaction.url_credentials import remove_from_urls
 
 # The words that end the name of a secret, and what may stand before them. They are looked for as
 # plain texts, and only there is an expression tried: that takes a tenth of the time.
@@ -73,20 +74,16 @@ _BEHIND_AN_OPTION: Final = frozenset(
 _LETTER_OR_DIGIT: Final = re.compile(r"[^\W_]")
 _EXPRESSION: Final = re.compile(r"(?:[A-Za-z_]+(?:\.[A-Za-z_]+)*|[0-9]{1,3})[(\[,)}\]]")
 _AROUND_SIGN: Final = " \t\"'\\"
-_SECRET_KEY: Final = re.compile(
-    r"(?:pass(?:word|wd|phrase)|(?<![a-z0-9])(?:pass|pwd|auth)|secret|token|credentials?"
-    r"|(?:api|access|secret|private|signing|encryption|account|auth|shared)[_-]?key)\d?"
-    r"|(?:proxy-)?authorization|(?:set-)?cookie",
-    re.IGNORECASE | re.ASCII,
-)
-_SECRET_END: Final = re.compile(rf"(?:{_SECRET_KEY.pattern})$", re.IGNORECASE | re.ASCII)
 
 
 def remove_fields(text: str, note: Note) -> str:
     """Return the text without the secrets that a name, a header or a URL gives away."""
     if "@" in text and "://" in text:
-        text = URL.sub(lambda found: _without_password(found, note), text)
+        text = remove_from_urls(text, note)
     lower = lower_case(text)
+    changed = remove_pairs(text, lower, note)
+    if changed != text:
+        text, lower = changed, lower_case(changed)
     for part, words in _WORDS.items():
         if part not in lower:
             continue
@@ -94,11 +91,6 @@ def remove_fields(text: str, note: Note) -> str:
             if word in lower:
                 text, lower = _without(text, lower, word, note)
     return text
-
-
-def is_secret_name(name: str) -> bool:
-    """Return whether an entry of that name holds a secret."""
-    return _SECRET_END.search(name[-100:]) is not None
 
 
 def lower_case(text: str) -> str:
@@ -136,7 +128,7 @@ def _edited(
         removal = removal_of(found) if found else None
         if found and removal:
             start, end, name = removal
-            parts += [text[done:start], note(name)]
+            parts += [text[done:start], note(name, text[start:end])]
             # Every expression ends with its value.
             whole = expression.match(text, place) if found.end() == limit else None
             done = max(end, whole.end()) if whole else end
@@ -153,12 +145,6 @@ def _may_start(lower: str, word: str, place: int) -> bool:
     if word in _ALONE:
         return not lower[place - 1 : place].isalnum()
     return word != "key" or lower.endswith(_OF_A_KEY, max(0, place - 12), place)
-
-
-def _without_password(found: re.Match[str], note: Note) -> str:
-    if is_placeholder(found["value"]):
-        return found.group()
-    return found["start"] + note("url-password")
 
 
 def _of_header(found: re.Match[str]) -> _Removal | None:

@@ -38,8 +38,9 @@ def remove_private_keys(text: str, note: Note) -> str:
         following = begins[index + 1][0] if index + 1 < len(begins) else len(text)
         is_whole = end is not None and end[0] < min(following, after + _LONGEST)
         lines = _LINES.match(text, after)
-        parts += [_without_rest_of_key(text[position:start], note), note("private-key")]
+        before = _without_rest_of_key(text[position:start], note)
         position = end[1] if is_whole and end else lines.end() if lines else after
+        parts += [before, note("private-key", text[after:position])]
     parts.append(_without_rest_of_key(text[position:], note))
     return "".join(parts)
 

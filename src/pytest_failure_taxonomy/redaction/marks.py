@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, Protocol
 
-Note = Callable[[str], str]
-"""Counts one removal under an id and returns the mark to put in its place."""
+
+class Note(Protocol):
+    """Takes note of one removal."""
+
+    def __call__(self, name: str, removed: str = "", /) -> str:
+        """Count a removal under an id, learn what was removed, and return its mark."""
+
 
 MARK: Final = re.compile(r"\[REDACTED:[A-Za-z0-9_:. -]{1,120}\]")
 

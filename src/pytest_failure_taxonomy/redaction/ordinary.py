@@ -106,6 +106,8 @@ def is_ordinary_bare(found: re.Match[str]) -> bool:
         return True
     if value.startswith(("/", "~", ".", "=", ":=", "http:", "https:")):
         return True
+    if value.startswith(":") and found["sign"] == ":":
+        return True  # of a node id or of C++: `TestPassword::test_it`
     name = found["name"].lower()
     touches = found.start("bare") == found.end("sign")
     if touches and found["sign"] == ":" and _is_of_aws(text, found.start()):

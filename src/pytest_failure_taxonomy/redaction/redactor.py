@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_failure_taxonomy.redaction import MARK_START
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.redaction.custom import Guard
+    from pytest_failure_taxonomy.redaction.learnt import LearntValues
     from pytest_failure_taxonomy.redaction.searches import Searches
 
 _MOST_PASSES: Final = 8
@@ -24,8 +24,7 @@ class Redactor:
     Args:
         extra_patterns: the user's regular expressions, already checked by `check_patterns`.
         environment: where the secret values are; `os.environ` as it is at each text by default.
-        guard: searches for the user's patterns where a search can be stopped. Without one, a
-            pattern that may take long sees short lines alone, and what is longer goes whole.
+        learnt: what other redactors of the same run have removed, and this one adds to.
 
     Attributes:
         counts: how many secrets were removed, by the id in their marks.
@@ -35,15 +34,17 @@ class Redactor:
         self,
         extra_patterns: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
-        guard: Guard | None = None,
+        learnt: LearntValues | None = None,
     ) -> None:
         self.counts: dict[str, int] = {}
-        self._given = (tuple(extra_patterns), environment, guard)
+        self._given = (tuple(extra_patterns), environment)
+        self._learnt = learnt
         self._searches: Searches | None = None
 
     def redact(self, text: str) -> str:
         """Return the text with a mark such as `[REDACTED:github-token]` for each secret in it.
 
+        What was removed once is removed from then on, without its name beside it, too.
         A text that can't be searched, for whatever cause, is replaced as a whole.
         """
         try:
@@ -82,7 +83,7 @@ class Redactor:
         is_text = isinstance(value, str) and value != "" and not value.startswith(MARK_START)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if (is_text or is_number) and self._searching().is_secret_name(key):
-            return self._note("field")
+            return self._note("field", str(value))
         return self.redact_json(value)
 
     def _searching(self) -> Searches:
@@ -90,13 +91,15 @@ class Redactor:
         if self._searches is None:
             from pytest_failure_taxonomy.redaction.searches import Searches
 
-            self._searches = Searches(*self._given)
+            self._searches = Searches(*self._given, self._learnt)
         return self._searches
 
-    def _note(self, name: str) -> str:
+    def _note(self, name: str, removed: str = "", /) -> str:
         self.counts[name] = self.counts.get(name, 0) + 1
+        if removed:
+            self._searching().learnt.learn(name, removed)
         return _found(name)
 
 
-def _found(name: str) -> str:
+def _found(name: str, _: str = "", /) -> str:
     return f"{MARK_START}{name}]"

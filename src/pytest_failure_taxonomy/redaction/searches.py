@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_failure_taxonomy.redaction.custom import CustomPatterns, Guard
+from pytest_failure_taxonomy.redaction.custom import CustomPatterns
+from pytest_failure_taxonomy.redaction.commands import remove_from_commands
 from pytest_failure_taxonomy.redaction.cut_names import remove_behind_cut_names
 from pytest_failure_taxonomy.redaction.environment import EnvironmentValues
-from pytest_failure_taxonomy.redaction.fields import is_secret_name, remove_fields
+from pytest_failure_taxonomy.redaction.fields import remove_fields
 from pytest_failure_taxonomy.redaction.keys import holds_a_key, remove_private_keys
+from pytest_failure_taxonomy.redaction.learnt import LearntValues
 from pytest_failure_taxonomy.redaction.marks import Note, is_cut
+from pytest_failure_taxonomy.redaction.pairs import is_secret_name
 from pytest_failure_taxonomy.redaction.tokens import Tokens
 
 
@@ -20,11 +23,12 @@ class Searches:
         self,
         extra_patterns: Sequence[str],
         environment: Mapping[str, str] | None,
-        guard: Guard | None,
+        learnt: LearntValues | None = None,
     ) -> None:
         self._environment = EnvironmentValues(environment)
         self._tokens = Tokens()
-        self._custom = CustomPatterns(extra_patterns, guard)
+        self._custom = CustomPatterns(extra_patterns)
+        self.learnt = LearntValues() if learnt is None else learnt
 
     def remove(self, text: str, note: Note) -> str:
         """Return the text without the secrets that one pass over it finds.
@@ -34,10 +38,13 @@ class Searches:
         """
         cut = is_cut(text)
         text = self._environment.remove(text, note, cut=cut)
+        text = self.learnt.remove(text, note, cut=cut)
         if holds_a_key(text):
             text = remove_private_keys(text, note)
         text = self._tokens.remove(text, note, cut=cut)
         text = remove_fields(text, note)
+        if " -" in text or "-" in text and "'" in text:
+            text = remove_from_commands(text, note)
         if cut:
             text = remove_behind_cut_names(text, note)
         return self._custom.remove(text, note)

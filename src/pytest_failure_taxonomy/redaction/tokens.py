@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from pytest_failure_taxonomy.redaction.heads import LETTERS_OF_HEAD, TokenHeads, read_table
+from pytest_failure_taxonomy.redaction.heads import (
+    LETTERS_OF_HEAD,
+    TokenHeads,
+    joined_heads,
+    read_table,
+)
 from pytest_failure_taxonomy.redaction.marks import CONTEXT, CUT, Note, cuts
+from pytest_failure_taxonomy.redaction.words import looks_random
 
 _FEW_CUTS: Final = 100
 # A token may also begin behind an escape (`\n` in a repr) or a percent code, whose last character
@@ -17,6 +23,8 @@ _START: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
 # repeats.
 _START_OF_RUN: Final = r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
 _RUN: Final = r"(?:[A-Za-z0-9_-]|[.](?![.][.])){0,400}+"
+_LINE_BREAK: Final = r"[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:E(?=[ \t]))?[ \t>|]{0,40}"
+_SHORTEST_REST: Final = 4
 _TAIL: Final = r"[A-Za-z0-9_.+/=~-]*+"
 
 
@@ -39,7 +47,19 @@ class Tokens:
             for prefix in form["prefixes"]
         }
         anywhere = "|".join(each["regex"] for each in shapes)
-        self._whole = re.compile(f"{_START}(?:{_by_first_letter(forms)}|{anywhere})")
+        joined = {
+            prefix: forms[prefix]
+            for form in tokens
+            for prefix in joined_heads(form)
+        }
+        self._whole = re.compile(
+            f"{_START}(?:{_by_first_letter(forms)}|{anywhere})"
+            f"|(?<=[A-Za-z0-9]_)(?:{_by_first_letter(joined)})"
+        )
+        self._wrapped = re.compile(
+            f"{_START}(?:{_by_first_letter({each: re.escape(each) for each in forms})})"
+            rf"[A-Za-z0-9_.+/=~-]{{0,400}}+(?:{_LINE_BREAK}[A-Za-z0-9_.+/=~-]{{2,400}}+){{1,8}}"
+        )
         # Two letters before a cut are no sign of a token.
         heads = _by_first_letter(
             {
@@ -60,10 +80,37 @@ class Tokens:
             cut: whether the text has places where something was cut out, perhaps of a token.
         """
         if self._starts.may_stand_in(text):
-            text = self._whole.sub(lambda found: note(self._id_of(found.group())), text)
+            if "\n" in text or "\\n" in text:
+                text = self._wrapped.sub(lambda found: self._without_wrapped(found, note), text)
+            text = self._whole.sub(
+                lambda found: note(self._id_of(found.group()), found.group()), text
+            )
         if cut and self._may_hold_a_cut_one(text):
             text = self._cut.sub(lambda found: note(self._id_of(found.group())), text)
         return text
+
+    def _without_wrapped(self, found: re.Match[str], note: Note) -> str:
+        """Remove a token that lines were broken in: as far as its parts belong to it."""
+        text = found.group()
+        breaks = list(re.finditer(_LINE_BREAK, text))
+        ends = [*(each.start() for each in breaks[1:]), len(text)]
+        token = text[: breaks[0].start()]
+        end = 0
+        for before, part_end in zip(breaks, ends, strict=True):
+            part = text[before.end() : part_end]
+            whole = self._whole.match(token + part)
+            is_more = whole is not None and whole.end() > len(token)
+            known = self._whole.fullmatch(token)
+            if not is_more or (known and not _is_rest(part)):
+                break
+            taken = whole.end() - len(token) if whole else 0
+            token += part[:taken]
+            end = before.end() + taken
+            if taken < len(part):
+                break
+        if end == 0 or self._whole.fullmatch(token) is None:
+            return text
+        return note(self._id_of(token), token) + text[end:]
 
     def _id_of(self, token: str) -> str:
         """Return the id of the longest head that the token has: `sk-ant-` is not a key of `sk-`."""
@@ -81,6 +128,11 @@ class Tokens:
                 return True
             before = end
         return False
+
+
+def _is_rest(part: str) -> bool:
+    """Return whether what begins a line belongs to the token that ended the one before."""
+    return len(part) >= _SHORTEST_REST and looks_random(part)
 
 
 def _rest_of(form: dict[str, Any]) -> str:

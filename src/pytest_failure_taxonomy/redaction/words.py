@@ -23,10 +23,11 @@ def looks_random(value: str) -> bool:
     has_digit = any(character.isdigit() for character in value)
     if has_digit and any(character.isalpha() for character in value):
         return len(runs) < 2 or not all(_WORD_OF_SEVERAL.fullmatch(run) for run in runs)
-    return any(_is_of_chance(run) for run in runs if run.isalpha())
+    return any(is_of_chance(run) for run in runs if run.isalpha())
 
 
-def _is_of_chance(run: str) -> bool:
+def is_of_chance(run: str) -> bool:
+    """Return whether letters follow one another as in no word, of however many parts."""
     if len(run) < _SHORTEST_OF_CHANCE:
         return False
     words = _WORD_IN_CAMEL_CASE.findall(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from base64 import b64encode
 from typing import Final
 
 import pytest
@@ -60,6 +61,51 @@ GONE: Final = {
         f"-----BEGIN PRIVATE KEY-----\n{SECRET * 20}\n-----END PRIVATE KEY-----\n", 200
     ),
     "key without its start": f"...{SECRET * 2}\n{SECRET}\n-----END PRIVATE KEY-----",
+    "element": f"<login><password>{SECRET}</password></login>",
+    "element with attributes": f'<db:Password type="plain">{SECRET}</db:Password>',
+    "element as text": f"&lt;apiKey&gt;{SECRET}&lt;/apiKey&gt;",
+    "element on lines": f"<token>\n    {SECRET}\n</token>",
+    "input": f'<input type="hidden" name="csrf_token" value="{SECRET}">',
+    "input, value first": f'<input value="{SECRET}" id="x" name="csrfmiddlewaretoken"/>',
+    "input of a password": f"<input type='password' id='x' value='{SECRET}'>",
+    "input of a password, value first": f"<input value='{SECRET}' type='password'>",
+    "input in a repr": repr(f'<input name="csrf_token" value="{SECRET}">\n' + "'"),
+    "meta": f'<meta name="csrf-token" content="{SECRET}" />',
+    "setting": f'<add key="ApiKey" value="{SECRET}"/>',
+    "entry with name and value": repr({"name": "DB_PASSWORD", "value": SECRET}),
+    "entry with value and name": json.dumps({"value": SECRET, "name": "DB_PASSWORD"}),
+    "entry of YAML": f"env:\n  - name: DB_PASSWORD\n    value: {SECRET}\n",
+    "pair": repr([("user", "me"), ("password", SECRET)]),
+    "pair in JSON": json.dumps([["client_secret", SECRET]]),
+    "netrc": f"machine example.org login me password {SECRET}",
+    "netrc on lines": f"machine example.org\n  login me\n  password {SECRET}\n",
+    "netrc without login": f"machine example.org password {SECRET} login me",
+    "signature of Azure": f"https://a.blob.example.net/c?sv=2022-11-02&se=2024&sig={SECRET}%3D",
+    "signature of Amazon": f"https://b.example.org/k?X-Amz-Date=1&X-Amz-Signature={SECRET}",
+    "user without password": f"https://{SECRET}:@example.org/v1/charges",
+    "token as user": f"https://{SECRET}@example.org/me/it.git",
+    "slash in a password": f"postgres://me:x/{SECRET}@db.example.org/app",
+    "two slashes in a password": f"https://me:/{SECRET}/+@example.org:8080/app",
+    "shown beside and again": f"assert Cfg(api_key='{SECRET}') == '{SECRET}'",
+    "shown before and beside": f"{SECRET} came from Cfg(api_key='{SECRET}')",
+    "again in base64": f"password='{SECRET}' sent Basic {b64encode(SECRET.encode()).decode()}",
+    "again on two lines": f"password='{SECRET}' and\nE   {SECRET[:11]}\nE   {SECRET[11:]}",
+    "basic and its password": (
+        f"authorization: Basic {b64encode(f'me:{SECRET}'.encode()).decode()} is {SECRET}"
+    ),
+    "curl -u": f"curl -sS -u me:{SECRET} https://example.org",
+    "curl --user": f"curl https://example.org --user 'me:{SECRET}' -o x",
+    "curl --user=": f"curl --user=me:{SECRET} https://example.org",
+    "curl in a list": repr(["/usr/bin/curl", "-u", f"me:{SECRET}"]),
+    "mysql": f"mysql -h db -u me -p{SECRET} app",
+    "mysqldump in a list": repr(["mysqldump", "-ume", f"-p{SECRET}"]),
+    "psql": f"PGPASSWORD={SECRET} psql -h db",
+    "docker": f"docker login -u me -p {SECRET} registry.example.org",
+    "docker, long": f"docker login --username me --password {SECRET}",
+    "sshpass": f"sshpass -p {SECRET} ssh me@example.org",
+    "sshpass, quoted": f'sshpass -p "{SECRET}" ssh me@example.org',
+    "redis": f"+ redis-cli -h x -a {SECRET} ping",
+    "header of curl": f"curl -H 'Authorization: Bearer {SECRET}'",
 }
 
 KEPT: Final = {
@@ -87,6 +133,21 @@ KEPT: Final = {
     "image": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
     "URL": "https://user@example.org:8080/a/b?c=1#d and git@example.org:me/it.git",
     "lorem": "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor " * 9,
+    "node ids": "tests/test_a.py::TestPassword::test_login, TestAuth::test_secret::x",
+    "C++": "auth::Password::check(secret::Value)",
+    "element of words": "<token>if</token><password/><password></password><auth>basic</auth>",
+    "forms": '<input name="password" type="password" value=""><input name="q" value="a1b2c3d4e5">',
+    "names in a tuple": "fields = ('password', 'email'), ('username', 'token', 'is_active')",
+    "asked for": "os.environ.get('TOKEN', 'a1b2c3d4'), getattr(self, 'password', 'n0ne-given')",
+    "machine": "the machine admin password is not known, default login anonymous",
+    "port and address": "http://localhost:8080/path/me@example.org, npm://r:4873/@scope/pkg",
+    "user of a URL": "https://john.doe@x.org https://deploy-bot2@x.org https://me%40x1.org@y.org",
+    "users": "ssh://git@example.org:22/x https://administrator1@example.org",
+    "command lines": "curl -u me https://x.org; mysql -u me -p app; docker run -p 8080:80 x",
+    "templates": "curl -u $USER:$PASS x; curl -u user:password x; sshpass -p <password> ssh x",
+    "signature": "sig=inspect.signature(f); &sigma=3; ?signature=f(a,b)",
+    "a name behind a sign": "cache_key-9f86d081884c7d659a2feaa0c55ad015",
+    "lines": "E   AssertionError: npm_\nE   install_the_packages\n  sk-\nfoo",
     "dots": "assert [1, 2, 3, ...] == [...], 'Full diff:' ... use -vv to get more",
     "separator": "_ _ _ _ _ _ _ _ _ _ _ \n" + "=" * 70 + "\n" + "-" * 70,
     "public key": "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkq\n-----END PUBLIC KEY-----",

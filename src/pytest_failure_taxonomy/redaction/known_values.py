@@ -1,0 +1,177 @@
+"""Values that are known to be secret, removed in whatever form they are written."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final
+
+from pytest_failure_taxonomy.redaction.marks import Note, cuts
+from pytest_failure_taxonomy.taxonomy.values import value
+
+_SURE_LENGTH: Final = 8
+"""Shorter values are removed only where no letter or digit touches them."""
+FEWEST_OF_CUT: Final = 4
+"""Characters of a value's start or end that give it away beside a cut."""
+_MOST_OF_CUT: Final = 400
+"""Characters of a value's start or end looked for at a cut."""
+_SHORTEST_WRAPPED: Final = 12
+"""Characters of a value that is looked for across the ends of lines."""
+
+# The end of a line, as it is or in a repr, with the quotes of two literals around it, and what
+# pytest and quoting put before the next line.
+_LINE_BREAK: Final = re.compile(
+    r"[\"']?[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:E(?=[ \t]))?[ \t>|+-]{0,40}(?:[bfru]?[\"'])?"
+)
+
+
+@value
+class _Secret:
+    name: str
+    forms: tuple[str, ...]
+
+
+class KnownValues:
+    """Secret values, each with the id of its mark."""
+
+    def __init__(self, most: int) -> None:
+        """Know none yet, and never more than `most`: the oldest are forgotten."""
+        self._most = most
+        self._secrets: dict[str, _Secret] = {}
+
+    def __contains__(self, secret: str) -> bool:
+        return secret in self._secrets
+
+    def add(self, values: Iterable[tuple[str, str]]) -> None:
+        """Know more of them, given by the id of their mark and the value."""
+        for name, secret in values:
+            self._secrets.pop(secret, None)
+            self._secrets[secret] = _Secret(name=name, forms=forms_of(secret))
+        for oldest in list(self._secrets)[: -self._most]:
+            del self._secrets[oldest]
+
+    def remove(self, text: str, note: Note, *, cut: bool) -> str:
+        """Return the text without the values, in any form that they are commonly written in.
+
+        Args:
+            text: any text.
+            note: counts a removal and returns its mark.
+            cut: whether the text has places where something was cut out, perhaps of a value.
+        """
+        is_wrapped = "\n" in text or "\\n" in text
+        # A value that holds another is removed first.
+        for secret in sorted(self._secrets.values(), key=lambda each: -len(each.forms[0])):
+            for form in secret.forms:
+                if form in text:
+                    text = _without_value(text, form, secret.name, note)
+                if cut and len(form) >= _SURE_LENGTH:
+                    text = _without_cut_value(text, form, secret.name, note)
+                if is_wrapped and len(form) >= _SHORTEST_WRAPPED:
+                    text = _without_wrapped_value(text, form, secret.name, note)
+        return text
+
+
+def forms_of(text: str) -> tuple[str, ...]:
+    """Return the value as it is, in a repr, in JSON, in a URL, and in base64 of itself and more."""
+    import base64
+    from urllib.parse import quote, quote_plus
+
+    raw = text.encode("utf-8", "surrogateescape")
+    found = [
+        text,
+        repr(text)[1:-1],
+        repr(raw)[2:-1],
+        json.dumps(text)[1:-1],
+        repr(json.dumps(text)[1:-1])[1:-1],
+        quote(raw, safe=""),
+        quote_plus(raw),
+    ]
+    if len(raw) >= _SURE_LENGTH:
+        # Behind a user's name and a colon the value begins at any of three places in a group.
+        for before in range(3):
+            first = (before * 8 + 5) // 6
+            last = (before + len(raw)) * 8 // 6
+            encoded = base64.b64encode(b"\0" * before + raw).decode()[first:last]
+            found += [encoded, encoded.translate({43: "-", 47: "_"})]
+    return tuple(dict.fromkeys(found))
+
+
+def _without_value(text: str, form: str, name: str, note: Note) -> str:
+    if len(form) >= _SURE_LENGTH:
+        pieces = text.split(form)
+    else:
+        pieces = re.split(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])", text)
+    result = pieces[0]
+    if len(pieces) > 1:
+        marks = [note(name) for _ in pieces[1:]]
+        result += "".join(mark + piece for mark, piece in zip(marks, pieces[1:], strict=True))
+    return result
+
+
+def _without_cut_value(text: str, form: str, name: str, note: Note) -> str:
+    """Remove the start of the value before a cut, and its end behind one."""
+    if form[:FEWEST_OF_CUT] not in text and form[-FEWEST_OF_CUT:] not in text:
+        return text
+    parts = []
+    position = 0
+    for cut_start, cut_end in cuts(text):
+        if cut_start < position:
+            continue
+        before = _length_of_start(text, position, cut_start, form)
+        behind = _length_of_end(text, cut_end, form)
+        if max(before, behind) < FEWEST_OF_CUT:
+            continue
+        parts += [text[position : cut_start - before], note(name), text[cut_start:cut_end]]
+        position = cut_end + behind
+    return "".join([*parts, text[position:]])
+
+
+def _length_of_start(text: str, begin: int, end: int, form: str) -> int:
+    """Return how many characters before `end` are the start of the value."""
+    most = min(len(form) - 1, end - begin, _MOST_OF_CUT)
+    for length in range(most, 0, -1):
+        if text[end - 1] == form[length - 1] and text.endswith(form[:length], begin, end):
+            return length
+    return 0
+
+
+def _length_of_end(text: str, begin: int, form: str) -> int:
+    """Return how many characters from `begin` on are the end of the value."""
+    if begin >= len(text):
+        return 0
+    for length in range(min(len(form) - 1, len(text) - begin, _MOST_OF_CUT), 0, -1):
+        if form[-length] == text[begin] and text.startswith(form[-length:], begin):
+            return length
+    return 0
+
+
+def _without_wrapped_value(text: str, form: str, name: str, note: Note) -> str:
+    """Remove the value where lines were broken inside of it."""
+    if form[:FEWEST_OF_CUT] not in text or form[-FEWEST_OF_CUT:] not in text:
+        return text
+    pieces: list[str] = []
+    starts: list[tuple[int, int]] = []  # of each piece: in the joined text, in the text
+    joined_length = position = 0
+    for found in [*_LINE_BREAK.finditer(text), None]:
+        end = found.start() if found else len(text)
+        starts.append((joined_length, position))
+        pieces.append(text[position:end])
+        joined_length += end - position
+        position = found.end() if found else end
+    joined = "".join(pieces)
+    parts = []
+    done = 0
+    place = joined.find(form)
+    while place >= 0:
+        start, end = (_place_in_text(starts, each) for each in (place, place + len(form) - 1))
+        parts += [text[done:start], note(name)]
+        done = end + 1
+        place = joined.find(form, place + len(form))
+    return "".join([*parts, text[done:]])
+
+
+def _place_in_text(starts: list[tuple[int, int]], place: int) -> int:
+    joined, original = starts[bisect_right(starts, place, key=lambda each: each[0]) - 1]
+    return original + place - joined

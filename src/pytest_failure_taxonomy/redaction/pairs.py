@@ -1,0 +1,148 @@
+"""Secrets beside a name in markup, in pairs and in files of logins.
+
+`<password>…</password>`, `name="csrf_token" value="…"`, `('password', '…')`, `machine x password …`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from pytest_failure_taxonomy.redaction.marks import Note
+from pytest_failure_taxonomy.redaction.ordinary import is_code, is_placeholder, is_too_little
+from pytest_failure_taxonomy.redaction.words import looks_random
+
+_UNMARKED: Final = r"(?!\[REDACTED:)"
+_SECRET_KEY: Final = re.compile(
+    r"(?P<name>pass(?:word|wd|phrase)|(?<![a-z0-9])(?:pass|pwd|auth)|secret|token|credentials?"
+    r"|(?:api|access|secret|private|signing|encryption|account|auth|shared)[_-]?key"
+    r"|(?:proxy-)?authorization|(?:set-)?cookie)\d?$",
+    re.IGNORECASE | re.ASCII,
+)
+_LONGEST_NAME: Final = 100
+SECRET_NAME: Final = r"(?P<name>[\w.:-]{2,100}+)"
+_OPEN: Final = r"\\{0,2}[\"']"
+_VALUE: Final = rf"{_UNMARKED}(?P<value>[^\"'<>\n\\]{{1,2000}}+)"
+
+_ELEMENT: Final = re.compile(
+    rf"(?:<|&lt;){SECRET_NAME}(?:\s[^<>\n]{{0,200}}?)?(?:>|&gt;)\s{{0,40}}"
+    rf"{_UNMARKED}(?P<value>(?:(?!&lt;)[^<>\s]){{1,2000}}+)(?=\s{{0,40}}(?:</|&lt;/))",
+    re.IGNORECASE | re.ASCII,
+)
+_NAME_OF: Final = rf"(?:name|key|id|field|property|variable|header)(?:{_OPEN})?\s{{0,4}}[:=]\s{{0,4}}"
+_VALUE_OF: Final = rf"(?:value|content)(?:{_OPEN})?\s{{0,4}}[:=]\s{{0,4}}"
+# What may stand between the two: more attributes or entries, but no end of a tag or an object.
+_BETWEEN: Final = r"[^<>{}\[\]()]{0,200}?"
+_NAME_THEN_VALUE: Final = re.compile(
+    rf"(?<![\w-]){_NAME_OF}(?:{_OPEN})?{SECRET_NAME}(?:{_OPEN})?(?=[\s,;]){_BETWEEN}(?<![\w-]){_VALUE_OF}"
+    rf"(?:{_OPEN}{_VALUE}|{_UNMARKED}(?P<bare>[^\s\"'<>{{}},]{{1,2000}}+))",
+    re.IGNORECASE | re.ASCII,
+)
+_VALUE_THEN_NAME: Final = re.compile(
+    rf"(?<![\w-]){_VALUE_OF}{_OPEN}{_VALUE}{_OPEN}(?=[\s,;]){_BETWEEN}"
+    rf"(?<![\w-])(?:{_NAME_OF}{_OPEN}{SECRET_NAME}|type\s?=\s?{_OPEN}(?P<type>password)){_OPEN}",
+    re.IGNORECASE | re.ASCII,
+)
+_TYPE_THEN_VALUE: Final = re.compile(
+    rf"(?<![\w-])(?P<type>type)\s?=\s?{_OPEN}password{_OPEN}(?=\s){_BETWEEN}(?<![\w-])"
+    rf"value\s?=\s?{_OPEN}{_VALUE}",
+    re.IGNORECASE,
+)
+# A call has a name before its bracket: `get('password', 'x')` asks for one.
+_TUPLE: Final = re.compile(
+    rf"(?<![\w\])])[(\[]\s{{0,4}}[bru]?{_OPEN}{SECRET_NAME}{_OPEN}\s?,\s{{0,4}}[bru]?{_OPEN}"
+    rf"{_UNMARKED}(?P<value>[^\"'\n\\]{{1,2000}}+){_OPEN}\s{{0,4}},?\s{{0,4}}[)\]]",
+    re.IGNORECASE | re.ASCII,
+)
+_NETRC: Final = re.compile(
+    r"(?<![\w-])(?:machine\s{1,20}(?P<host>[^\s\"']{1,253})|default)\s{1,20}"
+    rf"(?P<login>(?:(?:login|account|user)\s{{1,20}}[^\s\"']{{1,200}}\s{{1,20}}){{0,2}})"
+    rf"(?P<name>password)\s{{1,20}}{_UNMARKED}(?P<value>[^\s\"'\\]{{1,400}}+)",
+    re.ASCII,
+)
+_SIGNATURE: Final = re.compile(
+    r"(?<=[?&;])(?:amp;)?(?P<name>sig(?:nature)?|x-(?:amz|goog)-signature)=" + _UNMARKED
+    + r"(?P<value>[A-Za-z0-9%+/_=~-]{16,1000}+)",
+    re.IGNORECASE | re.ASCII,
+)
+_WORDS: Final = re.compile(r"[A-Za-z _.,:;!?-]*")
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether an entry of that name holds a secret."""
+    return _SECRET_KEY.search(name[-_LONGEST_NAME:]) is not None
+
+
+def remove_pairs(text: str, lower: str, note: Note) -> str:
+    """Return the text without the secrets that stand beside a name that is no assignment.
+
+    Args:
+        text: any text.
+        lower: the same in lower case.
+        note: counts a removal and returns its mark.
+    """
+    for expression, removal_of in _expressions(lower):
+        text = _edited(text, expression, removal_of, note)
+    return text
+
+
+def _expressions(lower: str) -> Iterator[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
+    """Yield what may find something: each is tried where its own words are."""
+    if "</" in lower or "&lt;/" in lower:
+        yield _ELEMENT, _id_of_value
+    if "value" in lower or "content" in lower:
+        yield _NAME_THEN_VALUE, _id_of_value
+        yield _VALUE_THEN_NAME, _id_of_value
+        if "type" in lower:
+            yield _TYPE_THEN_VALUE, _id_of_value
+    if "('" in lower or '("' in lower or "['" in lower or '["' in lower:
+        yield _TUPLE, _id_in_tuple
+    if "password" in lower and ("machine" in lower or "default" in lower):
+        yield _NETRC, _id_in_netrc
+    if "sig" in lower:
+        yield _SIGNATURE, lambda _: "signature"
+
+
+def _edited(
+    text: str, expression: re.Pattern[str], removal_of: Callable[[re.Match[str]], str], note: Note
+) -> str:
+    parts = []
+    done = 0
+    for found in expression.finditer(text):
+        name = removal_of(found)
+        if name:
+            group = "value" if found["value"] is not None else "bare"
+            start, end = found.span(group)
+            parts += [text[done:start], note(name, text[start:end])]
+            done = end
+    return "".join([*parts, text[done:]]) if parts else text
+
+
+def _id_of_value(found: re.Match[str]) -> str:
+    """Return the id of the secret; the empty text where the value is none."""
+    groups = found.groupdict()
+    value = groups["value"] or groups.get("bare") or ""
+    whole = "password" if groups.get("type") else groups["name"]
+    known = _SECRET_KEY.search(whole)
+    if known is None:
+        return ""
+    name = known["name"].lower()
+    is_word = groups["value"] is None and is_code(value)
+    if not value.strip() or is_placeholder(value) or is_word or is_too_little(name, value):
+        return ""
+    return "api-key" if name.endswith("key") else name.removeprefix("set-")
+
+
+def _id_in_tuple(found: re.Match[str]) -> str:
+    """Two words in brackets are names: `('password', 'email')`."""
+    value = found["value"]
+    if _WORDS.fullmatch(value) and not looks_random(value):
+        return ""
+    return _id_of_value(found)
+
+
+def _id_in_netrc(found: re.Match[str]) -> str:
+    if not found["login"] and not looks_random(found["value"]):
+        return ""
+    return "" if is_placeholder(found["value"]) else "password"
