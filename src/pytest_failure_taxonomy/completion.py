@@ -35,7 +35,7 @@ from pytest_failure_taxonomy.recorder.record.reader import (
     read_worker,
 )
 from pytest_failure_taxonomy.recorder.record.writer import remove_record, what_stays, why_it_stays
-from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
 from pytest_failure_taxonomy.report.amend import amend_report
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.cut import is_cut
@@ -325,10 +325,11 @@ def reconstruct(
             stacks = folder.read(STACKS, MAX_STACKS_BYTES).decode("utf-8", "replace") or None
     exit_seen = replace(_with_memory(run, end.exit), stacks=stacks)
     try:
-        evidence = evidence_of(run, exit_seen, ended_ns=end.ended_ns, workers=workers)
+        secrets = Secrets(run.header.redact)
+        seen = evidence_of(run, exit_seen, ended_ns=end.ended_ns, workers=workers)
+        evidence = searched_again(seen, secrets)
         context = context_of(run, ended_ns=end.ended_ns)
         evidence, problems = attribute(evidence, run.header.rules)
-        secrets = Secrets(run.header.redact)
         return build_report(
             evidence,
             judge(evidence),

@@ -17,7 +17,7 @@ import pytest
 
 from pytest_failure_taxonomy.benches import add_benches
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.extensions import add_extensions
+from pytest_failure_taxonomy.extensions import add_extensions, search_again
 from pytest_failure_taxonomy.publication import Publication
 from pytest_failure_taxonomy.recorder.afterlife import (
     Afterlife,
@@ -43,7 +43,6 @@ from pytest_failure_taxonomy.recorder.worker import (
     is_worker,
     may_be_worker,
 )
-from pytest_failure_taxonomy.redaction.arguments import redact_arguments
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import (
     problem_lines,
@@ -213,7 +212,10 @@ class Run:
             "strict_baseline": self._settings.strict_baseline,
             "faulthandler_exit_seconds": faulthandler_exit_seconds(self._config),
             "rules": self._settings.rules,
-            "redact": self._settings.redact,
+            # One that matches itself is a secret; the texts of the record have been without it.
+            "redact": [
+                each for each in self._settings.redact if self._secrets.redact(each) == each
+            ],
             "context": self._context(None),
         }
 
@@ -283,10 +285,13 @@ class Run:
         except OSError as error:  # no file can be opened, not even one of ours to be imported
             print_lines(self._config, problem_lines(self._publication.give_up(error)))
             return
+        known = self._secrets.known
         add_benches(self._config, report, self.faults, self._secrets.redact_json)
         try:
             add_extensions(self._config, report, self.faults, self._secrets.redact_json)
         finally:  # a hook may end the process
+            if self._secrets.known != known:
+                search_again(report, self._secrets.redact)
             problem = self._publication.close(report)
             if self._settings.note is not None:
                 give_note_back(self._settings.note)
@@ -322,8 +327,8 @@ class Run:
             id=self._id,
             started_at=self._started_at.replace("+00:00", "Z"),
             duration_seconds=duration,
-            args=redact_arguments(
-                [str(arg) for arg in self._config.invocation_params.args], self._secrets.redact
+            args=self._secrets.redact_arguments(
+                [str(arg) for arg in self._config.invocation_params.args]
             ),
             rootdir=str(self._config.rootpath),
             environment=self._environment,

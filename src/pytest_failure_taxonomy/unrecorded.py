@@ -20,7 +20,6 @@ from typing import Any, BinaryIO, Final
 from pytest_failure_taxonomy.completion import ProcessEnd
 from pytest_failure_taxonomy.recorder.machine import ci_job, platform_name, python_version
 from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.redaction.arguments import redact_arguments
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.taxonomy.evidence import Environment, RunContext, RunError, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
@@ -148,7 +147,7 @@ def report_of_command(
         id=lost_run_id or os.urandom(16).hex(),
         started_at=timestamp(started_at),
         duration_seconds=duration,
-        args=redact_arguments(list(command), secrets.redact),
+        args=secrets.redact_arguments(list(command)),
         rootdir=str(folder),
         environment=Environment(
             python=python_version(), platform=platform_name(), pytest=UNKNOWN_PYTEST, ci=ci_job()

@@ -83,9 +83,14 @@ class ControllerRecorder:
     def pytest_configure_node(self, node: Any) -> None:
         """Record that a worker is about to be, and tell it where the record is."""
         worker = self._workers[node.gateway.id] = _Worker(node)
-        self._record.write("worker", worker=worker.end())
+        self._session.facts.write("worker", worker=worker.end())
         folder = str(self._record.folder) if isinstance(self._record, DiskRecord) else None
-        node.workerinput[OUTPUT_KEY] = {"folder": folder}
+        secrets = self._session.secrets
+        node.workerinput[OUTPUT_KEY] = {
+            "folder": folder,
+            "key": secrets.key,
+            "patterns": list(secrets.patterns),
+        }
 
     @pytest.hookimpl(optionalhook=True)
     @guarded
@@ -114,7 +119,7 @@ class ControllerRecorder:
             worker.crashed_on = report.nodeid
             end = worker.end()
             self._session.failures.limit_of_crash = end.limit if is_ended_by_limit(end) else None
-            self._record.write("worker", worker=end)
+            self._session.facts.write("worker", worker=end)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -146,7 +151,7 @@ class ControllerRecorder:
         if kills is not None and self._oom_kills is not None:
             worker.out_of_memory = kills > self._oom_kills
             self._oom_kills = kills
-        self._record.write("worker", worker=worker.end())
+        self._session.facts.write("worker", worker=worker.end())
 
     @guarded
     def catch_up(self) -> None:
@@ -157,7 +162,8 @@ class ControllerRecorder:
         for worker in self._workers:
             test = self._state_of(worker).test
             if test is not None:
-                self._session.progress.start_unheard(test.nodeid, test.phase, test.start_ns, worker)
+                nodeid = self._session.nodeids.real(test.nodeid)
+                self._session.progress.start_unheard(nodeid, test.phase, test.start_ns, worker)
 
     def ends(self) -> tuple[WorkerEnd, ...]:
         """Return how each worker ended, sorted by id; call it when the session is over."""
@@ -171,7 +177,7 @@ class ControllerRecorder:
             return None
         now_ns = time.monotonic_ns()
         limits = limits_of_test(
-            state.test.nodeid,
+            self._session.nodeids.real(state.test.nodeid),
             elapsed_seconds=(now_ns - state.test.start_ns) / 1e9,
             ended_ns=now_ns,
             timer=state.timer,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pytest_failure_taxonomy.recorder.record.layout import (
@@ -36,12 +36,25 @@ _UNKNOWN: Final = -1
 class Progress:
     """Follow the selected tests from their start to their end."""
 
-    def __init__(self, record: Record, started_ns: int) -> None:
+    def __init__(
+        self,
+        record: Record,
+        started_ns: int,
+        shown: Callable[[Sequence[str]], Sequence[str]] = lambda nodeids: nodeids,
+    ) -> None:
+        """Begin without any test.
+
+        Args:
+            record: has the numbers.
+            started_ns: when the run began, on the monotonic clock.
+            shown: returns node ids as the record may hold them.
+        """
         # Held here because a test may replace the function in its module (freezegun, pyfakefs).
         self.clock = time.monotonic_ns
         self.started_ns = started_ns
         self.nodeids: Sequence[str] = ()
         self._record = record
+        self._shown = shown
         self._states, self._starts = record.select(())
         self._counters = record.counters
         self._cursor = 0
@@ -54,7 +67,7 @@ class Progress:
     def select(self, nodeids: Sequence[str]) -> None:
         """Take the tests that are going to run, in their order."""
         self.nodeids = nodeids
-        self._states, self._starts = self._record.select(nodeids)
+        self._states, self._starts = self._record.select(self._shown(nodeids))
         self._counters = self._record.counters
         self._cursor = 0
         self._indices = None
@@ -107,7 +120,7 @@ class Progress:
         self._counters[_PASSED] += 1
         if self._reruns and nodeid in self._reruns:
             self._recovered.add(nodeid)
-            self._record.write("recovered", nodeid=nodeid)
+            self._record.write("recovered", nodeid=self._shown((nodeid,))[0])
 
     def count_rerun(self, nodeid: str, attempt: int | None) -> None:
         """Count an attempt that failed and is made again.

@@ -8,11 +8,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pytest_failure_taxonomy.recorder.suspicion import Suspicion, is_suspicious_name
+from pytest_failure_taxonomy.redaction.arguments import redact_arguments, secret_arguments
 from pytest_failure_taxonomy.report.limits import Redaction
 from pytest_failure_taxonomy.report.text import change_texts, encodable
+from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.redaction.learnt import LearntValues
     from pytest_failure_taxonomy.redaction.redactor import Redactor
 
 Redact = Callable[[str], str]
@@ -29,6 +32,12 @@ _KEPT: Final = frozenset(
 """Names, which hold no secret, and what a reader compares with other fields. They are searched when
 the report is built, as everything is."""
 
+_SHORTEST_ERASED: Final = 8
+"""Characters of a value that is looked for in what was written before it was known."""
+_DIGITS: Final = 6
+_MOST_PASSES: Final = 4
+"""One text of a value may give away what stands in another."""
+
 UNSEARCHABLE: Final = "[REDACTED:unsearchable]"
 """Stands for a text that can't be searched."""
 
@@ -40,16 +49,20 @@ class Secrets:
     nothing to show but its arguments.
     """
 
-    def __init__(self, patterns: Sequence[str] = ()) -> None:
+    def __init__(self, patterns: Sequence[str] = (), key: bytes | None = None) -> None:
         """Begin without having loaded anything.
 
         Args:
             patterns: the user's own regular expressions.
+            key: of the digests that stand for secrets; a new one where it is left out. It is
+                written nowhere.
         """
-        self._patterns = tuple(patterns)
+        self.patterns = tuple(patterns)
+        self.key = os.urandom(16) if key is None else key
         self._redactor: Redactor | None = None
         self._elsewhere: dict[str, str] = {}
-        self._redact_elsewhere: Redact | None = None
+        self._redactor_of_elsewhere: Redactor | None = None
+        self._learnt: LearntValues | None = None
         self._suspicion = Suspicion()
 
     def learn(self, environment: Mapping[str, str]) -> None:
@@ -59,20 +72,45 @@ class Secrets:
         from pytest_failure_taxonomy.redaction.redactor import Redactor
 
         self._elsewhere |= environment
-        self._redact_elsewhere = Redactor(environment=self._elsewhere).redact
+        self._redactor_of_elsewhere = Redactor(
+            environment=self._elsewhere, learnt=self._learnt_values()
+        )
 
     def redact(self, text: str) -> str:
         """Return a text without its secrets."""
         if self._redactor is None:
-            if not self._patterns and not self._elsewhere and self._suspicion.is_none_of((text,)):
+            if not self.patterns and not self._elsewhere and self._suspicion.is_none_of((text,)):
                 return text
             try:
                 self._load()
             except Exception:  # noqa: BLE001 - no file can be opened, say; then nothing is told
                 return UNSEARCHABLE
-        if self._redact_elsewhere is not None:
-            text = self._redact_elsewhere(text)
+        if self._redactor_of_elsewhere is not None:
+            text = self._redactor_of_elsewhere.redact(text)
         return self._load().redact(text)
+
+    def redact_arguments(self, args: Sequence[str]) -> tuple[str, ...]:
+        """Return a command's arguments without their secrets, which other texts may show."""
+        for name, secret in secret_arguments(args):
+            self._load().learn(name, secret)
+        return redact_arguments(args, self.redact)
+
+    @property
+    def known(self) -> int:
+        """How many values are known to be secret: texts from before the last are out of date."""
+        return sum(each.known for each in self._redactors())
+
+    def take_new(self) -> dict[str, str]:
+        """Return the values that have become known since this was called last, with fillers.
+
+        A filler has the length of its value, and is another for another value.
+        """
+        forms = {form for each in self._redactors() for form in each.take_new()}
+        return {
+            form: digest(form, self.key)[:_DIGITS].rjust(len(form), "*")
+            for form in sorted(forms, key=lambda each: (-len(each), each))
+            if len(form) >= _SHORTEST_ERASED
+        }
 
     def holds_none(self, texts: Sequence[str]) -> bool:
         """Tell whether it is sure that none of the texts holds a secret: all are searched at once.
@@ -80,12 +118,29 @@ class Secrets:
         A user's pattern may ask for a text's start or end, so then they have to be looked at one by
         one; nor are the secrets of other processes' environments looked for here.
         """
-        if self._patterns or self._elsewhere:
+        if self.patterns or self._elsewhere:
             return False
         if self._redactor is None and self._suspicion.is_none_of(texts):
             return True
         try:
             return self._load().holds_none(texts)
+        except Exception:  # noqa: BLE001 - then each of them will tell
+            return False
+
+    def holds_none_at_all(self, texts: Sequence[str]) -> bool:
+        """Tell the same, and search for the user's patterns, too: one by one, but for them alone.
+
+        This is for many short texts of which hardly any holds a secret.
+        """
+        if not self.patterns:
+            return self.holds_none(texts)
+        try:
+            redactor = self._load()
+            return (
+                not self._elsewhere
+                and redactor.holds_none(texts)
+                and not any(redactor.matches_of_user(text) for text in texts)
+            )
         except Exception:  # noqa: BLE001 - then each of them will tell
             return False
 
@@ -97,12 +152,30 @@ class Secrets:
         if self._redactor is None:
             from pytest_failure_taxonomy.redaction.redactor import Redactor
 
-            redactor = Redactor(self._patterns)
+            redactor = Redactor(self.patterns, learnt=self._learnt_values())
             redactor.redact("it loads the rest with the first text")
             self._redactor = redactor
             known = self._suspicion.variables.items()
             self.learn({name: held for name, held in known if os.environ.get(name) != held})
         return self._redactor
+
+    def _learnt_values(self) -> LearntValues:
+        if self._learnt is None:
+            from pytest_failure_taxonomy.redaction.learnt import LearntValues
+
+            self._learnt = LearntValues()
+        return self._learnt
+
+    def _redactors(self) -> list[Redactor]:
+        both = self._redactor, self._redactor_of_elsewhere
+        return [each for each in both if each is not None]
+
+
+def digest(text: str, key: bytes) -> str:
+    """Return ten hexadecimal digits of a text, which nobody can guess it by without the key."""
+    from hashlib import blake2s
+
+    return blake2s(text.encode("utf-8", "backslashreplace"), key=key, digest_size=5).hexdigest()
 
 
 def changed_secrets(before: Mapping[str, str]) -> dict[str, str]:
@@ -120,8 +193,32 @@ def redacted(one: T, redaction: Redaction) -> T:
     _gather(one, texts)
     if redaction.holds_none(texts):
         return one
+    known = redaction.known
     changed: T = _redacted(one, redaction.redact)
+    for _ in range(_MOST_PASSES):
+        if redaction.known == known:
+            break
+        known = redaction.known
+        changed = _redacted(changed, redaction.redact)
     return changed
+
+
+def searched_again(run: RunEvidence, redaction: Redaction) -> RunEvidence:
+    """Return the evidence that a record held, without what its later texts give away."""
+    for _ in range(_MOST_PASSES):
+        known = redaction.known
+        run = replace(
+            run,
+            failures=tuple(redacted(each, redaction) for each in run.failures),
+            collection_failures=tuple(
+                redacted(each, redaction) for each in run.collection_failures
+            ),
+            errors=tuple(redacted(each, redaction) for each in run.errors),
+            interruptions=tuple(redacted(each, redaction) for each in run.interruptions),
+        )
+        if redaction.known == known:
+            break
+    return run
 
 
 def _gather(one: Any, texts: list[str]) -> None:

@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.recorder.facts import Facts
 from pytest_failure_taxonomy.recorder.failures import Failures
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.markers import Markers
+from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
@@ -55,8 +56,10 @@ class SessionRecorder:
         secrets: Secrets,
     ) -> None:
         self.faults = faults
-        self.progress = Progress(record, started_ns)
-        self.facts = Facts(record, secrets)
+        self.secrets = secrets
+        self.nodeids = NodeIds(secrets)
+        self.progress = Progress(record, started_ns, self.nodeids.shown_of_all)
+        self.facts = Facts(record, secrets, self.nodeids)
         self.exceptions = ExceptionMemory(
             config.rootpath, Attributor(config, faults), secrets.learn
         )
@@ -245,10 +248,11 @@ class SessionRecorder:
         exit_seen: ProcessExit,
         workers: tuple[WorkerEnd, ...],
     ) -> RunEvidence:
-        """Return all that was recorded, with how the run ended."""
+        """Return all that was recorded, with how the run ended, its node ids as they are shown."""
         self.failures.await_no_more()
+        self.facts.settle()
         facts, progress = self.facts, self.progress
-        return RunEvidence(
+        evidence = RunEvidence(
             stage=stage,
             strict_baseline=strict_baseline,
             exit=exit_seen,
@@ -262,6 +266,7 @@ class SessionRecorder:
             not_run=progress.not_started(),
             workers=workers,
         )
+        return self.nodeids.settled(evidence)
 
     def _interrupt(self, exception: Any, message: str, where: Location | None) -> None:
         self.facts.add_interruption(

@@ -29,7 +29,7 @@ _HEADS: Final = (
 )
 _NAMED: Final = re.compile(
     r"(?:pass\w{0,12}|pwd|token|secret|key|auth\w{0,12}|cred\w{0,12}|cookie|bearer|private)"
-    r"[\\\"'\])]{0,4}(?:[\s=:,>&}]|/>)",
+    r"[\\\"'\])]{0,4}(?:[\s=,>&}]|:(?!:)|/>)",
     re.IGNORECASE,
 )
 """A name, and behind it what may be its value, or the end of what has its value elsewhere."""

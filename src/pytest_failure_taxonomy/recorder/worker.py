@@ -15,9 +15,11 @@ from pytest_failure_taxonomy.recorder.attribution import Attributor
 from pytest_failure_taxonomy.recorder.describe import own_place_of
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
+from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.progress import state_after
 from pytest_failure_taxonomy.recorder.record.layout import DONE, STARTED, worker_folder
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, MemoryRecord, Record
+from pytest_failure_taxonomy.recorder.secrets import Secrets
 
 OUTPUT_KEY: Final = "failure_taxonomy"
 """Our entry in the worker's output, which the controller gets when the worker's session ends."""
@@ -33,6 +35,7 @@ class WorkerRecorder:
         attributor = Attributor(config, self.faults)
         self._exceptions = ExceptionMemory(config.rootpath, attributor)
         self._deselected = 0
+        self._shown: dict[str, str] = {}
         self._exit: dict[str, Any] | None = None
         self._clock = time.monotonic_ns
 
@@ -41,7 +44,8 @@ class WorkerRecorder:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Note which test runs here; the controller hears of it later, or never."""
         self.record.counters[STARTED] += 1
-        self.record.set_current(self._clock(), nodeid)
+        shown = self._shown
+        self.record.set_current(self._clock(), shown[nodeid] if nodeid in shown else nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -79,6 +83,19 @@ class WorkerRecorder:
         """Let a failed collection's report carry its exception's description."""
         if report.failed:
             self._exceptions.send_with(report)
+
+    @pytest.hookimpl(trylast=True)
+    @guarded
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Find the node ids that hold a secret; the controller's digests of them are the same."""
+        if isinstance(self.record, DiskRecord):
+            given = self._config.workerinput[OUTPUT_KEY]  # type: ignore[attr-defined]  # xdist's
+            names = NodeIds(Secrets(given["patterns"], given["key"]))
+            nodeids = [item.nodeid for item in session.items]
+            shown = names.shown_of_all(nodeids)
+            self._shown = {
+                real: each for real, each in zip(nodeids, shown, strict=True) if each != real
+            }
 
     @guarded
     def pytest_deselected(self, items: list[pytest.Item]) -> None:

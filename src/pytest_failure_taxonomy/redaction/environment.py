@@ -89,7 +89,7 @@ class EnvironmentValues:
     def __init__(self, environment: Mapping[str, str] | None) -> None:
         self._environment = environment
         self._seen: dict[Any, Any] = {}
-        self._known = KnownValues(_MOST_VALUES)
+        self.known = KnownValues(_MOST_VALUES)
 
     def remove(self, text: str, note: Note, *, cut: bool) -> str:
         """Return the text without the values, in any form that they are commonly written in.
@@ -100,7 +100,7 @@ class EnvironmentValues:
             cut: whether the text has places where something was cut out, perhaps of a value.
         """
         self._refresh()
-        return self._known.remove(text, note, cut=cut)
+        return self.known.remove(text, note, cut=cut)
 
     def _refresh(self) -> None:
         # Comparing the mapping beneath `os.environ` takes 2 µs, decoding all of it 100.
@@ -111,7 +111,7 @@ class EnvironmentValues:
         # pytest itself names the test and its phase there, so that something changes all the time.
         changed = [each for each in raw.items() if self._seen.get(each[0]) != each[1]]
         self._seen = dict(raw)
-        self._known.add(
+        self.known.add(
             (f"env:{name}", secret_value)
             for name, text in (map(os.fsdecode, each) for each in changed)
             for secret_value in secret_values(name, text)

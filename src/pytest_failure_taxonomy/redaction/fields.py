@@ -151,7 +151,7 @@ def _of_header(found: re.Match[str]) -> _Removal | None:
     value = found["value"].strip()
     if found["scheme"]:
         is_left = is_prose_of_header(value)
-    elif is_code(value) or value.startswith("=") or not _LETTER_OR_DIGIT.search(value):
+    elif is_code(value) or value.startswith(("=", ":")) or not _LETTER_OR_DIGIT.search(value):
         is_left = True
     elif found["open"] is None:
         is_left = _is_no_header(found, value)

@@ -40,6 +40,9 @@ class KnownValues:
         """Know none yet, and never more than `most`: the oldest are forgotten."""
         self._most = most
         self._secrets: dict[str, _Secret] = {}
+        self._new: list[_Secret] = []
+        self.count = 0
+        """How many were ever added: who sees it grow looks at earlier texts again."""
 
     def __contains__(self, secret: str) -> bool:
         return secret in self._secrets
@@ -47,10 +50,18 @@ class KnownValues:
     def add(self, values: Iterable[tuple[str, str]]) -> None:
         """Know more of them, given by the id of their mark and the value."""
         for name, secret in values:
-            self._secrets.pop(secret, None)
+            known = self._secrets.pop(secret, None)
             self._secrets[secret] = _Secret(name=name, forms=forms_of(secret))
+            if known is None:
+                self.count += 1
+                self._new.append(self._secrets[secret])
         for oldest in list(self._secrets)[: -self._most]:
             del self._secrets[oldest]
+
+    def take_new(self) -> list[str]:
+        """Return all forms of the values that were added since this was called last."""
+        new, self._new = self._new, []
+        return [form for secret in new for form in secret.forms]
 
     def remove(self, text: str, note: Note, *, cut: bool) -> str:
         """Return the text without the values, in any form that they are commonly written in.

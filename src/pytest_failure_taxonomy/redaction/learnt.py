@@ -37,27 +37,17 @@ class LearntValues:
     """
 
     def __init__(self) -> None:
-        self._known = KnownValues(_MOST)
-        self.count = 0
-        """How many were ever learnt: who sees it grow looks at earlier texts again."""
-        self._new: list[str] = []
+        self.known = KnownValues(_MOST)
 
     def learn(self, name: str, removed: str) -> None:
         """Know what was removed under a name, if it can't be taken for something else."""
         for value in _values_in(name, removed):
-            if value not in self._known and is_telling(value):
-                self._known.add([(name, value)])
-                self._new.append(value)
-                self.count += 1
+            if value not in self.known and is_telling(value):
+                self.known.add([(name, value)])
 
     def remove(self, text: str, note: Note, *, cut: bool) -> str:
         """Return the text without the values."""
-        return self._known.remove(text, note, cut=cut) if self.count else text
-
-    def take_new(self) -> list[str]:
-        """Return what was learnt since this was called last."""
-        new, self._new = self._new, []
-        return new
+        return self.known.remove(text, note, cut=cut) if self.known.count else text
 
 
 def is_telling(value: str) -> bool:

@@ -60,11 +60,10 @@ class Redactor:
     def holds_none(self, texts: Sequence[str]) -> bool:
         """Tell whether a search of all the texts at once finds nothing, and counts nothing.
 
-        It is not asked of a redactor with patterns of the user's, which may look at where a text
-        begins or ends.
+        The user's own patterns are left out: they may look at where a text begins or ends.
         """
         together = _BETWEEN_TEXTS.join(texts)
-        return self._searching().remove(together, _found) == together
+        return self._searching().remove_known_forms(together, _found) == together
 
     def redact_json(self, value: Any) -> Any:
         """Return the JSON value with every text in it redacted, keys included.
@@ -78,6 +77,28 @@ class Redactor:
         if isinstance(value, list):
             return [self.redact_json(each) for each in value]
         return value
+
+    @property
+    def known(self) -> int:
+        """How many values are known, of the environment or learnt; it never gets smaller."""
+        if self._searches is None:
+            return 0
+        return self._searches.environment.known.count + self._searches.learnt.known.count
+
+    def learn(self, name: str, secret: str) -> None:
+        """Know a value that its place has given away, unless it is an ordinary word."""
+        self._searching().learnt.learn(name, secret)
+
+    def take_new(self) -> list[str]:
+        """Return all forms of the values that have become known since this was called last."""
+        if self._searches is None:
+            return []
+        both = self._searches.environment, self._searches.learnt
+        return [form for each in both for form in each.known.take_new()]
+
+    def matches_of_user(self, text: str) -> bool:
+        """Return whether a pattern of the user's finds something in a text."""
+        return self._searching().matches_of_user(text)
 
     def _entry(self, key: str, value: Any) -> Any:
         is_text = isinstance(value, str) and value != "" and not value.startswith(MARK_START)

@@ -25,7 +25,7 @@ class Searches:
         environment: Mapping[str, str] | None,
         learnt: LearntValues | None = None,
     ) -> None:
-        self._environment = EnvironmentValues(environment)
+        self.environment = EnvironmentValues(environment)
         self._tokens = Tokens()
         self._custom = CustomPatterns(extra_patterns)
         self.learnt = LearntValues() if learnt is None else learnt
@@ -34,11 +34,14 @@ class Searches:
         """Return the text without the secrets that one pass over it finds.
 
         What is known for certain goes first: a value of the environment gets the mark with its
-        name, whatever its form.
+        name, whatever its form. What was learnt goes last, so that a mark says what stood there.
         """
+        return self._custom.remove(self.remove_known_forms(text, note), note)
+
+    def remove_known_forms(self, text: str, note: Note) -> str:
+        """Return the text without the secrets that other than the user's patterns find."""
         cut = is_cut(text)
-        text = self._environment.remove(text, note, cut=cut)
-        text = self.learnt.remove(text, note, cut=cut)
+        text = self.environment.remove(text, note, cut=cut)
         if holds_a_key(text):
             text = remove_private_keys(text, note)
         text = self._tokens.remove(text, note, cut=cut)
@@ -47,7 +50,11 @@ class Searches:
             text = remove_from_commands(text, note)
         if cut:
             text = remove_behind_cut_names(text, note)
-        return self._custom.remove(text, note)
+        return self.learnt.remove(text, note, cut=cut)
+
+    def matches_of_user(self, text: str) -> bool:
+        """Return whether a pattern of the user's finds something, or had no time left."""
+        return self._custom.match_any(text)
 
     def is_secret_name(self, name: str) -> bool:
         """Return whether a JSON object's entry of that name holds a secret."""

@@ -22,8 +22,13 @@ _SEARCHED_AT_ONCE: Final = 10_000
 """Characters of texts that are searched for secrets together, which takes a fraction of the time.
 Where that finds something each of them is searched by itself."""
 
+_MOST_PASSES: Final = 4
+"""What one text gives away may stand in an earlier one."""
+
 REDACTED: Final = "[REDACTED:"
 """How the marks begin that stand for secrets."""
+_MARK: Final = re.compile(r"\[REDACTED:([^\]]+?)(?: [0-9a-f]{10})?\]")
+"""Those in a node id have a digest of all of it, which keeps two of them apart."""
 
 MAX_REPORT_BYTES: Final = 64 * 1024 * 1024
 """The other caps keep a report far below; a file that is bigger is none."""
@@ -43,6 +48,10 @@ MAX_TRACEBACKS: Final = 4_000_000
 class Redaction(Protocol):
     """Who knows what is secret."""
 
+    @property
+    def known(self) -> int:
+        """How many values it knows; texts are searched again when it has learnt more."""
+
     def redact(self, text: str) -> str:
         """Return a text without its secrets."""
 
@@ -52,7 +61,7 @@ class Redaction(Protocol):
 
 def removed_from(text: str) -> list[str]:
     """Return what the marks in a text stand for that replace secrets."""
-    return re.findall(r"\[REDACTED:([^\]]+)\]", text) if REDACTED in text else []
+    return _MARK.findall(text) if REDACTED in text else []
 
 
 class Limits:
@@ -123,10 +132,15 @@ class Limits:
         """
         texts: dict[str, None] = {}
         _gather(report, texts)
-        unfit = frozenset(self._unfit(texts))
-        if not unfit:
-            return report
-        fitted: JSONObject = self._fitted(report, unfit)
+        truncated = self._texts_truncated
+        fitted = report
+        for _ in range(_MOST_PASSES):
+            known = 0 if self._redaction is None else self._redaction.known
+            self.redacted, self._texts_truncated = {}, truncated
+            unfit = frozenset(self._unfit(texts))
+            fitted = self._fitted(report, unfit) if unfit else report
+            if self._redaction is None or self._redaction.known == known:
+                break
         return fitted
 
     def _unfit(self, texts: Iterable[str]) -> Iterator[str]:

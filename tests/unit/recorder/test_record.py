@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.completion import ProcessEnd, reconstruct
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.own_files import open_folder
 from pytest_failure_taxonomy.recorder.facts import Facts
+from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.record import writer
 from pytest_failure_taxonomy.recorder.record.evidence import context_of, evidence_of
@@ -93,9 +94,11 @@ class Recording:
         self.record = record
         self.now_ns = STARTED_NS
         record.write("run", **HEADER, context=make_context())
-        self.progress = Progress(record, STARTED_NS)
+        secrets = Secrets()
+        nodeids = NodeIds(secrets)
+        self.progress = Progress(record, STARTED_NS, nodeids.shown_of_all)
         self.progress.clock = self._clock
-        self.facts = Facts(record, Secrets())
+        self.facts = Facts(record, secrets, nodeids)
 
     def _clock(self) -> int:
         self.now_ns += 1_000_000

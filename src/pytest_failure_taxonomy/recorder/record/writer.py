@@ -9,7 +9,7 @@ import errno
 import os
 import struct
 from array import array
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from contextlib import suppress
 
 # Bound here, because a test may replace them in their modules and never put them back.
@@ -93,6 +93,9 @@ class Record(Protocol):
     def set_current_state(self, state: int) -> None:
         """Note how far that test has come."""
 
+    def erase(self, fillers: Mapping[str, str]) -> None:
+        """Overwrite values in the events that are written already."""
+
 
 class MemoryRecord:
     """A record that dies with its process."""
@@ -116,6 +119,9 @@ class MemoryRecord:
         """Do nothing."""
 
     def set_current_state(self, state: int) -> None:
+        """Do nothing."""
+
+    def erase(self, fillers: Mapping[str, str]) -> None:
         """Do nothing."""
 
 
@@ -203,6 +209,17 @@ class DiskRecord:
     def set_current_state(self, state: int) -> None:
         """Note how far that test has come."""
         self._map[CURRENT_AT + 8] = state
+
+    def erase(self, fillers: Mapping[str, str]) -> None:
+        """Overwrite values in the events that are written already: what is secret was learnt."""
+        from pytest_failure_taxonomy.recorder.record.erasing import erase
+
+        if getpid() != self._process_id:
+            return
+        try:
+            erase(self.folder / EVENTS, self._identity, fillers)
+        except OSError as error:
+            self._lose(error)
 
     def finish(self, exit_code: int) -> None:
         """Note that the session has ended, for who watches the process end."""
