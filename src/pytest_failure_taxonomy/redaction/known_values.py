@@ -23,7 +23,7 @@ _SHORTEST_WRAPPED: Final = 12
 # The end of a line, as it is or in a repr, with the quotes of two literals around it, and what
 # pytest and quoting put before the next line.
 _LINE_BREAK: Final = re.compile(
-    r"[\"']?[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:E(?=[ \t]))?[ \t>|+-]{0,40}(?:[bfru]?[\"'])?"
+    r"[\"']?[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:[ \t>|+-]|E(?=[ \t])){0,60}(?:[bfru]?[\"'])?"
 )
 
 
@@ -89,7 +89,10 @@ def forms_of(text: str) -> tuple[str, ...]:
     import base64
     from urllib.parse import quote, quote_plus
 
-    raw = text.encode("utf-8", "surrogateescape")
+    try:
+        raw = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate of a text's own
+        raw = text.encode("utf-8", "surrogatepass")
     found = [
         text,
         repr(text)[1:-1],

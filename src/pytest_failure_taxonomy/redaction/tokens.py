@@ -23,7 +23,7 @@ _START: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
 # repeats.
 _START_OF_RUN: Final = r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
 _RUN: Final = r"(?:[A-Za-z0-9_-]|[.](?![.][.])){0,400}+"
-_LINE_BREAK: Final = r"[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:E(?=[ \t]))?[ \t>|]{0,40}"
+_LINE_BREAK: Final = r"[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:[ \t>|]|E(?=[ \t])){0,60}"
 _SHORTEST_REST: Final = 4
 _TAIL: Final = r"[A-Za-z0-9_.+/=~-]*+"
 
