@@ -34,8 +34,8 @@ _NAMED: Final = re.compile(
 )
 """A name, and behind it what may be its value, or the end of what has its value elsewhere."""
 _SIGNATURES: Final = ("sig=", "signature=")
-_OPTIONS: Final = ("-p", "-u", "-a", "-P", "-w", "-U", "-s", "-k")
-"""How the options begin that take a secret of programs."""
+_OPTIONS: Final = (" -", "'-", '"-')
+"""How options begin, on a line or in a list."""
 _PROGRAMS: Final = tuple(
     name for name in PROGRAMS if not any(each in name for each in PROGRAMS if each != name)
 )

@@ -46,8 +46,6 @@ _OF_LOGIN: Final = {"login -p": _NEXT}
 PROGRAMS: Final[Mapping[str, Mapping[str, str]]] = {
     "curl": _OF_CURL,
     "curlie": _OF_CURL,
-    "http": {"-a": _PAIR, "--auth": _PAIR},
-    "https": {"-a": _PAIR, "--auth": _PAIR},
     "sshpass": {"-p": _NEXT},
     "mysql": _OF_MYSQL,
     "mysqldump": _OF_MYSQL,
@@ -63,8 +61,6 @@ PROGRAMS: Final[Mapping[str, Mapping[str, str]]] = {
     "buildah": _OF_LOGIN,
     "nerdctl": _OF_LOGIN,
     "helm": _OF_LOGIN,
-    "az": _OF_LOGIN,
-    "oc": _OF_LOGIN,
     "skopeo": _OF_LOGIN,
     "redis-cli": {"-a": _NEXT},
     "mongo": {"-p": _NEXT},

@@ -13,6 +13,10 @@ _PROGRAM: Final = re.compile(
     rf"(?<![\w.-])(?:{'|'.join(sorted(PROGRAMS, key=lambda each: (-len(each), each)))})"
     r"(?:\.exe)?(?=[\s\"'])"
 )
+_SOME_IN_ALL: Final = tuple(
+    name for name in PROGRAMS if not any(each in name for each in PROGRAMS if each != name)
+)
+"""Names of which one stands in each name of a program."""
 _LONGEST: Final = 2_000
 """Characters of a command behind its program's name."""
 _END: Final = re.compile(r"[|;&]|\n(?<!\\\n)|\\n|$")
@@ -25,6 +29,8 @@ _QUOTES: Final = "\"'"
 
 def remove_from_commands(text: str, note: Note) -> str:
     """Return the text without the secrets on the command lines in it."""
+    if not any(name in text for name in _SOME_IN_ALL):
+        return text
     parts = []
     done = 0
     for program in _PROGRAM.finditer(text):

@@ -38,7 +38,12 @@ class TokenHeads:
     def __init__(self, table: dict[str, Any]) -> None:
         """Take them from the packaged table."""
         tokens, shapes = table["tokens"], table["shapes"]
-        self._starts = frozenset(start for form in tokens for start in _starts(form))
+        self._heads: dict[str, tuple[str, ...]] = {}
+        """All heads, by their first three letters."""
+        for form in tokens:
+            for head in _heads(form):
+                start = head[:LETTERS_OF_HEAD]
+                self._heads[start] = (*self._heads.get(start, ()), head)
         self._joined = frozenset(
             prefix[:_LETTERS_OF_JOINED] for form in tokens for prefix in joined_heads(form)
         )
@@ -60,7 +65,7 @@ class TokenHeads:
         """
         if "eyJ" in text:
             return True
-        starts = self._starts
+        heads = self._heads
         runs = text.encode("latin-1", "replace").translate(_RUNS)
         lines = runs.replace(b"\n", b" ")
         end = 0
@@ -71,10 +76,14 @@ class TokenHeads:
             before = text[start - 1 : start]
             # Behind the letter of an escape, or the two of a percent code, comes the token.
             first = start + _LENGTHS_OF_CODES.get(before, 0)
-            if text[start : start + 3] in starts or text[first : first + 3] in starts:
+            if text[start : start + 3] in heads and self._begins(text, start):
                 return True
-            if text[start] in "-_" and text[start:end].lstrip("-_")[:3] in starts:
-                return True  # behind the sign of a line of a diff
+            if first > start and self._begins(text, first):
+                return True
+            if text[start] in "-_":  # the sign of a line of a diff
+                first = end - len(text[start:end].lstrip("-_"))
+                if self._begins(text, first):
+                    return True
             if before in _INSIDE_OF_TOKENS:
                 if text.endswith(self._inside, max(0, start - _LONGEST_INSIDE), start):
                     return True
@@ -82,22 +91,34 @@ class TokenHeads:
                 return True
             if self._is_joined_in(text, start, end - _SHORTEST_BEHIND):
                 return True
-        return b"\n" in runs and self._may_be_wrapped(text, runs)
+        return b"\n" in runs and self._is_at_line_end(text, runs)
+
+    def may_be_wrapped_in(self, text: str) -> bool:
+        """Return whether the last word of a line begins like a token; a line may end as `\\n`."""
+        text = text.replace("\\n", "\n ")
+        return "\n" in text and self._is_at_line_end(
+            text, text.encode("latin-1", "replace").translate(_RUNS)
+        )
+
+    def _begins(self, text: str, at: int) -> bool:
+        heads = self._heads.get(text[at : at + LETTERS_OF_HEAD])
+        return heads is not None and text.startswith(heads, at)
 
     def _is_joined_in(self, text: str, start: int, last: int) -> bool:
         """Return whether a token may begin behind a `_` of a run."""
         joined = self._joined
         while (start := text.find("_", start, last) + 1) > 0:
-            if text[start : start + _LETTERS_OF_JOINED] in joined:
+            if text[start : start + _LETTERS_OF_JOINED] in joined and self._begins(text, start):
                 return True
         return False
 
-    def _may_be_wrapped(self, text: str, runs: bytes) -> bool:
-        """Return whether a short run at the end of a line begins like a token."""
+    def _is_at_line_end(self, text: str, runs: bytes) -> bool:
         end = runs.find(_LINE_END)
         while end >= 0:
             line = max(runs.rfind(b" ", 0, end), runs.rfind(b"\n", 0, end)) + 1
-            if text[line : line + LETTERS_OF_HEAD] in self._starts:
+            if self._begins(text, line):
+                return True
+            if self._is_joined_in(text, line, end):
                 return True
             end = runs.find(_LINE_END, end + 1)
         return False
@@ -119,10 +140,10 @@ def read_table() -> dict[str, Any]:
     return table
 
 
-def _starts(form: dict[str, Any]) -> Iterator[str]:
-    """Yield the first three characters of a form's tokens."""
+def _heads(form: dict[str, Any]) -> Iterator[str]:
+    """Yield how a form's tokens begin, by three characters at least."""
     for prefix in form["prefixes"]:
         if len(prefix) >= LETTERS_OF_HEAD:
-            yield prefix[:LETTERS_OF_HEAD]
+            yield prefix
         else:
             yield from (prefix + digit for digit in "0123456789abcdef")

@@ -40,6 +40,7 @@ class KnownValues:
         """Know none yet, and never more than `most`: the oldest are forgotten."""
         self._most = most
         self._secrets: dict[str, _Secret] = {}
+        self._in_order: list[_Secret] = []
         self._new: list[_Secret] = []
         self.count = 0
         """How many were ever added: who sees it grow looks at earlier texts again."""
@@ -57,6 +58,8 @@ class KnownValues:
                 self._new.append(self._secrets[secret])
         for oldest in list(self._secrets)[: -self._most]:
             del self._secrets[oldest]
+        # A value that holds another is removed first.
+        self._in_order = sorted(self._secrets.values(), key=lambda each: -len(each.forms[0]))
 
     def take_new(self) -> list[str]:
         """Return all forms of the values that were added since this was called last."""
@@ -72,14 +75,13 @@ class KnownValues:
             cut: whether the text has places where something was cut out, perhaps of a value.
         """
         is_wrapped = "\n" in text or "\\n" in text
-        # A value that holds another is removed first.
-        for secret in sorted(self._secrets.values(), key=lambda each: -len(each.forms[0])):
+        for secret in self._in_order:
             for form in secret.forms:
                 if form in text:
                     text = _without_value(text, form, secret.name, note)
                 if cut and len(form) >= _SURE_LENGTH:
                     text = _without_cut_value(text, form, secret.name, note)
-                if is_wrapped and len(form) >= _SHORTEST_WRAPPED:
+                if is_wrapped and len(form) >= _SHORTEST_WRAPPED and form[:FEWEST_OF_CUT] in text:
                     text = _without_wrapped_value(text, form, secret.name, note)
         return text
 
@@ -163,7 +165,7 @@ def _length_of_end(text: str, begin: int, form: str) -> int:
 
 def _without_wrapped_value(text: str, form: str, name: str, note: Note) -> str:
     """Remove the value where lines were broken inside of it."""
-    if form[:FEWEST_OF_CUT] not in text or form[-FEWEST_OF_CUT:] not in text:
+    if form[-FEWEST_OF_CUT:] not in text:
         return text
     pieces: list[str] = []
     starts: list[tuple[int, int]] = []  # of each piece: in the joined text, in the text

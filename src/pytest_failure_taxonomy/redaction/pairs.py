@@ -34,6 +34,8 @@ _NAME_OF: Final = rf"(?:name|key|id|field|property|variable|header)(?:{_OPEN})?\
 _VALUE_OF: Final = rf"(?:value|content)(?:{_OPEN})?\s{{0,4}}[:=]\s{{0,4}}"
 # What may stand between the two: more attributes or entries, but no end of a tag or an object.
 _BETWEEN: Final = r"[^<>{}\[\]()]{0,200}?"
+_VALUE_SIGN: Final = re.compile(_VALUE_OF)
+_NAME_SIGN: Final = re.compile(rf"{_NAME_OF}|type\s?=")
 _NAME_THEN_VALUE: Final = re.compile(
     rf"(?<![\w-]){_NAME_OF}(?:{_OPEN})?{SECRET_NAME}(?:{_OPEN})?(?=[\s,;]){_BETWEEN}(?<![\w-]){_VALUE_OF}"
     rf"(?:{_OPEN}{_VALUE}|{_UNMARKED}(?P<bare>[^\s\"'<>{{}},]{{1,2000}}+))",
@@ -67,6 +69,14 @@ _SIGNATURE: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _WORDS: Final = re.compile(r"[A-Za-z _.,:;!?-]*")
+_NAMES: Final = ("pass", "secret", "token", "key", "auth", "cred", "pwd", "cookie")
+"""What stands in each name of a secret."""
+_ENDS_OF_NAMES: Final = tuple(
+    end + quote
+    for end in ("ssword", "sswd", "ssphrase", "pass", "pwd", "secret", "token", "ials", "ial")
+    + ("key", "auth", "authorization", "cookie")
+    for quote in ("',", '",')
+)
 
 
 def is_secret_name(name: str) -> bool:
@@ -89,19 +99,25 @@ def remove_pairs(text: str, lower: str, note: Note) -> str:
 
 def _expressions(lower: str) -> Iterator[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
     """Yield what may find something: each is tried where its own words are."""
+    if "sig" in lower and "=" in lower:
+        yield _SIGNATURE, lambda _: "signature"
+    if not any(name in lower for name in _NAMES):
+        return
     if "</" in lower or "&lt;/" in lower:
         yield _ELEMENT, _id_of_value
-    if "value" in lower or "content" in lower:
+    if ("value" in lower or "content" in lower) and _has_name_and_value(lower):
         yield _NAME_THEN_VALUE, _id_of_value
         yield _VALUE_THEN_NAME, _id_of_value
         if "type" in lower:
             yield _TYPE_THEN_VALUE, _id_of_value
-    if "('" in lower or '("' in lower or "['" in lower or '["' in lower:
+    if any(end in lower for end in _ENDS_OF_NAMES):
         yield _TUPLE, _id_in_tuple
     if "password" in lower and ("machine" in lower or "default" in lower):
         yield _NETRC, _id_in_netrc
-    if "sig" in lower:
-        yield _SIGNATURE, lambda _: "signature"
+
+
+def _has_name_and_value(lower: str) -> bool:
+    return _VALUE_SIGN.search(lower) is not None and _NAME_SIGN.search(lower) is not None
 
 
 def _edited(

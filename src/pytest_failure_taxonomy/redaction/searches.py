@@ -46,7 +46,7 @@ class Searches:
             text = remove_private_keys(text, note)
         text = self._tokens.remove(text, note, cut=cut)
         text = remove_fields(text, note)
-        if " -" in text or "-" in text and "'" in text:
+        if " -" in text or "'-" in text or '"-' in text:
             text = remove_from_commands(text, note)
         if cut:
             text = remove_behind_cut_names(text, note)

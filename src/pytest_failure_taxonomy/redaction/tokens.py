@@ -80,7 +80,7 @@ class Tokens:
             cut: whether the text has places where something was cut out, perhaps of a token.
         """
         if self._starts.may_stand_in(text):
-            if "\n" in text or "\\n" in text:
+            if self._starts.may_be_wrapped_in(text):
                 text = self._wrapped.sub(lambda found: self._without_wrapped(found, note), text)
             text = self._whole.sub(
                 lambda found: note(self._id_of(found.group()), found.group()), text
