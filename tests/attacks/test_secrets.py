@@ -57,7 +57,7 @@ FORMS: Final = {
     "token": "the server refused {T}",
 }
 
-SUITE: Final = '''
+SUITE: Final = """
 import os, random, string
 from base64 import b64encode
 import pytest
@@ -114,7 +114,7 @@ def test_output():
     class Config:
         api_key: str
     assert Config(api_key=chance("dataclass")) == Config(api_key="")
-'''.replace("__FORMS__", repr(FORMS))
+""".replace("__FORMS__", repr(FORMS))
 
 CONFTEST: Final = """
 import os, signal

@@ -64,17 +64,28 @@ class NodeIds:
 
     def _search(self, nodeids: Iterable[str]) -> None:
         together: list[str] = []
+        parts: list[str] = []
         length = 0
+        file = ""
         for nodeid in nodeids:
             together.append(nodeid)
-            length += len(nodeid)
+            before, bracket, name = nodeid.partition("[")
+            if not bracket:
+                before, _, name = nodeid.rpartition("::")
+            if before != file:  # many tests are of one function, or of one file
+                parts.append(before)
+                length += len(before)
+                file = before
+            parts.append(name)
+            length += len(name)
             if length > _SEARCHED_AT_ONCE:
-                self._search_together(together)
-                together, length = [], 0
-        self._search_together(together)
+                self._search_together(together, parts)
+                together, parts, length, file = [], [], 0, ""
+        self._search_together(together, parts)
 
-    def _search_together(self, nodeids: list[str]) -> None:
-        if self._secrets.holds_none_at_all(nodeids):
+    def _search_together(self, nodeids: list[str], parts: list[str]) -> None:
+        texts = nodeids if self._secrets.patterns else parts
+        if self._secrets.holds_none_at_all(texts):
             return
         for nodeid in nodeids:
             redacted = nodeid if nodeid in self._shown else self._secrets.redact(nodeid)

@@ -44,8 +44,7 @@ class WorkerRecorder:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Note which test runs here; the controller hears of it later, or never."""
         self.record.counters[STARTED] += 1
-        shown = self._shown
-        self.record.set_current(self._clock(), shown[nodeid] if nodeid in shown else nodeid)
+        self.record.set_current(self._clock(), self._shown.get(nodeid, nodeid))
 
     @pytest.hookimpl(tryfirst=True)
     @guarded

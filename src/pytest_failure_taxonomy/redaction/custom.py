@@ -78,6 +78,9 @@ class _Pattern:
                 position = end
         return "".join([*parts, text[position:]])
 
+    def _span_of(self, found: regex.Match[str]) -> tuple[int, int]:
+        return found.span(self._group if found.start(self._group) >= 0 else 0)
+
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield where the pattern matches, or its group; at last an end of -1 if time was up."""
         limit = min(SECONDS_PER_TEXT, self._seconds_left)
@@ -87,8 +90,8 @@ class _Pattern:
         began = process_time()
         spans: list[tuple[int, int]] = []
         try:
-            for each in self._compiled.finditer(text, timeout=limit):
-                spans.append(each.span(self._group if each.start(self._group) >= 0 else 0))
+            # What was found before the time was up is kept.
+            spans.extend(map(self._span_of, self._compiled.finditer(text, timeout=limit)))
         except TimeoutError:
             spans.append((0, -1))
         self._seconds_left -= process_time() - began

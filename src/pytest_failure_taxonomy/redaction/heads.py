@@ -11,11 +11,7 @@ from typing import Any, Final
 _SHORTEST_RUN: Final = 18
 """Every whole token has a run of so many letters, digits, `_` and `-`, by the table's lengths."""
 _RUNS: Final = bytes(
-    97
-    if (code < 128 and chr(code).isalnum()) or chr(code) in "_-"
-    else 10
-    if code == 10
-    else 32
+    97 if (code < 128 and chr(code).isalnum()) or chr(code) in "_-" else 10 if code == 10 else 32
     for code in range(256)
 )
 _LONG_RUN: Final = b"a" * _SHORTEST_RUN
@@ -65,7 +61,6 @@ class TokenHeads:
         """
         if "eyJ" in text:
             return True
-        heads = self._heads
         runs = text.encode("latin-1", "replace").translate(_RUNS)
         lines = runs.replace(b"\n", b" ")
         end = 0
@@ -73,28 +68,27 @@ class TokenHeads:
             end = lines.find(b" ", start)
             if end < 0:
                 end = len(lines)
-            before = text[start - 1 : start]
-            # Behind the letter of an escape, or the two of a percent code, comes the token.
-            first = start + _LENGTHS_OF_CODES.get(before, 0)
-            if text[start : start + 3] in heads and self._begins(text, start):
-                return True
-            if first > start and self._begins(text, first):
-                return True
-            if text[start] in "-_":  # the sign of a line of a diff
-                first = end - len(text[start:end].lstrip("-_"))
-                if self._begins(text, first):
-                    return True
-            if before in _INSIDE_OF_TOKENS:
-                if text.endswith(self._inside, max(0, start - _LONGEST_INSIDE), start):
-                    return True
-            elif before == "/" and "hook" in text[max(0, start - _BEFORE_RUN) : start]:
-                return True
-            if self._is_joined_in(text, start, end - _SHORTEST_BEHIND):
+            if self._is_in_run(text, start, end):
                 return True
         return b"\n" in runs and self._is_at_line_end(text, runs)
 
+    def _is_in_run(self, text: str, start: int, end: int) -> bool:
+        before = text[start - 1 : start]
+        if self._begins(text, start):
+            return True
+        if before in _LENGTHS_OF_CODES:
+            # Behind the letter of an escape, or the two of a percent code, comes the token.
+            is_found = self._begins(text, start + _LENGTHS_OF_CODES[before])
+        elif before in _INSIDE_OF_TOKENS:
+            is_found = text.endswith(self._inside, max(0, start - _LONGEST_INSIDE), start)
+        else:
+            is_found = before == "/" and "hook" in text[max(0, start - _BEFORE_RUN) : start]
+        if not is_found and text[start] in "-_":  # the sign of a line of a diff
+            is_found = self._begins(text, end - len(text[start:end].lstrip("-_")))
+        return is_found or self._is_joined_in(text, start, end - _SHORTEST_BEHIND)
+
     def may_be_wrapped_in(self, text: str) -> bool:
-        """Return whether the last word of a line begins like a token; a line may end as `\\n`."""
+        """Return whether the last word of a line begins like a token, also one of a repr."""
         text = text.replace("\\n", "\n ")
         return "\n" in text and self._is_at_line_end(
             text, text.encode("latin-1", "replace").translate(_RUNS)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Iterable
 from typing import Final
 
 from pytest_failure_taxonomy.redaction.marks import Note, cuts
-from pytest_failure_taxonomy.taxonomy.values import value
 
 _SURE_LENGTH: Final = 8
 """Shorter values are removed only where no letter or digit touches them."""
@@ -17,6 +16,10 @@ FEWEST_OF_CUT: Final = 4
 """Characters of a value's start or end that give it away beside a cut."""
 _MOST_OF_CUT: Final = 400
 """Characters of a value's start or end looked for at a cut."""
+_MANY: Final = 50
+"""Values from which on those are sorted out that can't be in a text."""
+_CHARACTERS: Final = 4
+
 _SHORTEST_WRAPPED: Final = 12
 """Characters of a value that is looked for across the ends of lines."""
 
@@ -27,10 +30,30 @@ _LINE_BREAK: Final = re.compile(
 )
 
 
-@value
 class _Secret:
-    name: str
-    forms: tuple[str, ...]
+    """A value, and what tells quickly that it is not in a text."""
+
+    def __init__(self, name: str, forms: tuple[str, ...]) -> None:
+        self.name = name
+        self.forms = forms
+        half, end = _CHARACTERS // 2, -_CHARACTERS
+        self.edges = frozenset(edge for form in forms for edge in (form[:_CHARACTERS], form[end:]))
+        # Tokens of one kind begin alike. A line may be broken in one of the two places.
+        middles = tuple((len(form) // 2, form) for form in forms)
+        self.parts = frozenset(
+            part
+            for middle, form in middles
+            for part in (
+                form[middle - half : middle + half],
+                form[middle + half : middle + half + _CHARACTERS],
+            )
+            if len(part) == _CHARACTERS
+        )
+
+
+def _order(secret: _Secret) -> tuple[int, str]:
+    """Sort a value before those that it holds."""
+    return -len(secret.forms[0]), secret.forms[0]
 
 
 class KnownValues:
@@ -41,6 +64,8 @@ class KnownValues:
         self._most = most
         self._secrets: dict[str, _Secret] = {}
         self._in_order: list[_Secret] = []
+        self._by_part: dict[str, set[_Secret]] = {}
+        self._by_edge: dict[str, set[_Secret]] = {}
         self._new: list[_Secret] = []
         self.count = 0
         """How many were ever added: who sees it grow looks at earlier texts again."""
@@ -52,14 +77,39 @@ class KnownValues:
         """Know more of them, given by the id of their mark and the value."""
         for name, secret in values:
             known = self._secrets.pop(secret, None)
-            self._secrets[secret] = _Secret(name=name, forms=forms_of(secret))
             if known is None:
                 self.count += 1
-                self._new.append(self._secrets[secret])
-        for oldest in list(self._secrets)[: -self._most]:
-            del self._secrets[oldest]
-        # A value that holds another is removed first.
-        self._in_order = sorted(self._secrets.values(), key=lambda each: -len(each.forms[0]))
+            else:
+                self._remove_from_index(known)
+            added = self._secrets[secret] = _Secret(name=name, forms=forms_of(secret))
+            self._index(added)
+            if known is None:
+                self._new.append(added)
+            if len(self._secrets) > self._most:
+                self._remove_from_index(self._secrets.pop(next(iter(self._secrets))))
+
+    def _that_may_stand_in(self, text: str, *, cut: bool) -> Iterable[_Secret]:
+        """Return the values to look for; of very many, those of which four characters are there."""
+        if len(self._in_order) < _MANY:
+            return self._in_order
+        there = {text[at : at + _CHARACTERS] for at in range(len(text) - _CHARACTERS + 1)}
+        found = {secret for part in self._by_part.keys() & there for secret in self._by_part[part]}
+        if cut:
+            edges = self._by_edge.keys() & there
+            found |= {secret for edge in edges for secret in self._by_edge[edge]}
+        return sorted(found, key=_order)
+
+    def _index(self, secret: _Secret) -> None:
+        insort(self._in_order, secret, key=_order)
+        for index, parts in ((self._by_part, secret.parts), (self._by_edge, secret.edges)):
+            for part in parts:
+                index.setdefault(part, set()).add(secret)
+
+    def _remove_from_index(self, secret: _Secret) -> None:
+        self._in_order.remove(secret)
+        for index, parts in ((self._by_part, secret.parts), (self._by_edge, secret.edges)):
+            for part in parts:
+                index[part].discard(secret)
 
     def take_new(self) -> list[str]:
         """Return all forms of the values that were added since this was called last."""
@@ -75,7 +125,7 @@ class KnownValues:
             cut: whether the text has places where something was cut out, perhaps of a value.
         """
         is_wrapped = "\n" in text or "\\n" in text
-        for secret in self._in_order:
+        for secret in self._that_may_stand_in(text, cut=cut):
             for form in secret.forms:
                 if form in text:
                     text = _without_value(text, form, secret.name, note)

@@ -104,10 +104,10 @@ def is_ordinary_bare(found: re.Match[str]) -> bool:
     following = text[found.end() : found.end() + 1]
     if found["sign"] in ("==", "===", "!=") or following in ("(", "[", "{"):
         return True
-    if value.startswith(("/", "~", ".", "=", ":=", "http:", "https:")):
+    # A second `:` is that of a node id or of C++: `TestPassword::test_it`.
+    starts = ("/", "~", ".", "=", ":=", "http:", "https:")
+    if value.startswith((*starts, ":") if found["sign"] == ":" else starts):
         return True
-    if value.startswith(":") and found["sign"] == ":":
-        return True  # of a node id or of C++: `TestPassword::test_it`
     name = found["name"].lower()
     touches = found.start("bare") == found.end("sign")
     if touches and found["sign"] == ":" and _is_of_aws(text, found.start()):

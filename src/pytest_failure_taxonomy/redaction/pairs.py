@@ -1,6 +1,7 @@
 """Secrets beside a name in markup, in pairs and in files of logins.
 
-`<password>…</password>`, `name="csrf_token" value="…"`, `('password', '…')`, `machine x password …`.
+Such as `<password>…</password>`, `name="csrf_token" value="…"`, `('password', '…')`, and
+`machine example.org login me password …`.
 """
 
 from __future__ import annotations
@@ -21,29 +22,31 @@ _SECRET_KEY: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _LONGEST_NAME: Final = 100
-SECRET_NAME: Final = r"(?P<name>[\w.:-]{2,100}+)"
+NAME: Final = r"(?P<name>[\w.:-]{2,100}+)"
 _OPEN: Final = r"\\{0,2}[\"']"
 _VALUE: Final = rf"{_UNMARKED}(?P<value>[^\"'<>\n\\]{{1,2000}}+)"
 
 _ELEMENT: Final = re.compile(
-    rf"(?:<|&lt;){SECRET_NAME}(?:\s[^<>\n]{{0,200}}?)?(?:>|&gt;)\s{{0,40}}"
+    rf"(?:<|&lt;){NAME}(?:\s[^<>\n]{{0,200}}?)?(?:>|&gt;)\s{{0,40}}"
     rf"{_UNMARKED}(?P<value>(?:(?!&lt;)[^<>\s]){{1,2000}}+)(?=\s{{0,40}}(?:</|&lt;/))",
     re.IGNORECASE | re.ASCII,
 )
-_NAME_OF: Final = rf"(?:name|key|id|field|property|variable|header)(?:{_OPEN})?\s{{0,4}}[:=]\s{{0,4}}"
+_NAME_OF: Final = (
+    rf"(?:name|key|id|field|property|variable|header)(?:{_OPEN})?\s{{0,4}}[:=]\s{{0,4}}"
+)
 _VALUE_OF: Final = rf"(?:value|content)(?:{_OPEN})?\s{{0,4}}[:=]\s{{0,4}}"
 # What may stand between the two: more attributes or entries, but no end of a tag or an object.
 _BETWEEN: Final = r"[^<>{}\[\]()]{0,200}?"
 _VALUE_SIGN: Final = re.compile(_VALUE_OF)
 _NAME_SIGN: Final = re.compile(rf"{_NAME_OF}|type\s?=")
 _NAME_THEN_VALUE: Final = re.compile(
-    rf"(?<![\w-]){_NAME_OF}(?:{_OPEN})?{SECRET_NAME}(?:{_OPEN})?(?=[\s,;]){_BETWEEN}(?<![\w-]){_VALUE_OF}"
+    rf"(?<![\w-]){_NAME_OF}(?:{_OPEN})?{NAME}(?:{_OPEN})?(?=[\s,;]){_BETWEEN}(?<![\w-]){_VALUE_OF}"
     rf"(?:{_OPEN}{_VALUE}|{_UNMARKED}(?P<bare>[^\s\"'<>{{}},]{{1,2000}}+))",
     re.IGNORECASE | re.ASCII,
 )
 _VALUE_THEN_NAME: Final = re.compile(
     rf"(?<![\w-]){_VALUE_OF}{_OPEN}{_VALUE}{_OPEN}(?=[\s,;]){_BETWEEN}"
-    rf"(?<![\w-])(?:{_NAME_OF}{_OPEN}{SECRET_NAME}|type\s?=\s?{_OPEN}(?P<type>password)){_OPEN}",
+    rf"(?<![\w-])(?:{_NAME_OF}{_OPEN}{NAME}|type\s?=\s?{_OPEN}(?P<type>password)){_OPEN}",
     re.IGNORECASE | re.ASCII,
 )
 _TYPE_THEN_VALUE: Final = re.compile(
@@ -53,7 +56,7 @@ _TYPE_THEN_VALUE: Final = re.compile(
 )
 # A call has a name before its bracket: `get('password', 'x')` asks for one.
 _TUPLE: Final = re.compile(
-    rf"(?<![\w\])])[(\[]\s{{0,4}}[bru]?{_OPEN}{SECRET_NAME}{_OPEN}\s?,\s{{0,4}}[bru]?{_OPEN}"
+    rf"(?<![\w\])])[(\[]\s{{0,4}}[bru]?{_OPEN}{NAME}{_OPEN}\s?,\s{{0,4}}[bru]?{_OPEN}"
     rf"{_UNMARKED}(?P<value>[^\"'\n\\]{{1,2000}}+){_OPEN}\s{{0,4}},?\s{{0,4}}[)\]]",
     re.IGNORECASE | re.ASCII,
 )
@@ -64,7 +67,8 @@ _NETRC: Final = re.compile(
     re.ASCII,
 )
 _SIGNATURE: Final = re.compile(
-    r"(?<=[?&;])(?:amp;)?(?P<name>sig(?:nature)?|x-(?:amz|goog)-signature)=" + _UNMARKED
+    r"(?<=[?&;])(?:amp;)?(?P<name>sig(?:nature)?|x-(?:amz|goog)-signature)="
+    + _UNMARKED
     + r"(?P<value>[A-Za-z0-9%+/_=~-]{16,1000}+)",
     re.IGNORECASE | re.ASCII,
 )
@@ -73,8 +77,10 @@ _NAMES: Final = ("pass", "secret", "token", "key", "auth", "cred", "pwd", "cooki
 """What stands in each name of a secret."""
 _ENDS_OF_NAMES: Final = tuple(
     end + quote
-    for end in ("ssword", "sswd", "ssphrase", "pass", "pwd", "secret", "token", "ials", "ial")
-    + ("key", "auth", "authorization", "cookie")
+    for end in (
+        *("ssword", "sswd", "ssphrase", "pass", "pwd", "secret", "token", "ials", "ial"),
+        *("key", "auth", "authorization", "cookie"),
+    )
     for quote in ("',", '",')
 )
 

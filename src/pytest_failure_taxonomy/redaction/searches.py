@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_failure_taxonomy.redaction.custom import CustomPatterns
 from pytest_failure_taxonomy.redaction.commands import remove_from_commands
+from pytest_failure_taxonomy.redaction.custom import CustomPatterns
 from pytest_failure_taxonomy.redaction.cut_names import remove_behind_cut_names
 from pytest_failure_taxonomy.redaction.environment import EnvironmentValues
 from pytest_failure_taxonomy.redaction.fields import remove_fields

@@ -47,11 +47,7 @@ class Tokens:
             for prefix in form["prefixes"]
         }
         anywhere = "|".join(each["regex"] for each in shapes)
-        joined = {
-            prefix: forms[prefix]
-            for form in tokens
-            for prefix in joined_heads(form)
-        }
+        joined = {prefix: forms[prefix] for form in tokens for prefix in joined_heads(form)}
         self._whole = re.compile(
             f"{_START}(?:{_by_first_letter(forms)}|{anywhere})"
             f"|(?<=[A-Za-z0-9]_)(?:{_by_first_letter(joined)})"

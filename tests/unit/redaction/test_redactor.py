@@ -96,7 +96,11 @@ def test_json_values(value: Any, redacted: Any) -> None:
         ("(?P<secret>[0-9]+)-x", "12-x 34", "[REDACTED:pattern-1]-x 34"),
         ("(a)|bc", "bc a", "[REDACTED:pattern-1] [REDACTED:pattern-1]"),
         ("RED", "x [REDACTED:token] RED", "x [REDACTED:token] [REDACTED:pattern-1]"),
-        ("pin ([0-9]+)|[0-9]{4}-x", "pin 12 1234-x", "pin [REDACTED:pattern-1] [REDACTED:pattern-1]"),
+        (
+            "pin ([0-9]+)|[0-9]{4}-x",
+            "pin 12 1234-x",
+            "pin [REDACTED:pattern-1] [REDACTED:pattern-1]",
+        ),
         ("x*7", "x" * 30_000 + "7!", "[REDACTED:pattern-1]!"),
     ],
 )
