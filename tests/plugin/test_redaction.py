@@ -172,6 +172,30 @@ def test_more_secrets(runs: PytestRuns) -> None:
     assert "pin " in message
 
 
+def test_a_pattern_with_several_repeats_leaves_the_report_whole(runs: PytestRuns) -> None:
+    """It is searched as any other: only what it matches goes, of the message and the traceback."""
+    body = (
+        "def test_it():\n"
+        "    raise ValueError('a long message ' * 9 + 'user=me host=' + 'db id=7' + ' then')\n"
+    )
+    runs.write({"test_it.py": body})
+    run = runs.run_unchecked(r"--failure-taxonomy-redact=user=\S+ host=\S+ id=\S+")
+    (failure,) = run.report["failures"]
+    shown = f"{'a long message ' * 9}[REDACTED:pattern-1] then"
+    assert failure["exception"]["message"] == shown
+    assert shown in failure["traceback"]
+    assert "def test_it():" in failure["traceback"]
+
+
+def test_regex_is_imported_for_a_pattern_alone(runs: PytestRuns) -> None:
+    """A run without patterns of the user's doesn't pay for the library that searches them."""
+    body = (
+        "import sys\ndef test_it(): raise ValueError('token=a1b2c3d4e5', 'regex' in sys.modules)\n"
+    )
+    runs.write({"test_it.py": body})
+    assert "False" in runs.run().report["failures"][0]["exception"]["message"]
+
+
 def test_a_wrong_pattern(runs: PytestRuns) -> None:
     """A pattern that is no regular expression is a usage error before any test runs."""
     runs.write({"test_it.py": "def test_it(): pass\n"})
@@ -182,11 +206,9 @@ def test_a_wrong_pattern(runs: PytestRuns) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="the record outlives its process on POSIX alone")
 def test_no_secret_outlives_pytest(tmp_path: Path) -> None:
-    """What a dead run leaves on disk holds no secret but in names of tests; nor does its report."""
+    """What a dead run leaves on disk holds no secret; nor does its report."""
     (tmp_path / "pytest.ini").write_text("[pytest]\nfailure_taxonomy_watcher = false\n")
-    (tmp_path / "test_it.py").write_text(
-        SUITE.replace("[TOKEN]", "['x']") + "\ndef test_last(): os._exit(9)\n"
-    )
+    (tmp_path / "test_it.py").write_text(SUITE + "\ndef test_last(): os._exit(9)\n")
     run = run_pytest(
         tmp_path, "--failure-taxonomy-redact=sent", env={"OUR_API_KEY": FROM_ENVIRONMENT}
     )

@@ -44,7 +44,11 @@ class Facts:
 
     def add_failure(self, failure: TestFailure) -> None:
         """Add a test that failed."""
-        self.failures.append(self._written("failure", failure=failure))
+        # Its node id was searched with all that were selected.
+        failure = redacted(failure, self._secrets)
+        self.failures.append(failure)
+        self._record.write("failure", failure=self._nodeids.selected(failure))
+        self._see_known()
 
     def note_rerun(self, nodeid: str, worker: str | None) -> None:
         """Note that an attempt at a test is made again."""
@@ -91,12 +95,16 @@ class Facts:
         ((name, one),) = fact.items()
         one = redacted(one, self._secrets)
         self.write(event, **{name: one})
+        self._see_known()
+        return one
+
+    def _see_known(self) -> None:
+        """Take what has just become known to be secret out of what is on disk already."""
         if self._settled_at is None:
             self._settled_at = self._secrets.known
         fillers = self._secrets.take_new()
         if fillers:
             self._record.erase(fillers)
-        return one
 
     def _shown(self, one: Any) -> Any:
         return self._nodeids.shown(one) if isinstance(one, str) else self._nodeids.named(one)

@@ -55,12 +55,16 @@ class NodeIds:
         changed: T = self._changed(one) if self._shown else one
         return changed
 
+    def selected(self, one: T) -> T:
+        """Return a value as `named` does, whose node ids are of tests that were selected."""
+        changed: T = self._changed(one) if self._shown else one
+        return changed
+
     def settled(self, one: T) -> T:
         """Return a value as `named` does, at the end of a run, when what is secret is known."""
         if self._secrets.known != self._known:
             return self.named(one)
-        changed: T = self._changed(one) if self._shown else one
-        return changed
+        return self.selected(one)
 
     def _search(self, nodeids: Iterable[str]) -> None:
         together: list[str] = []

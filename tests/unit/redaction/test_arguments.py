@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.redaction.arguments import redact_arguments
+from pytest_failure_taxonomy.redaction.arguments import redact_arguments, secret_arguments
 
 VALUE: Final = "correct horse"
 
@@ -66,6 +66,42 @@ def test_the_value_behind_an_option_goes(option: str, mark: str) -> None:
 )
 def test_other_arguments_stay(given: list[str]) -> None:
     """An option is no value, and what only begins like a secret's name takes none."""
+    assert redact_arguments(given, str) == tuple(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (["curl", "-u", f"me:{VALUE}", "x"], ["curl", "-u", "me:[REDACTED:password]", "x"]),
+        (["/usr/bin/curl", f"-ume:{VALUE}"], ["/usr/bin/curl", "-ume:[REDACTED:password]"]),
+        (["curl", f"--user=me:{VALUE}"], ["curl", "--user=me:[REDACTED:password]"]),
+        (["mysql", "-u", "me", f"-p{VALUE}"], ["mysql", "-u", "me", "-p[REDACTED:password]"]),
+        (["sshpass", "-p", VALUE, "ssh"], ["sshpass", "-p", "[REDACTED:password]", "ssh"]),
+        (
+            ["docker", "login", "-u", "me", "-p", VALUE, "x"],
+            ["docker", "login", "-u", "me", "-p", "[REDACTED:password]", "x"],
+        ),
+        (["env", "redis-cli", "-a", VALUE], ["env", "redis-cli", "-a", "[REDACTED:password]"]),
+    ],
+)
+def test_options_of_well_known_programs(given: list[str], shown: list[str]) -> None:
+    """What their short options take is known by the program, wherever it stands."""
+    assert redact_arguments(given, str) == tuple(shown)
+    assert list(secret_arguments(given)) == [("password", VALUE)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["pytest", "-p", "xdist", "-u", "a:b"],
+        ["docker", "run", "-p", "8080:80", "x"],
+        ["mysql", "-p", "app"],
+        ["curl", "-u", "me", "x"],
+        ["curl", "-u"],
+    ],
+)
+def test_the_same_options_of_other_programs_stay(given: list[str]) -> None:
+    """`-p` is a port, a plugin or a prompt elsewhere."""
     assert redact_arguments(given, str) == tuple(given)
 
 
