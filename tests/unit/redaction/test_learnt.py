@@ -70,7 +70,7 @@ def test_an_ordinary_value_is_not(value: str) -> None:
     assert not is_telling(value)
 
 
-@pytest.mark.parametrize("word", ["test", "administrator", "test1234", "required"])
+@pytest.mark.parametrize("word", ["test", "administrator", "test1234"])
 def test_an_ordinary_password_leaves_the_word_in_other_texts(word: str) -> None:
     """It is removed beside its name, and nowhere else."""
     redactor = Redactor(environment={})
