@@ -107,4 +107,6 @@ class Facts:
             self._record.erase(fillers)
 
     def _shown(self, one: Any) -> Any:
+        if one is None:
+            return None
         return self._nodeids.shown(one) if isinstance(one, str) else self._nodeids.named(one)
