@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-_PLACE: Final = re.compile(
+_PLACE: Final = (
     r"(?P<before> \(| at )(?P<path>[^()\n]+?)(?P<line>:\d{1,9}|: [^\s()]+)?"
     r"(?:, from (?P<loaded>[^()\n]+?))?(?P<hook>, in \w+)?(?P<after>\)?)$"
 )
 """How the places are written that we put at the end of a text, by `with_place` and in titles."""
-_SETTING: Final = re.compile(r"(?<= in )(?P<path>[^()\n]+)(?=\)$)")
+_SETTING: Final = r"(?<= in )(?P<path>[^()\n]+)(?=\)$)"
 """How a text of ours ends that names the setting of a file: `(from addopts in pytest.ini)`."""
 
 
@@ -71,7 +71,7 @@ class ShownPaths:
         first, newline, rest = text.partition("\n")
         known = {path for each in named if (path := each.partition("::")[0])}
         for pattern in (_PLACE, _SETTING):
-            found = pattern.search(first)
+            found = re.search(pattern, first)  # compiled when needed: most runs show no such text
             if found is not None:
                 known.update(each for each in found.groupdict().values() if self._is_file(each))
         if known:

@@ -34,11 +34,12 @@ _NAMED_ALONE: Final = frozenset(
 )
 """Kinds whose own words add nothing to what a single failure of theirs says of itself."""
 
-_MISSING_MODULE: Final = re.compile(
+# Compiled when needed: most runs have nothing to say.
+_MISSING_MODULE: Final = (
     r"ModuleNotFoundError: No module named '(?P<name>[\w.]+)'"
     r"(?: \((?P<path>[^()]+):\d+(?:, from (?P<loaded>[^()]+))?\))?"
 )
-_MISSING_FIXTURE: Final = re.compile(r"fixture '([^']+)' not found")
+_MISSING_FIXTURE: Final = r"fixture '([^']+)' not found"
 FIXTURE_ERROR: Final = "FixtureLookupError"
 """What pytest raises for a fixture that nobody has."""
 TYPES_OF_PYTEST: Final = frozenset({FIXTURE_ERROR, "CollectError", "ImportPathMismatchError"})
@@ -89,7 +90,7 @@ def words_of_test_failure(failure: TestFailure) -> tuple[str, ...]:
     raised = failure.exception
     if raised is None or raised.type != FIXTURE_ERROR:
         return ()
-    names = _MISSING_FIXTURE.findall(raised.message)
+    names = re.findall(_MISSING_FIXTURE, raised.message)
     if not names:
         return (one_line(raised.message),)
     from pytest_failure_taxonomy.taxonomy.known_fixtures import distributions_with
@@ -153,7 +154,7 @@ def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str
 
 def _without_python(said: str) -> str:
     """Say that a module is missing in words about the module."""
-    found = _MISSING_MODULE.fullmatch(said)
+    found = re.fullmatch(_MISSING_MODULE, said)
     if found is None or found["path"] is None:
         return said
     why = "does not exist" if "." in found["name"] else "is not installed"
