@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,43 @@ with suppress(ImportError):
 
 BREAKS_REPORTS: Final = "breaks_reports"
 """The pytest mark of a test that leaves a report which it has broken itself."""
+
+_PYTHONS_OWN: Final = frozenset({"SIGPIPE", "SIGXFZ", "SIGXFSZ"})
+"""What Python ignores for itself, and gives back to what it starts."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare how much of `tests/attacks` is run, and from which seed."""
+    group = parser.getgroup("attacks")
+    group.addoption(
+        "--attacks",
+        choices=("some", "all"),
+        default="some",
+        help="run some of tests/attacks, as CI does, or all of it, which takes an hour; "
+        "default: %(default)s",
+    )
+    group.addoption(
+        "--attacks-seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="choose and make up the attacks from this seed; default: %(default)s",
+    )
+
+
+def pytest_configure() -> None:
+    """Handle signals as in a shell's foreground, however the suite was started.
+
+    `nohup`, cron, a script's background jobs and some CI runners ignore or block some of them, and
+    what the tests start would inherit that. xdist starts its workers after this.
+    """
+    for number in signal.valid_signals():
+        name = getattr(number, "name", "")
+        if signal.getsignal(number) == signal.SIG_IGN and name not in _PYTHONS_OWN:
+            is_interrupt = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 @pytest.hookimpl(wrapper=True)

@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.recorder.afterlife import (
     faulthandler_exit_seconds,
 )
 from pytest_failure_taxonomy.recorder.environment import describe_environment
-from pytest_failure_taxonomy.recorder.guard import Faults, guarded
+from pytest_failure_taxonomy.recorder.guard import Faults, guarded, interrupted_later
 from pytest_failure_taxonomy.recorder.markers import Markers
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
@@ -97,6 +97,7 @@ def begin(config: pytest.Config, *, requested: bool = True) -> None:
         _begin_run(config)
 
 
+@interrupted_later
 def _begin_run(config: pytest.Config) -> None:
     config.stash[RUN] = None
     try:

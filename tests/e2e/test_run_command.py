@@ -642,11 +642,12 @@ def test_ctrl_c_is_one_interrupt(tmp_path: Path) -> None:
     """The terminal's Ctrl+C reaches pytest by itself, and is not sent a second time."""
     write(
         tmp_path,
-        "print('up', flush=True); time.sleep(60)",
+        "print('in ' + 'flight', flush=True); time.sleep(60)",
         conftest="import time\ndef pytest_sessionfinish(): time.sleep(0.5)\n",
     )
     with terminal(tmp_path, *RUN, *the_pytest("-s")) as shell:
-        shell.expect("up")
+        # Words that stand nowhere else: "interrupt", in the folder's name, has an "up" in it.
+        shell.expect("in flight")
         shell.send("\x03")
         assert shell.end() == 2
         assert len(re.findall("! KeyboardInterrupt !", shell.output)) == 1, shell.output

@@ -1,8 +1,9 @@
-"""Keep our own faults from the user's run."""
+"""Keep our own faults from the user's run, and the user's Ctrl+C from the middle of our work."""
 
 from __future__ import annotations
 
 import functools
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 from pytest_failure_taxonomy.streams import write_words
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 MAX_FAULTS: Final = 100
 """How many different faults are kept; a hook that fails once a test must not fill the memory."""
@@ -108,6 +110,25 @@ def guarded(hook: Hook) -> Hook:
             return None
 
     return cast("Hook", call)
+
+
+def interrupted_later(function: Function) -> Function:
+    """Wrap a function of some milliseconds so that Ctrl+C is raised when it has returned.
+
+    Half a beginning would be no run that could be reported, and half an end no report.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not hasattr(signal, "pthread_sigmask"):  # Windows
+            return function(*args, **kwargs)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return function(*args, **kwargs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    return cast("Function", call)
 
 
 def _text(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.recorder.describe import message_of, own_place_of, 
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
 from pytest_failure_taxonomy.recorder.facts import Facts
 from pytest_failure_taxonomy.recorder.failures import Failures
-from pytest_failure_taxonomy.recorder.guard import Faults, guarded
+from pytest_failure_taxonomy.recorder.guard import Faults, guarded, interrupted_later
 from pytest_failure_taxonomy.recorder.markers import Markers
 from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
@@ -120,6 +120,7 @@ class SessionRecorder:
     # What is called now and then.
 
     @guarded
+    @interrupted_later
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Record which tests are selected to run."""
         self.progress.select([item.nodeid for item in session.items])

@@ -1,6 +1,6 @@
 """SIGKILL at any instant: at each moment a valid report, at the end a true one.
 
-Twelve kills by default; `FAILURE_TAXONOMY_KILLS=300` makes it so many, and adds a large selection.
+Twelve kills by default; `--attacks=all` makes three hundred, and one of a large selection.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from typing import Any, Final
 
 import pytest
 
+from tests.attacks.conftest import Attacks
 from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command
 from tests.helpers.reports import assert_valid_report
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs a watcher: Linux")
 
-KILLS: Final = int(os.environ.get("FAILURE_TAXONOMY_KILLS", "12"))
+KILLS: Final = 3
+ALL_KILLS: Final = 75
+"""Of each batch."""
 BATCHES: Final = 4
 TESTS: Final = 2_000
 DEADLINE_SECONDS: Final = 60.0
@@ -102,16 +105,15 @@ def reading(path: Path) -> Iterator[Reader]:
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_kills_at_random_instants(tmp_path: Path, batch: int) -> None:
+def test_kills_at_random_instants(tmp_path: Path, attacks: Attacks, batch: int) -> None:
     """A reader never meets half a report, nor one that says too much; and what the run had done
     when it was killed is what the report says, but for the test that was running.
     """
-    randomness = random.Random(batch)  # noqa: S311 - instants, no secrets
     delays, reads = [], 0
-    for number in range(batch, KILLS, BATCHES):
+    for number in range(attacks.count(KILLS, ALL_KILLS)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        delay, seen = _kill_one(folder, randomness)
+        delay, seen = _kill_one(folder, attacks.random)
         reads += seen
         if delay is not None:
             delays.append(delay)
@@ -206,9 +208,10 @@ def _wait_for_end(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(KILLS <= 12, reason="FAILURE_TAXONOMY_KILLS=300 runs it")
-def test_a_large_selection(tmp_path: Path) -> None:
+def test_a_large_selection(tmp_path: Path, attacks: Attacks) -> None:
     """A hundred thousand selected tests are in the report soon after the death."""
+    if not attacks.all:
+        pytest.skip("--attacks=all runs it: it takes a minute")
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_it.py").write_text(LARGE)
     with subprocess.Popen(
