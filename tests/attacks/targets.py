@@ -1,0 +1,125 @@
+"""The readers of what others may have written, each as a function of bytes.
+
+A target takes any bytes, lets our documented errors pass, and checks what comes out. Whatever else
+it raises is a fault of the reader. Hypothesis and atheris feed the same targets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy import FailureReason, FailureType, find_marker, load_report
+from pytest_failure_taxonomy.completion import ProcessEnd, complete_run, end_from_status
+from pytest_failure_taxonomy.errors import LogError, ReportError, RulesError
+from pytest_failure_taxonomy.logs.answer import classify_log
+from pytest_failure_taxonomy.rules.load import load_rules
+from pytest_failure_taxonomy.taxonomy.markers import MARKER_REASONS
+from tests.helpers.reports import assert_valid_report
+
+CORPUS: Final = Path(__file__).with_name("corpus")
+MAX_INPUT_BYTES: Final = 64 * 1024
+"""Of an input that is made up; the caps of the readers have tests of their own."""
+
+BETWEEN: Final = b"\n--- events ---\n"
+"""What stands in an input between the two files of a record."""
+RUN_ID: Final = "0123456789abcdef" * 2
+"""Of the record in the corpus."""
+
+REASONS: Final = frozenset({None, *FailureReason})
+TYPES: Final = frozenset({None, *FailureType})
+KILLED: Final = 9
+PIECE: Final = 37
+
+
+def record(data: bytes, folder: Path) -> None:
+    """Complete a run from its record: it gives a valid report, or a `ReportError`."""
+    state, _, events = data.partition(BETWEEN)
+    with suppress(ReportError):
+        _complete(folder / "report.json", RUN_ID, state, events)
+
+
+def report(data: bytes, folder: Path) -> None:
+    """Load a report: it is one by the schema, and can be amended, or a `ReportError`."""
+    path = folder / "report.json"
+    path.write_bytes(data)
+    with suppress(ReportError):
+        model = load_report(path)
+        assert_valid_report(model.model_dump(mode="json", by_alias=True))
+        _complete(path, model.run.id, b"", b"")
+
+
+def report_in_the_way(data: bytes, folder: Path) -> None:
+    """Complete a killed run where something else is in its report's place."""
+    path = folder / "report.json"
+    path.write_bytes(data)
+    state, _, events = (CORPUS / "record" / "killed").read_bytes().partition(BETWEEN)
+    with suppress(ReportError):
+        _complete(path, RUN_ID, state, events)
+
+
+def rules(data: bytes, folder: Path) -> None:
+    """Load a file of rules: they are rules, or each problem has a line in a `RulesError`."""
+    path = folder / "rules.yaml"
+    path.write_bytes(data)
+    try:
+        loaded = load_rules(path)
+    except RulesError as error:
+        assert all(line.startswith(f"{path}") for line in str(error).splitlines())
+    else:
+        assert loaded
+        assert {rule.reason for rule in loaded} <= REASONS
+
+
+def marker(data: bytes, folder: Path) -> None:
+    """Find a marker in a file and in a text: the same one, and a known one."""
+    path = folder / "log"
+    path.write_bytes(data)
+    found = find_marker(path, known=("NEW",))
+    assert found in {*MARKER_REASONS, "NEW"}
+    find_marker(data.decode("utf-8", "surrogateescape"), known=("NEW",))
+
+
+def log(data: bytes, folder: Path) -> None:
+    """Classify a log: an answer of known words, or a `LogError`; whole and in pieces the same."""
+    answer = _classify([data])
+    pieces = [data[start : start + PIECE] for start in range(0, len(data), PIECE)]
+    assert _classify(pieces) == answer
+    if answer is not None:
+        assert answer["reason"] in REASONS
+        assert answer["failure_type"] in TYPES
+        json.dumps(answer, allow_nan=False).encode("ascii")
+
+
+TARGETS: Final[dict[str, Callable[[bytes, Path], None]]] = {
+    each.__name__: each for each in (record, report, report_in_the_way, rules, marker, log)
+}
+
+
+def corpus_of(target: str) -> Iterator[bytes]:
+    """Yield the inputs that are kept for a target, in the order of their names."""
+    folder = CORPUS / ("report" if target == "report_in_the_way" else target)
+    for path in sorted(folder.iterdir()):
+        yield path.read_bytes()
+
+
+def _complete(path: Path, run_id: str, state: bytes, events: bytes) -> None:
+    end: ProcessEnd = end_from_status(KILLED, "finalize", ended_ns=None)
+    try:
+        completed = complete_run(path, run_id, end, contents=[state, events])
+    finally:
+        written = path.read_bytes() if path.exists() else b""
+        path.unlink(missing_ok=True)
+    if completed is not None:
+        assert_valid_report(completed)
+        assert json.loads(written) == completed
+
+
+def _classify(chunks: list[bytes]) -> dict[str, Any] | None:
+    try:
+        return classify_log(chunks, name="log")
+    except LogError:
+        return None
