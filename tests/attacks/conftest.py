@@ -87,5 +87,3 @@ def dead_run(_killed: DeadRun, tmp_path: Path) -> DeadRun:
     folder = tmp_path / "dead"
     shutil.copytree(_killed.folder, folder)
     return DeadRun(folder=folder, run_id=_killed.run_id)
-
-

@@ -40,7 +40,7 @@ def main() -> None:
 
     def spoil(data: bytes, max_size: int, number: int) -> bytes:
         chance = random.Random(number)  # noqa: S311 - attacks, no secrets
-        if chance.random() < 0.5:  # noqa: PLR2004 - as often as not
+        if chance.random() < 0.5:
             return bytes(atheris.Mutate(data, max_size))
         return mutate(data, kept, chance)[:max_size]
 

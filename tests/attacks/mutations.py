@@ -81,7 +81,7 @@ def _misplace(data: bytes, others: Sequence[bytes], chance: random.Random) -> by
     if not places:
         return _insert(data, others, chance)
     holder, key = chance.choice(places)
-    if chance.random() < 0.2:  # noqa: PLR2004 - now and then
+    if chance.random() < 0.2:
         del holder[key]
     else:
         holder[key] = chance.choice(VALUES)

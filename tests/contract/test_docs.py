@@ -25,7 +25,7 @@ from tests.helpers.children import run_pytest
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 PAGES: Final = (
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 )
 """All that users and contributors are given to read, but for the example project's own page."""
@@ -412,3 +412,31 @@ def test_the_names_and_ids_are_documented() -> None:
     assert f"| `schema_version` | string | `{build.SCHEMA_VERSION}` |" in text
     names = ", ".join(f"`{name}`" for name in PYTEST_EXIT_CODE_NAMES.values())
     assert names in section(text, "exit")
+
+
+# Threats.
+
+THREATS_PAGE: Final = "docs/explanation/threats.md"
+
+
+def test_each_test_that_shows_a_promise_exists() -> None:
+    """Each attack on the page of threats has a promise, and names tests that are there."""
+    rows = [row for found in tables(read_page(THREATS_PAGE)) for row in found[1:]]
+    assert rows
+    missing = []
+    for attack, promise, shown_by in rows:
+        named = _CODE.findall(shown_by)
+        assert promise, attack
+        assert named, attack
+        for name in named:
+            path, _, test = name.partition("::")
+            file = ROOT / path
+            text = file.read_text("utf-8") if file.is_file() else ""
+            if not re.search(rf"^(async )?def {re.escape(test)}\(", text, re.MULTILINE):
+                missing.append(name)
+    assert missing == []
+
+
+def test_the_security_page_points_to_the_threats() -> None:
+    """Who looks for what is promised finds it from the page that a repository shows first."""
+    assert THREATS_PAGE in links(read_page("SECURITY.md"))

@@ -90,6 +90,14 @@ def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
     assert not (tmp_path / "example_project" / REPORT).exists()
 
 
+def test_what_the_commands_come_to_is_said_before_them() -> None:
+    """A first command that fails, and a second one that takes long, are no surprise."""
+    _, text = (ROOT / "README.md").read_text("utf-8").split("\n## Try it\n")
+    before = text.partition("```")[0].replace("\n", " ")
+    assert "ends with exit code 1" in before
+    assert re.search("about [0-9]+ minutes on 2 cores", before)
+
+
 def test_the_second_command_runs_the_tests_as_ci_does() -> None:
     """It installs the development group with a pip that knows groups, and ends as CI's script."""
     upgrade, install, run = commands(1)
