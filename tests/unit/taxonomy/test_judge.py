@@ -1088,7 +1088,7 @@ def test_the_message_counts_tests(parts: list[Any], message: str) -> None:
 
 
 def test_the_message_names_the_files_that_could_not_be_collected() -> None:
-    """All of them where they are few, else the first ones and how many more there are."""
+    """What is wrong with the first ones, the names of a few others, and how many more there are."""
 
     def message_of(names: str) -> str:
         run = ended(2, collection_failures=tuple(uncollected(f"test_{name}.py") for name in names))
@@ -1096,11 +1096,17 @@ def test_the_message_names_the_files_that_could_not_be_collected() -> None:
         assert verdict is not None
         return verdict.message
 
-    assert message_of("a") == "1 file or node could not be collected"
+    def said_of(name: str) -> str:
+        return f"test_{name}.py: ImportError: no module named 'cart'"
+
+    assert message_of("a") == said_of("a")
     words = "files or nodes could not be collected"
-    assert message_of("ab") == f"2 {words}: test_a.py and test_b.py"
-    assert message_of("abc") == f"3 {words}: test_a.py, test_b.py and test_c.py"
-    assert message_of("abcde") == f"5 {words}: test_a.py, test_b.py, test_c.py and 2 more"
+    assert message_of("ab") == f"2 {words}: {said_of('a')}; {said_of('b')}"
+    shown = "; ".join(map(said_of, "abcdef"))
+    assert message_of("abcdefg") == f"7 {words}: {shown}; test_g.py"
+    assert message_of("abcdefghi") == f"9 {words}: {shown}; test_g.py, test_h.py and test_i.py"
+    rest = "test_g.py, test_h.py, test_i.py and 1 more"
+    assert message_of("abcdefghij") == f"10 {words}: {shown}; {rest}"
 
 
 def test_a_test_that_ran_out_of_memory_is_told_so() -> None:
