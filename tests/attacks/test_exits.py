@@ -14,7 +14,10 @@ import pytest
 from tests.helpers.children import REPORT, child_environment, pytest_command, run_child
 from tests.helpers.reports import read_report
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals"),
+]
 
 RUN: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "run", "--")
 NO_CORE: Final = "import os, resource, signal; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "

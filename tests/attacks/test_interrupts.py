@@ -15,6 +15,8 @@ from tests.attacks.conftest import Attacks
 from tests.helpers.children import REPORT, SWITCH, ChildRun, pytest_command, run_child
 from tests.helpers.reports import assert_valid_report
 
+pytestmark = pytest.mark.slow
+
 PACKAGE: Final = Path(pytest_failure_taxonomy.__file__).parent
 
 PRESS: Final = f"""\

@@ -17,7 +17,10 @@ from tests.helpers.children import REPORT, ChildRun, run_plain_pytest, run_pytes
 from tests.helpers.reports import read_report
 from tests.helpers.runs import comparable
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX"),
+]
 
 SUITE: Final = """\
 import os, sys
