@@ -263,7 +263,7 @@ ENDINGS: Final = (
     ),
     Ending(
         "nothing-selected",
-        "tests.all_deselected]: every test found was deselected: 1 deselected",
+        "tests.all_deselected]: every test found was deselected",
         ["because: 1 deselected, 0 left"],
         args=["-k", "zzz"],
     ),

@@ -313,23 +313,13 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
     if code == 5 and run.counts.collected == 0:
         deselected = run.counts.deselected
         if deselected:
-            said = f"{deselected} deselected"
-            yield find("tests.all_deselected", "collection", f"{said}, 0 left", words=(said,))
+            yield find("tests.all_deselected", "collection", f"{deselected} deselected, 0 left")
         else:
-            skipped = f"{run.counts.skipped} skipped" if run.counts.skipped else ""
-            yield find(
-                "tests.none_collected",
-                "collection",
-                ", ".join(["0 tests collected", *([skipped] if skipped else [])]),
-                words=(skipped,) if skipped else (),
-            )
+            skipped = (f"{run.counts.skipped} skipped",) if run.counts.skipped else ()
+            said = ", ".join(["0 tests collected", *skipped])
+            yield find("tests.none_collected", "collection", said, words=skipped)
     elif code == 6:
-        yield find(
-            "warnings.exceeded",
-            "exit status",
-            f"warnings: {run.counts.warnings}",
-            words=(str(run.counts.warnings),),
-        )
+        yield find("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
     elif run.coverage:
         yield find("coverage.failed", "pytest-cov", run.coverage, headline=run.coverage)
     elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN and not _is_stage_limit(run):
