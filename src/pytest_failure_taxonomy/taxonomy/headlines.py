@@ -118,7 +118,8 @@ def words_of_collection_failure(failure: CollectionFailure) -> tuple[str, ...]:
         return (said if not file or file in said else f"{failure.nodeid}: {said}",)
     is_elsewhere = file not in ("", place.path) and not place.path.startswith(f"{file}/")
     via = f", from {file}" if is_elsewhere else ""
-    said = said.removesuffix(f" ({place.path.rpartition('/')[2]}, line {place.line})")
+    name = re.escape(place.path.rpartition("/")[2])  # as a SyntaxError says it, or by its path
+    said = re.sub(rf" \((?:[^()]*[/\\])?{name}, line {place.line}\)$", "", said)
     return (_without_python(f"{said} ({place.path}:{place.line}{via})"),)
 
 
