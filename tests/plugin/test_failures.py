@@ -302,7 +302,7 @@ def test_own_representation_of_an_item(runs: PytestRuns) -> None:
     assert failure["exception"] == {
         "type": "ValueError",
         "module": "builtins",
-        "message": "three columns",
+        "message": "row is wrong: three columns",
     }
     assert failure["location"] == {"path": "table.rows", "line": 5}
 
