@@ -297,17 +297,15 @@ def test_an_option_of_pytest_wins(tmp_path: Path) -> None:
 
 
 def test_a_pytest_that_never_got_to_the_plugin(tmp_path: Path) -> None:
-    """A plugin that is not there ends pytest before ours is asked; the exit code is told, and what
-    else it could have been.
-    """
+    """A plugin that is not there ends pytest before ours is asked; yet it is named."""
     write(tmp_path, "pass")
     command = [sys.executable, "-m", "pytest", "-p", "typo"]
     run = supervise(tmp_path, *command)
     assert run.status in (1, 4)
     report = run.report(completeness="reconstructed")
     if run.status == 4:
-        assert verdict_of(report) == ("INTERNAL_ERROR", "usage.error")
-        assert report["verdict"]["ambiguous"] == ["conftest.error", "plugin.error"]
+        assert verdict_of(report) == ("INTERNAL_ERROR", "plugin.error")
+        assert "typo" in report["verdict"]["message"]
     assert report["verdict"]["confidence"] == "likely"
 
 
@@ -367,6 +365,29 @@ def test_it_is_installed_as_a_command(tmp_path: Path) -> None:
 
 
 @needs_proc
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell of POSIX")
+def test_a_shell_that_fails_after_a_pytest_that_passed(tmp_path: Path) -> None:
+    """The report is of the command, not of the part of it that went well."""
+    write(tmp_path, "pass")
+    command = shlex.join([*the_pytest(), "--failure-taxonomy"])
+    for last, code in (("exit 3", 3), ("true", 0)):
+        run = supervise(tmp_path, "sh", "-c", f"{command} && {last}")
+        assert run.status == code
+        completeness = "reconstructed" if code else "full"
+        report = run.report(completeness=completeness)
+        assert report["exit"]["code"] == code
+        assert (report["verdict"] is None) == (code == 0)
+
+
+def test_a_command_that_never_starts_leaves_no_earlier_report(tmp_path: Path) -> None:
+    """What an earlier run has reported must not pass for this one's."""
+    write(tmp_path, "pass")
+    assert supervise(tmp_path, *the_pytest()).status == 0
+    assert (tmp_path / "failure-report.json").exists()
+    assert supervise(tmp_path, "no-such-command-of-anybody").status == 2
+    assert not (tmp_path / "failure-report.json").exists()
+
+
 def test_a_limit_ends_a_command_that_obeys(tmp_path: Path) -> None:
     """SIGTERM comes first; the exit code is 124, and the verdict the limit."""
     write(tmp_path, WAIT)

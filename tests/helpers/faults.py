@@ -626,16 +626,14 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "alone": End(status=4, source="earlier"),
             "run": End(
                 status=4,
-                kind="usage.error",
+                kind="plugin.error",
                 is_likely=True,
-                ambiguous=("conftest.error", "plugin.error"),
                 source=SECOND,
             ),
             "run-n2": End(
                 status=4,
-                kind="usage.error",
+                kind="plugin.error",
                 is_likely=True,
-                ambiguous=("conftest.error", "plugin.error"),
                 source=SECOND,
             ),
             "unwatched": End(

@@ -245,7 +245,7 @@ def test_pytest_exit_in_a_worker(
     assert run.exit_status == status
     assert run.verdict == ("INTERRUPTED", "interrupt.exit")
     assert [held["kind"] for held in run.report["reasons"]] == ["interrupt.exit"]
-    assert "because: enough" in run.stdout
+    assert run.report["verdict"]["message"].startswith("the run was ended by pytest.exit: enough")
     assert [each["kind"] for each in run.report["internal_errors"]] == errors
 
 

@@ -116,3 +116,12 @@ def test_what_the_commands_print(tmp_path: Path, command: str) -> None:
         run_child(tmp_path, [*pytest_run, *on, "--failure-taxonomy-report=r.json"])
         run = run_child(tmp_path, [*ours, "finalize", "--exit-code", "137", "r.json"])
     assert "my project/test_a.py::test_it" in run.stderr
+
+
+def test_a_conftest_that_imports_what_is_missing(tmp_path: Path) -> None:
+    """Headline and details name the same path."""
+    files = {"tests/conftest.py": "import no_such_module\n", "tests/test_a.py": ""}
+    run = run_from(tmp_path, files, str(tmp_path / PROJECT / "tests"))
+    path = f"{PROJECT}/tests/conftest.py"
+    assert f"{path} imports no_such_module, which is not installed" in run.told[1]
+    assert f"({path}:1)" in run.told[2]

@@ -39,11 +39,18 @@ def tell_plainly(text: str) -> None:
     write_words(sys.stderr, f"{text}\n")
 
 
-def print_verdict(report: dict[str, Any], path: Path) -> None:
-    """Print the verdict to stderr, where it can't get between what the command itself printed."""
+def print_verdict(report: dict[str, Any], path: Path, *, problem: str | None = None) -> None:
+    """Print the verdict to stderr, where it can't get between what the command itself printed.
+
+    Args:
+        report: the report's JSON object.
+        path: where it is.
+        problem: why it is not there, in words.
+    """
     colored = _is_colored()
     lines = [""]  # a run that was cut short has left the cursor anywhere
-    for line in verdict_lines(report, str(path), paths=_paths_from_here(report)):
+    paths = _paths_from_here(report)
+    for line in verdict_lines(report, str(path), paths=paths, problem=problem):
         text = f" {line.text} ".center(_WIDTH, "=") if line.is_title else line.text
         style = ";".join([*(["1"] if line.bold else []), *_style(line.color)])
         lines.append(f"\x1b[{style}m{text}\x1b[0m" if colored and style else text)

@@ -21,7 +21,11 @@ from pytest_failure_taxonomy.completion import (
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
 from pytest_failure_taxonomy.recorder.process import wait_for_watcher
 from pytest_failure_taxonomy.recorder.supervision import Desk, read_note
-from pytest_failure_taxonomy.report.write import refuse_special_file, write_report
+from pytest_failure_taxonomy.report.write import (
+    refuse_special_file,
+    remove_report,
+    write_report,
+)
 from pytest_failure_taxonomy.supervisor import CommandEnd, Supervisor, end_like
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.stages import Stage
@@ -93,12 +97,14 @@ def execute(options: argparse.Namespace) -> int:
     try:
         end, told = _supervise(command, options, path)
     except FailureTaxonomyError:
+        _forget_earlier_report(path)
         raise
     except Exception as error:
         raise SettingsError(f"run: nothing can be known of the command: {error}") from error
     if end.fault is not None:
         tell(f"run: the command was ended, because its supervisor failed: {end.fault}")
     report: dict[str, Any] | None = None
+    problem = None
     try:
         seen = _process_end(end, options.timeout)
         path = Path(told.report or path)
@@ -117,12 +123,19 @@ def execute(options: argparse.Namespace) -> int:
                 lost_run_id=told.run_id,
                 absence=absence,
             )
-            _write(path, report)
+            problem = _write(path, report)
         if report["completeness"] != "full":
-            print_verdict(report, _shown(path, folder))
+            print_verdict(report, _shown(path, folder), problem=problem)
     except Exception as error:  # noqa: BLE001 - the command's status stands, whatever is wrong here
         tell(f"{path}: the report can't be made: {type(error).__name__}: {error}")
     return _exit_code(end, report)
+
+
+def _forget_earlier_report(path: Path) -> None:
+    """Remove the report of an earlier run: a command that could not be started has none."""
+    earlier = read_report(path)
+    if earlier is not None and earlier["completeness"] != "running":
+        remove_report(path)
 
 
 def _supervise(
@@ -169,6 +182,8 @@ def _report_from_within(
             if not is_still_running(path, report):
                 within = replace(seen, exit=end)
                 return complete_run(path, report["run"]["id"], within) or report
+    if report["verdict"] is None and report["exit"]["code"] != seen.exit.code:
+        return None  # that pytest was fine, and what else the command has done was not
     return report
 
 
@@ -201,7 +216,8 @@ def _process_end(end: CommandEnd, timeout_seconds: float | None) -> ProcessEnd:
     )
 
 
-def _write(path: Path, report: dict[str, Any]) -> None:
+def _write(path: Path, report: dict[str, Any]) -> str | None:
+    """Write a report; return in words what has become of it where it can't be written."""
     try:
         write_report(path, report)
     except OSError as error:
@@ -209,6 +225,8 @@ def _write(path: Path, report: dict[str, Any]) -> None:
             f"{path}: the report can't be written: {error.strerror}; "
             "give --report a path that can be"
         )
+        return "could not be written"
+    return None
 
 
 def _exit_code(end: CommandEnd, report: dict[str, Any] | None) -> int:

@@ -46,7 +46,8 @@ COLLECTED_ON_WORKERS: Final = re.compile(r"[0-9]+ workers? \[([0-9]+) items?\]")
 COLLECTED_ERRORS: Final = re.compile(r" / ([0-9]+) errors?")
 
 RESULT: Final = re.compile(
-    r"(?P<outcome>FAILED|ERROR|SUBFAIL[A-Z]*\S*) (?P<nodeid>.+?)(?: - (?P<message>.*))?$"
+    r"(?P<outcome>FAILED|ERROR|SUBFAIL[A-Z]*(?:\[.*?\])?(?: ?\(.*?\))?(?= )) "
+    r"(?P<nodeid>.+?)(?: - (?P<message>.*))?$"
 )
 """A line of the short summary."""
 VERBOSE: Final = re.compile(

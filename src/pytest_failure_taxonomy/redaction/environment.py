@@ -23,6 +23,7 @@ _NOT_THE_SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 
+_CURRENT_TEST: Final = "PYTEST_CURRENT_TEST"
 SHORTEST_VALUE: Final = 6
 _LONGEST_VALUE: Final = 20_000
 _MOST_VALUES: Final = 200
@@ -109,11 +110,13 @@ class EnvironmentValues:
         if raw == self._seen:
             return
         # pytest itself names the test and its phase there, so that something changes all the time.
+        # What stands in a node id is no variable of the user's.
         changed = [each for each in raw.items() if self._seen.get(each[0]) != each[1]]
         self._seen = dict(raw)
         self.known.add(
             (f"env:{name}", secret_value)
             for name, text in (map(os.fsdecode, each) for each in changed)
+            if name != _CURRENT_TEST
             for secret_value in secret_values(name, text)
         )
 

@@ -23,7 +23,7 @@ LETTERS_OF_HEAD: Final = 3
 _LETTERS_OF_JOINED: Final = 4
 _LINE_END: Final = b"aaaa\n"
 _SHORTEST_BEHIND: Final = 12
-"""Letters of a run behind a `_` in it where a token may begin."""
+"""Letters of a run behind a `_` or `-` in it where a token may begin."""
 _BEFORE_RUN: Final = 100
 """Characters before a run in which the address of a webhook stands."""
 
@@ -99,11 +99,17 @@ class TokenHeads:
         return heads is not None and text.startswith(heads, at)
 
     def _is_joined_in(self, text: str, start: int, last: int) -> bool:
-        """Return whether a token may begin behind a `_` of a run."""
+        """Return whether a token may begin inside of a run: behind a `-`, and some behind a `_`.
+
+        pytest joins the values of parameters by `-`: `test_it[admin-ghp_…]`.
+        """
         joined = self._joined
-        while (start := text.find("_", start, last) + 1) > 0:
-            if text[start : start + _LETTERS_OF_JOINED] in joined and self._begins(text, start):
-                return True
+        for sign in "_-":
+            at = start
+            while (at := text.find(sign, at, last) + 1) > 0:
+                is_head = sign == "-" or text[at : at + _LETTERS_OF_JOINED] in joined
+                if is_head and self._begins(text, at):
+                    return True
         return False
 
     def _is_at_line_end(self, text: str, runs: bytes) -> bool:

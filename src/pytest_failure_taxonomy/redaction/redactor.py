@@ -116,10 +116,18 @@ class Redactor:
         return self._searches
 
     def _note(self, name: str, removed: str = "", /) -> str:
+        if removed.startswith(MARK_START) and _is_mark(removed):
+            return removed  # what stands beside a name has been removed already
         self.counts[name] = self.counts.get(name, 0) + 1
         if removed:
             self._searching().learnt.learn(name, removed)
         return _found(name)
+
+
+def _is_mark(text: str) -> bool:
+    from pytest_failure_taxonomy.redaction.marks import MARK
+
+    return MARK.fullmatch(text) is not None
 
 
 def _found(name: str, _: str = "", /) -> str:

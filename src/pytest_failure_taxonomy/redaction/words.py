@@ -31,4 +31,6 @@ def is_of_chance(run: str) -> bool:
     if len(run) < _SHORTEST_OF_CHANCE:
         return False
     words = _WORD_IN_CAMEL_CASE.findall(run)
+    if not words:  # nothing but digits: a date, an id
+        return False
     return len(run) < _SHORTEST_AVERAGE * len(words) or max(map(len, words)) > _LONGEST_WORD

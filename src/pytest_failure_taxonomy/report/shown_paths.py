@@ -18,6 +18,8 @@ _PLACE: Final = (
 """How the places are written that we put at the end of a text, by `with_place` and in titles."""
 _SETTING: Final = r"(?<= in )(?P<path>[^()\n]+)(?=\)$)"
 """How a text of ours ends that names the setting of a file: `(from addopts in pytest.ini)`."""
+_IMPORTER: Final = r"^(?P<path>[^()\n]+?)(?= imports [\w.]+, which )"
+"""How a text of ours begins that says who imports what is missing."""
 
 
 class ShownPaths:
@@ -70,7 +72,7 @@ class ShownPaths:
             return text
         first, newline, rest = text.partition("\n")
         known = {path for each in named if (path := each.partition("::")[0])}
-        for pattern in (_PLACE, _SETTING):
+        for pattern in (_PLACE, _SETTING, _IMPORTER):
             found = re.search(pattern, first)  # compiled when needed: most runs show no such text
             if found is not None:
                 known.update(each for each in found.groupdict().values() if self._is_file(each))

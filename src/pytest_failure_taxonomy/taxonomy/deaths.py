@@ -55,7 +55,14 @@ def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> F
     if end.signal is not None:
         return _judge_signal(end, running)
     if end.code is None:
-        return find("process.vanished", "report", _VANISHED, nodeid=running, confidence="likely")
+        return find(
+            "process.vanished",
+            "report",
+            _VANISHED,
+            nodeid=running,
+            confidence="likely",
+            headline=None if end.source == "none" else _DIED,
+        )
     return _judge_exit(end, end.code, running)
 
 
@@ -100,12 +107,8 @@ def judge_late_death(end: ProcessExit) -> Finding:
         return find("process.timeout", end.source, f"the time limit was used up {before}")
     code = end.code or 0
     reason = FailureReason.from_pytest_exit_code(code) or FailureReason.UNKNOWN
-    return find(
-        "exit_status.changed",
-        end.source,
-        f"the process left with exit code {end.code} {before}",
-        reason=reason,
-    )
+    said = f"the process left with exit code {end.code} {before}"
+    return find("exit_status.changed", end.source, said, reason=reason, headline=said)
 
 
 def judge_worker(worker: WorkerEnd) -> Finding:
@@ -204,6 +207,7 @@ _OWN_SIGNALS: Final = {
 """What a signal means by itself, whoever sent it."""
 
 _VANISHED: Final = "no end of the run has been recorded"
+_DIED: Final = "pytest died, and nothing says how"
 
 
 def _limit_words(limit: TimeLimit) -> str:

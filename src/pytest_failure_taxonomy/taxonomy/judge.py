@@ -290,7 +290,10 @@ def _findings(run: RunEvidence) -> list[Finding]:
     if not run.finished:
         return [*found, in_words_of_command(judge_death(run.exit, run.in_flight), run)]
     if run.exit.session_code not in (None, run.exit.code):
-        found.append(judge_late_death(run.exit))
+        late = judge_late_death(run.exit)
+        # A session that had failed for reasons of its own left with another code: they still hold.
+        if not (found and run.exit.session_code and late.kind == "exit_status.changed"):
+            found.append(late)
     if run.recorded:
         found += _from_exit_code(run, explained=bool(found))
     elif run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST) and run.exit.code is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any, Final
@@ -157,3 +158,20 @@ def test_nothing_is_compiled_before_the_first_text() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['pytest_failure_taxonomy.redaction.redactor']"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "login failed, DB_PASSWORD=deploy-202611221500 for host db9",
+        "password='abc-123456789012'",
+        "postgres://u:pw-123456789012@h/db",
+        "token=deploy-20261122150000",
+    ],
+)
+def test_a_value_with_a_run_of_digits(text: str) -> None:
+    """Only the value goes, and the words beside it stay."""
+    redacted = Redactor().redact(text)
+    assert "[REDACTED:" in redacted
+    assert not re.search("[0-9]{12}", redacted)
+    assert redacted.startswith(re.split("[='@]|u:", text)[0])

@@ -31,6 +31,7 @@ FORMS: Final[dict[str, Callable[[str], str]]] = {
     "query": lambda token: f"GET https://example.org/a?k={token}&b=1",
     "percent code": lambda token: f"next=%3D{token}%26",
     "header": lambda token: f"Authorization: Bearer {token}",
+    "behind another parameter": lambda token: f"test_it.py::test_it[admin-{token}-x]",
     "JSON in JSON": lambda token: json.dumps(json.dumps({"value": token})),
 }
 

@@ -11,9 +11,6 @@ from contextlib import suppress
 
 # Bound here, because a test may replace them in their modules and never put them back.
 from json import JSONEncoder, dumps, loads
-from os import close, fstat
-from os import open as open_descriptor
-from pathlib import Path
 from typing import Final
 
 from pytest_failure_taxonomy.report.text import change_texts
@@ -22,31 +19,23 @@ _AT_ONCE: Final = 1 << 20
 _encode: Final = JSONEncoder(separators=(",", ":")).encode
 
 
-def erase(events: Path, identity: tuple[int, int], fillers: Mapping[str, str]) -> None:
+def erase(descriptor: int, fillers: Mapping[str, str]) -> None:
     """Overwrite values in the events that are on disk, each by a filler.
 
     A line keeps its length and its place, so that a death at any moment leaves JSON behind.
 
     Args:
-        events: the file.
-        identity: its device and number; any other file is left alone.
+        descriptor: of the file, to read and to write.
         fillers: by the values; each is ASCII and has no more characters than its value.
 
     Raises:
-        OSError: it can't be opened, read or written.
+        OSError: it can't be read or written.
     """
-    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    descriptor = open_descriptor(events, flags | getattr(os, "O_BINARY", 0))
-    try:
-        status = fstat(descriptor)
-        if (status.st_dev, status.st_ino) == identity:
-            for offset, line in _lines(descriptor):
-                changed = _without(line, fillers)
-                if changed != line:
-                    os.lseek(descriptor, offset, os.SEEK_SET)
-                    os.write(descriptor, changed)
-    finally:
-        close(descriptor)
+    for offset, line in _lines(descriptor):
+        changed = _without(line, fillers)
+        if changed != line:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            os.write(descriptor, changed)
 
 
 def _lines(descriptor: int) -> Iterator[tuple[int, bytes]]:
