@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.taxonomy.headlines import MAX_WORDS, one_line
 from tests.helpers.children import run_inside, run_pytest
 
 PASSING: Final = "def test_passes(): pass\n"
@@ -345,3 +348,12 @@ def test_secrets_in_a_headline(pytester: pytest.Pytester) -> None:
     assert len(message) < 400
     assert token not in (pytester.path / "failure-report.json").read_text("utf-8")
     assert "[REDACTED" in run.stdout + run.stderr
+
+
+@given(st.text() | st.integers(0, 3_000).map(lambda count: "x" * count))
+def test_one_line(text: str) -> None:
+    """Any text becomes one line that is not too long, and is empty for blank texts alone."""
+    line = one_line(text)
+    assert len(line.splitlines()) <= 1
+    assert len(line) <= MAX_WORDS + 2
+    assert bool(line) is bool(text.strip())

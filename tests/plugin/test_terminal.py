@@ -453,7 +453,7 @@ def test_quiet_startup_errors(folder: Path) -> None:
     run = run_pytest(folder, "-q", "--no-such")
     assert run.told == []
     assert run.stderr.splitlines()[:2] == [
-        "INTERNAL_ERROR [usage.error]: pytest was called in a way that it refused",
+        "INTERNAL_ERROR [usage.error]: unrecognized arguments: --no-such",
         WROTE,
     ]
 

@@ -147,10 +147,14 @@ def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str
     that fails by `pytest.fail` is shown with it.
     """
     said = one_line(message)
-    by_pytest = TYPES_OF_PYTEST if is_test else TYPES_OF_PYTEST | OUTCOMES
-    if said and exception_type in by_pytest:
+    if said and is_worded_by_pytest(exception_type, is_test=is_test):
         return said
     return f"{exception_type}: {said}" if said else exception_type
+
+
+def is_worded_by_pytest(exception_type: str, *, is_test: bool) -> bool:
+    """Tell whether an exception is pytest's own and its text is written for people."""
+    return exception_type in TYPES_OF_PYTEST or (not is_test and exception_type in OUTCOMES)
 
 
 def _without_python(said: str) -> str:
@@ -166,10 +170,14 @@ def _without_python(said: str) -> str:
 def one_line(text: str) -> str:
     """Return a text's first line; with those that follow where it is the head of a list.
 
-    What is too long is cut between words: of a secret that is cut in two no half is known for one.
+    What is too long is cut between words, if there are any: of a secret that is cut in two no half
+    is known for one.
     """
     lines = [line for each in text.splitlines() if (line := each.strip())]
     if not lines:
         return ""
     line = " ".join(lines) if lines[0].endswith(":") else lines[0]
-    return line if len(line) <= MAX_WORDS else f"{line[:MAX_WORDS].rpartition(' ')[0]} …"
+    if len(line) <= MAX_WORDS:
+        return line
+    end = line.rfind(" ", MAX_WORDS // 2, MAX_WORDS)
+    return f"{line[: end if end > 0 else MAX_WORDS]} …"

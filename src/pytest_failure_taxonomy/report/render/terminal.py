@@ -12,7 +12,7 @@ from pytest_failure_taxonomy.report.text import (
     telling_line,
     with_place,
 )
-from pytest_failure_taxonomy.taxonomy.headlines import said_in_one_line
+from pytest_failure_taxonomy.taxonomy.headlines import is_worded_by_pytest, one_line
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage
@@ -173,10 +173,10 @@ def _summary_of(failure: dict[str, Any]) -> str:
     exception = failure["exception"]
     if exception is None:
         return first_line(failure.get("message") or failure["traceback"] or "")
-    words = telling_line(exception["message"]) or _UNSAID.get(exception["type"], "")
-    if words.endswith(":"):  # the head of a list
-        words = exception["message"]
-    return said_in_one_line(exception["type"], words, is_test="kind" in failure)
+    if exception["message"] and is_worded_by_pytest(exception["type"], is_test="kind" in failure):
+        return one_line(exception["message"])
+    message = telling_line(exception["message"]) or _UNSAID.get(exception["type"], "")
+    return f"{exception['type']}: {message}" if message else str(exception["type"])
 
 
 def _owner_words(report: dict[str, Any]) -> str:
