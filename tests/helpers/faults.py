@@ -525,7 +525,14 @@ FAULTS: Final[tuple[Fault, ...]] = (
         sends=signal.SIGKILL,
         sends_after_session=True,
         ends={
-            "alone": _went_on(-9, "process.killed", source=SECOND, completeness="full"),
+            "alone": _went_on(
+                -9,
+                "process.killed",
+                is_likely=True,
+                ambiguous=_KILLED_BY,
+                source=SECOND,
+                completeness="full",
+            ),
         },
         note="The report is there, and full, while the process hangs.",
     ),
