@@ -757,7 +757,14 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "alone": _went_on(-9, None, code=0),
             "run": replace(KILLED, status=137, source="finalize"),
             "n2": replace(KILLED_ON_WORKERS, status=137),
-            "unwatched": _went_on(-9, "process.killed", source="finalize", completeness="full"),
+            "unwatched": _went_on(
+                -9,
+                "process.killed",
+                is_likely=True,
+                ambiguous=_KILLED_BY,
+                source="finalize",
+                completeness="full",
+            ),
         },
         needs="told",
         note="Started by a shell, pytest goes on and passes, and the shell's end says nothing "

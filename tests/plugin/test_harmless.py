@@ -141,6 +141,7 @@ SCENARIOS: Final = {
     "ControllerRecorder.pytest_runtest_logreport": DISTRIBUTED,
     "ControllerRecorder.pytest_testnodedown": DISTRIBUTED,
     "ControllerRecorder.pytest_xdist_node_collection_finished": DISTRIBUTED,
+    "WorkerRecorder.pytest_collection_finish": DISTRIBUTED,
     "WorkerRecorder.pytest_collectreport": DISTRIBUTED,
     "WorkerRecorder.pytest_deselected": DISTRIBUTED,
     "WorkerRecorder.pytest_exception_interact": DISTRIBUTED,

@@ -10,9 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.own_files import READ
+from pytest_failure_taxonomy.own_files import READ, read_file
 
 _SHELL: Final = "/bin/sh"
+_MAX_COMMAND_BYTES: Final = 64 * 1024
 _LOWEST: Final = 3
 """Descriptors below are standard input, output and error, also where they were closed: what is
 handed over under such a number is lost when the other side gets its own."""
@@ -156,7 +157,7 @@ def _dismiss(watcher: tuple[int, str] | None) -> None:
 def _is_there(process_id: int, run_id: str) -> bool:
     """Tell whether the watcher of a run still lives; a dead one's number may be another's."""
     try:
-        command = Path(f"/proc/{process_id}/cmdline").read_bytes()
+        command = read_file(f"/proc/{process_id}/cmdline", _MAX_COMMAND_BYTES)
     except OSError:
         return False
     return run_id.encode() in command.split(b"\0")
