@@ -31,6 +31,7 @@ QUIET_SECONDS: Final = 10.0
 MAX_WAIT_SECONDS: Final = 3_600.0
 """What is waited for at once: longer times don't fit into what some systems count them in."""
 _POLL_SECONDS: Final = 0.02
+_REAP_SECONDS: Final = 1.0
 
 
 def _signals(*names: str) -> tuple[signal.Signals, ...]:
@@ -114,7 +115,9 @@ class Supervisor:
                 returncode = _end(child)
             ended_ns = time.monotonic_ns()
             if self._terminations or fault:
-                _kill_all(descendants(os.getpid()))
+                left = descendants(os.getpid())
+                _kill_all(left)
+                _see_end_of(left)
         finally:
             # What came too late for the command, or comes now, must not cost it its report.
             _keep_quiet()
@@ -378,6 +381,25 @@ def end_like(returncode: int) -> int:
         with suppress(OSError):
             os.kill(os.getpid(), number)
     return 128 + number
+
+
+def _see_end_of(process_ids: Sequence[int]) -> None:
+    """Wait until killed processes are gone, for a second at most: a report may be one of theirs.
+
+    Those whose parent has died are ours to reap; others are so when their parent is gone.
+    """
+    deadline = time.monotonic() + _REAP_SECONDS
+    for process_id in process_ids:
+        while time.monotonic() < deadline:
+            try:
+                if os.waitpid(process_id, os.WNOHANG)[0]:
+                    break
+            except ChildProcessError:
+                try:
+                    os.kill(process_id, 0)
+                except OSError:
+                    break
+            time.sleep(_POLL_SECONDS / 4)
 
 
 def _kill_all(process_ids: Sequence[int]) -> None:
