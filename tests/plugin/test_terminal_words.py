@@ -104,7 +104,8 @@ def test_a_hook_that_raises(tmp_path: Path, hook: str, workers: int) -> None:
     content = f"def {hook}():\n    raise ValueError('hook broke')\n"
     run = run_files(tmp_path, {"conftest.py": content, "test_it.py": PASSING}, workers=workers)
     words = f"ValueError: hook broke (conftest.py:2, in {hook})"
-    assert why(run) == f"because: {words}"
+    # Whether one worker says so or both do is a matter of who is quicker.
+    assert why(run).replace("pytest met 2 internal errors: ", "") == f"because: {words}"
     assert run.report()["internal_errors"][0]["message"] == words
 
 
