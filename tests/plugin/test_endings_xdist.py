@@ -98,10 +98,10 @@ def test_faulthandler_ends_a_worker(
     limit = (*EXIT_ON_TIMEOUT, "-o", f"faulthandler_timeout={seconds}")
     run = run_on(1, runs, MANY.format(death=death), *limit)
     assert run.exit_status == 1
-    assert run.verdict == (reason, "worker.crashed")
+    is_limit = reason == "TIMEOUT"
+    assert run.verdict == (reason, "test.timeout" if is_limit else "worker.crashed")
     verdict, (failure,) = run.report["verdict"], run.report["failures"]
     assert (failure["nodeid"], failure["reason"]) == ("test_it.py::test_dies", reason)
-    is_limit = reason == "TIMEOUT"
     assert run.report["summary"]["timed_out"] == int(is_limit)
     assert verdict["confidence"] == ("likely" if is_limit else "certain")
     words = f"of the {seconds:g} s that faulthandler_timeout allows were used up"
@@ -127,7 +127,7 @@ def test_faulthandler_ends_a_worker_of_a_controller_that_dies(runs: PytestRuns) 
     held = [(each["reason"], each["kind"], each["nodeids"]) for each in report["reasons"]]
     assert sorted(held) == [
         ("TIMEOUT", "process.killed", ["test_it.py::test_kills"]),
-        ("TIMEOUT", "worker.crashed", ["test_it.py::test_hangs"]),
+        ("TIMEOUT", "test.timeout", ["test_it.py::test_hangs"]),
     ]
     (failure,) = report["failures"]
     assert (failure["nodeid"], failure["reason"]) == ("test_it.py::test_hangs", "TIMEOUT")

@@ -31,6 +31,7 @@ class Facts:
         self.errors: list[RunError] = []
         self.interruptions: list[Interruption] = []
         self._collection_failures: dict[str, CollectionFailure] = {}
+        self._words_of_errors: set[tuple[str, str]] = set()
         self._record = record
         self._secrets = secrets
         self._nodeids = nodeids
@@ -68,8 +69,14 @@ class Facts:
             self._collection_failures[failure.nodeid] = failure
 
     def add_error(self, error: RunError) -> None:
-        """Add an error outside of the tests."""
-        self.errors.append(self._written("error", error=error))
+        """Add an error outside of the tests, unless another worker has met the same one already.
+
+        How many workers get to say so before the session ends depends on how quick they are.
+        """
+        words = (error.origin, error.message)
+        if words not in self._words_of_errors:
+            self._words_of_errors.add(words)
+            self.errors.append(self._written("error", error=error))
 
     def add_interruption(self, stop: Interruption) -> None:
         """Add what ended the session early."""

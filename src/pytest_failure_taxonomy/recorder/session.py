@@ -64,7 +64,6 @@ class SessionRecorder:
             config.rootpath, Attributor(config, faults), secrets.learn
         )
         self.should_fail = ""
-        self._refusals: list[RunError] = []
         self.failures = Failures(
             self.facts, self.progress, self.exceptions, markers, config.rootpath
         )
@@ -230,11 +229,8 @@ class SessionRecorder:
         )
 
     def record_refusal_by_worker(self, message: str) -> None:
-        """Record what pytest has refused in an xdist worker, once however many say so."""
-        if all(error.message != message for error in self._refusals):
-            error = RunError(origin="usage", message=message)
-            self._refusals.append(error)
-            self.facts.add_error(error)
+        """Record what pytest has refused in an xdist worker."""
+        self.facts.add_error(RunError(origin="usage", message=message))
 
     def record_exit_of_worker(self, message: str, place: list[Any] | None) -> None:
         """Record a `pytest.exit` in an xdist worker, which ends that worker alone."""
