@@ -28,7 +28,7 @@ STAGES = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "fi
 """The values of `Stage`, repeated so that asking for `--help` loads nothing; a test compares."""
 
 SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
-"""Repeated from `recorder.supervision` for the same reason."""
+"""Repeated from `aftermath.supervision` for the same reason."""
 
 _REQUESTED = pytest.StashKey[bool]()
 """Whether the report was asked for when pytest started."""
@@ -171,7 +171,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     requested = early_config.stash[_REQUESTED] = is_requested(early_config)
     if requested or _may_be_worker_of_supervised():
         with imports_as_they_are(early_config):
-            from pytest_failure_taxonomy.lifecycle import begin
+            from pytest_failure_taxonomy.run.lifecycle import begin
 
         begin(early_config, requested=requested)
     elif (stage := early_config.known_args_namespace.failure_taxonomy_stage) not in (None, *STAGES):
@@ -201,7 +201,7 @@ def _is_supervised() -> bool:
     """Tell whether `failure-taxonomy run` is this process's parent: then it wants a report."""
     if SUPERVISOR_VARIABLE not in os.environ:
         return False
-    from pytest_failure_taxonomy.recorder.supervision import find_note
+    from pytest_failure_taxonomy.aftermath.supervision import find_note
 
     return find_note() is not None
 
@@ -225,7 +225,7 @@ def _after_a_failed_start(config: pytest.Config) -> None:
     if not hasattr(config.known_args_namespace, "failure_taxonomy"):
         _parse_our_options(config)
     if config.stash.get(_REQUESTED, False) or is_requested(config):
-        from pytest_failure_taxonomy.lifecycle import startup_failed
+        from pytest_failure_taxonomy.run.lifecycle import startup_failed
 
         startup_failed(config, error)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy import FailureReason, FailureType, find_marker, load_report
-from pytest_failure_taxonomy.completion import ProcessEnd, complete_run, end_from_status
+from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, complete_run, end_from_status
 from pytest_failure_taxonomy.errors import LogError, ReportError, RulesError
 from pytest_failure_taxonomy.logs.answer import classify_log
 from pytest_failure_taxonomy.report.build import SCHEMA_VERSION

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.completion import ProcessEnd, reconstruct
+from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, reconstruct
 from pytest_failure_taxonomy.recorder.record import writer
 from pytest_failure_taxonomy.recorder.record.layout import COUNTED_AT, LOSS_AT, STATE, record_folder
 from pytest_failure_taxonomy.recorder.record.reader import RecordedRun, read_record
@@ -539,7 +539,7 @@ NO_WATCHER: Final = (
 
 LAUNCH_WITHOUT: Final = (
     "import sys, pytest\n"
-    "import pytest_failure_taxonomy.recorder.watcher as watcher\n"
+    "import pytest_failure_taxonomy.aftermath.watcher as watcher\n"
     "{change}\n"
     "sys.exit(pytest.main(sys.argv[sys.argv.index('pytest') + 1:]))"
 )

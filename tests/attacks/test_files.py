@@ -18,19 +18,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.isolation.sweeping import remove_folder
-from pytest_failure_taxonomy.bench.plugin.session import write_json
-from pytest_failure_taxonomy.bench.start import write_starter
-from pytest_failure_taxonomy.completion import (
+from pytest_failure_taxonomy.aftermath.complete import (
     ProcessEnd,
     complete_run,
     is_still_running,
     read_report,
 )
+from pytest_failure_taxonomy.aftermath.lock import ReportLock, lock_path
+from pytest_failure_taxonomy.aftermath.supervision import read_note
+from pytest_failure_taxonomy.bench.isolation.sweeping import remove_folder
+from pytest_failure_taxonomy.bench.plugin.session import write_json
+from pytest_failure_taxonomy.bench.start import write_starter
 from pytest_failure_taxonomy.errors import BenchError, ReportError
-from pytest_failure_taxonomy.own_files import make_folder, open_folder, read_file
-from pytest_failure_taxonomy.publication import Publication
-from pytest_failure_taxonomy.recorder.lock import ReportLock, lock_path
 from pytest_failure_taxonomy.recorder.record.layout import (
     EVENTS,
     HEAD,
@@ -42,9 +41,10 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     worker_of,
 )
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
-from pytest_failure_taxonomy.recorder.supervision import read_note
 from pytest_failure_taxonomy.report.write import write_report
-from pytest_failure_taxonomy.settings import Settings
+from pytest_failure_taxonomy.run.report_file import ReportFile
+from pytest_failure_taxonomy.run.settings import Settings
+from pytest_failure_taxonomy.system.own_files import make_folder, open_folder, read_file
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 from tests.helpers.children import REPORT, ChildRun, run_child, run_pytest
@@ -617,7 +617,7 @@ HUGE: Final = (
     "import resource, sys, json\n"
     "resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))\n"
     "from pathlib import Path\n"
-    "from pytest_failure_taxonomy.completion import *\n"
+    "from pytest_failure_taxonomy.aftermath.complete import *\n"
     "from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit\n"
     "end = ProcessEnd(exit=ProcessExit(code=None, source='finalize'))\n"
     "try: print(complete_run(Path(sys.argv[1]), sys.argv[2], end)['completeness'])\n"
@@ -663,7 +663,7 @@ def test_a_refused_path_leaves_no_lock(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_it.py").write_text("def test_it(): pass\n")
     (tmp_path / "conftest.py").write_text(
-        "from pytest_failure_taxonomy import publication\n"
+        "from pytest_failure_taxonomy.run import report_file as publication\n"
         "def refuse(*args): raise OSError(28, 'No space left on device')\n"
         "publication.write_report = refuse\n"
     )
@@ -702,7 +702,7 @@ def test_a_lock_of_another_user(tmp_path: Path) -> None:
         status = 1
         try:
             os.setuid(NOBODY)
-            publication = Publication(settings, "f" * 32)
+            publication = ReportFile(settings, "f" * 32)
             publication.open({"completeness": "running"})
             shown = publication.shown_path(shared)
             name = f"failure-report.{'f' * 32}.json"
@@ -740,7 +740,7 @@ def test_a_completed_report_leaves_another_runs_lock(dead: Dead) -> None:
     lock = lock_path(dead.report)
     assert lock.exists()
     hold = (
-        "import sys, pathlib; from pytest_failure_taxonomy.recorder.lock import ReportLock\n"
+        "import sys, pathlib; from pytest_failure_taxonomy.aftermath.lock import ReportLock\n"
         "ReportLock(pathlib.Path(sys.argv[1])).acquire(); print('held', flush=True); input()\n"
     )
     with subprocess.Popen(
@@ -823,7 +823,7 @@ def test_without_descriptors_of_folders(
     tmp_path: Path, loot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A system that has none works by paths, and looks at each before it uses it."""
-    from pytest_failure_taxonomy import own_files
+    from pytest_failure_taxonomy.system import own_files
 
     monkeypatch.setattr(own_files, "_HAS_DESCRIPTORS", False)
     record = DiskRecord(tmp_path / "record")

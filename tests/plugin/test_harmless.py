@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy import lifecycle
 from pytest_failure_taxonomy.recorder import controller, session, timers, worker
+from pytest_failure_taxonomy.run import lifecycle
 from tests.helpers.children import (
     REPORT,
     SWITCH,
@@ -271,7 +271,7 @@ def test_faults_without_end_are_capped(folder: Path) -> None:
         pytest.param("judge", "running", id="judging"),
         pytest.param("build_report", "running", id="building"),
         pytest.param("add_extensions", "full", id="extending"),
-        pytest.param("Publication.close", "running", id="writing"),
+        pytest.param("ReportFile.close", "running", id="writing"),
         pytest.param("verdict_lines", "full", id="wording"),
         pytest.param("print_lines", "full", id="printing"),
     ],
@@ -283,7 +283,7 @@ def test_a_fault_at_the_end_is_one_line(
     """The exit status stands, one line on stderr says what failed, and no traceback is shown."""
     breaks = (
         "\n\ndef pytest_sessionfinish():\n"
-        "    from pytest_failure_taxonomy import lifecycle\n"
+        "    from pytest_failure_taxonomy.run import lifecycle\n"
         "    def broken(*args, **kwargs):\n"
         "        raise RuntimeError('broken\\nhere \\x1b[31m')\n"
         f"    lifecycle.{name} = broken\n"
@@ -303,7 +303,7 @@ def test_a_fault_at_the_end_is_one_line(
 def test_a_fault_at_the_start(folder: Path, name: str) -> None:
     """The run begins all the same, and the report of an earlier run does not stay."""
     breaks = (
-        "from pytest_failure_taxonomy import lifecycle\n\n"
+        "from pytest_failure_taxonomy.run import lifecycle\n\n"
         "def broken(*args, **kwargs):\n"
         "    raise RuntimeError('broken here')\n\n"
         f"lifecycle.{name} = broken\n"
@@ -320,9 +320,9 @@ def test_a_fault_at_the_start(folder: Path, name: str) -> None:
 def test_a_fault_at_the_start_alone(folder: Path) -> None:
     """Where only the first report could not be written, the last one is, and tells of it."""
     breaks = (
-        "from pytest_failure_taxonomy import lifecycle\n\n"
+        "from pytest_failure_taxonomy.run import lifecycle\n\n"
         "def broken(*args):\n    raise RuntimeError('broken here')\n\n"
-        "lifecycle.Publication.open = broken\n"
+        "lifecycle.ReportFile.open = broken\n"
     )
     look = f"import os\n\ndef test_look(): assert not os.path.exists('{REPORT}')\n"
     write(folder, {"test_it.py": look, "breaks.py": breaks, REPORT: "an earlier run's"})
@@ -350,7 +350,7 @@ def test_a_fault_that_can_not_be_told(folder: Path, stderr: str) -> None:
             "test_it.py": PASSING,
             "conftest.py": "import os, sys\n\n"
             "def pytest_unconfigure():\n"
-            "    from pytest_failure_taxonomy import lifecycle\n"
+            "    from pytest_failure_taxonomy.run import lifecycle\n"
             "    lifecycle.judge = None\n"
             f"    {assign}\n",
         },

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_failure_taxonomy.unrecorded import OutputFile, is_pytest
+from pytest_failure_taxonomy.aftermath.unrecorded import OutputFile, is_pytest
 
 
 @pytest.mark.parametrize(

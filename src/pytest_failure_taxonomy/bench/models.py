@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BeforeValidator, Field, model_validator
 
 from pytest_failure_taxonomy.bench.codes import Severity
-from pytest_failure_taxonomy.closed_model import ClosedModel
+from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 
 _T = TypeVar("_T")
 # Strict validation takes no list for a tuple; here it shall, so that JSON's lists fit.

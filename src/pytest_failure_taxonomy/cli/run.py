@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.cli.output import let_go_of_streams, print_verdict, tell
-from pytest_failure_taxonomy.completion import (
+from pytest_failure_taxonomy.aftermath.complete import (
     ProcessEnd,
     UnwrittenReportError,
     complete_run,
@@ -18,24 +17,25 @@ from pytest_failure_taxonomy.completion import (
     is_still_running,
     read_report,
 )
-from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
-from pytest_failure_taxonomy.recorder.process import wait_for_watcher
-from pytest_failure_taxonomy.recorder.supervision import Desk, read_note
-from pytest_failure_taxonomy.report.write import (
-    refuse_special_file,
-    remove_report,
-    write_report,
-)
-from pytest_failure_taxonomy.supervisor import CommandEnd, Supervisor, end_like
-from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
-from pytest_failure_taxonomy.taxonomy.stages import Stage
-from pytest_failure_taxonomy.taxonomy.values import replace, value
-from pytest_failure_taxonomy.unrecorded import (
+from pytest_failure_taxonomy.aftermath.supervision import Desk, read_note
+from pytest_failure_taxonomy.aftermath.supervisor import CommandEnd, Supervisor, end_like
+from pytest_failure_taxonomy.aftermath.unrecorded import (
     OutputFile,
     report_of_command,
     timestamp,
     why_unrecorded,
 )
+from pytest_failure_taxonomy.cli.output import let_go_of_streams, print_verdict, tell
+from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
+from pytest_failure_taxonomy.report.write import (
+    refuse_special_file,
+    remove_report,
+    write_report,
+)
+from pytest_failure_taxonomy.system.process import wait_for_watcher
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.

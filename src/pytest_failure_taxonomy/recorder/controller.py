@@ -8,15 +8,15 @@ from typing import Any, Final, Literal
 
 import pytest
 
-from pytest_failure_taxonomy.recorder.afterlife import faulthandler_exit_seconds
 from pytest_failure_taxonomy.recorder.failures import is_of_forked_test
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
-from pytest_failure_taxonomy.recorder.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.recorder.record.limits import limits_of_test
 from pytest_failure_taxonomy.recorder.record.reader import WorkerState, read_worker
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
+from pytest_failure_taxonomy.recorder.timers import faulthandler_exit_seconds
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
+from pytest_failure_taxonomy.system.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
 from pytest_failure_taxonomy.taxonomy.evidence import TimeLimit, WorkerEnd
 from pytest_failure_taxonomy.taxonomy.signals import CRASH_SIGNALS, signal_name

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 import pytest
 
-from pytest_failure_taxonomy.streams import write_words
+from pytest_failure_taxonomy.system.streams import write_words
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 Function = TypeVar("Function", bound=Callable[..., Any])

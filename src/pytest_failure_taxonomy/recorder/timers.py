@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -42,3 +43,11 @@ class TimerRecorder:
         """Note that it has none any more."""
         del item
         self._record.arm_timer(0, 0.0, "")
+
+
+def faulthandler_exit_seconds(config: pytest.Config) -> float | None:
+    """Return after how many seconds in one test faulthandler would end the process, if it would."""
+    with suppress(KeyError, ValueError, TypeError):
+        if config.getini("faulthandler_exit_on_timeout"):
+            return float(config.getini("faulthandler_timeout") or 0) or None
+    return None

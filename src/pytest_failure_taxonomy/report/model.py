@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, Field
 
 from pytest_failure_taxonomy.bench.models import BenchRunReport
-from pytest_failure_taxonomy.closed_model import ClosedModel
+from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Phase
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
 from pytest_failure_taxonomy.taxonomy.findings import Confidence

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.own_files import open_folder, write_file, write_new
+from pytest_failure_taxonomy.system.own_files import open_folder, write_file, write_new
 
 MAX_NAME_BYTES: Final = 255
 """What Linux, macOS and their usual file systems allow a name to have."""

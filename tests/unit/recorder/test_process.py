@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder import process
-from pytest_failure_taxonomy.recorder.process import (
+from pytest_failure_taxonomy.system import process
+from pytest_failure_taxonomy.system.process import (
     descendants,
     enclosing_limits,
     is_alive,

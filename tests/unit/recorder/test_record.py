@@ -16,9 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.completion import ProcessEnd, reconstruct
+from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, reconstruct
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.own_files import open_folder
 from pytest_failure_taxonomy.recorder.facts import Facts
 from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
@@ -55,6 +54,7 @@ from pytest_failure_taxonomy.recorder.record.writer import (
     remove_record,
 )
 from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.system.own_files import open_folder
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     CollectionFailure,

@@ -11,12 +11,12 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy import own_files
-from pytest_failure_taxonomy.own_files import open_folder
 from pytest_failure_taxonomy.recorder.record.layout import RESERVE_BYTES
 from pytest_failure_taxonomy.recorder.record.mapping import allocate_file
 from pytest_failure_taxonomy.report import write
 from pytest_failure_taxonomy.report.write import encode, write_report
+from pytest_failure_taxonomy.system import own_files
+from pytest_failure_taxonomy.system.own_files import open_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="of POSIX systems")
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from pytest_failure_taxonomy.bench.models import BenchScore
 from pytest_failure_taxonomy.bench.plugin.results import Source
-from pytest_failure_taxonomy.own_files import make_folder, open_folder
+from pytest_failure_taxonomy.system.own_files import make_folder, open_folder
 
 _SUFFIX: Final = ".journal"
 """How the names of our files end; others in the folder are neither read nor removed."""

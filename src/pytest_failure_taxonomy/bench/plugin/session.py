@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.bench.plugin.marked import marked_case
 from pytest_failure_taxonomy.bench.plugin.results import Results, Sent, Source, SourcedReport
 from pytest_failure_taxonomy.bench.plugin.running import CaseRuns, group_by_class, source_of
 from pytest_failure_taxonomy.bench.plugin.units import split_cases
-from pytest_failure_taxonomy.own_files import write_file, write_new
+from pytest_failure_taxonomy.system.own_files import write_file, write_new
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from os import close
 from typing import Any, Final
 
-from pytest_failure_taxonomy.own_files import Folder
+from pytest_failure_taxonomy.system.own_files import Folder
 
 _FLAGS: Final = os.O_RDWR | os.O_CREAT
 

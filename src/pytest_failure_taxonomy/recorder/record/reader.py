@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.own_files import Folder, open_folder, reason_of
 from pytest_failure_taxonomy.recorder.record.layout import (
     COUNTED_AT,
     COUNTED_EVENTS,
@@ -42,6 +41,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
 )
 from pytest_failure_taxonomy.recorder.record.parsing import parse
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.system.own_files import Folder, open_folder, reason_of
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Interruption,
@@ -105,7 +105,7 @@ class WorkerState:
 
 @value
 class RecordedProcess:
-    """Which process a run is of, as `recorder.process.read_identity` has it."""
+    """Which process a run is of, as `system.process.read_identity` has it."""
 
     pid: int
     start_ticks: int | None

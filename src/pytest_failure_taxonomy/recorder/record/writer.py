@@ -19,13 +19,6 @@ from os import write as write_bytes
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from pytest_failure_taxonomy.own_files import (
-    Folder,
-    identity_of,
-    make_folder,
-    open_folder,
-    reason_of,
-)
 from pytest_failure_taxonomy.recorder.record.layout import (
     COUNTED_AT,
     COUNTED_EVENTS,
@@ -54,6 +47,13 @@ from pytest_failure_taxonomy.recorder.record.layout import (
 )
 from pytest_failure_taxonomy.recorder.record.mapping import allocate_file, map_file
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.system.own_files import (
+    Folder,
+    identity_of,
+    make_folder,
+    open_folder,
+    reason_of,
+)
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 
 NODEIDS_A_LINE: Final = 1_000

@@ -15,10 +15,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
+from pytest_failure_taxonomy.aftermath.lock import ReportLock
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.own_files import Folder, open_folder, read_file
-from pytest_failure_taxonomy.recorder.lock import ReportLock
-from pytest_failure_taxonomy.recorder.process import is_alive, read_oom_count
 from pytest_failure_taxonomy.recorder.record.evidence import context_of, evidence_of
 from pytest_failure_taxonomy.recorder.record.layout import (
     RESERVE,
@@ -43,6 +41,8 @@ from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
+from pytest_failure_taxonomy.system.own_files import Folder, open_folder, read_file
+from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode

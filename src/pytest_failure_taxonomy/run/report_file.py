@@ -7,9 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pytest_failure_taxonomy.aftermath.lock import lock_path
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.recorder.afterlife import Afterlife
-from pytest_failure_taxonomy.recorder.lock import lock_path
 from pytest_failure_taxonomy.recorder.record.layout import RESERVE, record_folder
 from pytest_failure_taxonomy.report.write import (
     fallback_path,
@@ -20,10 +19,11 @@ from pytest_failure_taxonomy.report.write import (
     write_report,
     write_what_fits,
 )
-from pytest_failure_taxonomy.settings import Settings
+from pytest_failure_taxonomy.run.crash_record import CrashRecord
+from pytest_failure_taxonomy.run.settings import Settings
 
 
-class Publication:
+class ReportFile:
     """The report's file of one run, from `running` to its last word."""
 
     def __init__(self, settings: Settings, run_id: str) -> None:
@@ -34,7 +34,7 @@ class Publication:
         """
         refuse_special_file(settings.report)
         self.path = settings.report
-        self.afterlife = Afterlife(self.path, run_id)
+        self.crash_record = CrashRecord(self.path, run_id)
         self._settings = settings
         self._run_id = run_id
         self._moved = ""
@@ -54,7 +54,7 @@ class Publication:
         except OSError as error:
             remove_report(self.path)
             if self._settings.report_was_named:
-                self.afterlife.close(keep_record=False)
+                self.crash_record.close(keep_record=False)
                 raise SettingsError(
                     f"--failure-taxonomy-report: {self.path} can't be written: {error.strerror}; "
                     "give a path in a folder that can be"
@@ -67,7 +67,7 @@ class Publication:
     def _claim(self) -> None:
         """Take the report's path, or one beside it where another run or user has that."""
         try:
-            why = None if self.afterlife.claim() else f"another run writes to {self.path.name}"
+            why = None if self.crash_record.claim() else f"another run writes to {self.path.name}"
         except PermissionError:
             lock = lock_path(self.path)
             if not os.path.lexists(lock):
@@ -101,12 +101,12 @@ class Publication:
             is_cut = self._write_a_part(report, reserve)
             is_whole = place is not None and is_cut
             problem = _what_became_of(self.path, place, why, is_cut=is_cut)
-        self.stays = self.afterlife.close(keep_record=not is_whole)
+        self.stays = self.crash_record.close(keep_record=not is_whole)
         return problem
 
     def give_up(self, error: OSError) -> str:
         """Leave what says `running` and the record to `failure-taxonomy finalize`; say so."""
-        self.afterlife.close(keep_record=True)
+        self.crash_record.close(keep_record=True)
         return f"could not be written to {self.path}: {error.strerror or error}"
 
     def shown_path(self, started_in: Path) -> str:
@@ -131,8 +131,8 @@ class Publication:
         return False
 
     def _move(self, path: Path, why: str) -> None:
-        self.afterlife.close(keep_record=False)
-        self.afterlife = Afterlife(path, self._run_id)
+        self.crash_record.close(keep_record=False)
+        self.crash_record = CrashRecord(path, self._run_id)
         self.path = path
         self._moved = why
 

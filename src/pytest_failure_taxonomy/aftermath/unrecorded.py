@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from pytest_failure_taxonomy.completion import ProcessEnd
+from pytest_failure_taxonomy.aftermath.complete import ProcessEnd
 from pytest_failure_taxonomy.recorder.machine import ci_job, platform_name, python_version
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.build import build_report
@@ -165,7 +165,7 @@ def report_of_command(
 
 def _early_refusal(command: Sequence[str], folder: Path) -> RunError | None:
     """Return what a pytest can't have got past that has not come to load our plugin."""
-    from pytest_failure_taxonomy.early_refusals import early_refusal
+    from pytest_failure_taxonomy.aftermath.early_refusals import early_refusal
 
     try:
         return early_refusal(command, os.environ, folder)

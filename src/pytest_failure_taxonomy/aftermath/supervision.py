@@ -19,8 +19,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.own_files import CAREFUL, READ, read_descriptor
 from pytest_failure_taxonomy.recorder.record.layout import MAX_EVENTS_BYTES
+from pytest_failure_taxonomy.system.own_files import CAREFUL, READ, read_descriptor
 
 SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
 """Process id of the supervisor, a colon, and the path of the note; `plugin` reads it, too."""

@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.bench.runner import Runner
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="rubrics run without limits there")
 
 ON_LINUX: Final = sys.platform.startswith("linux")
-RUBRICS: Final = Path(__file__).parents[1] / "fixtures" / "bench" / "adversarial"
+RUBRICS: Final = Path(__file__).parents[2] / "data" / "adversarial_rubrics"
 GENEROUS_SECONDS: Final = 30.0
 SHORT_SECONDS: Final = 0.3
 

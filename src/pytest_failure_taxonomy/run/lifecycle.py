@@ -15,28 +15,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.benches import add_benches
-from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.extensions import add_extensions, search_again
-from pytest_failure_taxonomy.publication import Publication
-from pytest_failure_taxonomy.recorder.afterlife import (
-    Afterlife,
-    call_after_fork,
-    faulthandler_exit_seconds,
+from pytest_failure_taxonomy.aftermath.supervision import (
+    die_with_parent,
+    give_note_back,
+    take_note,
 )
+from pytest_failure_taxonomy.aftermath.watcher import is_watchable
+from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.recorder.environment import describe_environment
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded, interrupted_later
 from pytest_failure_taxonomy.recorder.markers import Markers
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
-from pytest_failure_taxonomy.recorder.startup import exit_code_of, record_startup_error
-from pytest_failure_taxonomy.recorder.supervision import (
-    die_with_parent,
-    give_note_back,
-    take_note,
+from pytest_failure_taxonomy.recorder.timers import (
+    TimerRecorder,
+    faulthandler_exit_seconds,
+    knows_timers,
 )
-from pytest_failure_taxonomy.recorder.timers import TimerRecorder, knows_timers
-from pytest_failure_taxonomy.recorder.watcher import is_watchable
 from pytest_failure_taxonomy.recorder.worker import (
     WorkerRecorder,
     is_followed,
@@ -53,7 +48,16 @@ from pytest_failure_taxonomy.report.render.terminal import (
 from pytest_failure_taxonomy.report.shown_paths import ShownPaths
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
-from pytest_failure_taxonomy.settings import Settings, read_settings
+from pytest_failure_taxonomy.run.benches import add_benches
+from pytest_failure_taxonomy.run.crash_record import (
+    CrashRecord,
+    call_after_fork,
+)
+from pytest_failure_taxonomy.run.extensions import add_extensions, search_again
+from pytest_failure_taxonomy.run.report_file import ReportFile
+from pytest_failure_taxonomy.run.settings import Settings, read_settings
+from pytest_failure_taxonomy.run.startup import exit_code_of, record_startup_error
+from pytest_failure_taxonomy.run.terminal import print_lines, verbosity
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
     Environment,
@@ -64,7 +68,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.terminal import print_lines, verbosity
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
@@ -139,7 +142,7 @@ class Run:
         self._controller: ControllerRecorder | None = None
         self._secrets = Secrets(settings.redact)
         self._id = os.urandom(16).hex()
-        self._publication = Publication(settings, self._id)
+        self._report_file = ReportFile(settings, self._id)
         self._process_id = _getpid()
         self._is_finished = False
         self._clock = time.monotonic_ns
@@ -158,17 +161,17 @@ class Run:
             if self._settings.note is not None:
                 take_note(
                     self._settings.note,
-                    report=str(self._publication.path),
+                    report=str(self._report_file.path),
                     run_id=self._id,
-                    record=self._afterlife.files,
+                    record=self._crash_record.files,
                 )
                 die_with_parent()
         except SettingsError:
             raise
         except Exception as error:  # noqa: BLE001 - the user's run begins, whatever is wrong here
-            self._publication.discard()
+            self._report_file.discard()
             self.faults.add("the start of the run", error)
-        record = self._afterlife.record
+        record = self._crash_record.record
         self.session = SessionRecorder(
             self._config,
             self.faults,
@@ -177,27 +180,27 @@ class Run:
             markers=Markers(self._settings.markers),
             secrets=self._secrets,
         )
-        call_after_fork(self.session.progress.detach, self._afterlife.leave_to_parent)
+        call_after_fork(self.session.progress.detach, self._crash_record.leave_to_parent)
 
     def _begin_on_disk(self) -> None:
         """Write the first report, begin the record, and have this process watched."""
         is_watched = self._settings.watcher and is_watchable()
         if is_watched:
             self._environment = replace(self._environment, watcher=WatcherState(active=True))
-        self._publication.open(self._running_report())
-        why_not = self._afterlife.begin(self._header(), watch=is_watched)
+        self._report_file.open(self._running_report())
+        why_not = self._crash_record.begin(self._header(), watch=is_watched)
         if why_not is not None:
             self._note_no_watcher(why_not)
-            self._publication.correct(self._running_report())
+            self._report_file.correct(self._running_report())
 
     def _note_no_watcher(self, why_not: str) -> None:
         watcher = WatcherState(active=False, why_not=why_not)
         self._environment = replace(self._environment, watcher=watcher)
-        self._afterlife.note_watcher(watcher)
+        self._crash_record.note_watcher(watcher)
 
     @property
-    def _afterlife(self) -> Afterlife:
-        return self._publication.afterlife
+    def _crash_record(self) -> CrashRecord:
+        return self._report_file.crash_record
 
     def _running_report(self) -> dict[str, Any]:
         evidence = RunEvidence(
@@ -231,7 +234,7 @@ class Run:
             self._controller = ControllerRecorder(self._config, self.session, self.faults)
             manager.register(self._controller, "failure_taxonomy_controller")
         if knows_timers(manager):
-            timers = TimerRecorder(self._afterlife.record, self.faults)
+            timers = TimerRecorder(self._crash_record.record, self.faults)
             manager.register(timers, "failure_taxonomy_timers")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -275,8 +278,8 @@ class Run:
             from pytest_failure_taxonomy.recorder.coverage import shortfall_of
 
             evidence = replace(evidence, coverage=shortfall_of(coverage))
-        self._afterlife.note_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
-        if self._afterlife.has_lost_watcher():
+        self._crash_record.note_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
+        if self._crash_record.has_lost_watcher():
             self._note_no_watcher("it was ended before pytest was")
         try:
             evidence, faults = attribute(evidence, self._settings.rules)
@@ -284,7 +287,7 @@ class Run:
                 self.faults.note(fault)
             report = self._build(evidence, "full", duration)
         except OSError as error:  # no file can be opened, not even one of ours to be imported
-            print_lines(self._config, problem_lines(self._publication.give_up(error)))
+            print_lines(self._config, problem_lines(self._report_file.give_up(error)))
             return
         known = self._secrets.known
         add_benches(self._config, report, self.faults, self._secrets.redact_json)
@@ -293,18 +296,18 @@ class Run:
         finally:  # a hook may end the process
             if self._secrets.known != known:
                 search_again(report, self._secrets.redact)
-            problem = self._publication.close(report)
+            problem = self._report_file.close(report)
             if self._settings.note is not None:
                 give_note_back(self._settings.note)
         started_in = self._config.invocation_params.dir
-        shown = "" if problem else self._publication.shown_path(started_in)
+        shown = "" if problem else self._report_file.shown_path(started_in)
         level = verbosity(self._config)
         if level > -2:
             paths = ShownPaths(str(self._config.rootpath), str(started_in))
             lines = verdict_lines(report, shown, paths=paths, quiet=level < 0, problem=problem)
             if problem is None:  # without a report there is nothing to complete
                 lines += watcher_lines(report)
-            print_lines(self._config, [*lines, *stays_lines(self._publication.stays)])
+            print_lines(self._config, [*lines, *stays_lines(self._report_file.stays)])
 
     @cached_property
     def _environment(self) -> Environment:

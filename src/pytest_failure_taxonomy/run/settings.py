@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.aftermath.supervision import find_note, read_note
 from pytest_failure_taxonomy.errors import RulesError, SettingsError
-from pytest_failure_taxonomy.recorder.supervision import find_note, read_note
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage, parse_stage
 from pytest_failure_taxonomy.taxonomy.values import value

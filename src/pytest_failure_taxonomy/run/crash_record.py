@@ -11,15 +11,8 @@ from os import close  # bound here, because a test may replace it and never put 
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
-from pytest_failure_taxonomy.recorder.lock import ReportLock
-from pytest_failure_taxonomy.recorder.process import (
-    enclosing_limits,
-    oom_events_file,
-    read_identity,
-    read_oom_count,
-)
+from pytest_failure_taxonomy.aftermath.lock import ReportLock
+from pytest_failure_taxonomy.aftermath.watcher import Watch
 from pytest_failure_taxonomy.recorder.record.layout import (
     EVENTS,
     STATE,
@@ -30,13 +23,18 @@ from pytest_failure_taxonomy.recorder.record.writer import (
     MemoryRecord,
     Record,
 )
-from pytest_failure_taxonomy.recorder.watcher import Watch
+from pytest_failure_taxonomy.system.process import (
+    enclosing_limits,
+    oom_events_file,
+    read_identity,
+    read_oom_count,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import WatcherState
 
 _NO_STACKS: Final = -1
 
 
-class Afterlife:
+class CrashRecord:
     """Keep on disk what a run would take with it into its death."""
 
     def __init__(self, report: Path, run_id: str) -> None:
@@ -173,11 +171,3 @@ def call_after_fork(*methods: Any) -> None:
                 method()
 
     os.register_at_fork(after_in_child=call)
-
-
-def faulthandler_exit_seconds(config: pytest.Config) -> float | None:
-    """Return after how many seconds in one test faulthandler would end the process, if it would."""
-    with suppress(KeyError, ValueError, TypeError):
-        if config.getini("faulthandler_exit_on_timeout"):
-            return float(config.getini("faulthandler_timeout") or 0) or None
-    return None

@@ -10,14 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.own_files import READ, read_file
+from pytest_failure_taxonomy.system.own_files import READ, read_file
 
 _SHELL: Final = "/bin/sh"
 _MAX_COMMAND_BYTES: Final = 64 * 1024
 _LOWEST: Final = 3
 """Descriptors below are standard input, output and error, also where they were closed: what is
 handed over under such a number is lost when the other side gets its own."""
-_SCRIPT: Final = Path(__file__).parents[1] / "watch.py"
+_SCRIPT: Final = Path(__file__).with_name("watch.py")
 
 
 _watched: set[int] = set()
@@ -68,7 +68,7 @@ class Watch:
                     str(_SCRIPT),
                     ",".join(map(str, descriptors)),
                     str(process_id),
-                    str(_SCRIPT.parents[1]),
+                    str(_SCRIPT.parents[2]),
                     str(report),
                     run_id,
                 ]

@@ -47,7 +47,7 @@ def watch(
     if _is_done(files[0], status):
         return
     sys.path.insert(0, root)
-    from pytest_failure_taxonomy.completion import complete_watched
+    from pytest_failure_taxonomy.aftermath.complete import complete_watched
 
     complete_watched(report, run_id, status, ended_ns, [_read(file) for file in files])
 

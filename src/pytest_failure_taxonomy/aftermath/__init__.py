@@ -1,0 +1,1 @@
+"""What outlives pytest: the watcher, the supervisor, and the completion of a report."""

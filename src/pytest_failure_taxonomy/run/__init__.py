@@ -1,0 +1,1 @@
+"""One pytest run, from its options to its report."""
