@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -238,12 +239,17 @@ def test_a_link_put_there_during_the_run(tmp_path: Path, loot: Path, args: Seque
     assert contents(loot) == before
 
 
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """Return a folder that all users can write; each pytest that starts shuts them out of its own."""
+    with tempfile.TemporaryDirectory(prefix="shared-") as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
+
+
 @is_root
-def test_a_link_put_there_by_another_user(tmp_path: Path, loot: Path) -> None:
+def test_a_link_put_there_by_another_user(shared: Path, loot: Path) -> None:
     """In a folder that others can write, root's pytest empties no folder of its own."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    let_others_in(tmp_path)
     shared.chmod(0o777)
     before = contents(loot)
     (shared / "test_it.py").write_text(
@@ -256,7 +262,7 @@ def test_a_link_put_there_by_another_user(tmp_path: Path, loot: Path) -> None:
         "        name = record.absolute()\n"
         "        assert not os.access(name, os.R_OK) and name.stat().st_mode & 0o777 == 0o700\n"
         "        record.rename('elsewhere')\n"
-        "        name.symlink_to('../loot')\n"
+        f"        name.symlink_to({str(loot)!r})\n"
         "        os._exit(0)\n"
         "    assert os.waitpid(child, 0)[1] == 0\n"
     )
@@ -680,12 +686,8 @@ def test_a_refused_path_leaves_no_lock(tmp_path: Path) -> None:
 
 
 @is_root
-def test_a_lock_of_another_user(tmp_path: Path) -> None:
+def test_a_lock_of_another_user(shared: Path) -> None:
     """Where another user's lock is on the report, it goes beside it, and its line says why."""
-    let_others_in(tmp_path)
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    shared.chmod(0o1777)
     report = shared / REPORT
     lock = lock_path(report)
     lock.write_text("")
@@ -713,13 +715,6 @@ def test_a_lock_of_another_user(tmp_path: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
     assert lock.exists()
     assert not report.exists()
-
-
-def let_others_in(folder: Path) -> None:
-    """Let other users reach a folder of pytest's."""
-    for each in (folder, *folder.parents):
-        if each.name.startswith(("pytest-", "popen-", "test_")):
-            each.chmod(each.stat().st_mode | 0o055)
 
 
 @pytest.mark.parametrize("sort", ["pipe", "device", "link", "folder"])
