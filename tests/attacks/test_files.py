@@ -241,7 +241,7 @@ def test_a_link_put_there_during_the_run(tmp_path: Path, loot: Path, args: Seque
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """Return a folder that all users can write; each pytest that starts shuts them out of its own."""
+    """Return a folder that all users can write. pytest shuts them out of its own at each start."""
     with tempfile.TemporaryDirectory(prefix="shared-") as folder:
         Path(folder).chmod(0o1777)
         yield Path(folder)
