@@ -363,3 +363,13 @@ def test_one_line_of_50_mb() -> None:
     code, answer, told = classify("--exit-code=139", log=log)
     assert (code, told) == (1, "")
     assert answer["kind"] == "process.crashed"
+
+
+@pytest.mark.parametrize("line", ["SUBFAILED[m] (i=1) {}", "SUBFAILED[m] {}", "SUBFAILED(i=1) {}"])
+def test_a_failed_subtest_in_a_short_summary(line: str) -> None:
+    """What names the subtest stands before the node id, and is no part of it."""
+    nodeid = "test_it.py::test_a"
+    summary = line.format(nodeid) + " - AssertionError: x"
+    log = f"=== short test summary info ===\n{summary}\n=== 1 failed in 0.01s ===\n"
+    _, answer, _ = classify(log=log.encode())
+    assert [failure["nodeid"] for failure in answer["failures"]] == [nodeid]

@@ -504,6 +504,8 @@ def test_a_report_that_can_not_be_written(tmp_path: Path) -> None:
     assert run.status == 7
     assert "can't be written: Not a directory" in run.stderr
     assert "Traceback" not in run.stderr
+    assert "report: could not be written" in run.stderr
+    assert "report: file" not in run.stdout + run.stderr
 
 
 def test_no_subcommand(tmp_path: Path) -> None:
@@ -947,6 +949,15 @@ def test_finalize_refuses_what_is_no_report(
     assert words in one_line(finalize(tmp_path, REPORT))
     assert path.exists() == (content is not None)
     assert content is None or path.read_bytes() == content
+
+
+def test_finalize_where_nothing_says_how_pytest_ended(dead: Path) -> None:
+    """A death that nobody saw is told as that, in words that don't guess."""
+    run = finalize(dead, REPORT)
+    verdict = read_report(dead / REPORT)["verdict"]
+    assert (verdict["kind"], verdict["confidence"]) == ("process.vanished", "likely")
+    assert verdict["message"].startswith("pytest died, and nothing says how")
+    assert verdict["message"] in run.stdout + run.stderr
 
 
 def test_finalize_without_a_record(dead: Path) -> None:

@@ -1442,3 +1442,19 @@ def test_a_judgement_cannot_be_changed() -> None:
         name = next(iter(to_dict(part)))
         with pytest.raises(AttributeError):
             setattr(part, name, None)
+
+
+@pytest.mark.parametrize(
+    ("session_code", "code", "kinds"),
+    [
+        pytest.param(1, 3, ["test.failed"], id="a-failed-session-that-left-otherwise"),
+        pytest.param(0, 3, ["test.failed", "exit_status.changed"], id="a-green-one"),
+    ],
+)
+def test_another_status_after_a_session_that_had_failed(
+    session_code: int, code: int, kinds: list[str]
+) -> None:
+    """What a session failed for still holds, and no plugin has to have changed its status."""
+    end = ProcessExit(code=code, source="watcher", session_code=session_code)
+    judgement = judge(RunEvidence(exit=end, failures=(failed(),)))
+    assert [held.kind for held in judgement.reasons] == kinds
