@@ -10,6 +10,7 @@ import pytest
 
 from tests.helpers.reports import assert_valid_reports_in
 from tests.helpers.runs import PytestRuns
+from tests.helpers.warm_pytest import Switch
 
 with suppress(ImportError):
     # `pytester` forgets the modules that a test imports, and NumPy warns when it is imported twice.
@@ -39,14 +40,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="choose and make up the attacks from this seed; default: %(default)s",
     )
+    parser.addoption(
+        "--fresh-pythons",
+        action="store_true",
+        help="start each run of pytest as a new process, not as a fork of one that has imported "
+        "pytest; takes half as long again",
+    )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Handle signals as in a shell's foreground, however the suite was started.
 
     `nohup`, cron, a script's background jobs and some CI runners ignore or block some of them, and
     what the tests start would inherit that. xdist starts its workers after this.
     """
+    Switch.is_on &= not config.getoption("fresh_pythons")
     for number in signal.valid_signals():
         name = getattr(number, "name", "")
         if signal.getsignal(number) == signal.SIG_IGN and name not in _PYTHONS_OWN:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from tests.helpers.reports import read_report
+from tests.helpers.warm_pytest import warm_server
 
 REPORT: Final = "failure-report.json"
 SWITCH: Final = "--failure-taxonomy"
@@ -161,12 +162,17 @@ def run_child(
     env: Mapping[str, str | None] | None = None,
     **options: Any,
 ) -> ChildRun:
-    """Run a command in a folder to its end."""
+    """Run a command in a folder to its end; a plain run of pytest in a fork that is warm."""
+    environment = child_environment(env)
+    server = None if options else warm_server(command, environment)
+    if server is not None:
+        status, stdout, stderr = server.run(command, folder, environment, TIMEOUT_SECONDS)
+        return ChildRun(folder=folder, status=status, stdout=_text(stdout), stderr=_text(stderr))
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
     done = subprocess.run(
         command,
         cwd=folder,
-        env=child_environment(env),
+        env=environment,
         timeout=TIMEOUT_SECONDS,
         check=False,
         **{**streams, **options},

@@ -16,6 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.helpers.reports import assert_valid_report
+from tests.helpers.warm_pytest import warm_server
 
 REPORT: Final = "failure-report.json"
 JUNIT: Final = "junit.xml"
@@ -215,17 +216,29 @@ class PytestRuns:
         command += [part for name in plugins for part in ("-p", name)]
         command += [] if cache else ["-p", "no:cacheprovider"]
         command += args
-        result = self._pytester.run(
-            *prefix, sys.executable, "-m", "pytest", *command, timeout=TIMEOUT_SECONDS
+        status, stdout, stderr = self._outcome_of(
+            [*prefix, sys.executable, "-m", "pytest", *command]
         )
         return FinishedRun(
             args=command,
-            exit_status=int(result.ret),
-            stdout=result.outlines,
-            stderr=result.errlines,
+            exit_status=status,
+            stdout=stdout,
+            stderr=stderr,
             report=_read_report(self.path / REPORT),
             junit=_read_junit(self.path / JUNIT),
         )
+
+    def _outcome_of(self, command: list[str]) -> tuple[int, list[str], list[str]]:
+        """Return exit status and lines of a command; a plain run of pytest is a warm fork."""
+        server = warm_server(command, os.environ)
+        if server is None:
+            result = self._pytester.run(*command, timeout=TIMEOUT_SECONDS)
+            return int(result.ret), result.outlines, result.errlines
+        status, *outputs = server.run(command, Path.cwd(), os.environ, TIMEOUT_SECONDS)
+        stdout, stderr = (output.decode() for output in outputs)
+        print(stdout)  # noqa: T201 - shown where the test fails
+        print(stderr, file=sys.stderr)  # noqa: T201 - likewise
+        return status, stdout.splitlines(), stderr.splitlines()
 
 
 def own_lines(lines: Sequence[str]) -> list[str]:
