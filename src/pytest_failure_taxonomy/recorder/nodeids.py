@@ -28,13 +28,13 @@ class NodeIds:
         self._secrets = secrets
         self._shown: dict[str, str] = {}
         self._real: dict[str, str] = {}
-        self._known = 0
-        """How many values were known to be secret when all node ids were searched."""
+        self._searched_at = secrets.state
+        """What was known to be secret when all node ids were searched."""
 
     def shown_of_all(self, nodeids: Sequence[str]) -> Sequence[str]:
         """Return many node ids as they are to be shown, in their order: those of a collection."""
         self._search(nodeids)
-        self._known = self._secrets.known
+        self._searched_at = self._secrets.state
         if not self._shown:
             return nodeids
         return [self._shown.get(each, each) for each in nodeids]
@@ -62,7 +62,7 @@ class NodeIds:
 
     def settled(self, one: T) -> T:
         """Return a value as `named` does, at the end of a run, when what is secret is known."""
-        if self._secrets.known != self._known:
+        if self._secrets.state != self._searched_at:
             return self.named(one)
         return self.selected(one)
 

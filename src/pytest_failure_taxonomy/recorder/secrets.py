@@ -1,4 +1,8 @@
-"""Take secrets out of what was seen, before it goes anywhere."""
+"""Take secrets out of what was seen before it is recorded.
+
+No text is searched twice: one without secrets is remembered by its hash until more is known to be
+secret.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pytest_failure_taxonomy.recorder.suspicion import Suspicion, is_suspicious_name
-from pytest_failure_taxonomy.redaction.arguments import redact_arguments, secret_arguments
+from pytest_failure_taxonomy.redaction.commands import redact_arguments, secret_arguments
+from pytest_failure_taxonomy.redaction.names import may_be_secret_variable
+from pytest_failure_taxonomy.redaction.signs import Suspicion
 from pytest_failure_taxonomy.report.limits import Redaction
 from pytest_failure_taxonomy.report.text import change_texts, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.redaction.learnt import LearntValues
+    from pytest_failure_taxonomy.redaction.known_values import LearntValues
     from pytest_failure_taxonomy.redaction.redactor import Redactor
 
 Redact = Callable[[str], str]
@@ -35,6 +40,8 @@ the report is built, as everything is."""
 _SHORTEST_ERASED: Final = 8
 """Characters of a value that is looked for in what was written before it was known."""
 _DIGITS: Final = 6
+_MOST_REMEMBERED: Final = 20_000
+"""Texts that are remembered to hold no secret: about 2 MB."""
 _MOST_PASSES: Final = 4
 """One text of a value may give away what stands in another."""
 
@@ -64,6 +71,10 @@ class Secrets:
         self._redactor_of_elsewhere: Redactor | None = None
         self._learnt: LearntValues | None = None
         self._suspicion = Suspicion()
+        self._known_when_loaded = 0
+        self._without_secrets: set[int] = set()
+        """Hashes of texts that hold nothing of what is known now."""
+        self._searched_at = self.state
 
     def learn(self, environment: Mapping[str, str]) -> None:
         """Know the secrets of another process's environment, too."""
@@ -78,8 +89,11 @@ class Secrets:
 
     def redact(self, text: str) -> str:
         """Return a text without its secrets."""
+        if not self._to_search((text,)):
+            return text
         if self._redactor is None:
             if not self.patterns and not self._elsewhere and self._suspicion.is_none_of((text,)):
+                self.note_searched((text,))
                 return text
             try:
                 self._load()
@@ -87,7 +101,9 @@ class Secrets:
                 return UNSEARCHABLE
         if self._redactor_of_elsewhere is not None:
             text = self._redactor_of_elsewhere.redact(text)
-        return self._load().redact(text)
+        text = self._load().redact(text)
+        self.note_searched((text,))
+        return text
 
     def redact_arguments(self, args: Sequence[str]) -> tuple[str, ...]:
         """Return a command's arguments without their secrets, which other texts may show."""
@@ -99,6 +115,18 @@ class Secrets:
     def known(self) -> int:
         """How many values are known to be secret: texts from before the last are out of date."""
         return sum(each.known for each in self._redactors())
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """What changes as soon as more is known to be secret than was looked for before.
+
+        The values that are known when the redactor is loaded have been looked for by their signs.
+        """
+        return (
+            self.known - self._known_when_loaded,
+            self._suspicion.count,
+            len(self._elsewhere),
+        )
 
     def take_new(self) -> dict[str, str]:
         """Return the values that have become known since this was called last, with fillers.
@@ -118,50 +146,78 @@ class Secrets:
         A user's pattern may ask for a text's start or end, so then they have to be looked at one by
         one; nor are the secrets of other processes' environments looked for here.
         """
-        if self.patterns or self._elsewhere:
+        texts = self._to_search(texts)
+        if not texts:
+            return True
+        if self.patterns or self._elsewhere or not self._is_found_in_none(texts):
             return False
-        if self._redactor is None and self._suspicion.is_none_of(texts):
+        self.note_searched(texts)
+        return True
+
+    def holds_none_at_all(self, texts: Sequence[str]) -> bool:
+        """Tell the same, and search for the user's patterns, too: one by one, but for them alone.
+
+        This is for very many short texts of which hardly any holds a secret; they are not
+        remembered.
+        """
+        if self._elsewhere or not self._is_found_in_none(texts):
+            return False
+        if not self.patterns:
+            return True
+        try:
+            redactor = self._load()
+            return not any(redactor.matches_of_user(text) for text in texts)
+        except Exception:  # noqa: BLE001 - then each of them will tell
+            return False
+
+    def note_searched(self, texts: Sequence[str]) -> None:
+        """Remember that texts hold nothing of what is known now."""
+        self._forget_what_is_out_of_date()
+        if len(self._without_secrets) < _MOST_REMEMBERED:
+            self._without_secrets.update(map(hash, texts))
+
+    def redact_json(self, value: Any) -> Any:
+        """Return a JSON value without its secrets, also those that only their keys give away."""
+        return change_texts(self._load().redact_json(value), self.redact)
+
+    def _to_search(self, texts: Sequence[str]) -> list[str]:
+        """Return those of the texts that are not known to hold no secret."""
+        if self._redactor is None:
+            self._suspicion.see_environment()
+        else:
+            self._redactor.see_environment()
+        self._forget_what_is_out_of_date()
+        return [text for text in texts if hash(text) not in self._without_secrets]
+
+    def _forget_what_is_out_of_date(self) -> None:
+        if self._searched_at != (state := self.state):
+            self._without_secrets.clear()
+            self._searched_at = state
+
+    def _is_found_in_none(self, texts: Sequence[str]) -> bool:
+        """Tell whether none of the texts holds what is not a matter of the user's patterns."""
+        if self._redactor is None and not self.patterns and self._suspicion.is_none_of(texts):
             return True
         try:
             return self._load().holds_none(texts)
         except Exception:  # noqa: BLE001 - then each of them will tell
             return False
 
-    def holds_none_at_all(self, texts: Sequence[str]) -> bool:
-        """Tell the same, and search for the user's patterns, too: one by one, but for them alone.
-
-        This is for many short texts of which hardly any holds a secret.
-        """
-        if not self.patterns:
-            return self.holds_none(texts)
-        try:
-            redactor = self._load()
-            return (
-                not self._elsewhere
-                and redactor.holds_none(texts)
-                and not any(redactor.matches_of_user(text) for text in texts)
-            )
-        except Exception:  # noqa: BLE001 - then each of them will tell
-            return False
-
-    def redact_json(self, value: Any) -> Any:
-        """Return a JSON value without its secrets, also those that only their keys give away."""
-        return change_texts(self._load().redact_json(value), self.redact)
-
     def _load(self) -> Redactor:
         if self._redactor is None:
             from pytest_failure_taxonomy.redaction.redactor import Redactor
 
             redactor = Redactor(self.patterns, learnt=self._learnt_values())
-            redactor.redact("it loads the rest with the first text")
+            redactor.see_environment()
             self._redactor = redactor
+            self._known_when_loaded = redactor.known
             known = self._suspicion.variables.items()
             self.learn({name: held for name, held in known if os.environ.get(name) != held})
         return self._redactor
 
     def _learnt_values(self) -> LearntValues:
         if self._learnt is None:
-            from pytest_failure_taxonomy.redaction.learnt import LearntValues
+            from pytest_failure_taxonomy.redaction.known_values import LearntValues
 
             self._learnt = LearntValues()
         return self._learnt
@@ -183,7 +239,7 @@ def changed_secrets(before: Mapping[str, str]) -> dict[str, str]:
     return {
         encodable(name): encodable(value)
         for name, value in os.environ.items()
-        if before.get(name) != value and is_suspicious_name(name)
+        if before.get(name) != value and may_be_secret_variable(name)
     }
 
 

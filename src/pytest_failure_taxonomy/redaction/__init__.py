@@ -1,4 +1,4 @@
-"""What must not be read by others is taken out of every text before anything holds it."""
+"""Remove secrets from texts before they are kept, written or shown."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ MARK_START: Final = "[REDACTED:"
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
-    if name == "Redactor":
-        from pytest_failure_taxonomy.redaction.redactor import Redactor
+    if name in ("Redactor", "check_patterns"):
+        from pytest_failure_taxonomy.redaction import redactor
 
-        return Redactor
-    if name == "check_patterns":
-        from pytest_failure_taxonomy.redaction.custom import check_patterns
-
-        return check_patterns
+        return getattr(redactor, name)
     if name == "redact_arguments":
-        from pytest_failure_taxonomy.redaction.arguments import redact_arguments
+        from pytest_failure_taxonomy.redaction.commands import redact_arguments
 
         return redact_arguments
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

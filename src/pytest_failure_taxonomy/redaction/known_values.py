@@ -1,24 +1,40 @@
-"""Values that are known to be secret, removed in whatever form they are written."""
+"""Values that are known to be secret: those of the environment, and those that were removed once.
+
+They are removed from every text, in whatever form they are written.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from bisect import bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
+from urllib.parse import quote, quote_plus
 
 from pytest_failure_taxonomy.redaction.marks import Note, cuts
+from pytest_failure_taxonomy.redaction.names import is_secret_variable
+from pytest_failure_taxonomy.redaction.signs import (
+    ChangingVariables,
+    base64_parts,
+    url_passwords,
+)
+from pytest_failure_taxonomy.redaction.values import is_ordinary, is_telling
 
 _SURE_LENGTH: Final = 8
 """Shorter values are removed only where no letter or digit touches them."""
-FEWEST_OF_CUT: Final = 4
+_FEWEST_OF_CUT: Final = 4
 """Characters of a value's start or end that give it away beside a cut."""
 _MOST_OF_CUT: Final = 400
 """Characters of a value's start or end looked for at a cut."""
 _MANY: Final = 50
 """Values from which on those are sorted out that can't be in a text."""
 _CHARACTERS: Final = 4
+
+_MOST_OF_ENVIRONMENT: Final = 200
+_MOST_LEARNT: Final = 1_000
+"""Values that are known at once."""
 
 _SHORTEST_WRAPPED: Final = 12
 """Characters of a value that is looked for across the ends of lines."""
@@ -28,6 +44,10 @@ _SHORTEST_WRAPPED: Final = 12
 _LINE_BREAK: Final = re.compile(
     r"[\"']?[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:[ \t>|+-]|E(?=[ \t])){0,60}(?:[bfru]?[\"'])?"
 )
+
+_PARTS: Final = re.compile(r"[\s;,\"']+")
+_BASIC: Final = re.compile(r"[A-Za-z0-9+/]{8,}={0,2}")
+_LINE_OF_KEY: Final = re.compile(r"[A-Za-z0-9+/=]{40,}")
 
 
 class _Secret:
@@ -125,22 +145,69 @@ class KnownValues:
             cut: whether the text has places where something was cut out, perhaps of a value.
         """
         is_wrapped = "\n" in text or "\\n" in text
+        edges = _edges_of_cuts(text) if cut else frozenset()
         for secret in self._that_may_stand_in(text, cut=cut):
             for form in secret.forms:
-                if form in text:
+                begins = form[:_FEWEST_OF_CUT] in text
+                if begins and form in text:
                     text = _without_value(text, form, secret.name, note)
-                if cut and len(form) >= _SURE_LENGTH:
+                if len(form) >= _SURE_LENGTH and any(edge in form for edge in edges):
                     text = _without_cut_value(text, form, secret.name, note)
-                if is_wrapped and len(form) >= _SHORTEST_WRAPPED and form[:FEWEST_OF_CUT] in text:
+                if begins and is_wrapped and len(form) >= _SHORTEST_WRAPPED:
                     text = _without_wrapped_value(text, form, secret.name, note)
         return text
 
 
+class EnvironmentValues(KnownValues):
+    """The secret values that the environment holds or has held since the first text.
+
+    Args:
+        environment: a mapping to look at instead of `os.environ`.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(_MOST_OF_ENVIRONMENT)
+        self._variables = ChangingVariables(environment)
+
+    def refresh(self) -> None:
+        """Know the values of variables that were set or changed."""
+        if changed := self._variables.changed():
+            self.add(
+                (f"env:{name}", secret)
+                for name, text in changed
+                for secret in secret_values(name, text)
+            )
+
+
+class LearntValues(KnownValues):
+    """The values that the texts of one run have given away.
+
+    A password that one text shows beside its name may stand in another without it. Ordinary words
+    are not learnt: the password `test` must not take the word out of every text.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_MOST_LEARNT)
+
+    def learn(self, name: str, removed: str) -> None:
+        """Know what was removed under a name, if it can't be taken for something else."""
+        for value in _values_in(name, removed):
+            if value not in self and is_telling(value):
+                self.add([(name, value)])
+
+
+def secret_values(name: str, text: str) -> list[str]:
+    """Return what of an environment variable is secret: all, the password of a URL, or nothing."""
+    passwords = [found for found in url_passwords(text) if not is_ordinary(found)]
+    if is_secret_variable(name) and "://" not in text and not is_ordinary(text):
+        passwords.append(text)
+        # Keys and the like are shown a line at a time, too.
+        passwords += [line for line in text.split("\n") if len(line) >= 16 and line != text]
+    return [each.strip() for each in passwords]
+
+
 def forms_of(text: str) -> tuple[str, ...]:
     """Return the value as it is, in a repr, in JSON, in a URL, and in base64 of itself and more."""
-    import base64
-    from urllib.parse import quote, quote_plus
-
     try:
         raw = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a lone surrogate of a text's own
@@ -155,11 +222,7 @@ def forms_of(text: str) -> tuple[str, ...]:
         quote_plus(raw),
     ]
     if len(raw) >= _SURE_LENGTH:
-        # Behind a user's name and a colon the value begins at any of three places in a group.
-        for before in range(3):
-            first = (before * 8 + 5) // 6
-            last = (before + len(raw)) * 8 // 6
-            encoded = base64.b64encode(b"\0" * before + raw).decode()[first:last]
+        for encoded in base64_parts(raw):
             found += [encoded, encoded.translate({43: "-", 47: "_"})]
     return tuple(dict.fromkeys(found))
 
@@ -176,10 +239,21 @@ def _without_value(text: str, form: str, name: str, note: Note) -> str:
     return result
 
 
+def _edges_of_cuts(text: str) -> frozenset[str]:
+    """Return the characters right before and behind each cut: a cut value has them, too."""
+    edges = (
+        edge
+        for start, end in cuts(text)
+        for edge in (
+            text[max(0, start - _FEWEST_OF_CUT) : start],
+            text[end : end + _FEWEST_OF_CUT],
+        )
+    )
+    return frozenset(edge for edge in edges if len(edge) == _FEWEST_OF_CUT)
+
+
 def _without_cut_value(text: str, form: str, name: str, note: Note) -> str:
     """Remove the start of the value before a cut, and its end behind one."""
-    if form[:FEWEST_OF_CUT] not in text and form[-FEWEST_OF_CUT:] not in text:
-        return text
     parts = []
     position = 0
     for cut_start, cut_end in cuts(text):
@@ -187,7 +261,7 @@ def _without_cut_value(text: str, form: str, name: str, note: Note) -> str:
             continue
         before = _length_of_start(text, position, cut_start, form)
         behind = _length_of_end(text, cut_end, form)
-        if max(before, behind) < FEWEST_OF_CUT:
+        if max(before, behind) < _FEWEST_OF_CUT:
             continue
         parts += [text[position : cut_start - before], note(name), text[cut_start:cut_end]]
         position = cut_end + behind
@@ -215,7 +289,7 @@ def _length_of_end(text: str, begin: int, form: str) -> int:
 
 def _without_wrapped_value(text: str, form: str, name: str, note: Note) -> str:
     """Remove the value where lines were broken inside of it."""
-    if form[-FEWEST_OF_CUT:] not in text:
+    if form[-_FEWEST_OF_CUT:] not in text:
         return text
     pieces: list[str] = []
     starts: list[tuple[int, int]] = []  # of each piece: in the joined text, in the text
@@ -241,3 +315,23 @@ def _without_wrapped_value(text: str, form: str, name: str, note: Note) -> str:
 def _place_in_text(starts: list[tuple[int, int]], place: int) -> int:
     joined, original = starts[bisect_right(starts, place, key=lambda each: each[0]) - 1]
     return original + place - joined
+
+
+def _values_in(name: str, removed: str) -> list[str]:
+    """Return the value, and what else it gives away."""
+    removed = removed.strip()
+    if name == "private-key":
+        return _LINE_OF_KEY.findall(removed)
+    values = [removed]
+    if name in ("cookie", "authorization"):
+        values += [part.partition("=")[2] or part for part in _PARTS.split(removed)]
+    if name == "authorization" and _BASIC.fullmatch(removed):
+        values.append(_password_of_basic(removed))
+    return values
+
+
+def _password_of_basic(encoded: str) -> str:
+    try:
+        return b64decode(encoded).decode("utf-8").partition(":")[2]
+    except ValueError:
+        return ""

@@ -7,27 +7,25 @@ Such as `<password>…</password>`, `name="csrf_token" value="…"`, `('password
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Final
 
 from pytest_failure_taxonomy.redaction.marks import Note
-from pytest_failure_taxonomy.redaction.ordinary import is_code, is_placeholder, is_too_little
-from pytest_failure_taxonomy.redaction.words import looks_random
+from pytest_failure_taxonomy.redaction.names import find_secret_key, mark_id
+from pytest_failure_taxonomy.redaction.values import (
+    is_code,
+    is_placeholder,
+    is_too_little,
+    looks_random,
+)
 
 _UNMARKED: Final = r"(?!\[REDACTED:)"
-_SECRET_KEY: Final = re.compile(
-    r"(?P<name>pass(?:word|wd|phrase)|(?<![a-z0-9])(?:pass|pwd|auth)|secret|token|credentials?"
-    r"|(?:api|access|secret|private|signing|encryption|account|auth|shared)[_-]?key"
-    r"|(?:proxy-)?authorization|(?:set-)?cookie)\d?$",
-    re.IGNORECASE | re.ASCII,
-)
-_LONGEST_NAME: Final = 100
-NAME: Final = r"(?P<name>[\w.:-]{2,100}+)"
+_NAME: Final = r"(?P<name>[\w.:-]{2,100}+)"
 _OPEN: Final = r"\\{0,2}[\"']"
 _VALUE: Final = rf"{_UNMARKED}(?P<value>[^\"'<>\n\\]{{1,2000}}+)"
 
 _ELEMENT: Final = re.compile(
-    rf"(?:<|&lt;){NAME}(?:\s[^<>\n]{{0,200}}?)?(?:>|&gt;)\s{{0,40}}"
+    rf"(?:<|&lt;){_NAME}(?:\s[^<>\n]{{0,200}}?)?(?:>|&gt;)\s{{0,40}}"
     rf"{_UNMARKED}(?P<value>(?:(?!&lt;)[^<>\s]){{1,2000}}+)(?=\s{{0,40}}(?:</|&lt;/))",
     re.IGNORECASE | re.ASCII,
 )
@@ -38,15 +36,16 @@ _VALUE_OF: Final = rf"(?:value|content)(?:{_OPEN})?\s{{0,4}}[:=]\s{{0,4}}"
 # What may stand between the two: more attributes or entries, but no end of a tag or an object.
 _BETWEEN: Final = r"[^<>{}\[\]()]{0,200}?"
 _VALUE_SIGN: Final = re.compile(_VALUE_OF)
+_QUOTED_VALUE: Final = re.compile(rf"{_VALUE_OF}{_OPEN}{_VALUE}{_OPEN}[\s,;]")
 _NAME_SIGN: Final = re.compile(rf"{_NAME_OF}|type\s?=")
 _NAME_THEN_VALUE: Final = re.compile(
-    rf"(?<![\w-]){_NAME_OF}(?:{_OPEN})?{NAME}(?:{_OPEN})?(?=[\s,;]){_BETWEEN}(?<![\w-]){_VALUE_OF}"
+    rf"(?<![\w-]){_NAME_OF}(?:{_OPEN})?{_NAME}(?:{_OPEN})?(?=[\s,;]){_BETWEEN}(?<![\w-]){_VALUE_OF}"
     rf"(?:{_OPEN}{_VALUE}|{_UNMARKED}(?P<bare>[^\s\"'<>{{}},]{{1,2000}}+))",
     re.IGNORECASE | re.ASCII,
 )
 _VALUE_THEN_NAME: Final = re.compile(
     rf"(?<![\w-]){_VALUE_OF}{_OPEN}{_VALUE}{_OPEN}(?=[\s,;]){_BETWEEN}"
-    rf"(?<![\w-])(?:{_NAME_OF}{_OPEN}{NAME}|type\s?=\s?{_OPEN}(?P<type>password)){_OPEN}",
+    rf"(?<![\w-])(?:{_NAME_OF}{_OPEN}{_NAME}|type\s?=\s?{_OPEN}(?P<type>password)){_OPEN}",
     re.IGNORECASE | re.ASCII,
 )
 _TYPE_THEN_VALUE: Final = re.compile(
@@ -56,7 +55,7 @@ _TYPE_THEN_VALUE: Final = re.compile(
 )
 # A call has a name before its bracket: `get('password', 'x')` asks for one.
 _TUPLE: Final = re.compile(
-    rf"(?<![\w\])])[(\[]\s{{0,4}}[bru]?{_OPEN}{NAME}{_OPEN}\s?,\s{{0,4}}[bru]?{_OPEN}"
+    rf"(?<![\w\])])[(\[]\s{{0,4}}[bru]?{_OPEN}{_NAME}{_OPEN}\s?,\s{{0,4}}[bru]?{_OPEN}"
     rf"{_UNMARKED}(?P<value>[^\"'\n\\]{{1,2000}}+){_OPEN}\s{{0,4}},?\s{{0,4}}[)\]]",
     re.IGNORECASE | re.ASCII,
 )
@@ -66,64 +65,70 @@ _NETRC: Final = re.compile(
     rf"(?P<name>password)\s{{1,20}}{_UNMARKED}(?P<value>[^\s\"'\\]{{1,400}}+)",
     re.ASCII,
 )
-_SIGNATURE: Final = re.compile(
-    r"(?<=[?&;])(?:amp;)?(?P<name>sig(?:nature)?|x-(?:amz|goog)-signature)="
-    + _UNMARKED
-    + r"(?P<value>[A-Za-z0-9%+/_=~-]{16,1000}+)",
-    re.IGNORECASE | re.ASCII,
-)
 _WORDS: Final = re.compile(r"[A-Za-z _.,:;!?-]*")
-_NAMES: Final = ("pass", "secret", "token", "key", "auth", "cred", "pwd", "cookie")
-"""What stands in each name of a secret."""
-_ENDS_OF_NAMES: Final = tuple(
-    end + quote
-    for end in (
-        *("ssword", "sswd", "ssphrase", "pass", "pwd", "secret", "token", "ials", "ial"),
-        *("key", "auth", "authorization", "cookie"),
-    )
-    for quote in ("',", '",')
-)
+_ENDS_OF_NAMES: Final = {
+    "pass": ("ssword", "sswd", "ssphrase", "pass"),
+    "pwd": ("pwd",),
+    "secret": ("secret",),
+    "token": ("token",),
+    "credential": ("ials", "ial"),
+    "key": ("key",),
+    "auth": ("auth", "authorization"),
+    "cookie": ("cookie",),
+}
+"""The ends of names in a tuple, by the word that is in them."""
+_BRACKET: Final = re.compile(r"[<>{}\[\]()]")
+_LONGEST_BETWEEN: Final = 400
+"""Characters between the sign of a name and that of its value."""
 
 
-def is_secret_name(name: str) -> bool:
-    """Return whether an entry of that name holds a secret."""
-    return _SECRET_KEY.search(name[-_LONGEST_NAME:]) is not None
-
-
-def remove_pairs(text: str, lower: str, note: Note) -> str:
+def remove_pairs(text: str, lower: str, words: Container[str], note: Note) -> str:
     """Return the text without the secrets that stand beside a name that is no assignment.
 
     Args:
         text: any text.
         lower: the same in lower case.
+        words: which of the words that names of secrets have are in it.
         note: counts a removal and returns its mark.
     """
-    for expression, removal_of in _expressions(lower):
-        text = _edited(text, expression, removal_of, note)
+    for expression, id_of in _expressions(lower, words):
+        text = _edited(text, expression, id_of, note)
     return text
 
 
-def _expressions(lower: str) -> Iterator[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
-    """Yield what may find something: each is tried where its own words are."""
-    if "sig" in lower and "=" in lower:
-        yield _SIGNATURE, lambda _: "signature"
-    if not any(name in lower for name in _NAMES):
-        return
+def _expressions(
+    lower: str, words: Container[str]
+) -> Iterator[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
+    """Yield what may find something: a search takes longer than looking for its signs."""
     if "</" in lower or "&lt;/" in lower:
         yield _ELEMENT, _id_of_value
-    if ("value" in lower or "content" in lower) and _has_name_and_value(lower):
+    if _may_have_name_and_value(lower):
         yield _NAME_THEN_VALUE, _id_of_value
         yield _VALUE_THEN_NAME, _id_of_value
         if "type" in lower:
             yield _TYPE_THEN_VALUE, _id_of_value
-    if any(end in lower for end in _ENDS_OF_NAMES):
-        yield _TUPLE, _id_in_tuple
-    if "password" in lower and ("machine" in lower or "default" in lower):
+    if "'," in lower or '",' in lower:
+        ends = [end for word, ends in _ENDS_OF_NAMES.items() if word in words for end in ends]
+        if any(f"{end}'," in lower or f'{end}",' in lower for end in ends):
+            yield _TUPLE, _id_in_tuple
+    if "pass" in words and "password" in lower and ("machine" in lower or "default" in lower):
         yield _NETRC, _id_in_netrc
 
 
-def _has_name_and_value(lower: str) -> bool:
-    return _VALUE_SIGN.search(lower) is not None and _NAME_SIGN.search(lower) is not None
+def _may_have_name_and_value(lower: str) -> bool:
+    """Return whether a value has the sign of a name before it, or is quoted and may have it behind.
+
+    Between the two there is no bracket, which source code is full of.
+    """
+    for word in ("value", "content"):
+        at = lower.find(word)
+        while at >= 0:
+            if _VALUE_SIGN.match(lower, at):
+                before = _BRACKET.split(lower[max(0, at - _LONGEST_BETWEEN) : at])[-1]
+                if _NAME_SIGN.search(before) or _QUOTED_VALUE.match(lower, at):
+                    return True
+            at = lower.find(word, at + len(word))
+    return False
 
 
 def _edited(
@@ -145,15 +150,11 @@ def _id_of_value(found: re.Match[str]) -> str:
     """Return the id of the secret; the empty text where the value is none."""
     groups = found.groupdict()
     value = groups["value"] or groups.get("bare") or ""
-    whole = "password" if groups.get("type") else groups["name"]
-    known = _SECRET_KEY.search(whole)
-    if known is None:
-        return ""
-    name = known["name"].lower()
+    name = find_secret_key("password" if groups.get("type") else groups["name"]).lower()
     is_word = groups["value"] is None and is_code(value)
-    if not value.strip() or is_placeholder(value) or is_word or is_too_little(name, value):
+    if not name or not value.strip() or is_placeholder(value) or is_word:
         return ""
-    return "api-key" if name.endswith("key") else name.removeprefix("set-")
+    return "" if is_too_little(name, value) else mark_id(name)
 
 
 def _id_in_tuple(found: re.Match[str]) -> str:

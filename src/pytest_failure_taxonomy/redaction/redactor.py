@@ -1,15 +1,31 @@
-"""Take secrets out of texts, and count them."""
+"""Remove secrets from texts, and count them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.redaction import MARK_START
+from pytest_failure_taxonomy.redaction.assignments import (
+    lower_case,
+    remove_assignments,
+    remove_behind_cut_names,
+    words_of_names,
+)
+from pytest_failure_taxonomy.redaction.commands import may_hold_command, remove_from_commands
+from pytest_failure_taxonomy.redaction.known_values import EnvironmentValues, LearntValues
+from pytest_failure_taxonomy.redaction.marks import MARK, Note, is_cut
+from pytest_failure_taxonomy.redaction.names import find_secret_key
+from pytest_failure_taxonomy.redaction.pairs import remove_pairs
+from pytest_failure_taxonomy.redaction.tokens import Tokens, may_hold_key, remove_private_keys
+from pytest_failure_taxonomy.redaction.urls import remove_from_urls, remove_signatures
+from pytest_failure_taxonomy.user_patterns import UserPattern
 
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.redaction.learnt import LearntValues
-    from pytest_failure_taxonomy.redaction.searches import Searches
+SECONDS_PER_TEXT: Final = 1.0
+"""CPU time that a pattern of the user's may take for one text. Most take a thousandth of that."""
+SECONDS_PER_RUN: Final = 10.0
+"""CPU time that it may take for all texts of a run."""
 
 _MOST_PASSES: Final = 8
 """What was removed can bring two texts together that make a further secret."""
@@ -37,19 +53,23 @@ class Redactor:
         learnt: LearntValues | None = None,
     ) -> None:
         self.counts: dict[str, int] = {}
-        self._given = (tuple(extra_patterns), environment)
-        self._learnt = learnt
-        self._searches: Searches | None = None
+        self._environment = EnvironmentValues(environment)
+        self._learnt = LearntValues() if learnt is None else learnt
+        self._tokens = Tokens()
+        self._patterns = [
+            _RedactionPattern(f"pattern-{number}", pattern)
+            for number, pattern in enumerate(extra_patterns, start=1)
+        ]
 
     def redact(self, text: str) -> str:
         """Return the text with a mark such as `[REDACTED:github-token]` for each secret in it.
 
-        What was removed once is removed from then on, without its name beside it, too.
-        A text that can't be searched, for whatever cause, is replaced as a whole.
+        A value that was removed once is removed from all later texts, too, without its name
+        beside it. A text that can't be searched, for whatever cause, is replaced as a whole.
         """
         try:
             for _ in range(_MOST_PASSES):
-                redacted = self._searching().remove(text, self._note)
+                redacted = self._remove(text)
                 if redacted == text:
                     break
                 text = redacted
@@ -58,12 +78,12 @@ class Redactor:
         return text
 
     def holds_none(self, texts: Sequence[str]) -> bool:
-        """Tell whether a search of all the texts at once finds nothing, and counts nothing.
+        """Return whether a search of all the texts at once finds nothing; it counts nothing.
 
         The user's own patterns are left out: they may look at where a text begins or ends.
         """
         together = _BETWEEN_TEXTS.join(texts)
-        return self._searching().remove_known_forms(together, _found) == together
+        return self._remove_known_forms(together, _mark) == together
 
     def redact_json(self, value: Any) -> Any:
         """Return the JSON value with every text in it redacted, keys included.
@@ -81,54 +101,157 @@ class Redactor:
     @property
     def known(self) -> int:
         """How many values are known, of the environment or learnt; it never gets smaller."""
-        if self._searches is None:
-            return 0
-        return self._searches.environment.known.count + self._searches.learnt.known.count
+        return self._environment.count + self._learnt.count
+
+    def see_environment(self) -> None:
+        """Know the secret values that the environment holds now."""
+        self._environment.refresh()
 
     def learn(self, name: str, secret: str) -> None:
         """Know a value that its place has given away, unless it is an ordinary word."""
-        self._searching().learnt.learn(name, secret)
+        self._learnt.learn(name, secret)
 
     def take_new(self) -> list[str]:
         """Return all forms of the values that have become known since this was called last."""
-        if self._searches is None:
-            return []
-        both = self._searches.environment, self._searches.learnt
-        return [form for each in both for form in each.known.take_new()]
+        return [*self._environment.take_new(), *self._learnt.take_new()]
 
     def matches_of_user(self, text: str) -> bool:
-        """Return whether a pattern of the user's finds something in a text."""
-        return self._searching().matches_of_user(text)
+        """Return whether a pattern of the user's matches in a text, or its time is up."""
+        return any(pattern.is_found(text) for pattern in self._patterns)
+
+    def _remove(self, text: str) -> str:
+        text = self._remove_known_forms(text, self._note)
+        for pattern in self._patterns:
+            text = pattern.remove(text, self._note)
+        return text
+
+    def _remove_known_forms(self, text: str, note: Note) -> str:
+        """Return the text without the secrets that one pass finds without the user's patterns.
+
+        Values of the environment go first: their mark names the variable, whatever form they have.
+        What was learnt goes last, so that a mark says what stood there.
+        """
+        cut = is_cut(text)
+        self._environment.refresh()
+        if self._environment.count:
+            text = self._environment.remove(text, note, cut=cut)
+        if may_hold_key(text):
+            text = remove_private_keys(text, note)
+        text = self._tokens.remove(text, note, cut=cut)
+        if "@" in text and "://" in text:
+            text = remove_from_urls(text, note)
+        text = _remove_named(text, note)
+        if may_hold_command(text):
+            text = remove_from_commands(text, note)
+        if cut:
+            text = remove_behind_cut_names(text, note)
+        return self._learnt.remove(text, note, cut=cut) if self._learnt.count else text
 
     def _entry(self, key: str, value: Any) -> Any:
         is_text = isinstance(value, str) and value != "" and not value.startswith(MARK_START)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if (is_text or is_number) and self._searching().is_secret_name(key):
+        if (is_text or is_number) and find_secret_key(key):
             return self._note("field", str(value))
         return self.redact_json(value)
 
-    def _searching(self) -> Searches:
-        # Most runs have nothing to redact, and compiling the expressions takes many milliseconds.
-        if self._searches is None:
-            from pytest_failure_taxonomy.redaction.searches import Searches
-
-            self._searches = Searches(*self._given, self._learnt)
-        return self._searches
-
     def _note(self, name: str, removed: str = "", /) -> str:
-        if removed.startswith(MARK_START) and _is_mark(removed):
+        if removed.startswith(MARK_START) and MARK.fullmatch(removed):
             return removed  # what stands beside a name has been removed already
         self.counts[name] = self.counts.get(name, 0) + 1
         if removed:
-            self._searching().learnt.learn(name, removed)
-        return _found(name)
+            self._learnt.learn(name, removed)
+        return _mark(name)
 
 
-def _is_mark(text: str) -> bool:
-    from pytest_failure_taxonomy.redaction.marks import MARK
+class _RedactionPattern:
+    """A pattern of the user's; its first group, if it has one, is what goes."""
 
-    return MARK.fullmatch(text) is not None
+    def __init__(self, name: str, pattern: str) -> None:
+        self._name = name
+        self._pattern = UserPattern(pattern)
+        names = list(self._pattern.compiled.groupindex)
+        self._group: int | str = names[0] if names else 1 if self._pattern.compiled.groups else 0
+
+    def is_found(self, text: str) -> bool:
+        spans, is_whole = self._search(text)
+        return bool(spans) or not is_whole
+
+    def remove(self, text: str, note: Note) -> str:
+        """Return the text without what the pattern matches; marks in it stay whole."""
+        parts = []
+        position = 0
+        for found in [*MARK.finditer(text), None]:
+            end = found.start() if found else len(text)
+            if end > position:
+                parts.append(self._without(text[position:end], note))
+            if found:
+                parts.append(found.group())
+                position = found.end()
+        return "".join(parts)
+
+    def _without(self, text: str, note: Note) -> str:
+        """Return the text up to where the pattern could be searched, without what it matches."""
+        parts = []
+        position = 0
+        spans, is_whole = self._search(text)
+        for start, end in spans:
+            if start >= position and end > start:
+                parts += [text[position:start], note(self._name, text[start:end])]
+                position = end
+        if is_whole:
+            return "".join([*parts, text[position:]])
+        note(self._name)
+        return "".join([*parts, f"[REDACTED: {self._name.replace('-', ' ')} took too long]"])
+
+    def _search(self, text: str) -> tuple[list[tuple[int, int]], bool]:
+        """Return the spans of what goes, and whether all of the text was searched."""
+        limit_seconds = min(SECONDS_PER_TEXT, SECONDS_PER_RUN - self._pattern.seconds_used)
+        spans: list[tuple[int, int]] = []
+        try:
+            # What was found before the time was up is kept.
+            spans.extend(
+                found.span(self._group if found.start(self._group) >= 0 else 0)
+                for found in self._pattern.matches(text, limit_seconds)
+            )
+        except TimeoutError:
+            return spans, False
+        return spans, True
 
 
-def _found(name: str, _: str = "", /) -> str:
+def check_patterns(patterns: Sequence[str]) -> list[str]:
+    """Return what is wrong with the user's patterns, one sentence each, in their order."""
+    problems = []
+    for pattern in patterns:
+        try:
+            matches_nothing = any(UserPattern(pattern).matches("", SECONDS_PER_TEXT))
+        except (re.error, ValueError, OverflowError, RecursionError, TimeoutError) as error:
+            problems.append(
+                f"{pattern!r}: is no regular expression: {error};"
+                " special characters need a backslash"
+            )
+            continue
+        if matches_nothing:
+            problems.append(
+                f"{pattern!r}: matches the empty text; it must name at least one character to"
+                " remove"
+            )
+    return problems
+
+
+def _remove_named(text: str, note: Note) -> str:
+    """Return the text without the secrets that a name gives away."""
+    lower = lower_case(text)
+    if "sig=" in lower or "signature=" in lower:
+        text = remove_signatures(text, note)
+        lower = lower_case(text)
+    words = words_of_names(lower)
+    if not words:
+        return text
+    changed = remove_pairs(text, lower, words, note)
+    if changed != text:
+        lower = lower_case(changed)
+    return remove_assignments(changed, lower, words, note)
+
+
+def _mark(name: str, _: str = "", /) -> str:
     return f"{MARK_START}{name}]"

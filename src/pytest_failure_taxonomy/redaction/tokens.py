@@ -1,18 +1,18 @@
-"""Tokens that show by their form whose they are: `ghp_…`, `AKIA…`, `eyJ…`."""
+"""Secrets that show by their form what they are: `ghp_…`, `AKIA…`, `eyJ…`, private keys."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Final
 
-from pytest_failure_taxonomy.redaction.heads import (
+from pytest_failure_taxonomy.redaction.marks import CONTEXT, CUT, Note, cuts
+from pytest_failure_taxonomy.redaction.signs import (
     LETTERS_OF_HEAD,
     TokenHeads,
     joined_heads,
     read_table,
 )
-from pytest_failure_taxonomy.redaction.marks import CONTEXT, CUT, Note, cuts
-from pytest_failure_taxonomy.redaction.words import looks_random
+from pytest_failure_taxonomy.redaction.values import looks_random
 
 _FEW_CUTS: Final = 100
 # A token may also begin behind an escape (`\n` in a repr) or a percent code, whose last character
@@ -26,6 +26,20 @@ _RUN: Final = r"(?:[A-Za-z0-9_-]|[.](?![.][.])){0,400}+"
 _LINE_BREAK: Final = r"[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:[ \t>|]|E(?=[ \t])){0,60}"
 _SHORTEST_REST: Final = 4
 _TAIL: Final = r"[A-Za-z0-9_.+/=~-]*+"
+
+_BEGIN_OF_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_END_OF_KEY: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_LONGEST_KEY: Final = 30_000
+"""Characters between the start of a key and its end; an RSA key of 16,384 bits has 13,000."""
+
+# Lines of base64, each perhaps behind pytest's `E  `, in a repr with `\n` in place of line ends,
+# or in a list of lines with their quotes and commas.
+_LINES_OF_KEY: Final = re.compile(
+    r"(?:(?:\\{1,2}[nr]|[\s\"',>|+-]|(?<=\n)E )*+"
+    r"(?:(?:Proc-Type|DEK-Info|Version|Comment): [^\n\\]*+"
+    r"|[A-Za-z0-9/+=]{16,}+|\.{3}(?!\.)|…|[A-Za-z0-9/+]{1,64}={0,2}+(?=\\n|\n|[\"']|$)))*+"
+)
+_OF_A_KEY: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/= \t\r\n\\"
 
 
 class Tokens:
@@ -145,3 +159,52 @@ def _by_first_letter(forms: dict[str, str]) -> str:
     for prefix in sorted(forms, key=lambda each: (-len(each), each)):
         letters.setdefault(prefix[0], []).append(forms[prefix].removeprefix(prefix[0]))
     return "|".join(f"{letter}(?:{'|'.join(rests)})" for letter, rests in letters.items())
+
+
+def remove_private_keys(text: str, note: Note) -> str:
+    """Return the text without the private keys in it."""
+    parts = []
+    position = 0
+    # Both are looked up once: a text of a million starts is read no more often than others.
+    begins = [found.span() for found in _BEGIN_OF_KEY.finditer(text)]
+    ends = iter([*(found.span() for found in _END_OF_KEY.finditer(text)), None])
+    end = next(ends)
+    for index, (start, after) in enumerate(begins):
+        if start < position:
+            continue
+        while end is not None and end[0] < after:
+            end = next(ends)
+        following = begins[index + 1][0] if index + 1 < len(begins) else len(text)
+        is_whole = end is not None and end[0] < min(following, after + _LONGEST_KEY)
+        lines = _LINES_OF_KEY.match(text, after)
+        before = _without_rest_of_key(text[position:start], note)
+        position = end[1] if is_whole and end else lines.end() if lines else after
+        parts += [before, note("private-key", text[after:position])]
+    parts.append(_without_rest_of_key(text[position:], note))
+    return "".join(parts)
+
+
+def _without_rest_of_key(text: str, note: Note) -> str:
+    """Remove what stands before an end whose start was cut away."""
+    parts = []
+    position = 0
+    for end in _END_OF_KEY.finditer(text):
+        head = text[max(position, end.start() - _LONGEST_KEY) : end.start()]
+        rest = head.rstrip(_OF_A_KEY)
+        start = end.start() - len(head) + len(rest)
+        if rest and not rest.endswith(("...", "…", "]")):
+            # Something else stands before; only whole lines of base64 are a key's.
+            start += _first_line_of_key(head[len(rest) :])
+        parts += [text[position:start], note("private-key")]
+        position = end.end()
+    return "".join([*parts, text[position:]]) if parts else text
+
+
+def _first_line_of_key(text: str) -> int:
+    found = re.search(r"[A-Za-z0-9+/=]{40,}", text)
+    return found.start() if found else len(text)
+
+
+def may_hold_key(text: str) -> bool:
+    """Return whether the text may hold a private key."""
+    return "PRIVATE KEY" in text and ("-----BEGIN" in text or "-----END" in text)

@@ -1,1 +1,1 @@
-"""A user's file of rules: read, and matched under a time limit that no pattern can pass."""
+"""Rules that users write: reading them, and asking them what a failure means."""

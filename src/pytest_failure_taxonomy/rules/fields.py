@@ -17,8 +17,8 @@ from pytest_failure_taxonomy.documents.fields import (
     text_of,
 )
 from pytest_failure_taxonomy.documents.problems import quoted, right_words
-from pytest_failure_taxonomy.rules.patterns import compile_quietly
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.user_patterns import compile_quietly
 
 MAX_PATTERN: Final = 1_000
 """Characters of a regular expression."""

@@ -1,61 +1,49 @@
-"""Match failures against a user's rules, whatever the patterns in them are like."""
+"""Find the rule that matches a failure, within a time limit for each pattern."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pytest_failure_taxonomy.rules.backtracking import is_harmless
-from pytest_failure_taxonomy.rules.patterns import (
-    LIMIT_SECONDS,
-    SECONDS_PER_TEXT,
-    Search,
-    compile_quietly,
-    run_searches,
-)
 from pytest_failure_taxonomy.taxonomy.evidence import TestFailure
-from pytest_failure_taxonomy.taxonomy.rules import (
-    Rule,
-    could_match,
-    match_rule,
-    searched_texts,
-)
+from pytest_failure_taxonomy.taxonomy.rules import Rule, match_rule
+from pytest_failure_taxonomy.user_patterns import UserPattern
 
-_SLOW: Final = "took longer than {seconds:.1f} seconds"
+LIMIT_SECONDS: Final = 0.5
+"""CPU time that one pattern may take for all texts of a run."""
+SECONDS_PER_TEXT: Final = 0.000_05
+"""CPU time that it may take in addition for each text: a run can have many of them."""
+MAX_WASTED_SECONDS: Final = 5.0
+"""CPU time of switched-off patterns together, after which the others are not tried any more."""
 
 
 class RuleMatcher:
     """The rules of one run.
 
-    Patterns that provably end soon are searched here; all others in a process of their own, once
-    for all failures of a call. A pattern that used up its time is switched off: its rules match
-    nothing from then on, which `problems` says in words.
+    A pattern that has used up its time is switched off: from then on its rules match nothing.
+
+    Attributes:
+        problems: one sentence for each pattern that was switched off, in order of occurrence.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = tuple(rules)
         self._is_found: dict[tuple[str, str], bool] = {}
-        self._compiled: dict[str, re.Pattern[str]] = {}
-        self._seconds: dict[str, float] = {}
-        self._searches: dict[str, int] = {}
+        self._searched_texts: dict[str, int] = {}
+        self._patterns: dict[str, UserPattern] = {}
         self._switched_off: set[str] = set()
+        self._wasted_seconds = 0.0
         self.problems: list[str] = []
-        """One sentence for each pattern that was switched off, in the order in which they were."""
 
     def match(self, failures: Sequence[TestFailure]) -> list[Rule | None]:
-        """Return for each failure the first rule that matches it.
-
-        Give it as many failures as there are at once, because a call may start a process.
-        """
-        self._ask_process(failures)
+        """Return the first rule that matches each failure."""
         while True:
             known = len(self._switched_off)
             matched = [self._match(failure) for failure in failures]
             if len(self._switched_off) == known:
                 return matched
-            # A pattern was switched off on the way: none of its answers are to count.
+            # A pattern was switched off on the way. What it matched before must not count.
 
     def _match(self, failure: TestFailure) -> Rule | None:
         return match_rule(
@@ -67,62 +55,39 @@ class RuleMatcher:
             is_found=self._search,
         )
 
-    def _ask_process(self, failures: Sequence[TestFailure]) -> None:
-        searches = [
-            Search(pattern=pattern, texts=tuple(texts))
-            for pattern, texts in self._unanswered(failures).items()
-        ]
-        if not searches:
-            return
-        for search, answer in zip(searches, run_searches(searches), strict=True):
-            if answer.found is None:
-                self._switch_off(search.pattern, answer.problem)
-                continue
-            for text, is_found in zip(search.texts, answer.found, strict=True):
-                self._is_found[search.pattern, text] = is_found
-
-    def _unanswered(self, failures: Sequence[TestFailure]) -> dict[str, dict[str, None]]:
-        """Return the texts that each pattern has to be searched in by another process."""
-        wanted: dict[str, dict[str, None]] = {}
-        for rule in self._rules:
-            pattern = rule.message
-            if pattern is None or pattern in self._switched_off or is_harmless(pattern):
-                continue
-            texts = wanted.setdefault(pattern, {})
-            for failure in failures:
-                if not could_match(
-                    rule,
-                    exception=failure.exception,
-                    nodeid=failure.nodeid,
-                    phase=failure.phase,
-                ):
-                    continue
-                for text in searched_texts(failure.exception, failure.message):
-                    if (pattern, text) not in self._is_found:
-                        texts[text] = None
-        return {pattern: texts for pattern, texts in wanted.items() if texts}
-
     def _search(self, pattern: str, text: str) -> bool:
-        if pattern in self._switched_off:
-            return False
         key = (pattern, text)
-        if key not in self._is_found:
-            self._is_found[key] = self._search_here(pattern, text)
-        return self._is_found[key]
+        if pattern not in self._switched_off and key not in self._is_found:
+            self._is_found[key] = self._search_now(pattern, text)
+        return pattern not in self._switched_off and self._is_found[key]
 
-    def _search_here(self, pattern: str, text: str) -> bool:
-        if pattern not in self._compiled:
-            self._compiled[pattern] = compile_quietly(pattern)
-        began = time.thread_time()  # not the clock's: another process may hold this one up
-        is_found = self._compiled[pattern].search(text) is not None
-        seconds = self._seconds.get(pattern, 0.0) + time.thread_time() - began
-        searches = self._searches.get(pattern, 0) + 1
-        self._seconds[pattern] = seconds
-        self._searches[pattern] = searches
-        limit_seconds = LIMIT_SECONDS + SECONDS_PER_TEXT * searches
-        if seconds > limit_seconds:
-            self._switch_off(pattern, _SLOW.format(seconds=limit_seconds))
-        return is_found
+    def _search_now(self, pattern: str, text: str) -> bool:
+        if self._wasted_seconds >= MAX_WASTED_SECONDS:
+            self._switch_off(
+                pattern,
+                f"was not tried, after other patterns had taken {MAX_WASTED_SECONDS:g} seconds",
+            )
+            return False
+        try:
+            if pattern not in self._patterns:
+                self._patterns[pattern] = UserPattern(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            self._switch_off(pattern, f"can't be searched ({error})")
+            return False
+        searched = self._patterns[pattern]
+        self._searched_texts[pattern] = self._searched_texts.get(pattern, 0) + 1
+        limit_seconds = LIMIT_SECONDS + SECONDS_PER_TEXT * self._searched_texts[pattern]
+        try:
+            found = next(searched.matches(text, limit_seconds - searched.seconds_used), None)
+        except TimeoutError:
+            self._wasted_seconds += searched.seconds_used
+            self._switch_off(
+                pattern,
+                f"took longer than {limit_seconds:.1f} seconds;"
+                " write one without a repetition in a repetition, as in (a+)+",
+            )
+            return False
+        return found is not None
 
     def _switch_off(self, pattern: str, why: str) -> None:
         self._switched_off.add(pattern)

@@ -7,7 +7,7 @@ import re
 import string
 from typing import Final
 
-from pytest_failure_taxonomy.redaction.heads import read_table
+from pytest_failure_taxonomy.redaction.signs import read_table
 
 _RANGES: Final = {"A-Z": string.ascii_uppercase, "a-z": string.ascii_lowercase}
 _RANGES_OF_DIGITS: Final = {"0-9": string.digits, "a-f": "abcdef", "A-F": "ABCDEF"}

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from _pytest._io.saferepr import saferepr
 
-from pytest_failure_taxonomy.redaction.environment import secret_values
+from pytest_failure_taxonomy.redaction.known_values import secret_values
 from pytest_failure_taxonomy.redaction.redactor import Redactor
 from pytest_failure_taxonomy.report.text import cap
 from tests.unit.redaction.samples import random_part, survives

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_failure_taxonomy.redaction.known_values import KnownValues
-from pytest_failure_taxonomy.redaction.learnt import LearntValues, is_telling
+from pytest_failure_taxonomy.redaction.known_values import KnownValues, LearntValues
 from pytest_failure_taxonomy.redaction.redactor import Redactor
+from pytest_failure_taxonomy.redaction.values import is_telling
 from tests.unit.redaction.samples import random_part, survives
 
 WAYS = (

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.redaction import custom
-from pytest_failure_taxonomy.redaction.custom import check_patterns
-from pytest_failure_taxonomy.redaction.redactor import Redactor
+from pytest_failure_taxonomy.redaction import redactor as redactor_module
+from pytest_failure_taxonomy.redaction.redactor import Redactor, check_patterns
 from tests.unit.redaction.samples import random_part
 
 TOKEN: Final = "gh" + "p_" + random_part("A-Za-z0-9", 36, "token")
@@ -59,12 +58,11 @@ def test_a_text_without_a_secret_stays(text: str) -> None:
 def test_what_breaks_takes_the_text_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of a search lets nothing out."""
     redactor = Redactor(environment={})
-    redactor.redact("")
 
     def broken(*_: object) -> str:
         raise RuntimeError
 
-    monkeypatch.setattr(redactor._searches, "remove", broken)
+    monkeypatch.setattr(redactor._tokens, "remove", broken)
     assert redactor.redact("anything") == "[REDACTED:unsearchable]"
 
 
@@ -122,7 +120,7 @@ def test_a_pattern_whose_time_is_up_takes_the_rest_of_the_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What it has matched before goes, what it was not searched in goes as a whole, and is told."""
-    monkeypatch.setattr(custom, "SECONDS_PER_TEXT", 0.05)
+    monkeypatch.setattr(redactor_module, "SECONDS_PER_TEXT", 0.05)
     redactor = Redactor([ENDLESS], environment={})
     assert redactor.redact("x" * 60 + "!") == "[REDACTED: pattern 1 took too long]"
     assert redactor.redact("of another text: xy") == "of another text: [REDACTED:pattern-1]"
@@ -131,8 +129,8 @@ def test_a_pattern_whose_time_is_up_takes_the_rest_of_the_text(
 
 def test_a_pattern_has_so_much_time_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it is used up, no text is shown that the pattern was not searched in."""
-    monkeypatch.setattr(custom, "SECONDS_PER_TEXT", 0.05)
-    monkeypatch.setattr(custom, "SECONDS_PER_RUN", 0.08)
+    monkeypatch.setattr(redactor_module, "SECONDS_PER_TEXT", 0.05)
+    monkeypatch.setattr(redactor_module, "SECONDS_PER_RUN", 0.08)
     redactor = Redactor([ENDLESS], environment={})
     shown = {redactor.redact(f"{'x' * 60}! {number}") for number in range(4)}
     assert shown == {"[REDACTED: pattern 1 took too long]"}
@@ -143,21 +141,23 @@ def test_problems_of_patterns_are_told_all() -> None:
     """Each pattern that can't be used is a sentence; good ones are none."""
     assert check_patterns(["ok[0-9]+", "(", "a*"]) == [
         (
-            "'(': is no regular expression: missing ) at position 1; "
+            "'(': is no regular expression: missing ), unterminated subpattern at position 0; "
             "special characters need a backslash"
         ),
         "'a*': matches the empty text; it must name at least one character to remove",
     ]
 
 
-def test_nothing_is_compiled_before_the_first_text() -> None:
-    """Making a redactor loads neither the expressions nor the table."""
+def test_the_searches_are_loaded_with_the_first_sign_of_a_secret() -> None:
+    """A run whose texts show no sign loads neither the expressions nor the user's library."""
     code = (
-        "import sys; from pytest_failure_taxonomy.redaction.redactor import Redactor; Redactor();"
-        "print(sorted(name for name in sys.modules if '.redaction.' in name))"
+        "import sys; from pytest_failure_taxonomy.recorder.secrets import Secrets;"
+        "s = Secrets(); s.redact('assert 1 == 2'); s.redact_arguments(['-q', 'tests']);"
+        "print(sorted(name.rpartition('.')[2] for name in sys.modules if '.redaction.' in name));"
+        "s.redact('token=a1b2c3d4'); print('regex' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['pytest_failure_taxonomy.redaction.redactor']"
+    assert done.stdout.splitlines() == ["['commands', 'names', 'signs']", "False"]
 
 
 @pytest.mark.parametrize(

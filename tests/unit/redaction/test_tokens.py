@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 from _pytest._io.saferepr import saferepr
 
-from pytest_failure_taxonomy.redaction.heads import read_table
 from pytest_failure_taxonomy.redaction.redactor import Redactor
+from pytest_failure_taxonomy.redaction.signs import read_table
 from pytest_failure_taxonomy.report.text import cap
 from tests.unit.redaction.samples import survives, tokens
 

@@ -1,11 +1,20 @@
-"""What stands beside the name of a secret and is none: types, code, counts and placeholders."""
+"""What a value looks like: chance, a word, code, a placeholder, or something long and odd."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from pytest_failure_taxonomy.redaction.words import looks_random
+from pytest_failure_taxonomy.redaction.marks import is_cut
+
+_RUN: Final = re.compile(r"[A-Za-z0-9]+")
+_WORD_OF_SEVERAL: Final = re.compile(r"[A-Za-z]+[0-9]?|[0-9]")
+_WORD_IN_CAMEL_CASE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_PADDED: Final = re.compile(r"[A-Za-z0-9+/]{8,}={1,2}")
+_LONGEST_WORD: Final = 20
+_SHORTEST_OF_CHANCE: Final = 12
+_SHORTEST_AVERAGE: Final = 3
+"""Letters of the words of a `CamelCase` name, on the average: `dXNlcjpwYXNz` has fewer."""
 
 _WORDS: Final = frozenset(
     (
@@ -41,6 +50,54 @@ _SHORTEST_WEAK: Final = 8
 _USER_AND_PASSWORD: Final = re.compile(r"[^\s:./]+:[^\s:./]+")
 _ENTRY_START: Final = re.compile(r"(?:E )?[ \t]*(?:- )?[\w-]{0,40}")
 _LONGEST_NAME: Final = 80
+
+SHORTEST_KNOWN: Final = 6
+_LONGEST_KNOWN: Final = 20_000
+_FEWEST_DIFFERENT: Final = 4
+"""Different characters of a secret: `xxxxxxxx` is none."""
+_ORDINARY: Final = frozenset(
+    (
+        *("true", "false", "none", "null", "yes", "no", "on", "off", "enabled", "disabled"),
+        *("default", "example", "changeme", "change-me", "required", "optional", "test"),
+        *("testing", "test123", "password", "passw0rd", "password1", "secret", "token", "admin"),
+        *("root", "user", "guest", "dummy", "fake", "mock", "sample", "postgres", "postgresql"),
+        *("mysql", "mariadb", "rabbitmq", "redis", "localhost", "development", "production"),
+        "staging",
+    )
+)
+_PLAIN_WORD: Final = re.compile(r"[a-z]{1,11}|[A-Z]{1,11}|[A-Z]?[a-z]{1,10}|[0-9.]{1,7}|\s*")
+_PATH: Final = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@ -]{0,23}){1,30}")
+
+_SHORTEST_TELLING: Final = 8
+_LONGEST_TELLING: Final = 4_000
+_FEWEST_DIFFERENT_TELLING: Final = 5
+_PLAIN_RUN: Final = re.compile(r"[A-Za-z]{1,20}[0-9]{0,4}|[0-9]{1,15}")
+_SIGNS: Final = frozenset("!@#$%^&*?~+=")
+_OF_CODE: Final = frozenset("()[]{}<>`|")
+_DATE_OR_ADDRESS: Final = re.compile(
+    r"\d{4}-\d\d-\d\d.*|0x[0-9A-Fa-f]+|v?\d+(?:\.\d+)+[\w.+-]*|[\w.+-]+@[\w-]+\.[\w.-]+"
+)
+
+
+def looks_random(value: str) -> bool:
+    """Return whether a value has what no words have: digits among letters, capitals anywhere."""
+    runs = _RUN.findall(value)
+    if _PADDED.fullmatch(value) or "..." in value:
+        return True
+    has_digit = any(character.isdigit() for character in value)
+    if has_digit and any(character.isalpha() for character in value):
+        return len(runs) < 2 or not all(_WORD_OF_SEVERAL.fullmatch(run) for run in runs)
+    return any(is_of_chance(run) for run in runs if run.isalpha())
+
+
+def is_of_chance(run: str) -> bool:
+    """Return whether letters follow one another as in no word, of however many parts."""
+    if len(run) < _SHORTEST_OF_CHANCE:
+        return False
+    words = _WORD_IN_CAMEL_CASE.findall(run)
+    if not words:  # nothing but digits: a date, an id
+        return False
+    return len(run) < _SHORTEST_AVERAGE * len(words) or max(map(len, words)) > _LONGEST_WORD
 
 
 def is_placeholder(value: str) -> bool:
@@ -125,3 +182,41 @@ def is_ordinary_bare(found: re.Match[str]) -> bool:
         and _ENTRY_START.fullmatch(text, line_start, found.start()) is not None
     )
     return value.isupper() or not value.isascii() or not (is_variable or is_entry)
+
+
+def is_ordinary(text: str) -> bool:
+    """Return whether the text stands in others' texts, too: a word, a small number, a path."""
+    text = text.strip()
+    return (
+        not SHORTEST_KNOWN <= len(text) <= _LONGEST_KNOWN
+        or text.lower() in _ORDINARY
+        or _PLAIN_WORD.fullmatch(text) is not None
+        or _PATH.fullmatch(text) is not None
+        or len(set(text)) < _FEWEST_DIFFERENT
+    )
+
+
+def is_telling(value: str) -> bool:
+    """Return whether a value is long and odd enough to be looked for everywhere.
+
+    It has eight characters or more, and no blanks. It is not made of words, perhaps with a few
+    digits behind them, is no date, number, version, path or address; it has digits among its
+    letters, capitals anywhere, or other signs beside a digit.
+    """
+    if (
+        not _SHORTEST_TELLING <= len(value) <= _LONGEST_TELLING
+        or len(set(value)) < _FEWEST_DIFFERENT_TELLING
+        or is_ordinary(value)
+        or is_placeholder(value)
+        or is_cut(value)
+        or "://" in value
+        or not _OF_CODE.isdisjoint(value)
+        or _DATE_OR_ADDRESS.fullmatch(value)
+    ):
+        return False
+    runs = _RUN.findall(value)
+    if not all(_PLAIN_RUN.fullmatch(run) and not is_of_chance(run) for run in runs):
+        return True
+    has_digit = any(character.isdigit() for character in value)
+    has_letter = any(character.isalpha() for character in value)
+    return has_digit and has_letter and not _SIGNS.isdisjoint(value.rstrip("=!?"))

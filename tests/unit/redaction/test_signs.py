@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.recorder.suspicion import Suspicion
 from pytest_failure_taxonomy.redaction.redactor import Redactor
+from pytest_failure_taxonomy.redaction.signs import Suspicion
 from tests.unit.redaction.samples import survives, tokens
 from tests.unit.redaction.test_fields import GONE, KEPT
 

@@ -1,0 +1,315 @@
+"""Secrets beside their names: headers, assignments, options, and names that were cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pytest_failure_taxonomy.redaction.marks import Note, cuts
+from pytest_failure_taxonomy.redaction.names import KINDS_OF_KEYS, mark_id
+from pytest_failure_taxonomy.redaction.values import (
+    is_code,
+    is_ordinary_bare,
+    is_placeholder,
+    is_prose_of_header,
+    is_too_little,
+)
+
+_WORDS: Final = {
+    "pass": ("pass", "passw", "passp", "pass="),
+    "cre": ("secret", "credential"),
+    "ok": ("token", "cookie"),
+    "key": ("key",),
+    "auth": ("auth",),
+    "bearer": ("bearer",),
+    "pwd": ("pwd",),
+}
+"""By a part that they share: it is seldom there, and then its words need not be looked for."""
+_ALONE: Final = frozenset(("pass=", "pwd", "auth"))
+"""Words that are others' parts: `compass`, `author`."""
+_WHOLE: Final = frozenset(("token", "secret", "key", "pwd"))
+"""Words that end there: `tokens` and `keyboard` are others."""
+_OF_A_KEY: Final = tuple(kind + joint for kind in KINDS_OF_KEYS for joint in ("", "_", "-"))
+
+_UNMARKED: Final = r"(?!\[REDACTED:)"
+_NAME: Final = (
+    r"(?P<name>pass(?:word|wd|phrase)?|pwd|secret|token|credentials?|key|auth)[0-9]?(?![\w-])"
+)
+
+_QUOTE: Final = r"\\{0,2}[\"']"
+# What is quoted may hold the other quote and escapes. Without an end on its line it was cut there.
+_QUOTED: Final = (
+    r"[bfru]{0,2}(?:\\{1,2}\"(?P<e>[^\"\\\n]++(?:\\(?!\")[^\"\n][^\"\\\n]*+)*+)"
+    r"|(?:''(?='))?'(?P<s>[^'\\\n]*+(?:\\.[^'\\\n]*+)*+)"
+    r"|(?:\"\"(?=\"))?\"(?P<d>[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+))"
+)
+_LITERAL: Final = re.compile(_QUOTED)
+_BARE: Final = r"(?P<bare>[^\s\"'`,;&()\[\]{}<>|\\]++)"
+
+_SIGN: Final = r"(?P<sign>={1,3}|:|=>|!=|,(?=[ ]?b[\"']))"
+_ASSIGNMENT: Final = re.compile(
+    rf"{_NAME}(?:{_QUOTE})?[\])]?[ \t]{{0,20}}+{_SIGN}[ \t]{{0,20}}+{_UNMARKED}"
+    rf"(?:{_QUOTED}|{_BARE})",
+    re.IGNORECASE | re.ASCII,
+)
+_OPTION: Final = re.compile(
+    rf"{_NAME}(?P<sign>[\"'],[ \t\n]{{1,4}}[\"']|[ \t]{{1,4}}[\"']?|=[\"']?){_UNMARKED}"
+    r"(?P<bare>(?!-)[^\s\"',\])]++)",
+    re.IGNORECASE | re.ASCII,
+)
+_OPTION_START: Final = re.compile(r"(?:^|[\s\"'=\[(])--?(?:[a-z0-9]{1,20}-){0,4}$", re.IGNORECASE)
+_HEADER: Final = re.compile(
+    rf"(?P<name>authorization|cookie2?)(?P<sign>(?:{_QUOTE})?[ \t]{{0,4}}[:,=][ \t]{{0,4}})"
+    r"(?P<open>[bfru]{0,2}\\{0,2}[\"'])?"
+    r"(?P<scheme>(?:bearer|basic|digest|token|negotiate|ntlm|apikey|aws4-hmac-sha256)[ \t]{1,4})?"
+    rf"{_UNMARKED}(?P<value>[^\"'\n\r\\]++(?:\\(?![rn\"'])[^\"'\n\r\\]*+)*+)",
+    re.IGNORECASE | re.ASCII,
+)
+_BEARER: Final = re.compile(
+    r"(?P<scheme>bearer[ \t]{1,4})(?P<value>[\w.~+/=-]{8,}+)", re.IGNORECASE | re.ASCII
+)
+
+_Removal = tuple[int, int, str]
+"""Where a secret begins and ends, and its id."""
+_LONGEST_JUDGED: Final = 1_000
+"""Characters by which a value is judged: what is left is looked at again from the next name on, and
+a line of nothing but names would take the square of its length."""
+_RemovalOf = Callable[[re.Match[str]], "_Removal | None"]
+
+_BEHIND_AN_OPTION: Final = frozenset(
+    (
+        *("and", "or", "is", "are", "can", "cannot", "must", "may", "to", "in", "for", "with"),
+        *("from", "option", "options", "flag", "flags", "argument", "arguments"),
+    )
+)
+"""Words of a sentence about an option."""
+_LETTER_OR_DIGIT: Final = re.compile(r"[^\W_]")
+_EXPRESSION: Final = re.compile(r"(?:[A-Za-z_]+(?:\.[A-Za-z_]+)*|[0-9]{1,3})[(\[,)}\]]")
+_AROUND_SIGN: Final = " \t\"'\\"
+
+_LONGEST_LINE: Final = 400
+"""Characters before a place in which the start of its line is looked for."""
+
+_QUOTE_OR_ESCAPE: Final = re.compile(r"\\.|[\"']", re.DOTALL)
+_BEHIND_A_LITERAL: Final = re.compile(
+    r"[ \t]*(?:[-+*%,)\]};:.]|[=!]=|(?:if|else|in|not|and|or|for|is|as)\b|\Z)"
+)
+_BEFORE_A_LITERAL: Final = re.compile(
+    r"(?:[-+*%,(\[{:=<>|&]|\b(?:if|else|in|not|and|or|is|return))[ \t]*[bfru]{0,2}\Z",
+    re.IGNORECASE,
+)
+_LONGEST_JOINT: Final = 40
+
+_CUT_NAME: Final = re.compile(
+    r"(?:auth[a-z]{0,9}|passw?[a-z]{0,4}|secr[a-z]{0,2}|toke?n?|cook[a-z]{0,2}|api[_-]?k[a-z]{0,2}"
+    r"|bear[a-z]{0,2})\Z",
+    re.IGNORECASE | re.ASCII,
+)
+_LONGEST_CUT_NAME: Final = 14
+_CUT_VALUE: Final = re.compile(r"[^\s\"'(){}\[\]]{4,}+")
+
+
+def words_of_names(lower: str) -> list[str]:
+    """Return the words in a text, in lower case, that the names of secrets have.
+
+    They are looked for as plain texts, and only where they are an expression is tried: that takes
+    a tenth of the time.
+    """
+    words = []
+    for part, wholes in _WORDS.items():
+        if part in lower:
+            words += [word for word in wholes if word in lower]
+    return words
+
+
+def remove_assignments(text: str, lower: str, words: Iterable[str], note: Note) -> str:
+    """Return the text without the secrets in headers, assignments and options.
+
+    Args:
+        text: any text.
+        lower: the same in lower case.
+        words: what `words_of_names` has found in it.
+        note: counts a removal and returns its mark.
+    """
+    for word in words:
+        if word != "pass":  # alone it is the name of something in a pair, and here of nothing
+            text, lower = _without(text, lower, word, note)
+    return text
+
+
+def lower_case(text: str) -> str:
+    """Return the text in lower case, and as long as it was."""
+    # The dotted I of Turkish is the one letter whose small form is two characters.
+    return text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
+
+
+def _without(text: str, lower: str, word: str, note: Note) -> tuple[str, str]:
+    if word in _HEADERS:
+        expression, removal_of = _HEADERS[word]
+        text, lower = _edited(text, lower, word, expression, removal_of, note)
+        if word != "auth":
+            return text, lower
+    if "--" in text or " -" in text:
+        text, lower = _edited(text, lower, word, _OPTION, _of_option, note)
+    return _edited(text, lower, word, _ASSIGNMENT, _of_assignment, note)
+
+
+def _edited(
+    text: str,
+    lower: str,
+    word: str,
+    expression: re.Pattern[str],
+    removal_of: _RemovalOf,
+    note: Note,
+) -> tuple[str, str]:
+    """Remove what the expression finds where the word stands, if it is a secret."""
+    parts = []
+    done = 0
+    place = lower.find(word)
+    while place >= 0:
+        limit = place + _LONGEST_JUDGED
+        found = expression.match(text, place, limit) if _may_start(lower, word, place) else None
+        removal = removal_of(found) if found else None
+        if found and removal:
+            start, end, name = removal
+            parts += [text[done:start], note(name, text[start:end])]
+            # Every expression ends with its value.
+            whole = expression.match(text, place) if found.end() == limit else None
+            done = max(end, whole.end()) if whole else end
+        place = lower.find(word, max(done, place + len(word)))
+    if not parts:
+        return text, lower
+    text = "".join([*parts, text[done:]])
+    return text, lower_case(text)
+
+
+def _may_start(lower: str, word: str, place: int) -> bool:
+    if word in _WHOLE and lower[place + len(word) : place + len(word) + 1].isalpha():
+        return False
+    if word in _ALONE:
+        return not lower[place - 1 : place].isalnum()
+    return word != "key" or lower.endswith(_OF_A_KEY, max(0, place - 12), place)
+
+
+def _of_header(found: re.Match[str]) -> _Removal | None:
+    value = found["value"].strip()
+    if found["scheme"]:
+        is_left = is_prose_of_header(value)
+    elif is_code(value) or value.startswith(("=", ":")) or not _LETTER_OR_DIGIT.search(value):
+        is_left = True
+    elif found["open"] is None:
+        is_left = _is_no_header(found, value)
+    else:
+        is_left = _is_between_literals(found.string, *found.span("value"))
+    if is_left or is_placeholder(value):
+        return None
+    return (*found.span("value"), mark_id(found["name"]))
+
+
+def _is_no_header(found: re.Match[str], value: str) -> bool:
+    """Return whether a value without quotes and scheme is prose or code."""
+    if found["sign"].strip(_AROUND_SIGN) != ":":
+        return True
+    is_cookie = found["name"].lower().startswith("cookie")
+    if "=" not in value if is_cookie else " " in value:
+        return True
+    # Behind a quoted name is an expression: `'Authorization': auth}`.
+    return not found["sign"].startswith(":") and _EXPRESSION.match(value) is not None
+
+
+def _of_bearer(found: re.Match[str]) -> _Removal | None:
+    has_digit = any(character.isdigit() for character in found["value"])
+    return (*found.span("value"), "bearer") if has_digit else None
+
+
+def _of_option(found: re.Match[str]) -> _Removal | None:
+    value = found["bare"]
+    name = found["name"].lower()
+    line = found.string[max(0, found.start() - 90) : found.start()]
+    if _OPTION_START.search(line) is None or is_placeholder(value):
+        return None
+    if value.isupper() and value.lower().startswith(name[:4]):
+        return None  # the placeholder of a usage line: `--token TOKEN`
+    if found["sign"].isspace() and value.lower() in _BEHIND_AN_OPTION:
+        return None
+    if found["sign"][-1] in "\"'" and _is_between_literals(found.string, *found.span("bare")):
+        return None
+    return (*found.span("bare"), mark_id(name))
+
+
+def _of_assignment(found: re.Match[str]) -> _Removal | None:
+    group = next(each for each in ("e", "s", "d", "bare") if found[each] is not None)
+    start, end = found.span(group)
+    if group in "sd" and _is_between_literals(found.string, start, end):
+        return _of_joined_literal(found, found[group])
+    value = found[group]
+    if is_placeholder(value):
+        return None
+    name = found["name"].lower()
+    is_left = is_ordinary_bare(found) if group == "bare" else is_too_little(name, value)
+    return None if is_left else (start, end, mark_id(name))
+
+
+def _of_joined_literal(found: re.Match[str], code: str) -> _Removal | None:
+    """Return the second literal of `"password=" + "value"`."""
+    second = _LITERAL.match(found.string, found.end())
+    if second is None or found["sign"] != "=" or code.strip().rstrip("bfruBFRU").strip(" +"):
+        return None
+    group = "s" if second["s"] is not None else "d"
+    value = second[group]
+    name = found["name"].lower()
+    if not value or " " in value or is_placeholder(value) or is_too_little(name, value):
+        return None
+    return (*second.span(group), mark_id(name))
+
+
+_HEADERS: Final[dict[str, tuple[re.Pattern[str], _RemovalOf]]] = {
+    "auth": (_HEADER, _of_header),
+    "cookie": (_HEADER, _of_header),
+    "bearer": (_BEARER, _of_bearer),
+}
+
+
+def remove_behind_cut_names(text: str, note: Note) -> str:
+    """Return the text without what follows a name of a secret that was cut: `{'Autho...f3xyz'}`."""
+    parts = []
+    done = 0
+    for start, end in cuts(text):
+        if start < done or not _CUT_NAME.search(text, max(done, start - _LONGEST_CUT_NAME), start):
+            continue
+        if value := _CUT_VALUE.match(text, end):
+            parts += [text[done:end], note("cut-field")]
+            done = value.end()
+    return "".join([*parts, text[done:]]) if parts else text
+
+
+def _is_between_literals(text: str, start: int, end: int) -> bool:
+    """Return whether what stands from `start` to `end` is code between two literals.
+
+    In `"?password=" + password + "&x="` the quote behind the name closes the literal that holds
+    the name. Both the code and the quotes before it must say so: prose has apostrophes.
+    """
+    if _BEHIND_A_LITERAL.match(text, start, end) is None:
+        return False
+    quote = text[start - 1]
+    if text[end : end + 1] == quote:
+        before = max(start, end - _LONGEST_JOINT)
+        if text[start:end].strip() and _BEFORE_A_LITERAL.search(text, before, end) is None:
+            return False
+    return _open_quote(text, start - 1) == quote
+
+
+def _open_quote(text: str, end: int) -> str:
+    """Return the quote of the literal that the place is in; the empty text outside of any."""
+    earliest = max(0, end - _LONGEST_LINE)
+    line_start = text.rfind("\n", earliest, end) + 1
+    opened = ""
+    for found in _QUOTE_OR_ESCAPE.finditer(text, max(earliest, line_start), end):
+        sign = found.group()
+        if not opened:
+            # An escape outside of a literal is its quote in a repr, or none.
+            opened = sign if len(sign) == 1 else ""
+        elif sign == opened:
+            opened = ""
+    return opened

@@ -1,0 +1,81 @@
+"""Regular expressions that users write, in rules and for redaction, searched with a time limit.
+
+Some patterns take exponential time, and a search of Python's `re` can't be stopped. The library
+`regex` reads the same syntax and takes a timeout. It is imported with the first pattern. See
+docs/decisions/0017.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from time import process_time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import regex
+
+# To `re` a brace that begins no repetition stands for itself; to `regex`, `{e}` is a fuzzy match.
+_BRACE: Final = re.compile(
+    r"\\[A-Za-z]\{[^{}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]"
+    r"|(?P<literal>\{)(?!(?:[0-9]+(?:,[0-9]*)?|,[0-9]*)\})",
+    re.DOTALL,
+)
+
+
+class UserPattern:
+    """A compiled pattern and the CPU time that its searches have taken.
+
+    Args:
+        pattern: what `compile_quietly` accepts.
+
+    Attributes:
+        seconds_used: CPU time of the process during all searches so far.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self.compiled = compile_quietly(pattern)
+        self.seconds_used = 0.0
+
+    def matches(self, text: str, limit_seconds: float) -> Iterator[regex.Match[str]]:
+        """Yield the matches in a text, from left to right.
+
+        Args:
+            text: any text.
+            limit_seconds: how much CPU time of the process the search may take.
+
+        Raises:
+            TimeoutError: the time is up. The matches before that have been yielded.
+        """
+        if limit_seconds <= 0:
+            raise TimeoutError
+        began = process_time()
+        try:
+            yield from self.compiled.finditer(text, timeout=limit_seconds)
+        finally:
+            self.seconds_used += process_time() - began
+
+
+def compile_quietly(pattern: str) -> regex.Pattern[str]:
+    """Compile a pattern without the warnings that Python has about it.
+
+    The pattern is the user's, and pytest may turn warnings into errors.
+
+    Raises:
+        re.error: the pattern is not a regular expression. The message is that of `re` where `re`
+            refuses it, too.
+        OverflowError: the number of a repetition is too large.
+        RecursionError: the pattern is nested too deeply.
+    """
+    import regex
+
+    source = _BRACE.sub(lambda found: r"\{" if found["literal"] else found.group(), pattern)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            # The cache of compiled patterns is left to the tests, which may fill or clear it.
+            return regex.compile(source, regex.VERSION0, cache_pattern=False)
+        except regex.error as error:
+            re.compile(pattern)
+            raise re.error(str(error)) from None
