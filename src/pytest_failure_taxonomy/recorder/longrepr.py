@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.recorder.describe import is_own, location
+from pytest_failure_taxonomy.recorder.origin import is_own, location
 from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 

@@ -22,16 +22,18 @@ from pytest_failure_taxonomy.aftermath.supervision import (
 )
 from pytest_failure_taxonomy.aftermath.watcher import is_watchable
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.recorder.environment import describe_environment
+from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded, interrupted_later
-from pytest_failure_taxonomy.recorder.markers import Markers
-from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.recorder.session import SessionRecorder
-from pytest_failure_taxonomy.recorder.timers import (
+from pytest_failure_taxonomy.recorder.machine import describe_environment
+from pytest_failure_taxonomy.recorder.other_plugins import (
     TimerRecorder,
+    coverage_shortfall,
     faulthandler_exit_seconds,
     knows_timers,
 )
+from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.recorder.session import SessionRecorder
+from pytest_failure_taxonomy.recorder.startup_errors import exit_code_of, record_startup_error
 from pytest_failure_taxonomy.recorder.worker import (
     WorkerRecorder,
     is_followed,
@@ -56,7 +58,6 @@ from pytest_failure_taxonomy.run.crash_record import (
 from pytest_failure_taxonomy.run.extensions import add_extensions, search_again
 from pytest_failure_taxonomy.run.report_file import ReportFile
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
-from pytest_failure_taxonomy.run.startup import exit_code_of, record_startup_error
 from pytest_failure_taxonomy.run.terminal import print_lines, verbosity
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
@@ -177,7 +178,7 @@ class Run:
             self.faults,
             record,
             started_ns=self._started_ns,
-            markers=Markers(self._settings.markers),
+            markers=MarkerFinder(self._settings.markers),
             secrets=self._secrets,
         )
         call_after_fork(self.session.progress.detach, self._crash_record.leave_to_parent)
@@ -275,9 +276,7 @@ class Run:
         )
         coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, where it measures
         if coverage is not None and not evidence.should_fail:
-            from pytest_failure_taxonomy.recorder.coverage import shortfall_of
-
-            evidence = replace(evidence, coverage=shortfall_of(coverage))
+            evidence = replace(evidence, coverage=coverage_shortfall(coverage))
         self._crash_record.note_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
         if self._crash_record.has_lost_watcher():
             self._note_no_watcher("it was ended before pytest was")
@@ -312,7 +311,8 @@ class Run:
     @cached_property
     def _environment(self) -> Environment:
         """Looked at once, at the start: a test may patch or change what it is read from."""
-        return describe_environment(self._config)
+        plugins = self._config.pluginmanager.list_plugin_distinfo()
+        return describe_environment(pytest.__version__, [each for _, each in plugins])
 
     def _build(
         self, evidence: RunEvidence, completeness: Completeness, duration: float | None
