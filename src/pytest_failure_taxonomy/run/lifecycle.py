@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.aftermath.supervision import (
-    die_with_parent,
-    give_note_back,
-    take_note,
-)
+from pytest_failure_taxonomy.aftermath.mailbox import claim_mailbox, release_mailbox
 from pytest_failure_taxonomy.aftermath.watcher import is_watchable
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
@@ -59,6 +55,7 @@ from pytest_failure_taxonomy.run.extensions import add_extensions, search_again
 from pytest_failure_taxonomy.run.report_file import ReportFile
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
 from pytest_failure_taxonomy.run.terminal import print_lines, verbosity
+from pytest_failure_taxonomy.system.process import die_with_parent
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
     Environment,
@@ -159,9 +156,9 @@ class Run:
         try:
             if not getattr(self._config.known_args_namespace, "collectonly", False):
                 self._begin_on_disk()
-            if self._settings.note is not None:
-                take_note(
-                    self._settings.note,
+            if self._settings.mailbox is not None:
+                claim_mailbox(
+                    self._settings.mailbox,
                     report=str(self._report_file.path),
                     run_id=self._id,
                     record=self._crash_record.files,
@@ -296,8 +293,8 @@ class Run:
             if self._secrets.known != known:
                 search_again(report, self._secrets.redact)
             problem = self._report_file.close(report)
-            if self._settings.note is not None:
-                give_note_back(self._settings.note)
+            if self._settings.mailbox is not None:
+                release_mailbox(self._settings.mailbox)
         started_in = self._config.invocation_params.dir
         shown = "" if problem else self._report_file.shown_path(started_in)
         level = verbosity(self._config)
