@@ -89,7 +89,7 @@ class Attributor:
 
     def ask(self, node: pytest.Item, error: BaseException, phase: str) -> Attribution | None:
         """Return what the test itself recorded, or else what the hook returns."""
-        said = node.stash.get(_SAID, None)
+        said = node.stash[_SAID] if _SAID in node.stash else None  # noqa: SIM401 - get() is slow
         if said is not None or not self._hook.get_hookimpls():
             return said
         try:

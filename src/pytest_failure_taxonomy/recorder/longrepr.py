@@ -56,7 +56,7 @@ def words_for_people(longrepr: Any) -> str:
     That is what was written for whoever reads it: `str()` of the exception may be its arguments.
     """
     said = longrepr if isinstance(longrepr, str) else getattr(longrepr, "errorstring", "")
-    if not isinstance(said, str):
+    if not said or not isinstance(said, str):
         return ""
     if said is not longrepr:  # of a fixture that is not there; a list of all that are follows
         said = said.strip().partition("\n")[0]

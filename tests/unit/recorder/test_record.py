@@ -620,7 +620,7 @@ def test_the_events_have_a_high_descriptor(folder: Path) -> None:
 
 def test_where_no_high_number_is_to_be_had(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A descriptor that can't be moved stays where it is, and is used there."""
-    monkeypatch.setattr(writer, "_high_numbers", lambda limit: iter([limit + 10**6]))
+    monkeypatch.setattr(own_files, "_high_numbers", lambda limit: iter([limit + 10**6]))
     descriptor = os.open(os.devnull, os.O_RDONLY)
     assert move_high(descriptor) == descriptor
     os.close(descriptor)

@@ -62,7 +62,7 @@ _NUMBER: Final = struct.Struct("<I")
 
 Numbers = MutableSequence[int] | memoryview
 
-_encode: Final = JSONEncoder(default=to_dict).encode
+_encode: Final = JSONEncoder(default=to_dict, check_circular=False).encode
 
 
 class Record(Protocol):
