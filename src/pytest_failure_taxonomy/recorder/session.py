@@ -16,7 +16,7 @@ from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import Attributor, MarkerFinder
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory, message_of, words_of
 from pytest_failure_taxonomy.recorder.failures import Facts, Failures
-from pytest_failure_taxonomy.recorder.guard import Faults, guarded, interrupted_later
+from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
@@ -117,7 +117,7 @@ class SessionRecorder:
     # What is called now and then.
 
     @guarded
-    @interrupted_later
+    @defer_sigint
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Record which tests are selected to run."""
         self.progress.select([item.nodeid for item in session.items])

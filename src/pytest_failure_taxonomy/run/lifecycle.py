@@ -19,7 +19,7 @@ from pytest_failure_taxonomy.aftermath.mailbox import claim_mailbox, release_mai
 from pytest_failure_taxonomy.aftermath.watcher import is_watchable
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
-from pytest_failure_taxonomy.recorder.guard import Faults, guarded, interrupted_later
+from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.other_plugins import (
     TimerRecorder,
@@ -47,12 +47,8 @@ from pytest_failure_taxonomy.report.shown_paths import ShownPaths
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.run.benches import add_benches
-from pytest_failure_taxonomy.run.crash_record import (
-    CrashRecord,
-    call_after_fork,
-)
 from pytest_failure_taxonomy.run.extensions import add_extensions, search_again
-from pytest_failure_taxonomy.run.report_file import ReportFile
+from pytest_failure_taxonomy.run.report_file import CrashRecord, ReportFile, call_after_fork
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
 from pytest_failure_taxonomy.run.terminal import print_lines, verbosity
 from pytest_failure_taxonomy.system.process import die_with_parent
@@ -98,7 +94,7 @@ def begin(config: pytest.Config, *, requested: bool = True) -> None:
         _begin_run(config)
 
 
-@interrupted_later
+@defer_sigint
 def _begin_run(config: pytest.Config) -> None:
     config.stash[RUN] = None
     try:
@@ -194,7 +190,7 @@ class Run:
     def _note_no_watcher(self, why_not: str) -> None:
         watcher = WatcherState(active=False, why_not=why_not)
         self._environment = replace(self._environment, watcher=watcher)
-        self._crash_record.note_watcher(watcher)
+        self._crash_record.record_watcher(watcher)
 
     @property
     def _crash_record(self) -> CrashRecord:
@@ -274,7 +270,7 @@ class Run:
         coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, where it measures
         if coverage is not None and not evidence.should_fail:
             evidence = replace(evidence, coverage=coverage_shortfall(coverage))
-        self._crash_record.note_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
+        self._crash_record.record_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
         if self._crash_record.has_lost_watcher():
             self._note_no_watcher("it was ended before pytest was")
         try:
@@ -303,7 +299,7 @@ class Run:
             lines = verdict_lines(report, shown, paths=paths, quiet=level < 0, problem=problem)
             if problem is None:  # without a report there is nothing to complete
                 lines += watcher_lines(report)
-            print_lines(self._config, [*lines, *stays_lines(self._report_file.stays)])
+            print_lines(self._config, [*lines, *stays_lines(self._report_file.remains)])
 
     @cached_property
     def _environment(self) -> Environment:
