@@ -28,7 +28,7 @@ STAGES = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "fi
 """The values of `Stage`, repeated so that asking for `--help` loads nothing; a test compares."""
 
 SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
-"""Repeated from `aftermath.supervision` for the same reason."""
+"""Repeated from `aftermath.mailbox` for the same reason."""
 
 _REQUESTED = pytest.StashKey[bool]()
 """Whether the report was asked for when pytest started."""
@@ -201,9 +201,9 @@ def _is_supervised() -> bool:
     """Tell whether `failure-taxonomy run` is this process's parent: then it wants a report."""
     if SUPERVISOR_VARIABLE not in os.environ:
         return False
-    from pytest_failure_taxonomy.aftermath.supervision import find_note
+    from pytest_failure_taxonomy.aftermath.mailbox import find_mailbox
 
-    return find_note() is not None
+    return find_mailbox() is not None
 
 
 def _may_be_worker_of_supervised() -> bool:

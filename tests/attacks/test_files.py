@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.aftermath.complete import (
     read_report,
 )
 from pytest_failure_taxonomy.aftermath.lock import ReportLock, lock_path
-from pytest_failure_taxonomy.aftermath.supervision import read_note
+from pytest_failure_taxonomy.aftermath.mailbox import read_message
 from pytest_failure_taxonomy.bench.isolation.sweeping import remove_folder
 from pytest_failure_taxonomy.bench.plugin.session import write_json
 from pytest_failure_taxonomy.bench.start import write_starter
@@ -484,15 +484,15 @@ def test_a_note_of_another_hand(tmp_path: Path) -> None:
     note = tmp_path / "note"
     for content in (b"", b"[]", b"\xff", b"[" * 50_000, b'{"run_id": 5}', b'{"run_id": "../x"}'):
         note.write_bytes(content)
-        assert read_note(note) == {}
+        assert read_message(note) == {}
     note.write_text(json.dumps({"run_id": "f" * 32, "report": "relative.json"}))
-    assert read_note(note) == {}
+    assert read_message(note) == {}
     said = {"run_id": "f" * 32, "report": str(tmp_path / REPORT)}
     note.write_text(json.dumps(said))
-    assert read_note(note) == said
+    assert read_message(note) == said
     note.unlink()
     os.mkfifo(note)
-    assert read_note(note) == {}
+    assert read_message(note) == {}
 
 
 def test_nobody_can_put_anything_in_the_place_of_the_note(tmp_path: Path) -> None:

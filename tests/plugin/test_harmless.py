@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder import controller, session, timers, worker
+from pytest_failure_taxonomy.recorder import controller, other_plugins, session, worker
 from pytest_failure_taxonomy.run import lifecycle
 from tests.helpers.children import (
     REPORT,
@@ -166,7 +166,7 @@ def test_each_of_our_hooks_is_broken_once() -> None:
         session.SessionRecorder,
         controller.ControllerRecorder,
         worker.WorkerRecorder,
-        timers.TimerRecorder,
+        other_plugins.TimerRecorder,
     ]
     hooks = {
         f"{each.__name__}.{name}" for each in classes for name in vars(each) if "pytest_" in name

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.aftermath.lock import ReportLock
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.recorder.record.evidence import context_of, evidence_of
 from pytest_failure_taxonomy.recorder.record.layout import (
     RESERVE,
     STACKS,
@@ -32,7 +31,8 @@ from pytest_failure_taxonomy.recorder.record.reader import (
     read_record,
     read_worker,
 )
-from pytest_failure_taxonomy.recorder.record.writer import remove_record, what_stays, why_it_stays
+from pytest_failure_taxonomy.recorder.record.rebuild import context_of, evidence_of
+from pytest_failure_taxonomy.recorder.record.removal import remove_record, what_stays, why_it_stays
 from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
 from pytest_failure_taxonomy.report.amend import amend_report
 from pytest_failure_taxonomy.report.build import build_report

@@ -10,9 +10,8 @@ from os import close, fstat, lstat, unlink
 from pathlib import Path
 from typing import Any
 
-from pytest_failure_taxonomy.recorder.record.writer import move_high
 from pytest_failure_taxonomy.report.write import path_beside
-from pytest_failure_taxonomy.system.own_files import identity_of, open_shared
+from pytest_failure_taxonomy.system.own_files import identity_of, move_high, open_shared
 
 _held: set[Path] = set()
 """Paths that runs of this process have: a lock of POSIX does not tell two runs of one process

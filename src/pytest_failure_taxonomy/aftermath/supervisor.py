@@ -15,9 +15,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pytest_failure_taxonomy.aftermath.supervision import adopt_orphans
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.system.process import descendants, name_of
+from pytest_failure_taxonomy.system.process import adopt_orphans, descendants, name_of
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from pytest_failure_taxonomy.aftermath.complete import ProcessEnd
-from pytest_failure_taxonomy.recorder.machine import ci_job, platform_name, python_version
+from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.build import build_report
-from pytest_failure_taxonomy.taxonomy.evidence import Environment, RunContext, RunError, RunEvidence
+from pytest_failure_taxonomy.taxonomy.evidence import RunContext, RunError, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -149,9 +149,7 @@ def report_of_command(
         duration_seconds=duration,
         args=secrets.redact_arguments(list(command)),
         rootdir=str(folder),
-        environment=Environment(
-            python=python_version(), platform=platform_name(), pytest=UNKNOWN_PYTEST, ci=ci_job()
-        ),
+        environment=describe_environment(UNKNOWN_PYTEST),
     )
     return build_report(
         evidence,

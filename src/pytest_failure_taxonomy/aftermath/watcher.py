@@ -1,53 +1,56 @@
-"""Start a second process that outlives pytest, sees how it ends and completes its report."""
+"""Start the watcher, a process that outlives pytest and completes its report; wait for it."""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.system.own_files import READ, read_file
+from pytest_failure_taxonomy.system.own_files import READ
+from pytest_failure_taxonomy.system.process import command_of, is_running
 
 _SHELL: Final = "/bin/sh"
-_MAX_COMMAND_BYTES: Final = 64 * 1024
 _LOWEST: Final = 3
-"""Descriptors below are standard input, output and error, also where they were closed: what is
-handed over under such a number is lost when the other side gets its own."""
+"""The descriptors below are standard input, output and error. If pytest was started with one of
+them closed, a file that it opens may get the number, and would be lost in the watcher."""
 _SCRIPT: Final = Path(__file__).with_name("watch.py")
+WATCHER_SECONDS: Final = 3.0
+"""How long a watcher may take with a report: 30 ms on an idle machine, a second on a busy one."""
 
 
 _watched: set[int] = set()
-"""Ids of processes that have a watched run going on: a pytest that is run inside of a test of this
-process ends without the process ending, and is not to be watched."""
+"""Ids of processes that have a watched run. A pytest that runs inside of a test of such a process
+ends before the process, and must not be watched."""
 
 _lingering: dict[int, tuple[int, str]] = {}
-"""By the id of its process: the watcher of a run that has ended, waiting for the process to end,
-and the run's id. The next run in the same process dismisses it: what the process ends with is no
-longer that run's doing."""
+"""By process id: the watcher of a run that has ended while its process goes on, and the run's id.
+The next run in the same process ends that watcher: the exit status is no longer the first run's."""
 
 
 class Watch:
-    """A watcher of this process, for one run."""
+    """The watcher of one run."""
 
     def __init__(self) -> None:
         self._process_id: int | None = None
         self._watcher: tuple[int, str] | None = None
 
     def start(self, report: Path, run_id: str, record: Sequence[Path]) -> str | None:
-        """Have this process watched; return `None`, or why it can't be.
+        """Start a watcher of this process; return why that is not possible, or `None`.
 
-        A shell starts the watcher in the background and ends, so that it is nobody's child: a test
-        that waits for its children, or lists them, must not find one that it did not make.
+        A shell starts the watcher in the background and ends, so that it is nobody's child. A test
+        that waits for its children, or lists them, must not find it.
 
         Args:
             report: the path of the run's report.
             run_id: the run.
-            record: the files of its record. They are handed over open: the run may be over, and
-                they removed, before the watcher has come so far as to open them.
+            record: the files of its record. The watcher inherits their descriptors: a short run
+                may have removed the files before the watcher could open them.
         """
         if not sys.executable:
             return "Python does not know its own program (sys.executable is empty)"
@@ -55,8 +58,8 @@ class Watch:
         descriptors: list[int] = []
         try:
             descriptors.append(_move_up(os.pidfd_open(process_id)))
-            for path in record:  # one by one: those that are open are closed, whatever is next
-                descriptors.append(_move_up(os.open(path, READ)))  # noqa: PERF401 - as said
+            for path in record:  # one by one, so that `finally` closes those that are open
+                descriptors.append(_move_up(os.open(path, READ)))  # noqa: PERF401 - see above
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
             _dismiss(_lingering.pop(process_id, None))
@@ -85,25 +88,25 @@ class Watch:
         return None
 
     def is_lost(self) -> bool:
-        """Tell whether there was a watcher and is none any more."""
+        """Tell whether the watcher was started and has ended."""
         return self._watcher is not None and not _is_there(*self._watcher)
 
     def stop(self) -> None:
-        """Let a later run in this process have a watcher of its own; this one stays to the end."""
+        """Let a later run in this process have its own watcher; this one waits for the process."""
         if self._process_id is not None and self._watcher is not None:
             _watched.discard(self._process_id)
             _lingering[self._process_id] = self._watcher
 
 
 def is_watchable() -> bool:
-    """Tell whether this process is one that a run should have watched, where that can be done."""
+    """Tell whether a run in this process should and can have a watcher."""
     process_id = os.getpid()
-    # As process 1 of a container its end is the end of everything, a watcher's included.
+    # When process 1 of a container ends, its watcher is ended, too.
     return hasattr(os, "pidfd_open") and process_id != 1 and process_id not in _watched
 
 
 def _move_up(descriptor: int) -> int:
-    """Return the descriptor under a number that is not one of the standard three."""
+    """Return a descriptor, moved if its number is one of the standard three."""
     if descriptor >= _LOWEST:
         return descriptor
     import fcntl
@@ -115,7 +118,7 @@ def _move_up(descriptor: int) -> int:
 
 
 def _spawn_orphan(command: list[str]) -> int:
-    """Start a command as nobody's child and return its process id."""
+    """Start a command that is nobody's child, and return its process id."""
     reading, writing = os.pipe()
     try:
         writing = _move_up(writing)
@@ -127,14 +130,14 @@ def _spawn_orphan(command: list[str]) -> int:
         script = '"$@" >/dev/null & echo $!'
         arguments = ["sh", "-c", script, "sh", *command]
         try:
-            # From its first moment in a session of its own: a kill of pytest's group is not for it.
+            # In a session of its own from the start: a kill of pytest's group must not reach it.
             child = os.posix_spawn(_SHELL, arguments, os.environ, file_actions=files, setsid=True)
-        except NotImplementedError:  # an old C library; the watcher leaves the session by itself
+        except NotImplementedError:  # an old C library; the watcher calls setsid() itself
             child = os.posix_spawn(_SHELL, arguments, os.environ, file_actions=files)
         os.close(writing)
         writing = -1
         said = os.read(reading, 32)
-        with suppress(ChildProcessError):  # the user's program has the system reap its children
+        with suppress(ChildProcessError):  # the program has the system reap its children
             os.waitpid(child, 0)
     finally:
         os.close(reading)
@@ -146,7 +149,7 @@ def _spawn_orphan(command: list[str]) -> int:
 
 
 def _dismiss(watcher: tuple[int, str] | None) -> None:
-    """End a watcher, unless its number is another process's by now."""
+    """End a watcher, unless another process has its id by now."""
     if watcher is None:
         return
     with suppress(OSError):
@@ -155,9 +158,46 @@ def _dismiss(watcher: tuple[int, str] | None) -> None:
 
 
 def _is_there(process_id: int, run_id: str) -> bool:
-    """Tell whether the watcher of a run still lives; a dead one's number may be another's."""
-    try:
-        command = read_file(f"/proc/{process_id}/cmdline", _MAX_COMMAND_BYTES)
-    except OSError:
-        return False
-    return run_id.encode() in command.split(b"\0")
+    """Tell whether the watcher of a run still runs; another process may have its id by now."""
+    return run_id in command_of(process_id)
+
+
+def wait_for_watcher(report: Path, seconds: float = WATCHER_SECONDS) -> None:
+    """Wait while a watcher completes a report whose pytest has ended.
+
+    A report that is read earlier is not complete. Return at once if pytest still runs, or if there
+    is no watcher.
+
+    Args:
+        report: the report's path.
+        seconds: how long to wait at most.
+    """
+    deadline = time.monotonic() + seconds
+    for watcher in _watchers_at_work(report):
+        _wait_for_end(watcher, deadline)
+
+
+def _watchers_at_work(report: Path) -> list[int]:
+    """Return the ids of the watchers of a report whose pytest has ended."""
+    found = []
+    place = os.path.realpath(report)
+    with suppress(OSError):
+        for entry in os.listdir("/proc"):
+            words = command_of(int(entry)) if entry.isdigit() else []
+            if not any(os.path.basename(word) == _SCRIPT.name for word in words[:6]):
+                continue
+            watched = [word for word in words if word.isdigit()]
+            is_of_report = any(os.path.realpath(word) == place for word in words if word)
+            if is_of_report and not any(is_running(int(each)) for each in watched):
+                found.append(int(entry))
+    return found
+
+
+def _wait_for_end(process_id: int, deadline: float) -> None:
+    """Wait until a process has ended; it need not be a child."""
+    with suppress(OSError):
+        descriptor = os.pidfd_open(process_id)
+        try:
+            select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        finally:
+            os.close(descriptor)

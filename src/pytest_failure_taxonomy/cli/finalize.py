@@ -12,9 +12,9 @@ from pytest_failure_taxonomy.aftermath.complete import (
     is_still_running,
     read_report,
 )
+from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.output import print_verdict, tell
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.system.process import wait_for_watcher
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.signals import signal_of_exit_code
 

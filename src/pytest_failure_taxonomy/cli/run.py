@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.aftermath.complete import (
     is_still_running,
     read_report,
 )
-from pytest_failure_taxonomy.aftermath.supervision import Desk, read_note
+from pytest_failure_taxonomy.aftermath.mailbox import Mailbox, read_message
 from pytest_failure_taxonomy.aftermath.supervisor import CommandEnd, Supervisor, end_like
 from pytest_failure_taxonomy.aftermath.unrecorded import (
     OutputFile,
@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.aftermath.unrecorded import (
     timestamp,
     why_unrecorded,
 )
+from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, print_verdict, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
 from pytest_failure_taxonomy.report.write import (
@@ -32,7 +33,6 @@ from pytest_failure_taxonomy.report.write import (
     remove_report,
     write_report,
 )
-from pytest_failure_taxonomy.system.process import wait_for_watcher
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -141,18 +141,18 @@ def _forget_earlier_report(path: Path) -> None:
 def _supervise(
     command: list[str], options: argparse.Namespace, report: Path
 ) -> tuple[CommandEnd, Told]:
-    desk = Desk(stage=options.stage, report=options.report and str(report))
+    mailbox = Mailbox(stage=options.stage, report=options.report and str(report))
     try:
         supervisor = Supervisor(command, timeout_seconds=options.timeout)
-        end = supervisor.run({**os.environ, **desk.environment})
-        said = read_note(desk.note)
+        end = supervisor.run({**os.environ, **mailbox.environment})
+        said = read_message(mailbox.path)
         if "run_id" not in said:
             return end, Told()
         return end, Told(
-            run_id=said["run_id"], report=said["report"], record=desk.contents(said["run_id"])
+            run_id=said["run_id"], report=said["report"], record=mailbox.contents(said["run_id"])
         )
     finally:
-        desk.close()
+        mailbox.close()
 
 
 def _report_of_plugin(

@@ -1,14 +1,19 @@
-"""Let a test, or a hook of the user's, say what the reason of a failure is."""
+"""What the user's own code says is the reason of a failure.
+
+A test says it by the fixture `failure_taxonomy`, a plugin or conftest file by the hook
+`pytest_failure_taxonomy_classify`, and an agent by a failure marker that it prints.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults
-from pytest_failure_taxonomy.taxonomy.evidence import Attribution
+from pytest_failure_taxonomy.taxonomy.evidence import Attribution, SeenMarker
 from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 
@@ -16,31 +21,33 @@ _SAID: Final = pytest.StashKey[Attribution]()
 
 _HOOK: Final = "the hook pytest_failure_taxonomy_classify"
 
+_MARKER_START: Final = "[GZA_FAILURE:"
+"""As in `taxonomy.markers`, which is not imported until there is a marker to read."""
+
 
 class FailureTaxonomy:
-    """What the fixture `failure_taxonomy` gives to a test."""
+    """The value of the fixture `failure_taxonomy`."""
 
     def __init__(self, node: pytest.Item) -> None:
         self._node = node
 
     def __repr__(self) -> str:
-        """Return a short name, because pytest shows it with each failure of the test."""
+        """Return a short text: pytest shows it with each failure of the test."""
         return "<failure_taxonomy>"
 
     def record(self, reason: FailureReason | str, kind: str, detail: str = "") -> None:
-        """Say why this test fails, if it does: it may know better than its exception tells.
+        """Record why this test fails, if it does fail.
 
-        The last word counts. A test that passes has not failed, whatever it said.
+        The last call counts. A test that passes is not changed by it.
 
         Args:
             reason: one of the 15.
-            kind: what refines it: lower-case words with dots between them, such as
-                `sandbox.browser`.
-            detail: what else there is to say, in words.
+            kind: refines the reason: lower-case words joined by dots, such as `sandbox.browser`.
+            detail: anything else there is to say.
 
         Raises:
-            ValueError: there is no such reason, the text is no kind, or the kind is another
-                reason's.
+            ValueError: if there is no such reason, if `kind` has another form, or if it refines
+                another reason.
         """
         self._node.stash[_SAID] = attribution(reason, kind, source="test", detail=detail or None)
 
@@ -48,10 +55,11 @@ class FailureTaxonomy:
 def attribution(
     reason: object, kind: object, *, source: str, detail: str | None = None
 ) -> Attribution:
-    """Return what somebody says of a failure.
+    """Return a checked attribution.
 
     Raises:
-        ValueError: there is no such reason, the text is no kind, or the kind is another reason's.
+        ValueError: if there is no such reason, if `kind` has another form, or if it refines another
+            reason.
     """
     from pytest_failure_taxonomy.taxonomy.rules import reasons_of_kind
 
@@ -73,15 +81,15 @@ def attribution(
 
 
 class Attributor:
-    """Ask who knows, in the process in which the test ran."""
+    """Collect what the fixture and the hook say, in the process that ran the test."""
 
     def __init__(self, config: pytest.Config, faults: Faults) -> None:
         self._hook = config.hook.pytest_failure_taxonomy_classify
         self._faults = faults
 
     def ask(self, node: pytest.Item, error: BaseException, phase: str) -> Attribution | None:
-        """Return what the test itself has said, or else what the hook says; `None` for neither."""
-        said = node.stash.get(_SAID, None)
+        """Return what the test itself recorded, or else what the hook returns."""
+        said = node.stash[_SAID] if _SAID in node.stash else None  # noqa: SIM401 - get() is slow
         if said is not None or not self._hook.get_hookimpls():
             return said
         try:
@@ -98,3 +106,31 @@ def _from_answer(answer: object) -> Attribution:
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise TypeError(f"{answer!r} returned; a pair of reason and kind, or None, is right")
     return attribution(*answer, source="hook")
+
+
+class MarkerFinder:
+    """Find the failure marker in what a test has printed."""
+
+    def __init__(self, more: Mapping[str, FailureReason]) -> None:
+        """Look for the built-in markers and for others.
+
+        Args:
+            more: the reasons of the other markers, by the names of the markers.
+        """
+        self._more = more
+
+    def in_output_of(self, report: pytest.TestReport) -> SeenMarker | None:
+        """Return the last marker in the captured output of a test."""
+        texts = [text for _, text in report.sections if _MARKER_START in text]
+        return self._find(texts) if texts else None
+
+    def _find(self, texts: list[str]) -> SeenMarker | None:
+        from pytest_failure_taxonomy.logs.markers import locate_marker
+        from pytest_failure_taxonomy.taxonomy.markers import MARKER_REASONS
+
+        for text in reversed(texts):
+            found = locate_marker(text, known=self._more)
+            if found is not None:
+                known = {**MARKER_REASONS, **self._more}
+                return SeenMarker(name=found.reason, reason=known[found.reason])
+        return None

@@ -10,11 +10,11 @@ import pytest
 
 from pytest_failure_taxonomy.recorder.failures import is_of_forked_test
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
-from pytest_failure_taxonomy.recorder.record.limits import limits_of_test
+from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds
 from pytest_failure_taxonomy.recorder.record.reader import WorkerState, read_worker
+from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
-from pytest_failure_taxonomy.recorder.timers import faulthandler_exit_seconds
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.system.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit

@@ -1,12 +1,14 @@
-"""Remember exceptions between the hook that sees them and the one that sees the report.
+"""Describe exceptions as plain values, and keep them until the report of their test comes by.
 
-pytest's reports say how a failure reads, not of which type it was.
+The reports of pytest say how a failure reads. They don't say of which type the exception was.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,22 +16,51 @@ import pytest
 
 from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import Attributor
-from pytest_failure_taxonomy.recorder.describe import (
-    cause_of,
-    describe_exception,
-    missing_fixtures_beside,
+from pytest_failure_taxonomy.recorder.origin import (
+    LIBRARIES,
+    STANDARD_LIBRARY,
+    OriginFinder,
+    frames_of,
+    hook_in,
+    is_own,
+    location,
+    own_place_in,
+    own_place_of,
+    path_below_libraries,
     place_of,
-    quotes_a_traceback,
-    words_of_refusal,
+    printed_frames,
+    raising_module,
 )
-from pytest_failure_taxonomy.recorder.origin import OriginFinder
 from pytest_failure_taxonomy.recorder.secrets import changed_secrets
-from pytest_failure_taxonomy.recorder.sent import attribution_from, raised_from, sent_of
+from pytest_failure_taxonomy.report.text import (
+    cap_between_words,
+    encodable,
+    telling_line,
+    with_place,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import Attribution, Location, RaisedException
-from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
+
+MAX_MESSAGE: Final = 8_000
+"""Characters kept of the message of an exception; the report cuts further."""
 
 _ATTRIBUTE: Final = "_failure_taxonomy"
-"""Name under which a worker's report carries its description to the controller."""
+"""The attribute by which a worker's report carries the description to the controller."""
+
+_OF_DOCTESTS: Final = frozenset(
+    {"DocTestFailure", "UnexpectedException", "MultipleDoctestFailures"}
+)
+_UNCAUGHT: Final = {
+    "PytestUnraisableExceptionWarning": "unraisable",
+    "PytestUnhandledThreadExceptionWarning": "unhandled in a thread:",
+}
+"""pytest's warnings of exceptions that nobody could catch, and what to call those."""
+
+_MAX_PART: Final = 200
+"""Characters of what a doctest expects, and of what it got."""
+
 
 Report = pytest.TestReport | pytest.CollectReport
 
@@ -153,3 +184,182 @@ class ExceptionMemory:
     def _sent_with(self, report: Report) -> dict[str, Any] | None:
         received = self._received
         return received[1] if received is not None and received[0] is report else None
+
+
+def sent_of(one: Any) -> Any:
+    """Return a value as xdist and JSON can carry it: objects by their fields, tuples as lists."""
+    if isinstance(one, str):
+        return encodable(one.value if isinstance(one, Enum) else one)
+    if isinstance(one, tuple):
+        return [sent_of(each) for each in one]
+    if hasattr(one, "__slots__"):
+        return {name: sent_of(each) for name, each in to_dict(one).items()}
+    return one
+
+
+def raised_from(sent: dict[str, Any] | None) -> RaisedException | None:
+    """Return the exception that was sent."""
+    if sent is None:
+        return None
+    origin = sent["origin"] and OriginPlace(**sent["origin"])
+    return RaisedException(**{**sent, "bases": tuple(sent["bases"]), "origin": origin})
+
+
+def attribution_from(sent: dict[str, Any] | None) -> Attribution | None:
+    """Return what was said of a failure and sent."""
+    if sent is None:
+        return None
+    return Attribution(**{**sent, "reason": FailureReason(sent["reason"])})
+
+
+def describe_exception(error: BaseException, origins: OriginFinder) -> RaisedException:
+    """Describe an exception by its type, message and the places that it comes from."""
+    kind = type(error)
+    module: object = kind.__module__  # anything may be assigned to it
+    return RaisedException(
+        type=kind.__qualname__,
+        module=module if isinstance(module, str) else "<unknown>",
+        message=message_of(error),
+        bases=tuple([f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[:-1]]),
+        raised_in=raising_module(error.__traceback__),
+        origin=origins.origin_of(error),
+    )
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Return what is behind the exceptions in which pytest wraps what an import raised."""
+    is_wrapper = isinstance(error, pytest.Collector.CollectError) or is_import_failure(error)
+    return error.__cause__ or error if is_wrapper else error
+
+
+def words_of_refusal(error: BaseException) -> str:
+    """Return what a collector says to people by pytest's own exception, if it is in words.
+
+    Of an import that failed pytest shows the traceback there; then the cause says it shorter.
+    """
+    said = error.args[0] if isinstance(error, pytest.Collector.CollectError) and error.args else ""
+    is_traceback = not isinstance(said, str) or "\nTraceback:\n" in said
+    return "" if is_traceback else cap_between_words(said.strip(), MAX_MESSAGE)
+
+
+def missing_fixtures_beside(error: BaseException) -> list[str]:
+    """Name the other fixtures that a test asks for and nobody has; pytest stops at the first."""
+    if type(error).__name__ != "FixtureLookupError":
+        return []
+    with suppress(Exception):  # not public: without it there is still the first
+        missing: Any = error
+        found = missing.request.node._fixtureinfo.name2fixturedefs  # noqa: SLF001 - asks for no other way
+        asked = dict.fromkeys(missing.request.fixturenames)
+        known = {missing.argname, "request", *found, *_parameters_of(missing.request.node)}
+        return [f"fixture {name!r} not found" for name in asked if name not in known]
+    return []
+
+
+def _parameters_of(item: Any) -> dict[str, Any]:
+    parameters: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    return parameters
+
+
+def is_import_failure(error: BaseException) -> bool:
+    """Tell whether this is pytest's wrapper for an error in a conftest or (from 9.2) a plugin."""
+    return type(error).__name__ in ("ConftestImportFailure", "PluginImportFailure")  # not public
+
+
+def message_of(error: BaseException) -> str:
+    """Return `str(error)`, capped; a placeholder where even that raises.
+
+    That of a doctest's failure names the test and not what was wrong; so that is said instead.
+    """
+    try:
+        is_doctest = type(error).__name__ in _OF_DOCTESTS
+        text = _words_of_doctest(error) if is_doctest else str(error)
+        if isinstance(error, SyntaxError) and error.filename:
+            text = _with_whole_path(text, error.filename)
+        return cap_between_words(text, MAX_MESSAGE)
+    except Exception as failure:  # noqa: BLE001 - foreign __str__, anything can come out of it
+        return f"<message not available: __str__ raised {type(failure).__name__}>"
+
+
+def quotes_a_traceback(error: BaseException) -> bool:
+    """Tell whether an exception's message is the traceback of another process's exception."""
+    text = message_of(error).strip()
+    return not text.startswith(telling_line(text))
+
+
+def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
+    """Return type and message of an exception, and where in the user's code it comes from.
+
+    xdist passes a worker's error on by an exception of its own, whose message is the traceback.
+
+    Args:
+        error: any exception.
+        rootdir: absolute.
+        loaded: the file or plugin that was being loaded.
+    """
+    uncaught = _uncaught_behind(error)
+    if uncaught is not None:
+        where, raised, more = uncaught
+        return f"{where} {words_of(raised, rootdir)}" + (f" (and {more} more)" if more else "")
+    text = message_of(error).strip()
+    told = telling_line(text)
+    is_quoted = not text.startswith(told)
+    name = type(error).__qualname__
+    words = told if is_quoted else f"{name}: {text}" if text else name
+    frames = [*printed_frames(text)] if is_quoted else frames_of(error)
+    place = own_place_in(frames, rootdir) if is_quoted else own_place_of(error, rootdir)
+    hook = None if loaded else hook_in(frames)
+    if hook is not None and is_own(hook.path, rootdir):
+        file = location(hook.path, hook.line, rootdir)
+        at = place or file
+        return with_place(words, at.path, at.line, file.path, within=hook.function)
+    if hook is not None and place is None:
+        return with_place(words, path_below_libraries(hook.path), hook.line, within=hook.function)
+    if place is None:
+        return f"{words} (from {loaded})" if loaded else words
+    return with_place(words, place.path, place.line, loaded)
+
+
+def _uncaught_behind(error: BaseException) -> tuple[str, BaseException, int] | None:
+    """Return what nobody could catch, and how many more there were.
+
+    pytest warns of it, and `-W error` makes an error of that which is raised where no test runs.
+    """
+    group = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
+    where = _UNCAUGHT.get(type(group[0]).__name__)
+    cause = group[0].__cause__
+    return None if where is None or cause is None else (where, cause, len(group) - 1)
+
+
+def _with_whole_path(text: str, path: str) -> str:
+    """Name an installed file by its path: Python gives its name alone, which may be `__init__.py`.
+
+    A file of the user's is named by the place that is told with it.
+    """
+    if LIBRARIES.isdisjoint(path.split(os.sep)) and not path.startswith(STANDARD_LIBRARY):
+        return text
+    return text.replace(f"({os.path.basename(path)}, line ", f"({path}, line ")
+
+
+def _words_of_doctest(error: Any) -> str:
+    """Return what a doctest expected and what it got; of several failures, of the first."""
+    kind = type(error)
+    if kind.__module__ not in ("doctest", "_pytest.doctest"):
+        return str(error)
+    if kind.__name__ == "MultipleDoctestFailures":
+        first, *others = error.failures
+        more = f" (and {len(others)} more)" if others else ""
+        return _words_of_doctest(first) + more
+    if kind.__name__ == "UnexpectedException":
+        raised = error.exc_info[1]
+        text = message_of(raised)
+        return f"{type(raised).__qualname__}: {text}" if text else type(raised).__qualname__
+    return f"expected {_part(error.example.want)}, got {_part(error.got)}"
+
+
+def _part(text: str) -> str:
+    first, newline, _ = text.strip().partition("\n")
+    if not first:
+        return "nothing"
+    if len(first) > _MAX_PART:
+        return f"{first[:_MAX_PART]}…"
+    return f"{first} …" if newline else first

@@ -112,7 +112,7 @@ def guarded(hook: Hook) -> Hook:
     return cast("Hook", call)
 
 
-def interrupted_later(function: Function) -> Function:
+def defer_sigint(function: Function) -> Function:
     """Wrap a function of some milliseconds so that Ctrl+C is raised when it has returned.
 
     Half a beginning would be no run that could be reported, and half an end no report.

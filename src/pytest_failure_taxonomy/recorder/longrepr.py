@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.recorder.describe import is_own, location
+from pytest_failure_taxonomy.recorder.origin import is_own, location
 from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 
@@ -56,7 +56,7 @@ def words_for_people(longrepr: Any) -> str:
     That is what was written for whoever reads it: `str()` of the exception may be its arguments.
     """
     said = longrepr if isinstance(longrepr, str) else getattr(longrepr, "errorstring", "")
-    if not isinstance(said, str):
+    if not said or not isinstance(said, str):
         return ""
     if said is not longrepr:  # of a fixture that is not there; a list of all that are follows
         said = said.strip().partition("\n")[0]

@@ -1,30 +1,39 @@
-"""Find the place in the user's own code that an exception comes from."""
+"""Find the place in the user's own code that an exception comes from.
+
+There are two answers. `OriginFinder` gives the one that fingerprints are made of: it is the same on
+every machine, and where the user has no frame it names a library. `own_place_of` and `place_of`
+give a file and line to be shown.
+"""
 
 from __future__ import annotations
 
 import linecache
 import os
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from pytest_failure_taxonomy.taxonomy.evidence import Location
 from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
 
 MAX_FRAMES: Final = 2_000
-"""Frames looked at; a traceback that is longer is a recursion."""
+"""Frames that are read; a longer traceback is a recursion."""
 MAX_TEXT: Final = 200
-"""Characters of a statement that count."""
+"""Characters kept of a statement."""
 MAX_LINES: Final = 6
 """Lines that one statement is read from."""
 MAX_LEAVES: Final = 32
-"""Exceptions of a group that are looked at."""
+"""Exceptions that are read of an exception group."""
+_MAX_DIGITS: Final = 9
+"""Digits of a line number in a printed traceback."""
 
 _OWN: Final = 2
 _FOREIGN: Final = 1
 _RUNNER: Final = 0
-"""Whose a file is: the user's, a library's, the test runner's."""
+"""The owner of a file: the user, a library, the test runner."""
 
 _SELF: Final = "pytest_failure_taxonomy"
 _RUNNERS: Final = frozenset(
@@ -36,25 +45,35 @@ NOT_SOURCES: Final = frozenset(
 )
 """First folders below the root directory that hold copies and installations."""
 STANDARD_LIBRARY: Final = os.path.join(os.path.dirname(os.__file__), "")
-# Python 3.12 runs comprehensions in the function around them.
+_NOT_THE_USERS: Final = (
+    f"{os.sep}_pytest{os.sep}",
+    f"{os.sep}pluggy{os.sep}",
+    f"{os.sep}importlib{os.sep}",
+    f"{os.sep}pytest_failure_taxonomy{os.sep}",
+    "<frozen ",
+)
+_PLUGGY: Final = f"{os.sep}pluggy{os.sep}"
+_PASSED_ON: Final = frozenset({"_multicall", "get_result"})
+"""Functions of pluggy through which a hook wrapper receives the exception of another hook."""
+# Since Python 3.12 a comprehension runs in the function around it.
 _INLINED: Final = (".<locals>.<listcomp>", ".<locals>.<dictcomp>", ".<locals>.<setcomp>")
 _INLINED_AT_TOP: Final = ("<listcomp>", "<dictcomp>", "<setcomp>")
 
 
 class OriginFinder:
-    """Remember which files are the user's, and the statements that failed before."""
+    """Find where exceptions come from, and cache the owners of files and the statements."""
 
     def __init__(self, rootdir: Path) -> None:
         root = os.path.join(str(rootdir), "")
         self._roots = tuple(dict.fromkeys((root, os.path.join(os.path.realpath(root), ""))))
         self._files: dict[str, tuple[int, str]] = {}
+        self._runner_files: set[str] = set()
         self._texts: dict[tuple[str, int], str] = {}
 
     def origin_of(self, error: BaseException) -> OriginPlace | None:
-        """Return where an exception comes from, or `None` where it has no traceback.
+        """Return where an exception comes from, or `None` if it has no traceback.
 
-        That is the innermost frame in the user's own code; where there is none, the innermost one
-        of a library.
+        That is the innermost frame in the user's own code, or else the innermost one in a library.
         """
         if isinstance(error, BaseExceptionGroup):
             return self._origin_of_group(error)
@@ -65,7 +84,7 @@ class OriginFinder:
         return self._origin_of_traceback(error.__traceback__, isinstance(error, RecursionError))
 
     def _origin_of_group(self, group: BaseExceptionGroup[Any]) -> OriginPlace | None:
-        """Return the place of one exception in a group: always the same, in whatever order."""
+        """Return the place of one exception of a group, whatever order the group is in."""
         around = self._origin_of_traceback(group.__traceback__, is_recursion=False)
         places = []
         for leaf in _leaves(group):
@@ -88,20 +107,21 @@ class OriginFinder:
         best: tuple[TracebackType, str] | None = None
         first: tuple[TracebackType, str] | None = None
         best_owner = _FOREIGN
-        files = self._files
+        runner_files = self._runner_files
         left = MAX_FRAMES
         start = traceback
         while traceback is not None and left:
             frame = traceback.tb_frame
             code = frame.f_code
-            name = code.co_filename
-            owner, path = files.get(name) or self._file(name, frame.f_globals)
-            if owner >= best_owner and not _is_hidden(frame, code):
-                best, best_owner = (traceback, path), owner
-                if owner == _OWN and first is None:
-                    first = best
+            # Most frames are the runner's, and this loop takes half of the time of a description.
+            if code.co_filename not in runner_files:
+                left -= 1
+                owner, path = self._file(code.co_filename, frame.f_globals)
+                if owner >= best_owner and not _is_hidden(frame, code):
+                    best, best_owner = (traceback, path), owner
+                    if owner == _OWN and first is None:
+                        first = best
             traceback = traceback.tb_next
-            left -= 1
         if best is None:
             best, best_owner = self._innermost_of_runner(start), _RUNNER
             if best is None:
@@ -115,12 +135,12 @@ class OriginFinder:
     def _innermost_of_runner(
         self, traceback: TracebackType | None
     ) -> tuple[TracebackType, str] | None:
-        """Return the place in the test runner that an exception comes from.
+        """Return the innermost place in the test runner, unless that is this plugin.
 
-        A case of a bench that did not pass was raised by nobody's code.
+        No code of the user raises the failure of a bench case, for one.
         """
         found = None
-        for each in islice(frames_of(traceback), MAX_FRAMES):
+        for each in entries_of(traceback)[:MAX_FRAMES]:
             frame = each.tb_frame
             if not _is_hidden(frame, frame.f_code):
                 found = each, self._file(frame.f_code.co_filename, frame.f_globals)[1]
@@ -129,20 +149,20 @@ class OriginFinder:
     def _origin_of_recursion(
         self, traceback: TracebackType | None, owner: int
     ) -> OriginPlace | None:
-        """Return the function that calls itself; of several that call each other, always one.
+        """Return the function that calls itself; of a cycle of functions, always the same one.
 
-        In which of them the stack ran out is chance, and so is which was called first.
+        Chance decides in which of them the stack overflows, and which one was called first.
         """
         calls: dict[tuple[str, str], int] = {}
-        for each in islice(frames_of(traceback), MAX_FRAMES):
+        for each in entries_of(traceback)[:MAX_FRAMES]:
             frame = each.tb_frame
-            whose, path = self._file(frame.f_code.co_filename, frame.f_globals)
-            if whose == owner:
+            file_owner, path = self._file(frame.f_code.co_filename, frame.f_globals)
+            if file_owner == owner:
                 place = path, _function(frame.f_code)
                 calls[place] = calls.get(place, 0) + 1
-        again = max(calls.values(), default=0)
-        # A function that is there twice is none that calls itself without end.
-        cycle = [place for place, count in calls.items() if count > 2 and count * 4 > again]
+        most_calls = max(calls.values(), default=0)
+        # A function that is there twice does not recurse without end.
+        cycle = [place for place, count in calls.items() if count > 2 and count * 4 > most_calls]
         if not cycle:
             return None
         path, function = min(cycle)
@@ -170,10 +190,12 @@ class OriginFinder:
         known = self._files.get(name)
         if known is None:
             known = self._files[name] = self._look_at(name, module)
+            if known[0] == _RUNNER:
+                self._runner_files.add(name)
         return known
 
     def _look_at(self, name: str, module: dict[str, Any]) -> tuple[int, str]:
-        """Return whose a file is, and the path it has on every machine."""
+        """Return the owner of a file, and a path that is the same on every machine."""
         if name.startswith("<"):
             return _FOREIGN, name.partition(" ")[0].rstrip(">") + ">"
         dotted = str(module.get("__name__", ""))
@@ -192,7 +214,10 @@ class OriginFinder:
         return _FOREIGN if is_library else _OWN, "/".join(parts) if root else below_package
 
     def _installed(self, path: str) -> tuple[int, str]:
-        """Tell the project's own package, installed beside its sources, from a library."""
+        """Return owner and path of an installed file.
+
+        The project's own package may be installed, with its sources below the root directory.
+        """
         for folder in ("src/", ""):
             if os.path.isfile(self._roots[0] + folder + path):
                 return _OWN, folder + path
@@ -207,15 +232,17 @@ class OriginFinder:
         return known
 
 
-def frames_of(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    """Yield the entries of a traceback, the outermost first."""
+def entries_of(traceback: TracebackType | None) -> list[TracebackType]:
+    """Return the entries of a traceback, the outermost first."""
+    entries = []
     while traceback is not None:
-        yield traceback
+        entries.append(traceback)
         traceback = traceback.tb_next
+    return entries
 
 
 def _statement(name: str, line: int, module: dict[str, Any]) -> str:
-    """Return a line without its comment, with the next ones up to where its brackets close."""
+    """Return a line without its comment, joined with the following lines of its statement."""
     parts: list[str] = []
     is_open = 0
     for number in range(line, line + MAX_LINES):
@@ -229,6 +256,9 @@ def _statement(name: str, line: int, module: dict[str, Any]) -> str:
 
 def _opened(line: str) -> int:
     """Return how many more brackets a line opens than it closes, outside of quotes."""
+    if "'" not in line and '"' not in line:
+        line = line[:MAX_TEXT]
+        return sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
     count = 0
     quote = ""
     for character in line[:MAX_TEXT]:
@@ -243,23 +273,24 @@ def _opened(line: str) -> int:
 
 def _function(code: CodeType) -> str:
     name = code.co_qualname
-    for ending in _INLINED:
-        name = name.removesuffix(ending)
+    if name.endswith("comp>"):
+        for ending in _INLINED:
+            name = name.removesuffix(ending)
     return "<module>" if name in _INLINED_AT_TOP else name
 
 
 def _is_hidden(frame: FrameType, code: CodeType) -> bool:
-    """Tell whether a function asks pytest to leave it out of tracebacks."""
+    """Tell whether a function asks pytest to hide it in tracebacks."""
     name = "__tracebackhide__"
     if name in code.co_varnames or name in code.co_cellvars:
         hidden = frame.f_locals.get(name)
     else:
         hidden = frame.f_globals.get(name)
-    return bool(hidden) and not callable(hidden)  # a function would hide some exceptions only
+    return bool(hidden) and not callable(hidden)  # a callable hides some exceptions only
 
 
 def _path_of_module(dotted: str, path: str) -> str:
-    """Return a file's path below the folder that its package is imported from."""
+    """Return the path of a file below the folder that its package is imported from."""
     name = os.path.basename(path)
     *packages, last = dotted.split(".")
     if name == "__init__.py":
@@ -277,3 +308,137 @@ def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
         else:
             left -= 1
             yield error
+
+
+def place_of(error: BaseException, rootdir: Path) -> Location | None:
+    """Return the place that an exception points to.
+
+    That is the place that a `SyntaxError` names, or else the innermost line of the user's own code,
+    or else the innermost one outside of pytest and the import system.
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return location(error.filename, error.lineno, rootdir)
+    own = own_place_of(error, rootdir)
+    if own is not None:
+        return own
+    for each in reversed(entries_of(error.__traceback__)):
+        path = each.tb_frame.f_code.co_filename
+        if is_of_the_user(path):
+            return location(path, each.tb_lineno, rootdir)
+    return None
+
+
+def own_place_of(error: BaseException, rootdir: Path) -> Location | None:
+    """Return the innermost line of the user's own code, or `None` if no such code ran.
+
+    A hook wrapper that another hook's exception only passes through does not count.
+    """
+    if isinstance(error, SyntaxError) and is_own(str(error.filename or "<none>"), rootdir):
+        return location(str(error.filename), error.lineno, rootdir)
+    return own_place_in(frames_of(error), rootdir)
+
+
+def is_own(path: str, rootdir: Path) -> bool:
+    """Tell whether a file lies below the root directory and was not installed there."""
+    if path.startswith("<"):
+        return False
+    return _is_own(_absolute(path), _prefix_of(rootdir))
+
+
+@lru_cache(maxsize=1_000)
+def _is_own(absolute: str, prefix: str) -> bool:
+    if not absolute.startswith(prefix) or absolute.startswith(STANDARD_LIBRARY):
+        return False
+    parts = absolute[len(prefix) :].split(os.sep)
+    return LIBRARIES.isdisjoint(parts) and (parts[0] not in NOT_SOURCES or len(parts) == 1)
+
+
+def _absolute(path: str) -> str:
+    return path if path.startswith(os.sep) else os.path.abspath(path)
+
+
+@lru_cache(maxsize=10)
+def _prefix_of(rootdir: Path) -> str:
+    """Return how the absolute path of every file below a folder begins."""
+    return f"{str(rootdir).rstrip(os.sep)}{os.sep}"
+
+
+def is_of_the_user(path: str) -> bool:
+    """Tell whether a file belongs neither to pytest nor to the import system."""
+    return not any(part in path for part in _NOT_THE_USERS)
+
+
+def location(path: str, line: int | None, rootdir: Path) -> Location:
+    """Return a place: relative to the root directory if it lies below it, else absolute.
+
+    Args:
+        path: from pytest or Python; pytest gives it relative to where it was started.
+        line: counted from 1.
+        rootdir: absolute.
+    """
+    if path.startswith("<"):  # code of no file
+        return Location(path=path, line=line)
+    shown = _absolute(path).removeprefix(_prefix_of(rootdir))
+    return Location(path=shown.replace(os.sep, "/"), line=line)
+
+
+class Frame(NamedTuple):
+    """One entry of a traceback, of this process or of another process that printed it."""
+
+    path: str
+    line: int
+    function: str
+
+
+def frames_of(error: BaseException) -> list[Frame]:
+    """Return the frames of an exception's traceback, the outermost first."""
+    frames = []
+    for each in entries_of(error.__traceback__):
+        code = each.tb_frame.f_code
+        frames.append(Frame(code.co_filename, each.tb_lineno, code.co_name))
+    return frames
+
+
+def printed_frames(text: str) -> Iterator[Frame]:
+    """Yield the frames of a traceback in the form in which Python prints it."""
+    for each in text.splitlines():
+        head, _, rest = each.strip().partition('File "')
+        path, _, rest = rest.partition('", line ')
+        line, _, function = rest.partition(", in ")
+        if not head and line.isdecimal() and len(line) <= _MAX_DIGITS:
+            yield Frame(path, int(line), function)
+
+
+def own_place_in(frames: Sequence[Frame], rootdir: Path) -> Location | None:
+    """Return the innermost line of the user's own code."""
+    passed_on = False
+    for each in reversed(frames):
+        if not passed_on and is_of_the_user(each.path) and is_own(each.path, rootdir):
+            return location(each.path, each.line, rootdir)
+        passed_on = each.function in _PASSED_ON and _PLUGGY in each.path
+    return None
+
+
+def hook_in(frames: Sequence[Frame]) -> Frame | None:
+    """Return the innermost hook implementation, unless it is pytest's or this plugin's."""
+    found = None
+    for caller, each in pairwise(frames):
+        if _PLUGGY in caller.path and each.function.startswith("pytest_"):
+            found = each
+    return found if found is not None and is_of_the_user(found.path) else None
+
+
+def path_below_libraries(path: str) -> str:
+    """Return the path of an installed file relative to its `site-packages`."""
+    parts = path.replace(os.sep, "/").split("/")
+    at = max((i for i, part in enumerate(parts) if part in LIBRARIES), default=-1)
+    return "/".join(parts[at + 1 :]) if at >= 0 else "/".join(parts)
+
+
+def raising_module(traceback: TracebackType | None) -> str:
+    """Return the module that raised, or that called `pytest.fail` and the like."""
+    for each in reversed(entries_of(traceback)):
+        module = str(each.tb_frame.f_globals.get("__name__", ""))
+        if module != "_pytest.outcomes":
+            return module
+    return ""

@@ -13,14 +13,12 @@ from typing import Any, Final, cast
 import pytest
 
 from pytest_failure_taxonomy.recorder import longrepr
-from pytest_failure_taxonomy.recorder.attribution import Attributor
-from pytest_failure_taxonomy.recorder.describe import message_of, own_place_of, words_of
-from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
-from pytest_failure_taxonomy.recorder.facts import Facts
-from pytest_failure_taxonomy.recorder.failures import Failures
-from pytest_failure_taxonomy.recorder.guard import Faults, guarded, interrupted_later
-from pytest_failure_taxonomy.recorder.markers import Markers
+from pytest_failure_taxonomy.recorder.attribution import Attributor, MarkerFinder
+from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory, message_of, words_of
+from pytest_failure_taxonomy.recorder.failures import Facts, Failures
+from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.nodeids import NodeIds
+from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
@@ -52,7 +50,7 @@ class SessionRecorder:
         record: Record,
         *,
         started_ns: int,
-        markers: Markers,
+        markers: MarkerFinder,
         secrets: Secrets,
     ) -> None:
         self.faults = faults
@@ -119,7 +117,7 @@ class SessionRecorder:
     # What is called now and then.
 
     @guarded
-    @interrupted_later
+    @defer_sigint
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Record which tests are selected to run."""
         self.progress.select([item.nodeid for item in session.items])

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.recorder.attribution import Attributor
-from pytest_failure_taxonomy.recorder.describe import own_place_of
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.nodeids import NodeIds
+from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import state_after
 from pytest_failure_taxonomy.recorder.record.layout import DONE, STARTED, worker_folder
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, MemoryRecord, Record
@@ -129,7 +129,7 @@ class WorkerRecorder:
         error = sys.exception()  # pytest ends a session while such an error is on its way
         if not isinstance(error, pytest.UsageError):
             return None
-        from pytest_failure_taxonomy.recorder.refusal import words_of_usage_error
+        from pytest_failure_taxonomy.recorder.startup_errors import words_of_usage_error
 
         return words_of_usage_error(error, self._config)
 

@@ -15,23 +15,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.aftermath.supervision import (
-    die_with_parent,
-    give_note_back,
-    take_note,
-)
+from pytest_failure_taxonomy.aftermath.mailbox import claim_mailbox, release_mailbox
 from pytest_failure_taxonomy.aftermath.watcher import is_watchable
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.recorder.environment import describe_environment
-from pytest_failure_taxonomy.recorder.guard import Faults, guarded, interrupted_later
-from pytest_failure_taxonomy.recorder.markers import Markers
-from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.recorder.session import SessionRecorder
-from pytest_failure_taxonomy.recorder.timers import (
+from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
+from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
+from pytest_failure_taxonomy.recorder.machine import describe_environment
+from pytest_failure_taxonomy.recorder.other_plugins import (
     TimerRecorder,
+    coverage_shortfall,
     faulthandler_exit_seconds,
     knows_timers,
 )
+from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.recorder.session import SessionRecorder
+from pytest_failure_taxonomy.recorder.startup_errors import exit_code_of, record_startup_error
 from pytest_failure_taxonomy.recorder.worker import (
     WorkerRecorder,
     is_followed,
@@ -49,15 +47,11 @@ from pytest_failure_taxonomy.report.shown_paths import ShownPaths
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.run.benches import add_benches
-from pytest_failure_taxonomy.run.crash_record import (
-    CrashRecord,
-    call_after_fork,
-)
 from pytest_failure_taxonomy.run.extensions import add_extensions, search_again
-from pytest_failure_taxonomy.run.report_file import ReportFile
+from pytest_failure_taxonomy.run.report_file import CrashRecord, ReportFile, call_after_fork
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
-from pytest_failure_taxonomy.run.startup import exit_code_of, record_startup_error
 from pytest_failure_taxonomy.run.terminal import print_lines, verbosity
+from pytest_failure_taxonomy.system.process import die_with_parent
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
     Environment,
@@ -100,7 +94,7 @@ def begin(config: pytest.Config, *, requested: bool = True) -> None:
         _begin_run(config)
 
 
-@interrupted_later
+@defer_sigint
 def _begin_run(config: pytest.Config) -> None:
     config.stash[RUN] = None
     try:
@@ -158,9 +152,9 @@ class Run:
         try:
             if not getattr(self._config.known_args_namespace, "collectonly", False):
                 self._begin_on_disk()
-            if self._settings.note is not None:
-                take_note(
-                    self._settings.note,
+            if self._settings.mailbox is not None:
+                claim_mailbox(
+                    self._settings.mailbox,
                     report=str(self._report_file.path),
                     run_id=self._id,
                     record=self._crash_record.files,
@@ -177,7 +171,7 @@ class Run:
             self.faults,
             record,
             started_ns=self._started_ns,
-            markers=Markers(self._settings.markers),
+            markers=MarkerFinder(self._settings.markers),
             secrets=self._secrets,
         )
         call_after_fork(self.session.progress.detach, self._crash_record.leave_to_parent)
@@ -196,7 +190,7 @@ class Run:
     def _note_no_watcher(self, why_not: str) -> None:
         watcher = WatcherState(active=False, why_not=why_not)
         self._environment = replace(self._environment, watcher=watcher)
-        self._crash_record.note_watcher(watcher)
+        self._crash_record.record_watcher(watcher)
 
     @property
     def _crash_record(self) -> CrashRecord:
@@ -275,10 +269,8 @@ class Run:
         )
         coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, where it measures
         if coverage is not None and not evidence.should_fail:
-            from pytest_failure_taxonomy.recorder.coverage import shortfall_of
-
-            evidence = replace(evidence, coverage=shortfall_of(coverage))
-        self._crash_record.note_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
+            evidence = replace(evidence, coverage=coverage_shortfall(coverage))
+        self._crash_record.record_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
         if self._crash_record.has_lost_watcher():
             self._note_no_watcher("it was ended before pytest was")
         try:
@@ -297,8 +289,8 @@ class Run:
             if self._secrets.known != known:
                 search_again(report, self._secrets.redact)
             problem = self._report_file.close(report)
-            if self._settings.note is not None:
-                give_note_back(self._settings.note)
+            if self._settings.mailbox is not None:
+                release_mailbox(self._settings.mailbox)
         started_in = self._config.invocation_params.dir
         shown = "" if problem else self._report_file.shown_path(started_in)
         level = verbosity(self._config)
@@ -307,12 +299,13 @@ class Run:
             lines = verdict_lines(report, shown, paths=paths, quiet=level < 0, problem=problem)
             if problem is None:  # without a report there is nothing to complete
                 lines += watcher_lines(report)
-            print_lines(self._config, [*lines, *stays_lines(self._report_file.stays)])
+            print_lines(self._config, [*lines, *stays_lines(self._report_file.remains)])
 
     @cached_property
     def _environment(self) -> Environment:
         """Looked at once, at the start: a test may patch or change what it is read from."""
-        return describe_environment(self._config)
+        plugins = self._config.pluginmanager.list_plugin_distinfo()
+        return describe_environment(pytest.__version__, [each for _, each in plugins])
 
     def _build(
         self, evidence: RunEvidence, completeness: Completeness, duration: float | None

@@ -1,15 +1,26 @@
-"""Where a run's report goes, and what keeps it alive until it is there."""
+"""The report's file, and what completes it if the process dies: lock, record, watcher, stacks."""
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
+import weakref
 from contextlib import suppress
+from os import close  # bound here, because a test may replace it and never put it back
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from pytest_failure_taxonomy.aftermath.lock import lock_path
+from pytest_failure_taxonomy.aftermath.lock import ReportLock, lock_path
+from pytest_failure_taxonomy.aftermath.watcher import Watch
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.recorder.record.layout import RESERVE, record_folder
+from pytest_failure_taxonomy.recorder.record.layout import (
+    EVENTS,
+    RESERVE,
+    STATE,
+    record_folder,
+)
+from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, MemoryRecord, Record
 from pytest_failure_taxonomy.report.write import (
     fallback_path,
     make_folder,
@@ -19,18 +30,26 @@ from pytest_failure_taxonomy.report.write import (
     write_report,
     write_what_fits,
 )
-from pytest_failure_taxonomy.run.crash_record import CrashRecord
 from pytest_failure_taxonomy.run.settings import Settings
+from pytest_failure_taxonomy.system.process import (
+    enclosing_limits,
+    oom_events_file,
+    read_identity,
+    read_oom_count,
+)
+from pytest_failure_taxonomy.taxonomy.evidence import WatcherState
+
+_NO_STACKS: Final = -1
 
 
 class ReportFile:
-    """The report's file of one run, from `running` to its last word."""
+    """The file of one run's report, from the first report, `running`, to the last one."""
 
     def __init__(self, settings: Settings, run_id: str) -> None:
-        """Refuse a path that can't be a report's.
+        """Check the path, and touch nothing.
 
         Raises:
-            SettingsError: it names something else; that has not been touched.
+            SettingsError: if there is something at the path that is not a regular file.
         """
         refuse_special_file(settings.report)
         self.path = settings.report
@@ -38,14 +57,14 @@ class ReportFile:
         self._settings = settings
         self._run_id = run_id
         self._moved = ""
-        self.stays: str | None = None
-        """In words, what of the run's record could not be removed at its end."""
+        self.remains: str | None = None
+        """A sentence about what could not be removed of the record, set by `close`."""
 
     def open(self, report: dict[str, Any]) -> None:
-        """Write the first report where it should be, or as near to that as can be.
+        """Write the first report, to the temporary folder if the default path can't be written.
 
         Raises:
-            SettingsError: it can't be written where the user wants it.
+            SettingsError: if the path that the user gave can't be written.
         """
         try:
             make_folder(self.path.parent)
@@ -59,13 +78,13 @@ class ReportFile:
                     f"--failure-taxonomy-report: {self.path} can't be written: {error.strerror}; "
                     "give a path in a folder that can be"
                 ) from error
-            with suppress(OSError):  # where nothing can be written at all, the last line says so
+            with suppress(OSError):  # the last line of the run says so, then
                 why = f"{self.path.parent} can't be written"
                 self._move(fallback_path(self.path, self._run_id), why)
                 write_report(self.path, report)
 
     def _claim(self) -> None:
-        """Take the report's path, or one beside it where another run or user has that."""
+        """Lock the path, or one beside it if another run or user has locked it."""
         try:
             why = None if self.crash_record.claim() else f"another run writes to {self.path.name}"
         except PermissionError:
@@ -77,18 +96,21 @@ class ReportFile:
             self._move(path_of_run(self.path, self._run_id), why)
 
     def correct(self, report: dict[str, Any]) -> None:
-        """Replace the first report by one that says more, if there is room for that."""
+        """Replace the first report, if there is room for that."""
         with suppress(OSError):
             write_report(self.path, report)
 
     def discard(self) -> None:
-        """Take back what was written: it is not the report of this run."""
+        """Remove the file, which is not a report of this run."""
         remove_report(self.path)
 
     def close(self, report: dict[str, Any]) -> str | None:
-        """Write the last report; return what went wrong in words, or `None`.
+        """Write the last report.
 
-        Where it could not be written whole, the record stays for `failure-taxonomy finalize`.
+        If it could not be written completely, the record stays for `failure-taxonomy finalize`.
+
+        Returns:
+            What went wrong, for the line that names the report's path; `None` if nothing did.
         """
         reserve = record_folder(self.path, self._run_id) / RESERVE
         problem = None
@@ -101,22 +123,22 @@ class ReportFile:
             is_cut = self._write_a_part(report, reserve)
             is_whole = place is not None and is_cut
             problem = _what_became_of(self.path, place, why, is_cut=is_cut)
-        self.stays = self.crash_record.close(keep_record=not is_whole)
+        self.remains = self.crash_record.close(keep_record=not is_whole)
         return problem
 
     def give_up(self, error: OSError) -> str:
-        """Leave what says `running` and the record to `failure-taxonomy finalize`; say so."""
+        """Leave the first report and the record to `failure-taxonomy finalize`; return why."""
         self.crash_record.close(keep_record=True)
         return f"could not be written to {self.path}: {error.strerror or error}"
 
     def shown_path(self, started_in: Path) -> str:
-        """Return the report's path as short as it is clear from where pytest was started."""
+        """Return the path of the report, relative to where pytest was started if it lies below."""
         path = self.path
         shown = path.relative_to(started_in) if path.is_relative_to(started_in) else path
         return f"{shown} ({self._moved})" if self._moved else str(shown)
 
     def _write_elsewhere(self, report: dict[str, Any]) -> Path | None:
-        """Write the last report to the temporary folder; return where it is."""
+        """Write the last report to the temporary folder, and return its path."""
         with suppress(OSError):
             place = fallback_path(self.path, self._run_id)
             write_report(place, report)
@@ -124,7 +146,7 @@ class ReportFile:
         return None
 
     def _write_a_part(self, report: dict[str, Any], reserve: Path) -> bool:
-        """Write what there is room for of the last report; tell whether there was."""
+        """Write as much of the last report as there is room for; tell whether there was any."""
         with suppress(OSError):
             write_what_fits(self.path, report, reserve)
             return True
@@ -138,7 +160,7 @@ class ReportFile:
 
 
 def _what_became_of(path: Path, elsewhere: Path | None, why: str, *, is_cut: bool) -> str:
-    """Say where a report is that could not be written whole where it belongs."""
+    """Say what became of a report that could not be written completely to its path."""
     if elsewhere is not None and is_cut:
         return f"{elsewhere} ({path} has room for a part of it: {why})"
     if elsewhere is not None:
@@ -149,3 +171,142 @@ def _what_became_of(path: Path, elsewhere: Path | None, why: str, *, is_cut: boo
             "failure-taxonomy finalize"
         )
     return f"could not be written to {path}: {why}"
+
+
+class CrashRecord:
+    """What completes the report of a run if its process dies: lock, record, watcher, stacks."""
+
+    def __init__(self, report: Path, run_id: str) -> None:
+        self.record: Record = MemoryRecord()
+        self._report = report
+        self._run_id = run_id
+        self._lock = ReportLock(report)
+        self._watch = Watch()
+        self._stacks = _NO_STACKS
+
+    def claim(self) -> bool:
+        """Lock the path of the report; tell whether no other run has locked it.
+
+        Raises:
+            OSError: if the folder of the report does not exist or can't be written.
+        """
+        return self._lock.acquire()
+
+    def begin(self, header: dict[str, Any], *, watch: bool) -> str | None:
+        """Begin the record and, if `watch`, start the watcher; return why there is no watcher."""
+        why = self._begin_record(header)
+        if not watch:
+            return None
+        return why or self._watch.start(self._report, self._run_id, self.files)
+
+    def _begin_record(self, header: dict[str, Any]) -> str | None:
+        """Begin the record on disk; return why that is not possible, or `None`."""
+        try:
+            record = DiskRecord(record_folder(self._report, self._run_id))
+        except OSError as error:
+            return self._keep_in_memory(error.strerror or str(error))
+        memory_events = oom_events_file()
+        record.write(
+            "run",
+            **header,
+            run_id=self._run_id,
+            process=read_identity(os.getpid()),
+            enclosing_limits=enclosing_limits(os.getpid()),
+            memory={"events_file": memory_events, "oom_kills": read_oom_count(memory_events)},
+        )
+        if record.lost is not None:  # a record without its first event can't be read
+            record.remove()
+            return self._keep_in_memory(record.lost.rpartition(": ")[2])
+        self.record = record
+        with suppress(OSError):  # the disk is nearly full, and the record matters more
+            record.keep_room()
+        self._dump_stacks_at_sigterm(record)
+        return None
+
+    def _keep_in_memory(self, why: str) -> str:
+        lost = f"no record could be kept: {why}"
+        self.record = MemoryRecord(lost)
+        return lost
+
+    def record_watcher(self, watcher: WatcherState) -> None:
+        """Record the state of the watcher."""
+        self.record.write("watcher", watcher=watcher)
+
+    def has_lost_watcher(self) -> bool:
+        """Tell whether the watcher was started and has ended."""
+        return self._watch.is_lost()
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of the record; none if the record is in memory."""
+        if not isinstance(self.record, DiskRecord):
+            return []
+        return [self.record.folder / name for name in (STATE, EVENTS)]
+
+    def record_end(self, exit_code: int, should_fail: str, coverage: str) -> None:
+        """Record that the session has ended, before its report is written."""
+        if isinstance(self.record, DiskRecord):
+            self.record.write("end", should_fail=should_fail, coverage=coverage)
+            self.record.finish(exit_code)
+
+    def close(self, *, keep_record: bool) -> str | None:
+        """Unlock the path, stop the watcher's run and, unless `keep_record`, remove the record.
+
+        Returns:
+            A sentence about what could not be removed, or `None`.
+        """
+        remains = None
+        self._watch.stop()
+        if self._stacks != _NO_STACKS:
+            _stop_dumping()
+            with suppress(OSError):
+                close(self._stacks)
+            self._stacks = _NO_STACKS
+        if isinstance(self.record, DiskRecord) and not keep_record:
+            self.record.mark_written()
+            remains = self.record.remove()
+        self._lock.release()
+        return remains
+
+    def leave_to_parent(self) -> None:
+        """Let go of everything in a forked child."""
+        if self._stacks != _NO_STACKS:
+            _stop_dumping()
+
+    def _dump_stacks_at_sigterm(self, record: DiskRecord) -> None:
+        """Have faulthandler write the stacks of all threads when a SIGTERM comes.
+
+        It does so even during a call into C. The signal's own effect and the exit status stay.
+        """
+        if (
+            not hasattr(faulthandler, "register")
+            or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+        ):
+            return
+        with suppress(OSError, RuntimeError):
+            self._stacks = record.open_stacks()
+            faulthandler.register(signal.SIGTERM, file=self._stacks, all_threads=True, chain=True)
+
+
+def _stop_dumping() -> None:
+    """Remove faulthandler's handler, unless the program has since installed one of its own.
+
+    faulthandler would restore the handler from before, and the program's would be lost.
+    """
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        faulthandler.unregister(signal.SIGTERM)
+
+
+def call_after_fork(*methods: Any) -> None:
+    """Call bound methods in each forked child of this process, as long as their objects exist."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    references = [weakref.WeakMethod(method) for method in methods]
+
+    def call() -> None:
+        for reference in references:
+            method = reference()
+            if method is not None:
+                method()
+
+    os.register_at_fork(after_in_child=call)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.aftermath.supervision import find_note, read_note
+from pytest_failure_taxonomy.aftermath.mailbox import find_mailbox, read_message
 from pytest_failure_taxonomy.errors import RulesError, SettingsError
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.stages import Stage, parse_stage
@@ -52,7 +52,7 @@ class Settings:
     """Regular expressions of what is to be kept out of the report."""
     markers: Mapping[str, FailureReason]
     """What other markers than the usual ones stand for, by their names."""
-    note: Path | None = None
+    mailbox: Path | None = None
     """Where the supervisor looks for this run's report, if there is one."""
     problems: tuple[str, ...] = ()
     """What is wrong with the rest: no test must run, but the report has a place and can say so."""
@@ -66,8 +66,8 @@ def read_settings(config: pytest.Config) -> Settings:
     """
     problems: list[str] = []
     options = config.known_args_namespace
-    note = find_note()
-    wanted = read_note(note)
+    mailbox = find_mailbox()
+    wanted = read_message(mailbox)
     _ini(config, "failure_taxonomy", "true or false", problems)
     ini_report = _ini(config, "failure_taxonomy_report", "the name of a file", problems)
     ini_stage = _ini(config, "failure_taxonomy_stage", "one of the six stages", problems)
@@ -107,11 +107,11 @@ def read_settings(config: pytest.Config) -> Settings:
         report_was_named=named,
         stage=stage,
         strict_baseline=bool(options.failure_taxonomy_strict_baseline or ini_strict),
-        watcher=ini_watcher is not False and note is None,
+        watcher=ini_watcher is not False and mailbox is None,
         rules=rules,
         redact=redact,
         markers=markers,
-        note=note,
+        mailbox=mailbox,
         problems=tuple(problems),
     )
 

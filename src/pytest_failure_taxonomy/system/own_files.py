@@ -375,3 +375,24 @@ def reason_of(error: OSError) -> str:
 
 def _not_ours(path: Path) -> OSError:
     return FileExistsError(errno.EEXIST, "is not the one that was made there", str(path))
+
+
+def move_high(descriptor: int) -> int:
+    """Give a descriptor a high number, which no program expects to get."""
+    try:
+        import fcntl
+        import resource
+    except ImportError:  # Windows
+        return descriptor
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for lowest in _high_numbers(soft):
+        with suppress(OSError):
+            high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, lowest)
+            close(descriptor)
+            return high
+    return descriptor
+
+
+def _high_numbers(limit: int) -> Iterator[int]:
+    end = min(limit, 1 << 16) if limit > 0 else 1 << 16
+    yield from (end - 16, end // 2)

@@ -1,13 +1,13 @@
-"""What can be known of processes on this machine: who one is, what limits it, how memory went.
+"""Processes of this machine: their identity, limits, memory, parents and children.
 
-All of it is Linux's `/proc`; elsewhere nothing is known and each function says so.
+Most of it is read from `/proc`, which only Linux has; elsewhere the functions return no answer.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import select
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -20,19 +20,23 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _OPTIONS_WITH_A_VALUE: Final = frozenset({"-k", "--kill-after", "-s", "--signal"})
 
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+"""From linux/prctl.h."""
+
 _CGROUPS: Final = "/sys/fs/cgroup/"
 _MAX_BYTES: Final = 1024 * 1024
 
 MAX_ANCESTORS: Final = 12
-"""How far up to look for a `timeout`."""
+"""Ancestors among which a `timeout` command is looked for."""
 
 
 def read_identity(process_id: int) -> dict[str, Any]:
-    """Return what tells a process from a later one of the same number.
+    """Return what distinguishes a process from a later one with the same id.
 
     Returns:
-        `pid`, `start_ticks` (its start in clock ticks since the machine's) and `boot_id`; the last
-        two `None` where they can't be known.
+        `pid`, `start_ticks` (its start in clock ticks since the boot) and `boot_id`; the last two
+        are `None` if they can't be read.
     """
     fields = _stat_fields(process_id)
     return {
@@ -43,7 +47,7 @@ def read_identity(process_id: int) -> dict[str, Any]:
 
 
 def is_alive(identity: dict[str, Any]) -> bool:
-    """Tell whether the process of an identity still runs; a zombie does not."""
+    """Tell whether the process with an identity still runs; a zombie does not."""
     if identity["boot_id"] != read_identity(identity["pid"])["boot_id"]:
         return False
     fields = _stat_fields(identity["pid"])
@@ -55,7 +59,7 @@ def is_alive(identity: dict[str, Any]) -> bool:
 
 
 def _answers(process_id: int) -> bool:
-    """Tell whether there is a process of that number, where there is no `/proc`."""
+    """Tell whether there is a process with an id, on systems without `/proc`."""
     if sys.platform == "win32":
         return _is_alive_on_windows(process_id)
     try:
@@ -68,7 +72,7 @@ def _answers(process_id: int) -> bool:
 
 
 def _is_alive_on_windows(process_id: int) -> bool:
-    """Ask Windows, where `os.kill` asks nothing: its signal 0 is Ctrl+C."""
+    """Ask Windows. There `os.kill` with signal 0 would send a Ctrl+C."""
     import ctypes
 
     synchronize, timed_out = 0x0010_0000, 0x102  # winnt.h, winbase.h
@@ -83,11 +87,11 @@ def _is_alive_on_windows(process_id: int) -> bool:
 
 
 def enclosing_limits(process_id: int) -> list[dict[str, Any]]:
-    """Return the budgets of the GNU `timeout` commands that a process runs under.
+    """Return the limits of the GNU `timeout` commands that a process runs under.
 
     Returns:
-        For each: `pid`, `budget_seconds`, and `started_ns` on the monotonic clock, good to one
-        clock tick of 10 ms.
+        For each: `pid`, `budget_seconds`, and `started_ns` on the monotonic clock, to a precision
+        of one clock tick (10 ms).
     """
     found = []
     for _ in range(MAX_ANCESTORS):
@@ -97,7 +101,7 @@ def enclosing_limits(process_id: int) -> list[dict[str, Any]]:
         process_id = int(fields[1])
         if _read(f"/proc/{process_id}/comm").strip() != "timeout":
             continue
-        budget = _timeout_budget(_read(f"/proc/{process_id}/cmdline").split("\0"))
+        budget = _timeout_budget(command_of(process_id))
         ticks = _stat_fields(process_id)
         if budget and ticks:
             seconds = int(ticks[19]) / os.sysconf("SC_CLK_TCK") - _suspended_seconds()
@@ -112,7 +116,7 @@ def enclosing_limits(process_id: int) -> list[dict[str, Any]]:
 
 
 def oom_events_file() -> str | None:
-    """Return the file in which the kernel counts this cgroup's OOM kills, if it can be read."""
+    """Return the file with the number of OOM kills in this process's cgroup, if it can be read."""
     for line in _read("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         base, name = _CGROUPS.rstrip("/"), "memory.events"
@@ -127,7 +131,7 @@ def oom_events_file() -> str | None:
 
 
 def read_oom_count(path: str | None) -> int | None:
-    """Return the count in such a file; the path of any other may come from a record as well."""
+    """Return the count in such a file; a path from a record may be any, and is checked."""
     if path is None or os.path.normpath(path) != path or not path.startswith(_CGROUPS):
         return None
     return _oom_count(Path(path))
@@ -139,7 +143,7 @@ def _oom_count(path: Path) -> int | None:
 
 
 def _timeout_budget(arguments: list[str]) -> float | None:
-    """Return the seconds that a `timeout` command allows; 0 and what can't be read are no limit."""
+    """Return the seconds that a `timeout` command allows, or `None` if there is no limit."""
     rest = iter(arguments[1:])
     for argument in rest:
         if argument in _OPTIONS_WITH_A_VALUE:
@@ -151,9 +155,9 @@ def _timeout_budget(arguments: list[str]) -> float | None:
 
 
 def _suspended_seconds() -> float:
-    """Return how far the clock of process starts is ahead of the monotonic one.
+    """Return how long the machine has been suspended since its boot.
 
-    Process starts count the time that the machine slept, the monotonic clock does not.
+    The start times of processes count that time, the monotonic clock does not.
     """
     with suppress(AttributeError, OSError):
         return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -161,7 +165,7 @@ def _suspended_seconds() -> float:
 
 
 def _stat_fields(process_id: int) -> list[str]:
-    """Return the fields of `/proc/PID/stat` behind the name: state, parent, …, start at 19."""
+    """Return the fields of `/proc/PID/stat` after the name: state, parent, …; 19 is the start."""
     return _read(f"/proc/{process_id}/stat").rpartition(") ")[2].split()
 
 
@@ -175,6 +179,17 @@ def _read(path: str) -> str:
 def name_of(process_id: int) -> str | None:
     """Return the name of a process, as `ps` shows it; `None` if it is gone."""
     return _read(f"/proc/{process_id}/comm").strip() or None
+
+
+def command_of(process_id: int) -> list[str]:
+    """Return the words of a process's command line; none of them if it is gone."""
+    return _read(f"/proc/{process_id}/cmdline").split("\0")
+
+
+def is_running(process_id: int) -> bool:
+    """Tell whether there is a process with an id that is no zombie."""
+    fields = _stat_fields(process_id)
+    return bool(fields) and fields[0] not in "ZX"
 
 
 def descendants(process_id: int) -> list[int]:
@@ -194,52 +209,27 @@ def descendants(process_id: int) -> list[int]:
     return found
 
 
-WATCHER_SECONDS: Final = 3.0
-"""How long a watcher may take with a report: 30 ms on an idle machine, a second on a busy one."""
-_WATCH_SCRIPT: Final = "watch.py"
+def die_with_parent() -> None:
+    """Have the system end this process when its parent is killed (Linux).
 
-
-def wait_for_watcher(report: Path, seconds: float = WATCHER_SECONDS) -> None:
-    """Wait while a watcher completes a report whose pytest has ended.
-
-    What is read before that is half the truth. Where pytest still runs nobody is waited for, and
-    where there is no watcher neither.
-
-    Args:
-        report: the report's path.
-        seconds: how long to wait at most.
+    Nobody would see how this process ends then.
     """
-    deadline = time.monotonic() + seconds
-    for watcher in _watchers_at_work(report):
-        _wait_for_end(watcher, deadline)
+    parent = os.getppid()
+    if _prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM)) and os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _watchers_at_work(report: Path) -> list[int]:
-    """Return the ids of the processes that complete a report just now."""
-    found = []
-    place = os.path.realpath(report)
-    with suppress(OSError):
-        for entry in os.listdir("/proc"):
-            words = _read(f"/proc/{entry}/cmdline").split("\0") if entry.isdigit() else []
-            if not any(os.path.basename(word) == _WATCH_SCRIPT for word in words[:6]):
-                continue
-            watched = [word for word in words if word.isdigit()]
-            is_of_report = any(os.path.realpath(word) == place for word in words if word)
-            if is_of_report and not any(map(_is_running, map(int, watched))):
-                found.append(int(entry))
-    return found
+def adopt_orphans() -> bool:
+    """Become the parent of orphaned descendants, so that they can be found and ended (Linux)."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _is_running(process_id: int) -> bool:
-    fields = _stat_fields(process_id)
-    return bool(fields) and fields[0] not in "ZX"
+def _prctl(option: int, value: int) -> bool:
+    if not sys.platform.startswith("linux"):
+        return False
+    import ctypes
 
-
-def _wait_for_end(process_id: int, deadline: float) -> None:
-    """Wait until a process, that need not be a child, has ended."""
-    with suppress(OSError):
-        descriptor = os.pidfd_open(process_id)
-        try:
-            select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
-        finally:
-            os.close(descriptor)
+    try:
+        return int(ctypes.CDLL(None).prctl(option, value, 0, 0, 0)) == 0
+    except (OSError, AttributeError):
+        return False

@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, reconstruct
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.recorder.facts import Facts
+from pytest_failure_taxonomy.recorder.failures import Facts
 from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.record import writer
-from pytest_failure_taxonomy.recorder.record.evidence import context_of, evidence_of
 from pytest_failure_taxonomy.recorder.record.layout import (
     COUNTERS,
     EVENTS,
@@ -46,15 +45,16 @@ from pytest_failure_taxonomy.recorder.record.reader import (
     read_record,
     read_worker,
 )
+from pytest_failure_taxonomy.recorder.record.rebuild import context_of, evidence_of
+from pytest_failure_taxonomy.recorder.record.removal import remove_record
 from pytest_failure_taxonomy.recorder.record.writer import (
     DiskRecord,
     MemoryRecord,
     Record,
-    move_high,
-    remove_record,
 )
 from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.system.own_files import open_folder
+from pytest_failure_taxonomy.system import own_files
+from pytest_failure_taxonomy.system.own_files import move_high, open_folder
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     CollectionFailure,
@@ -183,7 +183,7 @@ def rerun(recording: Recording, nodeid: str) -> None:
     """Have a test run again, so that its subtests that failed count no more."""
     recording.progress.count_rerun(nodeid, None)
     recording.facts.note_rerun(nodeid, None)
-    recording.facts.take_back_subtests(nodeid, None)
+    recording.facts.remove_subtests(nodeid, None)
 
 
 def take_step(recording: Recording, step: str, word: str) -> None:
@@ -620,7 +620,7 @@ def test_the_events_have_a_high_descriptor(folder: Path) -> None:
 
 def test_where_no_high_number_is_to_be_had(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A descriptor that can't be moved stays where it is, and is used there."""
-    monkeypatch.setattr(writer, "_high_numbers", lambda limit: iter([limit + 10**6]))
+    monkeypatch.setattr(own_files, "_high_numbers", lambda limit: iter([limit + 10**6]))
     descriptor = os.open(os.devnull, os.O_RDONLY)
     assert move_high(descriptor) == descriptor
     os.close(descriptor)
@@ -632,7 +632,7 @@ def test_where_no_high_number_is_to_be_had(folder: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("limit", [-1, 64, 1_024, 20_000, 1 << 20])
 def test_high_numbers_are_within_the_limit(limit: int) -> None:
     """The numbers that are tried are below the limit and above those that programs get."""
-    for number in writer._high_numbers(limit):
+    for number in own_files._high_numbers(limit):
         assert 24 < number < (limit if limit > 0 else 1 << 16)
 
 

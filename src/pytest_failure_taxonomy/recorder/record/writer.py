@@ -1,6 +1,6 @@
-"""Keep the record of a run, on disk or, where that can't be, in memory alone.
+"""Write the record of a run: on disk or, if that is not possible, in memory alone.
 
-The arrays are the same either way, so that what fills them need not ask.
+Both have the same arrays, so that the code that fills them need not know which one it is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import errno
 import os
 import struct
 from array import array
-from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from contextlib import suppress
 
 # Bound here, because a test may replace them in their modules and never put them back.
@@ -27,7 +27,6 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     CURRENT,
     CURRENT_AT,
     EVENTS,
-    FILES,
     HEAD,
     LOSS_AT,
     MAGIC,
@@ -43,69 +42,68 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     WRITTEN_AT,
     file_size,
     starts_offset,
-    worker_of,
 )
 from pytest_failure_taxonomy.recorder.record.mapping import allocate_file, map_file
-from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.recorder.record.removal import erase, remove_record, why_it_stays
 from pytest_failure_taxonomy.system.own_files import (
     Folder,
     identity_of,
     make_folder,
+    move_high,
     open_folder,
-    reason_of,
 )
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 
 NODEIDS_A_LINE: Final = 1_000
-"""Node ids written in one event, so that a large selection is never in memory twice."""
+"""Node ids in one event, so that a large selection is never in memory twice."""
 
-_MAX_NAMES: Final = 3
-_MAX_NAME: Final = 80
-"""How many names, and characters of each, are told of what stays in a record's folder."""
 _PLACES: Final = {event: COUNTED_AT + 4 * index for index, event in enumerate(COUNTED_EVENTS)}
 _NUMBER: Final = struct.Struct("<I")
 
 Numbers = MutableSequence[int] | memoryview
 
-_encode: Final = JSONEncoder(default=to_dict).encode
+_encode: Final = JSONEncoder(default=to_dict, check_circular=False).encode
 
 
 class Record(Protocol):
-    """What a recorder fills while a run goes on."""
+    """What the recorder writes while a run goes on."""
 
     counters: Numbers
-    """As in `layout.COUNTERS`."""
+    """In the order of `layout.COUNTERS`."""
     lost: str | None
-    """Why the record is not whole, in words."""
+    """A sentence that says why the record is not complete, or `None`."""
 
     def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
-        """Return a state for each test and one more, and a start in ms for each and one more."""
+        """Return the arrays of the tests' states and of their starts in ms.
+
+        Each has one more element at its end, which stands for tests that were not selected.
+        """
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event."""
 
     def arm_timer(self, armed_ns: int, seconds: float, method: str) -> None:
-        """Note that a timer of pytest-timeout runs; a method of `""` that none does."""
+        """Record that a timer of pytest-timeout is armed; the method `""` means none."""
 
     def set_current(self, start_ns: int, nodeid: str) -> None:
-        """Note the test that a worker runs."""
+        """Record the test that this worker runs."""
 
     def set_current_state(self, state: int) -> None:
-        """Note how far that test has come."""
+        """Record the state of that test."""
 
     def erase(self, fillers: Mapping[str, str]) -> None:
-        """Overwrite values in the events that are written already."""
+        """Overwrite secrets in the events that are on disk."""
 
 
 class MemoryRecord:
-    """A record that dies with its process."""
+    """A record that is lost with its process."""
 
     def __init__(self, lost: str | None = None) -> None:
         self.counters: Numbers = array("I", [0] * len(COUNTERS))
         self.lost = lost
 
     def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
-        """Return the arrays of the tests, and one more element that stands for unknown ones."""
+        """Return the arrays of the tests."""
         size = len(nodeids) + 1
         return bytearray(size), array("I", bytes(4 * size))
 
@@ -128,16 +126,16 @@ class MemoryRecord:
 class DiskRecord:
     """A record that outlives its process.
 
-    The state file is mapped and its descriptor closed again; the events' descriptor is kept out of
-    the range that programs get theirs from, and checked before each write, because a test may have
-    closed it and opened a file of its own under that number.
+    The state file is mapped and its descriptor closed. The descriptor of the events has a number
+    so high that programs don't get it, and is checked before each write: a test may have closed it
+    and opened a file of its own under that number.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder, which is this user's alone, and its files.
+        """Create the folder, which only this user can enter, and its files.
 
         Raises:
-            OSError: there is no room, or no right; nothing is left then.
+            OSError: if they can't be created; nothing is left then.
         """
         self.folder = folder
         self.lost: str | None = None
@@ -158,7 +156,7 @@ class DiskRecord:
         self.counters: Numbers = self._view_counters()
 
     def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
-        """Make room for the tests, write their node ids down, and return their arrays."""
+        """Make room for the tests, write their node ids, and return their arrays."""
         count = len(nodeids)
         try:
             with self.opened() as folder:
@@ -169,7 +167,7 @@ class DiskRecord:
         self._map = larger
         self.counters = self._view_counters()
         magic, finished, code, _ = HEAD.unpack_from(larger)
-        # The node ids first: a count without them would be a record that can't be read.
+        # The node ids first: with a count and no node ids the record could not be read.
         self.write("selection", count=count)
         for first in range(0, count, NODEIDS_A_LINE):
             self.write("selected", nodeids=list(nodeids[first : first + NODEIDS_A_LINE]))
@@ -178,9 +176,9 @@ class DiskRecord:
         return larger[PAGE : PAGE + count + 1], larger[starts : file_size(count)].cast("I")
 
     def write(self, event: str, **fields: Any) -> None:
-        """Append an event, in one write, so that a death can't leave half of one behind it.
+        """Append an event by one system call, so that a death can't leave half of it.
 
-        It is counted first: what a full disk loses is known to be missing.
+        Events are counted before they are written, so that a reader knows what a full disk lost.
         """
         if getpid() != self._process_id:
             return
@@ -197,23 +195,21 @@ class DiskRecord:
             self._lose(error)
 
     def arm_timer(self, armed_ns: int, seconds: float, method: str) -> None:
-        """Note that a timer of pytest-timeout runs; a method of `""` that none does."""
+        """Record that a timer of pytest-timeout is armed; the method `""` means none."""
         TIMER.pack_into(self._map, TIMER_AT, armed_ns, seconds, TIMER_METHODS.index(method))
 
     def set_current(self, start_ns: int, nodeid: str) -> None:
-        """Note the test that a worker runs."""
+        """Record the test that this worker runs."""
         name = nodeid.encode("utf-8", "backslashreplace")[:MAX_NODEID_BYTES]
         self._map[CURRENT_AT + CURRENT.size : CURRENT_AT + CURRENT.size + len(name)] = name
         CURRENT.pack_into(self._map, CURRENT_AT, start_ns, 1, len(name))
 
     def set_current_state(self, state: int) -> None:
-        """Note how far that test has come."""
+        """Record the state of that test."""
         self._map[CURRENT_AT + 8] = state
 
     def erase(self, fillers: Mapping[str, str]) -> None:
-        """Overwrite values in the events that are written already: what is secret was learnt."""
-        from pytest_failure_taxonomy.recorder.record.erasing import erase
-
+        """Overwrite secrets that have become known in the events that are on disk."""
         if getpid() != self._process_id:
             return
         try:
@@ -230,19 +226,19 @@ class DiskRecord:
             self._lose(error)
 
     def finish(self, exit_code: int) -> None:
-        """Note that the session has ended, for who watches the process end."""
+        """Record that the session has ended."""
         magic, _, _, count = HEAD.unpack_from(self._map)
         HEAD.pack_into(self._map, 0, magic, 1, exit_code, count)
 
     def mark_written(self) -> None:
-        """Note that the whole report has been written, so that the record is needed no more."""
+        """Record that the whole report has been written, so that the record is no longer needed."""
         _NUMBER.pack_into(self._map, WRITTEN_AT, 1)
 
     def keep_room(self) -> None:
-        """Keep room on the disk for the report.
+        """Reserve room on the disk for the report.
 
         Raises:
-            OSError: there is none.
+            OSError: if there is no room.
         """
         with self._open_folder() as folder:
             allocate_file(folder, RESERVE, RESERVE_BYTES)
@@ -251,21 +247,25 @@ class DiskRecord:
         """Return a descriptor of the file for the stacks of all threads.
 
         Raises:
-            OSError: it can't be made.
+            OSError: if it can't be created.
         """
         with self._open_folder() as folder:
             return move_high(folder.open_file(STACKS, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
 
     def opened(self) -> Folder:
-        """Return the record's folder, to be closed.
+        """Open the folder of the record.
 
         Raises:
-            OSError: it is gone, or something else is in its place.
+            OSError: if it was removed or replaced.
         """
         return open_folder(self.folder, self._identity)
 
     def remove(self) -> str | None:
-        """Remove the record from disk, and tell in words what stays; the arrays stay usable."""
+        """Remove the record from disk; the arrays stay usable.
+
+        Returns:
+            A sentence about what stays, or `None`.
+        """
         if self._is_still_ours():
             with suppress(OSError):
                 close(self._events)
@@ -280,12 +280,12 @@ class DiskRecord:
             return remove_record(folder)
 
     def _append(self, line: bytes) -> None:
-        """Write a line of its own, whatever the disk has left of the one before.
+        """Append a line.
 
-        A disk that fills up takes a part of a line and refuses the rest of it.
+        A disk that fills up takes the first part of a line, and the next line has to start anew.
 
         Raises:
-            OSError: it could not be written, or not all of it.
+            OSError: if the line could not be written as a whole.
         """
         rest = b"\n" + line if self._is_torn else line
         while rest:
@@ -300,7 +300,7 @@ class DiskRecord:
         return self._map[COUNTERS_AT:end].cast("I")
 
     def _open_folder(self) -> Folder:
-        """Return the record's folder, made anew where a test has removed it."""
+        """Open the folder of the record; create it again if a test has removed it."""
         try:
             return self.opened()
         except FileNotFoundError:
@@ -323,85 +323,3 @@ class DiskRecord:
         if self.lost is None:
             _NUMBER.pack_into(self._map, LOSS_AT, error.errno or errno.EIO)
             self.lost = f"the record in {self.folder} is not whole: {error.strerror or error}"
-
-
-def remove_record(folder: Folder) -> str | None:
-    """Remove the files that a record has and its folder; where there are others, both stay.
-
-    Returns:
-        What stays, in words; `None` where nothing does.
-    """
-    try:
-        left = _left_of(folder, has_workers=True, removes=True)
-        if not left:
-            folder.rmdir()
-            return None
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return why_it_stays(folder.path, error)
-    return _holds_others(folder, left)
-
-
-def what_stays(folder: Folder) -> str | None:
-    """Return in words what would stay of a record that is removed; `None` where nothing would."""
-    try:
-        left = _left_of(folder, has_workers=True, removes=False)
-    except OSError as error:
-        return why_it_stays(folder.path, error)
-    return _holds_others(folder, left) if left else None
-
-
-def _holds_others(folder: Folder, left: list[str]) -> str:
-    told = ", ".join(safe_text(name, _MAX_NAME) for name in left[:_MAX_NAMES])
-    more = f" and {len(left) - _MAX_NAMES} more" if len(left) > _MAX_NAMES else ""
-    return f"{safe_text(str(folder.path))} stays: it holds what no record has ({told}{more})"
-
-
-def why_it_stays(folder: Path, error: OSError) -> str:
-    """Return in words that a record's folder could not be removed."""
-    return f"{safe_text(str(folder))} stays: it {reason_of(error)}"
-
-
-def _left_of(folder: Folder, *, has_workers: bool, removes: bool) -> list[str]:
-    """Return the names in a folder that no record has made; remove the others, if wanted."""
-    left = []
-    for name in folder.names():
-        try:
-            if name in FILES:
-                if removes:
-                    folder.unlink(name)
-            elif has_workers and worker_of(name) is not None:
-                with folder.open_folder(name) as inner:
-                    left_inside = _left_of(inner, has_workers=False, removes=removes)
-                    left += [f"{name}/{each}" for each in left_inside]
-                    if removes and not left_inside:
-                        inner.rmdir()
-            else:
-                left.append(name)
-        except FileNotFoundError:
-            pass
-        except OSError:
-            left.append(name)
-    return left
-
-
-def move_high(descriptor: int) -> int:
-    """Move a descriptor to the end of the range, where no program looks for one."""
-    try:
-        import fcntl
-        import resource
-    except ImportError:  # Windows
-        return descriptor
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for lowest in _high_numbers(soft):
-        with suppress(OSError):
-            high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, lowest)
-            close(descriptor)
-            return high
-    return descriptor
-
-
-def _high_numbers(limit: int) -> Iterator[int]:
-    end = min(limit, 1 << 16) if limit > 0 else 1 << 16
-    yield from (end - 16, end // 2)

@@ -1,9 +1,8 @@
-"""The understanding between `failure-taxonomy run` and the pytest that it runs.
+"""The mailbox by which `failure-taxonomy run` and the pytest that it runs exchange messages.
 
-The supervisor names itself in the environment; the plugin checks that it really is its parent, so
-that a pytest that a test starts is not taken for the supervised one. What the two leave for each
-other has no name on any disk where the system can do without (Linux): nothing is left behind when
-the supervisor is killed.
+The supervisor puts its process id and the mailbox into an environment variable. The plugin checks
+that this process is its parent, because a pytest that a test starts inherits the variable. On Linux
+the mailbox has no name on any disk, so that nothing is left behind if the supervisor is killed.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,102 +21,100 @@ from pytest_failure_taxonomy.recorder.record.layout import MAX_EVENTS_BYTES
 from pytest_failure_taxonomy.system.own_files import CAREFUL, READ, read_descriptor
 
 SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
-"""Process id of the supervisor, a colon, and the path of the note; `plugin` reads it, too."""
+"""Holds the supervisor's process id, a colon, and the path of the mailbox."""
 
 _RUN_ID: Final = re.compile("[0-9a-f]{32}")
-_MAX_NOTE_BYTES: Final = 64 * 1024
-
-_PR_SET_PDEATHSIG: Final = 1
-_PR_SET_CHILD_SUBREAPER: Final = 36
+_MAX_MESSAGE_BYTES: Final = 64 * 1024
 
 _FOLDER: Final = "failure-taxonomy-"
-"""How the folder's name begins that holds note and inbox where they need one."""
-_NOTE: Final = "note"
+"""How the name of the folder begins that holds message and inbox where they need one."""
+_MESSAGE: Final = "message"
 _INBOX: Final = "inbox"
 _ADDRESS_BYTES: Final = 100
 
 _HAS_LAUNCHERS: Final = sys.platform == "win32"
-"""A program starts the interpreter of a virtual environment, which so has another parent."""
+"""In a virtual environment a launcher starts the interpreter, and is its parent."""
 
 
-_taken: set[Path] = set()
-"""Notes that a run of this process has taken: a pytest that is run inside of one of its tests has
-the same parent, and is not the one that was asked for."""
+_claimed: set[Path] = set()
+"""Mailboxes that belong to a run of this process. A pytest that runs inside of one of its tests has
+the same parent, but is not the supervised one."""
 
 
-def find_note() -> Path | None:
-    """Return where the supervisor and its pytest leave notes, `None` if there is no supervisor."""
+def find_mailbox() -> Path | None:
+    """Return the mailbox of this process's supervisor, or `None` if it has no supervisor."""
     process_id, _, name = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")
-    note = Path(name)
-    if not name or note in _taken:
+    mailbox = Path(name)
+    if not name or mailbox in _claimed:
         return None
-    if _HAS_LAUNCHERS:  # the first pytest is the one
-        return note if "run_id" not in read_note(note) else None
-    return note if process_id == str(os.getppid()) else None
+    if _HAS_LAUNCHERS:  # the first pytest is the supervised one
+        return mailbox if "run_id" not in read_message(mailbox) else None
+    return mailbox if process_id == str(os.getppid()) else None
 
 
-def take_note(note: Path, *, report: str, run_id: str, record: Sequence[Path]) -> None:
-    """Answer the supervisor, and be its pytest until the note is given back.
+def claim_mailbox(mailbox: Path, *, report: str, run_id: str, record: Sequence[Path]) -> None:
+    """Answer the supervisor, and be its pytest until the mailbox is released.
 
     Args:
-        note: where the supervisor looks for the answer.
+        mailbox: as `find_mailbox` returns it.
         report: the path of the run's report.
         run_id: the run.
-        record: the files of its record, to be handed over open.
+        record: the files of its record, whose descriptors are sent.
     """
-    inbox = read_note(note).get("inbox")
-    write_note(note, report=report, run_id=run_id, inbox=inbox)
+    inbox = read_message(mailbox).get("inbox")
+    write_message(mailbox, report=report, run_id=run_id, inbox=inbox)
     with suppress(OSError):
         if inbox:
-            _hand_over(inbox, run_id, record)
-    _taken.add(note)
+            _send_files(inbox, run_id, record)
+    _claimed.add(mailbox)
 
 
-def give_note_back(note: Path) -> None:
+def release_mailbox(mailbox: Path) -> None:
     """Let a later run of this process be the supervisor's pytest.
 
-    A supervisor that was killed can't remove its folder, where it has one. We do.
+    A supervisor that was killed could not remove its folder, if it had one; so it is removed here.
     """
-    _taken.discard(note)
+    _claimed.discard(mailbox)
     supervisor, _, _ = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")
     is_orphan = not _HAS_LAUNCHERS and supervisor != str(os.getppid())
-    if is_orphan and note.parent.name.startswith(_FOLDER):
-        _remove_folder(note.parent)
+    if is_orphan and mailbox.parent.name.startswith(_FOLDER):
+        _remove_folder(mailbox.parent)
 
 
-def write_note(note: Path, **said: str | None) -> None:
-    """Tell the other side: `stage` and `report` that are wanted, then `report` and `run_id`.
+def write_message(mailbox: Path, **fields: str | None) -> None:
+    """Leave a message for the other side.
 
-    `inbox` is where open files can be sent to, where that is possible.
+    The supervisor's has the `stage` and the `report` that it wants, and the `inbox` to send
+    descriptors to. The answer has the path of the `report`, the `run_id`, and the same `inbox`.
     """
-    with suppress(OSError), open(_open_note(note, os.O_RDWR | os.O_CREAT), "wb") as file:
+    with suppress(OSError), open(_open(mailbox, os.O_RDWR | os.O_CREAT), "wb") as file:
         file.truncate()
-        file.write(json.dumps(said).encode("ascii"))
+        file.write(json.dumps(fields).encode("ascii"))
 
 
-def read_note(note: Path | None) -> dict[str, Any]:
-    """Return what the other side has said; nothing where it has not, or there is none."""
-    if note is not None:
+def read_message(mailbox: Path | None) -> dict[str, Any]:
+    """Return the message in a mailbox; an empty one if there is no message or no mailbox."""
+    if mailbox is not None:
         with suppress(OSError, ValueError, RecursionError):
-            descriptor = _open_note(note, os.O_RDONLY)
+            descriptor = _open(mailbox, os.O_RDONLY)
             try:
-                found = json.loads(read_descriptor(descriptor, _MAX_NOTE_BYTES))
+                found = json.loads(read_descriptor(descriptor, _MAX_MESSAGE_BYTES))
             finally:
                 os.close(descriptor)
-            if isinstance(found, dict) and _is_note(found):
+            if isinstance(found, dict) and _is_message(found):
                 return found
     return {}
 
 
-def _open_note(note: Path, flags: int) -> int:
-    """Open a note, which may be anything by now; only the kernel's own links are followed."""
-    is_descriptor = note.is_relative_to("/proc") and note.parent.name == "fd"
+def _open(mailbox: Path, flags: int) -> int:
+    """Open a mailbox, which a test may have replaced; only links of the kernel are followed."""
+    is_descriptor = mailbox.is_relative_to("/proc") and mailbox.parent.name == "fd"
     careful = CAREFUL & ~os.O_NOFOLLOW if is_descriptor else CAREFUL
-    return os.open(note, flags | careful, 0o600)
+    return os.open(mailbox, flags | careful, 0o600)
 
 
-def _is_note(found: dict[str, Any]) -> bool:
-    """Tell whether a note is one that the other side writes; a test can write one, too."""
+def _is_message(found: dict[str, Any]) -> bool:
+    """Tell whether a message has the right form; a test may have written it."""
     if not all(each is None or isinstance(each, str) for each in found.values()):
         return False
     if "run_id" not in found:
@@ -127,23 +123,23 @@ def _is_note(found: dict[str, Any]) -> bool:
     return is_path and _RUN_ID.fullmatch(found["run_id"] or "") is not None
 
 
-class Desk:
-    """Where a supervisor and its pytest leave word for each other: a note, and an inbox.
+class Mailbox:
+    """The supervisor's side of a mailbox: a message file and an inbox.
 
-    The inbox is a socket that the open files of a record are sent to. A test may remove the
-    record's folder at any moment, and a file that waits in a socket stays readable; so the
-    supervisor need not look for the record while the run goes on.
+    The inbox is a socket to which pytest sends the descriptors of its record. A test may remove
+    the folder of the record, but a file that waits in a socket stays readable; so the supervisor
+    need not watch the record while the run goes on.
     """
 
     def __init__(self, *, stage: str | None, report: str | None) -> None:
-        """Write the note.
+        """Open a mailbox with a message for pytest.
 
         Args:
-            stage: what the run is to be, where that is wanted.
-            report: where its report is to go, where that is wanted.
+            stage: the stage that the run is to have, if the user gave one.
+            report: the path that its report is to have, if the user gave one.
 
         Raises:
-            OSError: there is no place for a note.
+            OSError: if there is no place for a message.
         """
         self._folder: Path | None = None
         self._socket: Any = None
@@ -151,23 +147,23 @@ class Desk:
         inbox: str | None = None
         try:
             if _reaches_descriptors():
-                self.note = self._reachable(os.memfd_create(_NOTE))
+                self.path = self._reachable(os.memfd_create(_MESSAGE))
             else:
-                self.note = self._make_folder() / _NOTE
+                self.path = self._make_folder() / _MESSAGE
             with suppress(ImportError, AttributeError, OSError):  # Windows; a path too long for one
                 inbox = self._open_inbox()
-            write_note(self.note, stage=stage, report=report, inbox=inbox)
+            write_message(self.path, stage=stage, report=report, inbox=inbox)
         except BaseException:
             self.close()
             raise
 
     @property
     def environment(self) -> dict[str, str]:
-        """What tells the command of the desk."""
-        return {SUPERVISOR_VARIABLE: f"{os.getpid()}:{self.note}"}
+        """The environment variable that a command needs to find the mailbox."""
+        return {SUPERVISOR_VARIABLE: f"{os.getpid()}:{self.path}"}
 
     def contents(self, run_id: str) -> list[bytes] | None:
-        """Return what the files of a run's record hold now; `None` where they were not sent."""
+        """Return the contents of the files of a run's record, or `None` if they were not sent."""
         found = None
         if self._socket is None:
             return None
@@ -176,7 +172,7 @@ class Desk:
         with suppress(OSError):
             while True:  # a process may have had several runs, one after the other
                 sender, descriptors, _, _ = socket.recv_fds(self._socket, 64, 8)
-                # Unbuffered, because opening one that a test has sent must not read from it.
+                # Unbuffered: a test may have sent one, and opening that must not read from it.
                 files = [open(each, "rb", buffering=0) for each in descriptors]  # noqa: SIM115
                 read = [_read_and_close(file) for file in files]
                 if sender == run_id.encode():
@@ -184,7 +180,7 @@ class Desk:
         return found
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove the mailbox."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -206,7 +202,7 @@ class Desk:
                 inbox.bind(address)
             return str(path)
         folder = self._make_folder()
-        try:  # an address needs a name for a moment only
+        try:  # the socket needs a name only until it is open
             with _short_address(folder / _INBOX) as address:
                 inbox.bind(address)
             return str(self._reachable(os.open(folder / _INBOX, os.O_PATH | os.O_NOFOLLOW)))
@@ -221,19 +217,19 @@ class Desk:
         return self._folder
 
     def _reachable(self, descriptor: int) -> Path:
-        """Keep a descriptor, and return the path by which other processes of the user reach it."""
+        """Keep a descriptor open, and return a path by which other processes can open it."""
         self._kept.append(descriptor)
         return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
 
 
 def _reaches_descriptors() -> bool:
-    """Tell whether other processes can open what this one has open (Linux, with `/proc`)."""
+    """Tell whether other processes can open this one's descriptors (Linux with `/proc`)."""
     return hasattr(os, "memfd_create") and os.path.isdir(f"/proc/{os.getpid()}/fd")
 
 
 def _remove_folder(folder: Path) -> None:
-    """Remove a desk's folder with the two names that it can have."""
-    for name in (_NOTE, _INBOX):
+    """Remove the folder of a mailbox with its two files."""
+    for name in (_MESSAGE, _INBOX):
         with suppress(OSError):
             os.unlink(folder / name)
     with suppress(OSError):
@@ -246,7 +242,7 @@ def _read_and_close(file: FileIO) -> bytes:
         return read_descriptor(file.fileno(), MAX_EVENTS_BYTES)
 
 
-def _hand_over(inbox: str, run_id: str, record: Sequence[Path]) -> None:
+def _send_files(inbox: str, run_id: str, record: Sequence[Path]) -> None:
     if not record:
         return
     import socket
@@ -266,7 +262,7 @@ def _hand_over(inbox: str, run_id: str, record: Sequence[Path]) -> None:
 
 @contextmanager
 def _short_address(path: Path) -> Iterator[str]:
-    """Yield the address of a socket: 107 characters are the most, and a folder can have more."""
+    """Yield the address of a socket, which the system limits to 107 bytes; paths can be longer."""
     if len(os.fsencode(path)) < _ADDRESS_BYTES or not os.path.isdir("/proc/self/fd"):
         yield str(path)
         return
@@ -275,26 +271,3 @@ def _short_address(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
-
-
-def die_with_parent() -> None:
-    """Have this process end when its supervisor is killed: nobody would see its own end."""
-    parent = os.getppid()
-    if _prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM)) and os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-def adopt_orphans() -> bool:
-    """Become the parent of orphaned descendants, so that none is left behind; Linux alone can."""
-    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _prctl(option: int, value: int) -> bool:
-    if not sys.platform.startswith("linux"):
-        return False
-    import ctypes
-
-    try:
-        return int(ctypes.CDLL(None).prctl(option, value, 0, 0, 0)) == 0
-    except (OSError, AttributeError):
-        return False

@@ -1,12 +1,16 @@
-"""From a record and the end of its process to the evidence that the judge takes."""
+"""Turn a record and the end of its process into the evidence that the judge reads."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 
-from pytest_failure_taxonomy.recorder.record.limits import limits_of_test
-from pytest_failure_taxonomy.recorder.record.reader import RecordedRun, StartedTest, WorkerState
+from pytest_failure_taxonomy.recorder.record.reader import (
+    RecordedRun,
+    StartedTest,
+    Timer,
+    WorkerState,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     InFlightTest,
@@ -35,16 +39,20 @@ def evidence_of(
     Args:
         run: its record.
         end: how the process ended.
-        ended_ns: when it ended, on the monotonic clock of the same boot; `None` where that can't be
-            known. Then nothing is said of how long a test had run.
-        workers: what each xdist worker has noted of itself, by its id.
+        ended_ns: when it ended, on the monotonic clock of the same boot; `None` if unknown. Then
+            the evidence does not say how long a test had run.
+        workers: what each xdist worker has recorded of itself, by its id.
     """
     failures = _failures(run)
     failed = {failure.nodeid for failure in failures}
     recovered = {test.nodeid for test in run.named("recovered")}
     in_flight = _in_flight(run, workers, ended_ns)
     end = replace(
-        end, limits=(*_test_limits(run, workers, in_flight, ended_ns), *_outer(run, ended_ns))
+        end,
+        limits=(
+            *_test_limits(run, workers, in_flight, ended_ns),
+            *_enclosing_limits(run, ended_ns),
+        ),
     )
     ended = run.named("end")
     if end.code is None and run.exit_code is not None:
@@ -74,16 +82,16 @@ def evidence_of(
 
 
 def context_of(run: RecordedRun, *, ended_ns: int | None) -> RunContext:
-    """Return which run it was; its duration where the time of its end is known."""
+    """Return the context of a run, with its duration if the time of its end is known."""
     duration = None if ended_ns is None else max(0, ended_ns - run.header.started_ns) / 1e9
     context = replace(run.header.context, duration_seconds=duration)
-    for watcher in run.named("watcher"):  # it is started after the header is written
+    for watcher in run.named("watcher"):  # the watcher starts after the header is written
         context = replace(context, environment=replace(context.environment, watcher=watcher))
     return context
 
 
 def _failures(run: RecordedRun) -> tuple[TestFailure, ...]:
-    """Return the failures, but for those of subtests whose test was then run again."""
+    """Return the failures, without those of subtests whose test was run again."""
     failures: list[TestFailure] = []
     for name, held in run.events:
         if name == "failure":
@@ -96,7 +104,7 @@ def _failures(run: RecordedRun) -> tuple[TestFailure, ...]:
 
 
 def _workers(run: RecordedRun, noted: Mapping[str, WorkerState]) -> list[WorkerEnd]:
-    """Return the last that was said of each worker, sorted by id."""
+    """Return the last recorded state of each worker, sorted by id."""
     last: dict[str, WorkerEnd] = {end.id: end for end in run.named("worker")}
     return [
         replace(
@@ -110,10 +118,9 @@ def _workers(run: RecordedRun, noted: Mapping[str, WorkerState]) -> list[WorkerE
 def _in_flight(
     run: RecordedRun, noted: Mapping[str, WorkerState], ended_ns: int | None
 ) -> tuple[InFlightTest, ...]:
-    """Return the tests that ran at the end, in order of their start.
+    """Return the tests that were running at the end, in order of their start.
 
-    Where xdist ran them, each worker's own word counts: what the controller has heard may be a
-    test old.
+    Under xdist each worker's own record counts: the controller may lag one test behind.
     """
     ended = {each.id for each in _workers(run, noted) if each.ending != "finished"}
     started: list[tuple[StartedTest, str | None]] = [
@@ -135,7 +142,7 @@ def _in_flight(
 
 
 def _not_run(run: RecordedRun, in_flight: tuple[InFlightTest, ...]) -> tuple[str, ...]:
-    """Leave out what a worker had started before the controller could hear of it."""
+    """Return the tests that never started, as far as the workers' own records tell."""
     unheard = Counter(test.nodeid for test in in_flight)
     unheard.subtract(test.nodeid for test in run.in_flight)
     left = []
@@ -153,7 +160,7 @@ def _test_limits(
     in_flight: tuple[InFlightTest, ...],
     ended_ns: int | None,
 ) -> tuple[TimeLimit, ...]:
-    """Return the limits of the test that was running in the process itself."""
+    """Return the time limits of the test that was running in the process itself."""
     if ended_ns is None or workers or not in_flight:
         return ()
     return limits_of_test(
@@ -165,8 +172,8 @@ def _test_limits(
     )
 
 
-def _outer(run: RecordedRun, ended_ns: int | None) -> tuple[TimeLimit, ...]:
-    """Return the limits around the process."""
+def _enclosing_limits(run: RecordedRun, ended_ns: int | None) -> tuple[TimeLimit, ...]:
+    """Return the time limits of the commands around the process."""
     return tuple(
         TimeLimit(
             owner="timeout",
@@ -174,4 +181,33 @@ def _outer(run: RecordedRun, ended_ns: int | None) -> tuple[TimeLimit, ...]:
             elapsed_seconds=None if ended_ns is None else (ended_ns - limit.started_ns) / 1e9,
         )
         for limit in run.header.enclosing_limits
+    )
+
+
+def limits_of_test(
+    nodeid: str,
+    *,
+    elapsed_seconds: float,
+    ended_ns: int,
+    timer: Timer | None,
+    faulthandler_seconds: float | None,
+) -> tuple[TimeLimit, ...]:
+    """Return the time limits that could have ended the process in which a test was running.
+
+    Args:
+        nodeid: the test.
+        elapsed_seconds: how long the test had run, which is what faulthandler limits.
+        ended_ns: when the process ended, on the monotonic clock.
+        timer: the timer of pytest-timeout that was armed at that time.
+        faulthandler_seconds: after how many seconds faulthandler ends the process, if it does.
+    """
+    found: list[tuple[str, float, float]] = []
+    if timer is not None:
+        elapsed = (ended_ns - timer.armed_ns) / 1e9
+        found.append((f"pytest-timeout ({timer.method})", timer.budget_seconds, elapsed))
+    if faulthandler_seconds:
+        found.append(("faulthandler_timeout", faulthandler_seconds, elapsed_seconds))
+    return tuple(
+        TimeLimit(owner=owner, budget_seconds=budget, elapsed_seconds=elapsed, nodeid=nodeid)
+        for owner, budget, elapsed in found
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_failure_taxonomy.recorder.record.limits import limits_of_test
 from pytest_failure_taxonomy.recorder.record.reader import Timer
+from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.taxonomy.evidence import TimeLimit
 
 TEST = "test_cart.py::test_a"

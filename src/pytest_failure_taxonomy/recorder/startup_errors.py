@@ -1,0 +1,220 @@
+"""Errors that end pytest before or outside of its session: bad options, broken conftest files.
+
+pytest says what is wrong. It does not say where that stands: an option in the `addopts` of a
+configuration file three folders up looks as if it had been typed.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.recorder.exceptions import cause_of, is_import_failure, words_of
+from pytest_failure_taxonomy.recorder.origin import entries_of, is_of_the_user, location
+from pytest_failure_taxonomy.recorder.session import SessionRecorder
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
+
+_ABOUT_A_PLUGIN: Final = ("Error importing plugin", "Missing required plugin")
+"""How the usage errors of pytest begin that name a missing plugin."""
+
+_IMPORT_FAILURE_CODES: Final = {"ConftestImportFailure": 4, "PluginImportFailure": 3}
+_UNKNOWN_SETTING: Final = "Unknown config option: "
+_MISSING_PLUGINS: Final = "Missing required plugins"
+_NOT_FOUND: Final = "not found: "
+_SHORTEST: Final = 3
+"""Characters that an argument must have to be looked for in a message of pytest."""
+_USAGE_ERROR: Final = "UsageError: "
+
+
+def record_startup_error(
+    session: SessionRecorder, error: BaseException, config: pytest.Config
+) -> ProcessExit:
+    """Record an error that left pytest, and return the exit status that follows from it."""
+    rootdir = config.rootpath
+    if isinstance(error, KeyboardInterrupt | pytest.exit.Exception):
+        session.pytest_keyboard_interrupt(pytest.ExceptionInfo.from_exception(error))
+    elif is_import_failure(error):
+        _record_import_failure(session, error, rootdir)
+    elif isinstance(error, pytest.UsageError):
+        session.record_error(
+            "plugin" if str(error).startswith(_ABOUT_A_PLUGIN) else "usage",
+            error,
+            message=words_of_usage_error(error, config),
+        )
+    else:
+        conftest = _conftest_left_by(error)
+        session.record_error(
+            "plugin" if conftest is None else "conftest",
+            error,
+            message=conftest and words_of(error, rootdir, location(conftest, None, rootdir).path),
+            traceback=_short_traceback(error),
+        )
+    return _exit_after(error)
+
+
+def exit_code_of(status: int) -> int:
+    """Return the exit code that a shell shows when a process ends with this status."""
+    return status & (0xFF if os.name == "posix" else 0xFFFF_FFFF)
+
+
+def _exit_after(error: BaseException) -> ProcessExit:
+    """Return the exit status that pytest, or else Python, makes of an error."""
+    if isinstance(error, KeyboardInterrupt):
+        return ProcessExit(code=130, signal="SIGINT", source="exception")
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    elif isinstance(error, pytest.UsageError):
+        code = 4
+    else:
+        code = _IMPORT_FAILURE_CODES.get(type(error).__name__, 1)
+    return ProcessExit(code=exit_code_of(code), source="exception")
+
+
+def _record_import_failure(session: SessionRecorder, error: BaseException, rootdir: Path) -> None:
+    cause = cause_of(error)
+    path = getattr(error, "path", None)
+    loaded = str(error) if path is None else location(str(path), None, rootdir).path
+    session.record_error(
+        "plugin" if path is None else "conftest",
+        error,
+        message=words_of(cause, rootdir, loaded),
+        traceback=_short_traceback(cause),
+    )
+
+
+def _conftest_left_by(error: BaseException) -> str | None:
+    """Return the conftest file that raised an exception which pytest does not catch.
+
+    `sys.exit` and `pytest.skip` raise such exceptions. Those of a plugin that the conftest file
+    names are the plugin's.
+    """
+    for each in entries_of(error.__traceback__):
+        code = each.tb_frame.f_code
+        if code.co_name == "import_plugin":
+            break
+        if code.co_name == "<module>" and os.path.basename(code.co_filename) == "conftest.py":
+            return code.co_filename
+    return None
+
+
+def _short_traceback(error: BaseException) -> str | None:
+    """Return the traceback as pytest shows it, without frames of pytest and the import system."""
+    with suppress(Exception):  # it renders foreign objects; the message is enough
+        excinfo = pytest.ExceptionInfo.from_exception(error)
+        frames = excinfo.traceback.filter(lambda entry: is_of_the_user(str(entry.path)))
+        if not frames:
+            return excinfo.exconly()
+        excinfo.traceback = frames
+        return str(excinfo.getrepr(style="short"))
+    return None
+
+
+def words_of_usage_error(error: BaseException, config: pytest.Config) -> str:
+    """Return what pytest refuses, with the place where it stands after the first line.
+
+    Args:
+        error: a `UsageError`; it has one argument for each thing that is wrong.
+        config: of the run; pytest may not have completed it.
+    """
+    texts = [_without_synopsis(str(each)).strip() for each in error.args]
+    text = "; ".join(_as_typed(each, config) for each in texts if each)
+    first, newline, rest = text.partition("\n")
+    place = _where(error, first, config)
+    if place:
+        return f"{first} ({place}){newline}{rest}"
+    told = words_of(error, config.rootpath)  # if a hook of the user raised it
+    own = told.removeprefix(_USAGE_ERROR).partition("\n")[0]
+    return f"{own}{newline}{rest}" if own.startswith(first) and first else text
+
+
+def _without_synopsis(text: str) -> str:
+    """Return a usage error without the synopsis that argparse puts before it."""
+    synopsis, found, rest = text.partition(": error: ")
+    return rest if found and synopsis.startswith("usage:") else text
+
+
+def _as_typed(text: str, config: pytest.Config) -> str:
+    """Return the message about an argument that was not found, as typed and on one line.
+
+    pytest makes the argument absolute, and lists in further lines where it looked.
+    """
+    if not text.startswith(_NOT_FOUND):
+        return text
+    wanted, *lines = text.removeprefix(_NOT_FOUND).splitlines()
+    folder = config.invocation_params.dir
+    for given in map(str, config.invocation_params.args):
+        path, colons, names = given.partition("::")
+        if (
+            not path.startswith("-")
+            and f"{os.path.abspath(folder / path)}{colons}{names}" == wanted
+        ):
+            wanted = given
+            break
+    return " ".join([f"{_NOT_FOUND}{wanted}", *map(str.strip, lines)])
+
+
+def _where(error: BaseException, said: str, config: pytest.Config) -> str:
+    """Return where the refused thing stands; an empty string if it was typed."""
+    file = _configuration(config)
+    if file and said.startswith(_UNKNOWN_SETTING):
+        return f"set in {file}"
+    if file and said.startswith(_MISSING_PLUGINS):
+        return f"required_plugins in {file}"
+    conftest = _conftest_naming_plugins(error, config.rootpath)
+    if conftest:
+        return f"pytest_plugins in {conftest}"
+    return next((place for place, words in _written(config, file) if _quotes(said, words)), "")
+
+
+def _written(config: pytest.Config, file: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each place that pytest reads arguments from, in its order, and the arguments."""
+    typed = [str(each) for each in config.invocation_params.args]
+    yield "", typed
+    yield "from PYTEST_ADDOPTS", _words_in_variable("PYTEST_ADDOPTS")
+    is_typed = any(each.partition("=")[0].endswith("addopts") for each in typed)
+    yield "from -o addopts" if is_typed or not file else f"from addopts in {file}", _addopts(config)
+    yield "from PYTEST_PLUGINS", os.environ.get("PYTEST_PLUGINS", "").split(",")
+
+
+def _quotes(said: str, arguments: list[str]) -> bool:
+    """Tell whether a message quotes one of the arguments, with or without its value."""
+    for each in arguments:
+        option = each.partition("=")[0] if each.startswith("-") else each
+        attached = each[2:] if each.startswith(("-p", "-k", "-m")) else ""
+        if any(len(part) >= _SHORTEST and part in said for part in (option, attached)):
+            return True
+    return False
+
+
+def _configuration(config: pytest.Config) -> str:
+    path = config.inipath
+    return "" if path is None else location(str(path), None, config.rootpath).path
+
+
+def _addopts(config: pytest.Config) -> list[str]:
+    with suppress(Exception):  # pytest is about to report what is wrong with it
+        return [str(each) for each in config.getini("addopts")]
+    return []
+
+
+def _words_in_variable(name: str) -> list[str]:
+    with suppress(ValueError):
+        return shlex.split(os.environ.get(name, ""))
+    return []
+
+
+def _conftest_naming_plugins(error: BaseException, rootdir: Path) -> str:
+    """Return the conftest file whose `pytest_plugins` names the missing plugin."""
+    for each in entries_of(error.__traceback__):
+        frame = each.tb_frame
+        if frame.f_code.co_name == "consider_conftest":
+            module: Any = frame.f_locals.get("conftestmodule")
+            file = getattr(module, "__file__", None)
+            return location(file, None, rootdir).path if isinstance(file, str) else ""
+    return ""
