@@ -16,7 +16,6 @@ MAX_WIDER_TEXT: Final = 200_000
 
 _ERRNO: Final = "[Errno "
 _SIGNATURES: Final = (
-    ("LINTS", FailureType.VERIFICATION_FAILED),
     ("DIAGNOSTICS", FailureType.BROKEN_BUILD),
     ("REFUSALS", FailureType.BROKEN_BUILD),
     ("VERDICTS", FailureType.VERIFICATION_FAILED),
@@ -34,7 +33,7 @@ _PARTS_OF_PHRASES: Final = (
     "maximum length",
 )
 """One of these is in each promised phrase: most texts need nine looks and not sixteen."""
-_BEFORE_ENVIRONMENT: Final = 2
+_BEFORE_ENVIRONMENT: Final = 1
 """How many of them say more than an exception that speaks of the machine or the network."""
 
 

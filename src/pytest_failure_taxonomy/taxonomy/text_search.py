@@ -23,7 +23,6 @@ _LETTERS: Final = bytes(
 """What each byte of a text counts as: a small letter, or a blank between two words."""
 
 _TABLES: Final[Mapping[str, tuple[Pattern, ...]]] = {
-    "LINTS": verdicts.LINTS,
     "DIAGNOSTICS": diagnostics.DIAGNOSTICS,
     "REFUSALS": diagnostics.REFUSALS,
     "VERDICTS": verdicts.VERDICTS,

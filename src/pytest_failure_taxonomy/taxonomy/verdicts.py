@@ -1,4 +1,4 @@
-"""How test runners, linters and other checkers say that a check failed."""
+"""How test runners and other checkers say that a check failed."""
 
 from __future__ import annotations
 
@@ -6,36 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.diagnostics import Pattern
-
-_GO_LINTERS: Final = (
-    r"(?:asasalint|bodyclose|copyloopvar|cyclop|deadcode|depguard|dupl|err113|errcheck|errorlint"
-    r"|exhaustive|forbidigo|funlen|gci|goconst|gocritic|gocyclo|godot|gofmt|gofumpt|goimports"
-    r"|golint|gosec|gosimple|govet|ineffassign|lll|misspell|mnd|nakedret|nestif|noctx|nolintlint"
-    r"|perfsprint|prealloc|revive|scopelint|staticcheck|structcheck|stylecheck|testifylint"
-    r"|unconvert|unparam|unused|usestdlibvars|varcheck|whitespace|wrapcheck|wsl)"
-)
-
-LINTS: Final[tuple[Pattern, ...]] = (
-    ("rust-clippy/", r"\A(?![\s\S]*^error\[E\d)[\s\S]*^ *(?:error|= note: `-D)\b"),
-    (" clippy::", r"\A(?![\s\S]*^error\[E\d)[\s\S]*(?:-D |deny\()clippy::"),
-    (".go:", r"\.go:\d{1,9}(?::\d{1,9})?: [^\n]{1,500} \(" + _GO_LINTERS + r"\)$"),
-    (".go:", r"\.go:\d{1,9}:\d{1,9}: [^\n]{1,500} \((?:SA|ST|QF|S|U)\d{4}\)$"),
-    (
-        ".go:",
-        (
-            r"\.go:\d{1,9}:\d{1,9}: (?:[\w.]{1,99} (?:format %|call (?:has|needs)|arg list ends)"
-            r"|result of [\w.]{1,99} call not used|unreachable code|self-assignment|struct field"
-            r"|possible misuse|the cancel function|[\w.]{1,99} passes lock|method \w{1,99}\()"
-        ),
-    ),
-    (" error: ", r": error: [^\n]{1,500}\[[\w.-]{1,80},-warnings-as-errors\]$"),
-    ("-Wclang-format-violations", ""),
-    (
-        " error: ",
-        r"\.[ch](?:pp|xx|c)?:\d{1,9}:\d{1,9}: error: [^\n]{1,300} \[[a-z]{2,30}[A-Z]\w{1,40}\]$",
-    ),
-)
-"""Linters whose lines look like a compiler's; asked before the compilers."""
 
 VERDICTS: Final[tuple[Pattern, ...]] = (
     ("::", r"^(?:FAILED|ERROR) [^\s:]{1,300}\.py::"),
