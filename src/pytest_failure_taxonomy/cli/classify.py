@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_failure_taxonomy.cli.output import answer
 from pytest_failure_taxonomy.errors import LogError, SettingsError
 from pytest_failure_taxonomy.logs.answer import JSONObject, classify_log
-from pytest_failure_taxonomy.logs.source import chunks_of, open_log
+from pytest_failure_taxonomy.logs.log_lines import chunks_of, open_log
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
 from pytest_failure_taxonomy.taxonomy.stages import Stage
