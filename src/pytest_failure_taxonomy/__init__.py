@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.logs.markers import find_marker
+    from pytest_failure_taxonomy.logs.marker_search import find_marker
     from pytest_failure_taxonomy.report.load import load_report
     from pytest_failure_taxonomy.report.model import FailureReport
     from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
@@ -39,7 +39,7 @@ _HOMES = {
     "RecoveryAction": "taxonomy.failure_types",
     "Stage": "taxonomy.stages",
     "classify_failure": "taxonomy.failure_text",
-    "find_marker": "logs.markers",
+    "find_marker": "logs.marker_search",
     "is_circular_fix": "taxonomy.recovery",
     "load_report": "report.load",
     "primary_reason": "taxonomy.reasons",

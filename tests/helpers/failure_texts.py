@@ -13,13 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.failure_phrases import (
+from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
+from pytest_failure_taxonomy.taxonomy.failure_text.exceptions import (
     ENVIRONMENT_ERRNOS,
     ENVIRONMENT_EXCEPTIONS,
     EXCEPTIONS,
-    PHRASES,
 )
-from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
+from pytest_failure_taxonomy.taxonomy.failure_text.phrases import PHRASES
 from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
 
 ROOT: Final = Path(__file__).parents[2]

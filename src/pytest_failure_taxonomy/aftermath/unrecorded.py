@@ -185,10 +185,9 @@ def _evidence_of_output(output: OutputFile, seen: ProcessEnd, stage: Stage) -> R
     file = output.open()
     if file is None:
         return None
-    from pytest_failure_taxonomy.logs.evidence import evidence_of_output
-    from pytest_failure_taxonomy.logs.pytest_output import PytestOutput
-    from pytest_failure_taxonomy.logs.reader import read_log
-    from pytest_failure_taxonomy.logs.source import chunks_of
+    from pytest_failure_taxonomy.logs.log_lines import chunks_of, read_log
+    from pytest_failure_taxonomy.logs.output_evidence import evidence_of_output
+    from pytest_failure_taxonomy.logs.output_readers import PytestOutput
 
     printed = PytestOutput()
     with file, suppress(OSError):

@@ -1,4 +1,4 @@
-"""`failure-taxonomy classify`: say of a log why the run failed that wrote it."""
+"""`failure-taxonomy classify`: say why a run failed of which there is only a log."""
 
 from __future__ import annotations
 
@@ -8,44 +8,37 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_failure_taxonomy.cli.options import add_exit_code, add_stage
 from pytest_failure_taxonomy.cli.output import answer
 from pytest_failure_taxonomy.errors import LogError, SettingsError
 from pytest_failure_taxonomy.logs.answer import JSONObject, classify_log
-from pytest_failure_taxonomy.logs.source import chunks_of, open_log
+from pytest_failure_taxonomy.logs.log_lines import chunks_of, open_log
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
 from pytest_failure_taxonomy.taxonomy.stages import Stage
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
-    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+    from pytest_failure_taxonomy.cli.options import Parsers
 
 
 def add_parser(commands: Parsers) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "classify",
-        help="say why a run failed whose log is all there is",
-        description="Read the log of a run that no plugin has seen, and print as JSON why it "
-        "failed, with the lines that decided. Understands the output of pytest; of any other "
-        "command the stage and the exit code decide. Exit code: 0 for success, 1 if the run "
-        "failed, 2 if the log can't be read or says nothing.",
+        help="say from a log why a run failed",
+        description="Read the log of a run without the plugin, and print as JSON why it failed, "
+        "with the lines that decided. The output of pytest is understood; for any other command "
+        "the stage and the exit code decide. Exit code: 0 for success, 1 if the run failed, 2 if "
+        "the log can't be read or says nothing.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--stage",
-        choices=[stage.value for stage in Stage],
-        default=Stage.FINAL_TEST.value,
-        metavar="STAGE",
-        help="the step of an attempt that wrote it: %(choices)s; default: %(default)s",
+    add_stage(parser, "the step of an attempt that wrote the log", default=Stage.FINAL_TEST)
+    add_exit_code(
+        parser, "the exit code of the command, as a shell shows it ($?), or -N for signal N"
     )
     parser.add_argument(
-        "--exit-code",
-        type=int,
-        metavar="N",
-        help="what the command ended with, as a shell shows it ($?) or as -N for signal N",
+        "log", nargs="?", default="-", metavar="FILE", help="the log; default: -, stdin"
     )
-    parser.add_argument("log", nargs="?", default="-", metavar="FILE", help="default: -, stdin")
     parser.set_defaults(execute=execute)
 
 

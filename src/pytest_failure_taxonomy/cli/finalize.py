@@ -13,14 +13,14 @@ from pytest_failure_taxonomy.aftermath.complete import (
     read_report,
 )
 from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
+from pytest_failure_taxonomy.cli.options import add_exit_code
 from pytest_failure_taxonomy.cli.output import print_verdict, tell
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.signals import signal_of_exit_code
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
-    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+    from pytest_failure_taxonomy.cli.options import Parsers
 
 
 def add_parser(commands: Parsers) -> None:
@@ -34,12 +34,7 @@ def add_parser(commands: Parsers) -> None:
         "pytest still runs.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--exit-code",
-        type=int,
-        metavar="N",
-        help="the exit code that pytest ended with, as a shell shows it ($?)",
-    )
+    add_exit_code(parser, "the exit code of pytest, as a shell shows it ($?)")
     parser.add_argument("report", metavar="REPORT", type=Path)
     parser.set_defaults(execute=execute)
 

@@ -1,4 +1,4 @@
-"""The entry point: parse, dispatch, and turn a user's mistake into one line and exit code 2."""
+"""The entry point: parse, run a command, and turn a user's mistake into a line and exit code 2."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from pytest_failure_taxonomy.cli import bench, classify, finalize, run, validate
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 
-EXIT_DONE = 0
-EXIT_FAILED = 1
-"""The command worked, and its answer is that the run failed."""
-EXIT_USAGE = 2
+_EXIT_USAGE = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,17 +30,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.execute(options))
     except FailureTaxonomyError as error:
         tell(str(error))
-        return EXIT_USAGE
+        return _EXIT_USAGE
     except FileNotFoundError:
-        if _has_a_working_directory():
+        if _has_working_directory():
             raise
-        tell("the working directory is not there any more; change to one that is")
-        return EXIT_USAGE
+        tell("the working directory doesn't exist any more; change to one that does")
+        return _EXIT_USAGE
     finally:
         let_go_of_streams()
 
 
-def _has_a_working_directory() -> bool:
+def _has_working_directory() -> bool:
     try:
         os.getcwd()
     except OSError:

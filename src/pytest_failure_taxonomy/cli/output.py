@@ -1,7 +1,6 @@
-"""What the commands write: answers to stdout, all else to stderr.
+"""Write answers to stdout, and all else to stderr.
 
-Nothing that is written here decides how a command ends: where a stream is closed, full or read by
-nobody, the exit code is what it would have been.
+A stream that is closed, full or read by nobody does not change a command's exit code.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from pytest_failure_taxonomy.system.streams import drop_unwritten, write_words
 _STYLES: Final = {"red": "31", "green": "32", "yellow": "33"}
 _WIDTH: Final = 80
 _NOBODY_READS: Final = frozenset({errno.EPIPE, errno.EBADF})
-"""The user has closed stdout, or has what reads it closed: that is no news."""
+"""The user closed stdout, or the program that reads it: nothing to report."""
 
 
 def answer(text: str) -> None:
-    """Write what was asked for to stdout; where that can't be, stderr says so."""
+    """Write an answer to stdout; if that fails, say so on stderr."""
     error = write_words(sys.stdout, text)
     if error is not None and error.errno not in _NOBODY_READS:
-        tell(f"stdout: the answer can't be written: {error.strerror}; give it a place that can be")
+        tell(f"stdout: the answer can't be written: {error.strerror}; redirect it elsewhere")
 
 
 def tell(message: str) -> None:
-    """Say something in one line on stderr, with our name before it."""
+    """Write a message to stderr, after the command's name."""
     tell_plainly(f"failure-taxonomy: {message}")
 
 
@@ -40,15 +39,15 @@ def tell_plainly(text: str) -> None:
 
 
 def print_verdict(report: dict[str, Any], path: Path, *, problem: str | None = None) -> None:
-    """Print the verdict to stderr, where it can't get between what the command itself printed.
+    """Print a report's verdict to stderr, so that stdout has only the output of the command.
 
     Args:
-        report: the report's JSON object.
-        path: where it is.
-        problem: why it is not there, in words.
+        report: The report's JSON object.
+        path: The report's path.
+        problem: In words, why there is no report at that path.
     """
     colored = _is_colored()
-    lines = [""]  # a run that was cut short has left the cursor anywhere
+    lines = [""]  # a run that was cut short may have left an unfinished line
     paths = _paths_from_here(report)
     for line in verdict_lines(report, str(path), paths=paths, problem=problem):
         text = f" {line.text} ".center(_WIDTH, "=") if line.is_title else line.text
@@ -58,17 +57,17 @@ def print_verdict(report: dict[str, Any], path: Path, *, problem: str | None = N
 
 
 def let_go_of_streams() -> None:
-    """Give up what argparse, say, has written and nobody takes: it would change the exit code."""
+    """Drop what can't be written, for example by argparse: Python would change the exit code."""
     drop_unwritten(sys.stdout)
     drop_unwritten(sys.stderr)
 
 
 def _paths_from_here(report: dict[str, Any]) -> ShownPaths:
-    """Show paths from where the user stands, unless the report is of another machine."""
+    """Show paths relative to the working directory, unless the report is of another machine."""
     rootdir = report["run"]["invocation"]["rootdir"]
     try:
         return ShownPaths(rootdir, os.getcwd()) if os.path.isdir(rootdir) else AS_REPORTED
-    except OSError:  # the folder is gone
+    except OSError:  # the working directory is gone
         return AS_REPORTED
 
 

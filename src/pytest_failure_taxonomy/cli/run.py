@@ -26,6 +26,7 @@ from pytest_failure_taxonomy.aftermath.unrecorded import (
     why_unrecorded,
 )
 from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
+from pytest_failure_taxonomy.cli.options import add_stage
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, print_verdict, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
 from pytest_failure_taxonomy.report.write import (
@@ -38,8 +39,7 @@ from pytest_failure_taxonomy.taxonomy.stages import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
-    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+    from pytest_failure_taxonomy.cli.options import Parsers
 
 EXIT_LIMIT: Final = 124
 """As GNU `timeout` says it."""
@@ -59,12 +59,7 @@ def add_parser(commands: Parsers) -> None:
         "where pytest answered 0 without having finished.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--stage",
-        choices=[stage.value for stage in Stage],
-        metavar="STAGE",
-        help="the step of an attempt: %(choices)s",
-    )
+    add_stage(parser, "the step of an attempt", default=None)
     parser.add_argument(
         "--timeout", type=_seconds, metavar="SECONDS", help="end the command after that time"
     )

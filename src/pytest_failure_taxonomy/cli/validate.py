@@ -1,4 +1,4 @@
-"""`failure-taxonomy validate`: say whether files that users write or keep can be used."""
+"""`failure-taxonomy validate`: check task classes, files of rules and reports."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
-    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+    from pytest_failure_taxonomy.cli.options import Parsers
 
 _GOOD, _BAD, _NOT_READ = range(3)
-"""The exit code that one file asks for; that of the command is the highest of them."""
-_LOOKED_AT: Final = 1_024
-"""Bytes that tell a report from a file of rules where the name does not."""
+"""The exit codes of single files; the command ends with the highest of them."""
+_BYTES_LOOKED_AT: Final = 1_024
+"""Bytes that are read to tell a report from a file of rules, if the name doesn't."""
 _RIGHT: Final = "give rules (YAML), reports (JSON) or task classes (folders)"
 _NOT_SEARCHED: Final = frozenset({"node_modules", "__pycache__", "venv"})
-"""Folders in which nobody keeps a task class of theirs."""
+"""Folders that are not searched for task classes."""
 
 
 @value
 class Sort:
-    """A sort of file that can be checked."""
+    """A sort of file, and how to check it."""
 
     is_it: Callable[[Path], bool]
     check: Callable[[Path], str]
-    """Returns what a good file holds, in words, and raises `FailureTaxonomyError` for a bad one."""
+    """Returns in words what is in a good file; raises `FailureTaxonomyError` for a bad one."""
 
 
 def add_parser(commands: Parsers) -> None:
@@ -51,7 +50,7 @@ def add_parser(commands: Parsers) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Check all files and print what came of each."""
+    """Check all files and print the result of each."""
     code = _GOOD
     seen: set[str] = set()
     for path in options.paths:
@@ -66,7 +65,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _subjects(path: Path) -> Iterator[Path]:
-    """Yield what a path stands for: the task classes in a folder, the class of a file, itself."""
+    """Yield what to check: the task classes in a folder, the class of a file, or the path."""
     from pytest_failure_taxonomy.bench.loading.places import PARTS, task_class_folder
 
     try:
@@ -78,7 +77,7 @@ def _subjects(path: Path) -> Iterator[Path]:
         else:
             yield task_class_folder(path) or path
     except (OSError, ValueError):
-        yield path  # why it can't be read is told where it is
+        yield path  # the check will say why it can't be read
 
 
 def _task_classes(folder: Path) -> Iterator[Path]:
@@ -88,7 +87,7 @@ def _task_classes(folder: Path) -> Iterator[Path]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
-        yield folder  # why it can't be searched is told where it is
+        yield folder  # the check will say why it can't be read
         return
     for entry in entries:
         if (
@@ -143,7 +142,7 @@ def _is_report(path: Path) -> bool:
     if suffix in (".json", ".yaml", ".yml"):
         return suffix == ".json"
     with path.open("rb") as file:
-        return file.read(_LOOKED_AT).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+        return file.read(_BYTES_LOOKED_AT).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
 
 
 def _check_task_class(path: Path) -> str:
@@ -177,7 +176,7 @@ SORTS: Final = (
     Sort(is_it=_is_report, check=_check_report),
     Sort(is_it=lambda _: True, check=_check_rules),
 )
-"""The first that a file is one of decides how it is checked."""
+"""The sorts of files; the first that fits is taken."""
 
 
 def _shown(path: Path) -> str:

@@ -1,1 +1,1 @@
-"""Logs of runs that no plugin saw: read them, find markers, and make evidence for the judge."""
+"""Read the logs of runs without the plugin: find markers, and turn output into evidence."""

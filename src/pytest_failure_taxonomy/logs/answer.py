@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.logs.deciding import deciding_lines
-from pytest_failure_taxonomy.logs.evidence import evidence_of_output
-from pytest_failure_taxonomy.logs.other_output import OtherOutput
-from pytest_failure_taxonomy.logs.patterns import PROGRESS
-from pytest_failure_taxonomy.logs.pytest_output import PytestOutput
-from pytest_failure_taxonomy.logs.reader import Line, Tail, read_log
+from pytest_failure_taxonomy.logs.log_lines import Line, Tail, read_log
+from pytest_failure_taxonomy.logs.output_evidence import evidence_of_output
+from pytest_failure_taxonomy.logs.output_patterns import PROGRESS
+from pytest_failure_taxonomy.logs.output_readers import OtherOutput, PytestOutput
 from pytest_failure_taxonomy.report.limits import MAX_MESSAGE
 from pytest_failure_taxonomy.report.text import cap, change_texts, encodable
 from pytest_failure_taxonomy.taxonomy.classification import classify_test_failure

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pytest_failure_taxonomy.logs.noted import Noted
-from pytest_failure_taxonomy.logs.other_output import OtherOutput
-from pytest_failure_taxonomy.logs.pytest_output import PytestOutput
-from pytest_failure_taxonomy.logs.reader import Line, Tail
+from pytest_failure_taxonomy.logs.log_lines import Line, Tail
+from pytest_failure_taxonomy.logs.output_readers import Noted, OtherOutput, PytestOutput
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.verdict import Judgement
 

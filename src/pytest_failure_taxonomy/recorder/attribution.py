@@ -125,7 +125,7 @@ class MarkerFinder:
         return self._find(texts) if texts else None
 
     def _find(self, texts: list[str]) -> SeenMarker | None:
-        from pytest_failure_taxonomy.logs.markers import locate_marker
+        from pytest_failure_taxonomy.logs.marker_search import locate_marker
         from pytest_failure_taxonomy.taxonomy.markers import MARKER_REASONS
 
         for text in reversed(texts):

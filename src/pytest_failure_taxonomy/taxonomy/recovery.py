@@ -1,6 +1,6 @@
-"""Say what to try next after a failure, and whether the attempts go round in circles.
+"""Recommend the next step after a failure, and tell whether attempts repeat themselves.
 
-All of it is advice: nothing here runs git, reruns a test or calls for anybody.
+This is advice only: nothing here runs git, reruns a test or notifies anybody.
 """
 
 from __future__ import annotations
@@ -33,45 +33,44 @@ STOP_WORDS: Final = frozenset(
         "trying",
     }
 )
-"""Words that say nothing of an approach."""
+"""Words that don't count when approaches are compared."""
 
 EARLIER_ATTEMPTS_COMPARED: Final = 3
 SIMILAR_ATTEMPTS_OF_A_CIRCLE: Final = 2
 ATTEMPTS_AT_VERIFICATION: Final = 3
-"""Attempts at one subtask, all told, before it is skipped."""
+"""Attempts at one subtask, the first included, before it is skipped."""
 ATTEMPTS_AT_UNKNOWN: Final = 2
-"""The first and one retry."""
+"""The first attempt and one retry."""
 
 
 @value
 class Advice:
-    """A recovery action in words for people."""
+    """A recovery action, explained for people."""
 
     action: RecoveryAction
     reason: str
-    """One sentence on why."""
+    """Why, in one sentence."""
     hints: tuple[str, ...]
-    """What to do, the most useful first."""
+    """What to do, the most useful step first."""
 
 
 def is_circular_fix(approach: str, earlier_approaches: Sequence[str]) -> bool:
-    """Tell whether attempts go round in circles: an approach has been tried twice of late.
+    """Tell whether an approach was tried before: two of the last three earlier ones are similar.
 
-    It is compared with the last three earlier ones, and two similar ones make a circle. Two are
-    similar when more than three tenths of their words together are in both; words are runs of
+    Two approaches are similar if more than 30 % of all their words are in both. Words are runs of
     letters, digits and underscores, without the stop words.
 
     Args:
-        approach: What is tried now.
-        earlier_approaches: What was tried before at the same subtask, the oldest first.
+        approach: The approach of this attempt, in words.
+        earlier_approaches: Those of earlier attempts at the same subtask, the oldest first.
 
     Raises:
-        TypeError: The approach is no text, or the earlier ones are one text.
+        TypeError: `approach` is not a string, or `earlier_approaches` is one.
     """
     if not isinstance(approach, str):
-        raise TypeError(f"approach: {approach!r} is no text; say in words what is tried")
+        raise TypeError(f"approach: {approach!r} is not a string; say in words what is tried")
     if isinstance(earlier_approaches, str):
-        raise TypeError("earlier_approaches: a text is given; give a list of texts")
+        raise TypeError("earlier_approaches: got a string; give a list of strings")
     words = _keywords(approach)
     window = earlier_approaches[-EARLIER_ATTEMPTS_COMPARED:]
     similar = sum(_is_similar(words, _keywords(earlier)) for earlier in window)
@@ -84,12 +83,12 @@ def recommend_recovery(
     """Recommend the next step after a failure.
 
     Args:
-        failure_type: What sort of failure, also by its name.
-        attempt_count: Attempts made so far at this subtask, this one included; 1 or more.
+        failure_type: The type of the failure, or its name.
+        attempt_count: Attempts made so far at this subtask, including this one; 1 or more.
         last_good_commit: The commit to roll back to, if one is known.
 
     Raises:
-        ValueError: There is no such type, or the count is none.
+        ValueError: There is no such type, or `attempt_count` is not a positive integer.
     """
     return explain_recovery(
         failure_type, attempt_count=attempt_count, last_good_commit=last_good_commit
@@ -99,12 +98,12 @@ def recommend_recovery(
 def recovery_of_failure(failure_type: FailureType, retryable: bool | None) -> RecoveryAction:  # noqa: FBT001 - the second half of a pair
     """Recommend the next step after a failure in a report, in agreement with its `retryable`.
 
-    Where the same run again can't end differently nobody is sent to try it; where it can, nothing
-    is tried before that. Only where neither is known does the type alone decide.
+    A retry is never recommended if it can't help, and comes first if it can. If that isn't known,
+    the type alone decides.
 
     Args:
-        failure_type: What sort of failure.
-        retryable: Whether the same run again could end differently; `None` if it isn't known.
+        failure_type: The type of the failure.
+        retryable: Whether running the same again could end differently; `None` if unknown.
     """
     action = recommend_recovery(failure_type, attempt_count=1)
     if retryable is None or action is RecoveryAction.CONTINUE:
@@ -117,9 +116,9 @@ def recovery_of_failure(failure_type: FailureType, retryable: bool | None) -> Re
 def explain_recovery(
     failure_type: FailureType | str, *, attempt_count: int, last_good_commit: str | None = None
 ) -> Advice:
-    """Recommend the next step, and say why in words for people.
+    """Recommend the next step, and explain it for people.
 
-    Args and errors are those of `recommend_recovery`.
+    Takes and raises the same as `recommend_recovery`.
     """
     known = _known_type(failure_type)
     _check_count(attempt_count)
@@ -159,7 +158,7 @@ def _after_failed_verification(attempt_count: int) -> Advice:
         )
     return Advice(
         action=RecoveryAction.SKIP,
-        reason=f"The check still fails after {_attempts(attempt_count)}; {limit} are the limit.",
+        reason=f"The check still fails after {_attempts(attempt_count)}; the limit is {limit}.",
         hints=("Leave this subtask, and go on with those that do not need it.",),
     )
 
@@ -168,12 +167,12 @@ def _after_unknown(attempt_count: int) -> Advice:
     if attempt_count < ATTEMPTS_AT_UNKNOWN:
         return Advice(
             action=RecoveryAction.RETRY,
-            reason="What failed is of no known type; it may pass when it is run again.",
+            reason="The failure is of no known type; it may pass when it is run again.",
             hints=("Run it once more as it is.",),
         )
     return Advice(
         action=RecoveryAction.ESCALATE,
-        reason=f"It still fails after {_attempts(attempt_count)}, and of no known type.",
+        reason=f"It still fails after {_attempts(attempt_count)}, and the type is not known.",
         hints=("Show a human the error; look at the machine, the network and the services.",),
     )
 
@@ -183,7 +182,7 @@ _ALWAYS: Final = {
         action=RecoveryAction.SKIP,
         reason="The same approach has been tried before without success.",
         hints=(
-            "Leave this subtask, and tell a human that it needs one.",
+            "Leave this subtask, and tell a human that it needs help.",
             "Say what was tried, so that it is not tried again.",
         ),
     ),
@@ -193,7 +192,7 @@ _ALWAYS: Final = {
         hints=("Commit what is done.", "Go on in a new session from that commit."),
     ),
 }
-"""Types after which the next step is always the same."""
+"""Advice for types after which the next step is always the same."""
 
 
 def _attempts(count: int) -> str:
@@ -206,7 +205,7 @@ def _known_type(failure_type: FailureType | str) -> FailureType:
     except ValueError:
         names = ", ".join(FailureType)
         raise ValueError(
-            f"failure_type: {failure_type!r} is no failure type; give one of {names}"
+            f"failure_type: {failure_type!r} is not a failure type; give one of {names}"
         ) from None
 
 
@@ -214,8 +213,8 @@ def _check_count(attempt_count: int) -> None:
     is_whole = isinstance(attempt_count, int) and not isinstance(attempt_count, bool)
     if not is_whole or attempt_count < 1:
         raise ValueError(
-            f"attempt_count: {attempt_count!r} is no count of attempts; give 1 or more,"
-            " this attempt included"
+            f"attempt_count: {attempt_count!r} is not a number of attempts; give 1 or more,"
+            " including this attempt"
         )
 
 

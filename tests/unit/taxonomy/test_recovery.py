@@ -98,13 +98,16 @@ def test_the_words_name_commit_count_and_human() -> None:
 @pytest.mark.parametrize("count", [0, -1, True, 1.5, "2"])
 def test_a_count_that_is_none_is_refused(count: Any) -> None:
     """The error names the value and what would be right."""
-    with pytest.raises(ValueError, match=f"attempt_count: {count!r} is no count.*1 or more"):
+    words = f"attempt_count: {count!r} is not a number of attempts; give 1 or more"
+    with pytest.raises(ValueError, match=words):
         recommend_recovery("UNKNOWN", attempt_count=count)
 
 
 def test_a_type_that_is_none_is_refused() -> None:
     """The error names the value and the five types."""
-    with pytest.raises(ValueError, match="'BROKEN' is no failure type; give one of BROKEN_BUILD, "):
+    with pytest.raises(
+        ValueError, match="'BROKEN' is not a failure type; give one of BROKEN_BUILD, "
+    ):
         recommend_recovery("BROKEN", attempt_count=1)
 
 

@@ -1,8 +1,8 @@
-"""Find the marker in a log: the last one counts.
+"""Find the last marker of a log.
 
-The log is read once, forwards, in pieces. What is not yet a whole line is carried over to the next
-piece, and only as long as a marker's line may be, so that neither memory nor time depends on what
-the lines look like.
+The log is read once, forwards, in chunks. The start of an unfinished line is carried over to the
+next chunk, up to the length of a marker's line, so neither memory nor time depends on how long the
+lines are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
-from pytest_failure_taxonomy.logs.source import chunks_of_text, open_log
+from pytest_failure_taxonomy.logs.log_lines import chunks_of_text, open_log
 from pytest_failure_taxonomy.taxonomy.markers import (
     MARKER_BLANKS,
     MARKER_COLOUR,
@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.taxonomy.markers import (
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_MARKER_LINE_BYTES: Final = 4_096
-"""A marker's line is no longer than this, its blanks and its end included."""
+"""The longest line of a marker, with its blanks and its line ending."""
 
 _START: Final = MARKER_START.encode()
 _BLANKS: Final = f"(?:[{MARKER_BLANKS}]|{MARKER_COLOUR})*+".encode()
@@ -32,30 +32,30 @@ _BLANKS: Final = f"(?:[{MARKER_BLANKS}]|{MARKER_COLOUR})*+".encode()
 
 @value
 class FoundMarker:
-    """A marker and where it stands."""
+    """A marker and its place."""
 
     name: str
     """As written."""
     reason: str
-    """The same where it is known, else `UNKNOWN`."""
+    """The same if it is a known one, else `UNKNOWN`."""
     line: int
-    """Counted from 1."""
+    """The line number, counted from 1."""
 
 
 def find_marker(text_or_path: str | os.PathLike[str], *, known: Iterable[str] = ()) -> str:
-    """Return the reason that the last marker of a failed task's output gives.
+    """Return the reason of the last marker in a failed task's output.
 
     Args:
-        text_or_path: the output itself, or the path of a file that has it. A `str` is always the
-            output; a path is a `pathlib.Path` or another `os.PathLike`.
-        known: reasons that are valid beside `MAX_TURNS`, `TEST_FAILURE` and `UNKNOWN`.
+        text_or_path: The output, or the path of a file with it. A `str` is always the output; a
+            path is a `pathlib.Path` or another `os.PathLike`.
+        known: Reasons that are valid besides `MAX_TURNS`, `TEST_FAILURE` and `UNKNOWN`.
 
     Returns:
-        The reason; `UNKNOWN` where it is not a known one, and where there is no marker.
+        The reason; `UNKNOWN` if it is not a known one, or if there is no marker.
 
     Raises:
-        LogError: the file can't be read.
-        TypeError: it is neither, as bytes are.
+        LogError: The file can't be read.
+        TypeError: The argument is neither, for example bytes.
     """
     found = locate_marker(text_or_path, known=known)
     return UNKNOWN_MARKER if found is None else found.reason
@@ -64,9 +64,9 @@ def find_marker(text_or_path: str | os.PathLike[str], *, known: Iterable[str] = 
 def locate_marker(
     text_or_path: str | os.PathLike[str], *, known: Iterable[str] = ()
 ) -> FoundMarker | None:
-    """Return the last marker with its line; `None` where there is none.
+    """Return the last marker with its line, `None` if there is none.
 
-    Args and errors are those of `find_marker`.
+    Takes and raises the same as `find_marker`.
     """
     if isinstance(text_or_path, str):
         return last_marker(chunks_of_text(text_or_path), known=known)
@@ -80,7 +80,7 @@ def locate_marker(
 
 
 def last_marker(chunks: Iterable[bytes], *, known: Iterable[str] = ()) -> FoundMarker | None:
-    """Return the last marker of a log that comes in pieces."""
+    """Return the last marker of a log that comes in chunks."""
     name, line = None, 0
     for lines_before, block in _blocks(chunks):
         if _START not in block:
@@ -98,9 +98,9 @@ def last_marker(chunks: Iterable[bytes], *, known: Iterable[str] = ()) -> FoundM
 
 
 def _blocks(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield pieces of whole lines with the count of lines before each; the last has its end, too.
+    """Yield blocks of whole lines, each with the number of lines before it.
 
-    What can't be a marker's line, for its length, may be cut.
+    Lines that are too long for a marker may be cut.
     """
     lines, carried, is_long = 0, b"", False
     for chunk in chunks:
@@ -117,7 +117,7 @@ def _blocks(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _carry(line: bytes, *, is_long: bool) -> tuple[bytes, bool]:
-    """Return what is kept of the beginning of a line: of a long one, what makes it no marker."""
+    """Return what is kept of an unfinished line; one that is too long for a marker becomes `x`."""
     if is_long or len(line) > MAX_MARKER_LINE_BYTES:
         return b"x", True
     return line, False
@@ -125,8 +125,8 @@ def _carry(line: bytes, *, is_long: bool) -> tuple[bytes, bool]:
 
 @cache
 def _pattern() -> re.Pattern[bytes]:
-    """Return what a marker looks like with the end of the line before it.
+    """Return the pattern of a marker, with the newline before it.
 
-    It begins with one fixed byte, which is searched for quickly, and nothing in it goes back.
+    The search for its first byte is fast, and nothing in it backtracks.
     """
     return re.compile(rb"\n%b%b([A-Za-z0-9_]++)\]%b(?=\n)" % (_BLANKS, re.escape(_START), _BLANKS))

@@ -1,18 +1,18 @@
-"""Read the sections FAILURES and ERRORS of pytest's output: one block for each failure."""
+"""Read the blocks of the sections FAILURES and ERRORS in pytest's output, one for each failure."""
 
 from __future__ import annotations
 
 import builtins
 from typing import Final
 
-from pytest_failure_taxonomy.logs.patterns import (
+from pytest_failure_taxonomy.logs.log_lines import Line
+from pytest_failure_taxonomy.logs.output_patterns import (
     CRASHED,
     LOCATION,
     PHASE_TITLE,
     PLUGIN_TIMEOUT,
     RAISED,
 )
-from pytest_failure_taxonomy.logs.reader import Line
 from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException
 
 MAX_MESSAGE_LINES: Final = 40
@@ -23,16 +23,16 @@ _PLUGIN_FRAME: Final = 'pytest_timeout.py", line '
 
 
 class Native:
-    """What a traceback as Python itself writes it says (`--tb=native`), while it is read."""
+    """A traceback in Python's own style (`--tb=native`), read line by line."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
         self.message_line: Line | None = None
         self.is_of_plugin = False
-        """It goes through pytest-timeout."""
+        """The traceback goes through pytest-timeout."""
 
     def add(self, line: Line) -> None:
-        """Take the next line; of a chain of exceptions the last one counts."""
+        """Read the next line; of a chain of exceptions the last one counts."""
         text = line.text
         if text.startswith(_NATIVE_START):
             self.messages, self.message_line, self.is_of_plugin = [], None, False
@@ -44,7 +44,7 @@ class Native:
 
 
 class Block:
-    """What one failure's block of lines says, while it is read."""
+    """The lines of one failure, read one by one."""
 
     def __init__(self, title: str, line: Line) -> None:
         self.line = line
@@ -54,7 +54,7 @@ class Block:
         self.location: Location | None = None
         self.marked_source = ""
         self.plain: list[str] = []
-        """Lines right below the title, before any traceback: `[XPASS(strict)] why`."""
+        """Lines between the title and a traceback, such as `[XPASS(strict)] why`."""
         self._located_type = ""
         self._messages: list[str] = []
         self._message_line: Line | None = None
@@ -64,18 +64,18 @@ class Block:
 
     @property
     def decisive(self) -> Line:
-        """The line to quote: the message's first, or the title."""
+        """The line to quote: the first of the message, else the title."""
         native = self._native.message_line if self._native is not None else None
         return native or self._message_line or self.line
 
     @property
     def message(self) -> str:
-        """The exception as pytest shows it."""
+        """The exception as pytest printed it."""
         messages = self._native.messages if self._native is not None else self._messages
         return "\n".join(messages) or next(iter(self.plain), "")
 
     def add(self, line: Line) -> None:
-        """Take the next line of the block."""
+        """Read the next line of the block."""
         text = line.text
         if text.startswith("-") and text.endswith("-") and " Captured " in text:
             self._is_captured = True
@@ -100,7 +100,7 @@ class Block:
         self._was_message = is_message
 
     def _add_message(self, line: Line, text: str) -> None:
-        # Of a chain of exceptions the last one counts; of a syntax error what follows its source.
+        # Of a chain of exceptions the last one counts; of a syntax error, what follows its source.
         begins_anew = not self._was_message or (text[:1] != " " and self._is_source())
         if begins_anew:
             self._messages, self._message_line = [], line
@@ -112,7 +112,7 @@ class Block:
         return bool(self._messages) and self._messages[0].lstrip().startswith('File "')
 
     def exception(self) -> RaisedException | None:
-        """Return what was raised, as far as the block tells."""
+        """Return what was raised, if the block says so."""
         if self._native is not None:
             return exception_of(self.message, is_own_words=not self._native.is_of_plugin)
         if not self._messages:
@@ -123,7 +123,7 @@ class Block:
 
     @property
     def crash(self) -> tuple[str, str] | None:
-        """Worker and node id, where a worker died."""
+        """Worker and node id, if a worker crashed."""
         found = next((each for text in self.plain if (each := CRASHED.match(text))), None)
         return None if found is None else (found[1], found[2])
 
@@ -131,12 +131,12 @@ class Block:
 def exception_of(
     message: str, *, located: str = "", is_own_words: bool = False
 ) -> RaisedException | None:
-    """Return the exception that a message of pytest's tells.
+    """Return the exception of a message that pytest printed.
 
     Args:
-        message: `Type: words`, or the words alone of a rewritten assertion.
-        located: the type that stands beside the failing place.
-        is_own_words: the test itself called `pytest.fail`.
+        message: `Type: words`, or only the words of a rewritten assertion.
+        located: The type that pytest printed after the failing location.
+        is_own_words: The test itself called `pytest.fail`.
     """
     found = RAISED.match(message.partition("\n")[0])
     if found is not None and not _is_exception(found[1], located):
@@ -150,7 +150,7 @@ def exception_of(
 
 
 def _is_exception(name: str, located: str) -> bool:
-    """Tell a type from any other word before a colon."""
+    """Tell whether a word before a colon is an exception type."""
     last = name.rpartition(".")[2]
     return name == located or (
         last[:1].isupper()

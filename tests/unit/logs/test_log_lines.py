@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.logs.reader import MAX_LINE_BYTES, TAIL_BYTES, Line, clean, read_log
-from pytest_failure_taxonomy.logs.source import chunks_of
+from pytest_failure_taxonomy.logs.log_lines import (
+    MAX_LINE_BYTES,
+    TAIL_BYTES,
+    Line,
+    chunks_of,
+    clean,
+    read_log,
+)
 
 
 class All:

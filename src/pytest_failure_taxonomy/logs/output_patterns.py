@@ -12,13 +12,13 @@ from typing import Final
 
 SESSION_STARTS: Final = "test session starts"
 SUMMARY: Final = "short test summary info"
-KILLED_BY_PLUGIN: Final = "+ Timeout +"
-"""pytest-timeout's thread method: printed before and after the stacks, right before `os._exit`."""
+KILLED_BY_PLUGIN: Final = re.compile(r"\+ Timeout \+")
+"""pytest-timeout's thread method prints it before and after the stacks, then calls `os._exit`."""
 BANNER: Final = re.compile(
     r"KeyboardInterrupt$|_pytest\.outcomes\.Exit(?:: |$)|(?:[\w.]+\.)?Interrupted: "
     r"|session-timeout: [0-9.]+ sec exceeded$|stopping after [0-9]+ failures$"
 )
-"""Between exclamation marks: why pytest has stopped. In a quiet log it may be all there is."""
+"""Why pytest stopped, printed between exclamation marks; the only words in some quiet logs."""
 CONFTEST: Final = re.compile(r"ImportError while loading conftest '(.*)'\.?$")
 
 LAST_LINE: Final = re.compile(
@@ -54,7 +54,7 @@ VERBOSE: Final = re.compile(
     r"(?:\[(?P<worker>gw[0-9]+)\] (?:\[ *[0-9]+%\] )?(?P<before>PASSED|FAILED|ERROR) )?"
     r"(?P<nodeid>\S+\.py::\S.*?)(?: (?P<after>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS|RERUN)\b.*)?$"
 )
-"""A line of `-v`; one without an outcome is of a test that was running."""
+"""A line of `-v`; without an outcome it names a test that was running."""
 PROGRESS: Final = re.compile(
     r"(?:(?P<path>\S+\.py) )?(?P<letters>[.FEsxXRup]+)(?: +\[ *[0-9]+%\])?"
 )
@@ -63,15 +63,16 @@ COMPLETE: Final = re.compile(r"(?:\S+\.py )?[.FEsxXRup]+ +\[100%\]$")
 PHASE_TITLE: Final = re.compile(r"ERROR (at setup of|at teardown of|collecting) (.+)$")
 LOCATION: Final = re.compile(r"(\S.*?):([0-9]+): ([A-Za-z_][\w.]*)$")
 RAISED: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:: (.*))?$")
-"""An exception as a traceback's last line shows it."""
+"""An exception on the last line of a traceback."""
 
 CRASHED: Final = re.compile(r"worker '(gw[0-9]+)' crashed while running '(.+?)'?$")
 NODE_DOWN: Final = re.compile(r"\[(gw[0-9]+)\] node down: (.*)$")
-TOO_MANY_WARNINGS: Final = "maximum allowed warnings exceeded:"
+TOO_MANY_WARNINGS: Final = re.compile("maximum allowed warnings exceeded:")
+TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):")
 TIME_LIMIT: Final = re.compile(r"timeout: ([0-9.]+)s$")
 FAULTHANDLER_LIMIT: Final = re.compile(r"Timeout \(([0-9]+):([0-9]{2}):([0-9]{2}(?:\.[0-9]+)?)\)!")
 PLUGIN_TIMEOUT: Final = re.compile(r"Timeout (?:\(>[0-9.]+s\) from pytest-timeout\.|>[0-9.]+s)$")
-"""What pytest-timeout says by its signal method, from 2.4 on and before."""
+"""The message of pytest-timeout's signal method: from 2.4 on, and before."""
 FATAL: Final = re.compile(r"Fatal Python error: (.*)$")
 SIGNALS_IN_WORDS: Final = (
     ("Segmentation fault", "SIGSEGV"),
@@ -82,7 +83,7 @@ SIGNALS_IN_WORDS: Final = (
     ("Killed", "SIGKILL"),
     ("Terminated", "SIGTERM"),
 )
-"""How faulthandler and shells name a signal, by the beginning of their words."""
+"""Signals by the first words of the message that faulthandler or a shell prints."""
 OF_SHELL: Final = re.compile(
     r"(?:.*: line [0-9]+: +[0-9]+ )?"
     r"((?:Segmentation fault|Aborted|Bus error|Illegal instruction|Killed|Terminated)"
@@ -92,14 +93,14 @@ JOB_EXIT_CODE: Final = re.compile(
     r"(?:##\[error\])?Process completed with exit code ([0-9]+)\.?$"
     r"|ERROR: Job failed: exit code ([0-9]+)$"
 )
-"""What GitHub and GitLab say of the step's command."""
+"""How GitHub and GitLab report the exit code of a step's command."""
 
 USAGE: Final = re.compile(
     r"ERROR: (?:usage: .*|file or directory not found: .*|not found: .*"
     r"|Wrong expression passed to .*"
     r"|Unknown config option.*|.*requires pytest.*|.*not a valid .*)$"
 )
-"""Usage errors that are pytest's for sure."""
+"""Usage errors that are certainly pytest's."""
 PLUGIN_ERROR: Final = re.compile(
     r"(?:ERROR|ImportError): (Error importing plugin .*|Missing required plugins: .*)$"
 )
@@ -109,4 +110,4 @@ ERROR_WORDS: Final = re.compile(
     r"\b(?:error|fatal|failed|exception|panic|traceback|FAIL|FAILED|cannot|denied)\b|[A-Za-z]Error\b",
     re.IGNORECASE,
 )
-"""What lets a line of any other program's log be one that matters."""
+"""Words that mark an error in the output of any program."""

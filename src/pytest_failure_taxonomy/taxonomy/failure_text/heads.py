@@ -1,7 +1,7 @@
-"""Find the exceptions that a text names where tracebacks name them: at the head of a line.
+"""Find the exceptions that tracebacks in a text name: those at the head of a line.
 
-One pass over the lines. What stands in a message is never taken for a head: after one is found,
-the lines up to the next traceback, stack or section belong to its message.
+The lines are read once. After a head, the lines up to the next traceback, stack or section belong
+to its message, and no head is looked for in them.
 """
 
 from __future__ import annotations
@@ -54,18 +54,19 @@ _BOUNDARIES: Final = (
     "_ _ ",
     "Node.js v",
 )
-"""What begins a new traceback or section, or is part of a stack, blanks before it left out."""
+"""How lines begin, after blanks, that start a traceback or a section or belong to a stack."""
 _HINTS: Final = ("rror", "xception")
-"""What an indented line must contain to be looked at."""
+"""An indented line is read only if it contains one of these."""
 _MAX_LINE: Final = 1_000
-"""Characters of a line in which a head is looked for."""
+"""Characters of a line that are read."""
 
 
 def deciding_heads(text: str) -> tuple[Head, ...]:
-    """Return the exceptions that a text ends on.
+    """Return the exceptions that a text ends with.
 
-    pytest's short summary names one for each failed test, and all of them are returned. Without it
-    there is one at most: the last that pytest marked with `E`, else the last of the tracebacks.
+    pytest's short summary names one for each failed test, and all of them are returned. Without a
+    summary there is at most one: the last that pytest marked with `E`, else the last of all
+    tracebacks.
     """
     if not any(ending in text for ending in (*_TYPE_ENDINGS, "assert")):
         return ()
@@ -79,15 +80,15 @@ def deciding_heads(text: str) -> tuple[Head, ...]:
 
 
 class _Reader:
-    """Read line by line, and remember the last head of each sort."""
+    """Read a text line by line and keep the last head of each sort."""
 
     def __init__(self) -> None:
         self.summary: list[Head] = []
         self.marked: Head | None = None
-        """On a line that pytest marks with `E`, or behind a place: `test_a.py:3: ValueError`."""
+        """On a line that pytest marks with `E`, or after a location: `test_a.py:3: ValueError`."""
         self.plain: Head | None = None
         self.indented: Head | None = None
-        """As test runners of other languages show it; source code may look like it, too."""
+        """As test runners of other languages print it; source code may look like this, too."""
         self._in_marked = False
         self._in_message = False
 
@@ -102,7 +103,7 @@ class _Reader:
                 return
         self._in_marked = False
         if first == " ":
-            # Most lines of most tracebacks; what ends a message matters only within one.
+            # Most lines are indented. Within a message they must be read, as they may end it.
             if self._in_message or any(hint in line for hint in _HINTS):
                 self._read_other(line[:_MAX_LINE])
         elif first == "F" and line.startswith("FAILED "):
@@ -119,7 +120,7 @@ class _Reader:
             self._read_plain(line, bare)
 
     def _read_marked(self, line: str) -> None:
-        """Read one of pytest's lines; the first head of a block counts, the rest is message."""
+        """Read a line marked with `E`; only the first head of a block counts."""
         if not self._in_marked:
             self._in_message = False
         self._in_marked = True
@@ -132,7 +133,7 @@ class _Reader:
         found = _SUMMARY.match(line)
         if found is not None:
             head = found[1] or found[2]
-            # pytest itself fails while it collects: an unknown mark, a wrong `parametrize`.
+            # pytest itself failed the collection: an unknown mark, a wrong `parametrize`.
             is_refusal = head == "Failed" and line.startswith("ERROR ") and ".py - " in line
             self.summary.append("CollectError" if is_refusal else head)
         elif line.startswith("ERROR ") and line.endswith(".py") and " - " not in line:
@@ -149,7 +150,7 @@ class _Reader:
 
 
 def _prefix_length(line: str) -> int:
-    """Return how much of a line is a time, pytest's prefix or the frame of an exception group."""
+    """Return the length of a timestamp, pytest's prefix and the frame of an exception group."""
     found = _PREFIX.match(line)
     at = found.end() if found is not None else 0
     framed = _GROUP.match(line, at)

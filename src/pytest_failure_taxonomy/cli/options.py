@@ -1,0 +1,40 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+
+def add_stage(parser: argparse.ArgumentParser, meaning: str, *, default: Stage | None) -> None:
+    """Add `--stage`.
+
+    Args:
+        parser: The command's parser.
+        meaning: What the stage is of, for the help.
+        default: The stage if none is given.
+    """
+    shown_default = "" if default is None else "; default: %(default)s"
+    parser.add_argument(
+        "--stage",
+        choices=[stage.value for stage in Stage],
+        default=default and default.value,
+        metavar="STAGE",
+        help=f"{meaning}: %(choices)s{shown_default}",
+    )
+
+
+def add_exit_code(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Add `--exit-code`, an integer that the command has to check.
+
+    Args:
+        parser: The command's parser.
+        meaning: What the exit code is of, for the help.
+    """
+    parser.add_argument("--exit-code", type=int, metavar="N", help=meaning)

@@ -1,0 +1,408 @@
+"""Turn what pytest printed into the evidence that the judge takes.
+
+A failure is told of in several places: the short summary has the node id and the first line of the
+message, the sections have the rest. The lines of `-v` and the letters of the progress are all there
+is if pytest died, or was told to print neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, cast
+
+from pytest_failure_taxonomy.logs import output_patterns as p
+from pytest_failure_taxonomy.logs.failure_blocks import Block, exception_of
+from pytest_failure_taxonomy.logs.log_lines import Line
+from pytest_failure_taxonomy.logs.output_readers import MAX_NOTED, Noted, PytestOutput
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    Counts,
+    InFlightTest,
+    Interruption,
+    Phase,
+    ProcessExit,
+    RunError,
+    RunEvidence,
+    TestFailure,
+    TimeLimit,
+    WorkerEnd,
+)
+from pytest_failure_taxonomy.taxonomy.signals import signal_of_exit_code
+from pytest_failure_taxonomy.taxonomy.stages import Stage
+
+_EXIT: Final = "_pytest.outcomes.Exit: "
+_CTRL_C: Final = 130
+_STOPPING: Final = ("stopping after ", "session-timeout:")
+"""How the reasons begin with which pytest and pytest-timeout set `session.shouldfail`."""
+_COLLECT: Final = "collect"
+
+
+def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> RunEvidence:
+    """Return the evidence that the recorder would have left of the run that printed this.
+
+    Args:
+        out: What was read of the output.
+        code: The exit code as a shell shows it, if it is known.
+        stage: The stage of the run.
+    """
+    errors = tuple(_errors(out, code))
+    interruptions = tuple(_interruptions(out, code))
+    finished = _is_finished(out, errors, interruptions)
+    counts = _counts(out)
+    failures = _test_failures(out, counts)
+    session_code = _session_code(out, errors, interruptions, counts)
+    return RunEvidence(
+        stage=stage,
+        finished=finished,
+        exit=_exit(out, code, session_code, finished=finished),
+        should_fail=next((b.text for b in out.bangs if b.text.startswith(_STOPPING)), ""),
+        counts=counts,
+        failures=failures,
+        collection_failures=_collection_failures(out),
+        errors=errors,
+        interruptions=interruptions,
+        in_flight=() if finished else _in_flight(out),
+        workers=tuple(_workers(out, failures)),
+    )
+
+
+def _counts(out: PytestOutput) -> Counts:
+    """Return the counts of pytest's last line, and how many tests were selected."""
+    found: dict[str, int] = {}
+    if out.last_line is not None:
+        for number, word in p.COUNT.findall(out.last_line.text):
+            name = p.COUNT_NAMES.get(word)
+            if name is not None:
+                found[name] = min(int(number[:9]), 10**9)
+    deselected = found.get("deselected", 0)
+    collected = max(0, (out.collected or 0) - deselected)
+    return Counts(collected=collected, **found)
+
+
+def _exit(
+    out: PytestOutput, code: int | None, session_code: int | None, *, finished: bool
+) -> ProcessExit:
+    """Return how the process ended: by its exit code if that is known, else by its output."""
+    limits = tuple(_limits(out)) if not finished else ()
+    if code is not None:
+        signal = signal_of_exit_code(code)
+        # GNU timeout exits with 124 after it has sent SIGTERM to its command.
+        by_timeout = code == 124 and not finished
+        return ProcessExit(
+            code=code,
+            source="exit code",
+            observed=True,
+            signal="SIGTERM" if by_timeout else signal,
+            sender="timeout" if by_timeout else None,
+            session_code=session_code if finished and signal is not None else None,
+            limits=limits,
+        )
+    if finished:
+        return ProcessExit(code=session_code, source="log")
+    if limits:
+        return ProcessExit(code=1, source="log", limits=limits)
+    return ProcessExit(code=None, source="log", signal=_signal_in_words(out))
+
+
+def _limits(out: PytestOutput) -> Iterator[TimeLimit]:
+    """Yield the time limits of a test that ended pytest: they print all stacks, then nothing."""
+    running = out.running.subject if out.running else ""
+    if out.killed_by_plugin is not None:
+        yield _plugin_limit(out, running)
+    if out.faulthandler is not None:
+        yield _time_limit("faulthandler_timeout", float(out.faulthandler.text), running)
+
+
+def _plugin_limit(out: PytestOutput, nodeid: str | None) -> TimeLimit:
+    return _time_limit("pytest-timeout (thread)", out.time_limit_seconds or 1.0, nodeid)
+
+
+def _time_limit(owner: str, budget_seconds: float, nodeid: str | None) -> TimeLimit:
+    return TimeLimit(
+        owner=owner,
+        budget_seconds=budget_seconds,
+        elapsed_seconds=budget_seconds,
+        nodeid=nodeid,
+    )
+
+
+def _signal_in_words(out: PytestOutput) -> str | None:
+    if out.fatal is None:
+        return None
+    words = out.fatal.text
+    return next((name for start, name in p.SIGNALS_IN_WORDS if words.startswith(start)), None)
+
+
+def _is_finished(
+    out: PytestOutput, errors: tuple[RunError, ...], interruptions: tuple[Interruption, ...]
+) -> bool:
+    """Tell whether pytest ended by itself, in any way."""
+    if out.last_line is not None or errors or interruptions or _stopped_itself(out):
+        return True
+    is_quiet = out.header is None
+    return is_quiet and (out.is_complete or out.has_summary)
+
+
+def _errors(out: PytestOutput, code: int | None) -> Iterator[RunError]:
+    for lines in out.internal:
+        yield RunError(origin="internal", message=_last_words(lines), traceback=_text(lines))
+    if out.conftest is not None:
+        yield RunError(origin="conftest", message=out.conftest.text or out.conftest.line.text)
+        return
+    of_plugins = [noted.text for noted in out.errors if noted.status == "plugin"]
+    if of_plugins:
+        yield from (RunError(origin="plugin", message=text) for text in of_plugins)
+        return
+    if out.raw_error is not None and not out.raw_error.text.startswith("KeyboardInterrupt"):
+        yield RunError(origin="plugin", message=out.raw_error.text, traceback=_text(out.traceback))
+    # Other programs print `ERROR:`, too; exit code 4 says that it is pytest's.
+    told = [noted for noted in out.errors if noted.status == "usage" or (code == 4 and out.is_seen)]
+    if told and code in (4, None) and not out.results:
+        detail = next((noted.text for noted in out.usage_details), "")
+        yield RunError(origin="usage", message=told[-1].text or detail or told[-1].line.text)
+
+
+def _last_words(lines: list[Line]) -> str:
+    """Return what was raised: the last line of the traceback that isn't indented."""
+    words = [line.text.partition("> ")[2] for line in lines]
+    return next((text for text in reversed(words) if p.RAISED.match(text)), words[-1])
+
+
+def _text(lines: list[Line]) -> str:
+    return "\n".join(line.text for line in lines)
+
+
+def _interruptions(out: PytestOutput, code: int | None) -> Iterator[Interruption]:
+    for bang in out.bangs:
+        title = bang.text
+        if title == "KeyboardInterrupt":
+            yield Interruption(exception="KeyboardInterrupt", message=title)
+        elif title.startswith(_EXIT) or title == _EXIT.strip(": "):
+            yield Interruption(exception="Exit", message=title.partition(": ")[2])
+        elif "Interrupted: " in title:
+            yield Interruption(exception="Interrupted", message=title.partition(": ")[2])
+    is_raw = out.raw_error is not None and out.raw_error.text.startswith("KeyboardInterrupt")
+    if is_raw and code != _CTRL_C:  # that exit code says the same
+        yield Interruption(exception="KeyboardInterrupt", message="KeyboardInterrupt")
+
+
+def _session_code(
+    out: PytestOutput,
+    errors: tuple[RunError, ...],
+    interruptions: tuple[Interruption, ...],
+    counts: Counts,
+) -> int | None:
+    """Return the exit code of a pytest that printed this."""
+    origins = {error.origin for error in errors}
+    if origins:
+        return 3 if "internal" in origins else 4 if origins & {"usage", "conftest"} else 1
+    if any(stop.exception == "Exit" for stop in interruptions):
+        return None  # it is an argument of pytest.exit
+    if interruptions:
+        return 2
+    if counts.failed or counts.errors or out.results or out.blocks or _stopped_itself(out):
+        return 1
+    if out.too_many_warnings is not None:
+        return 6
+    ran = counts.ran or counts.skipped
+    return 5 if out.last_line is not None and not ran else 0
+
+
+def _stopped_itself(out: PytestOutput) -> bool:
+    return any(bang.text.startswith(_STOPPING) for bang in out.bangs)
+
+
+def _in_flight(out: PytestOutput) -> tuple[InFlightTest, ...]:
+    """Return the test that `-v` named last, if it has no result."""
+    running = out.running
+    if running is None or "::" not in running.subject:
+        return ()
+    return (InFlightTest(nodeid=running.subject, phase="call", elapsed_seconds=None),)
+
+
+def _workers(out: PytestOutput, failures: tuple[TestFailure, ...]) -> Iterator[WorkerEnd]:
+    """Yield the workers that died or were interrupted, sorted by id."""
+    crashed_on = {each.worker: each.nodeid for each in failures if each.crashed and each.worker}
+    crashed_on |= {noted.subject: noted.text for noted in out.lost.crashes}
+    words = {noted.subject: noted.text for noted in out.lost.nodes_down}
+    for worker in sorted({*crashed_on, *words}, key=lambda name: (len(name), name)):
+        error, nodeid = words.get(worker), crashed_on.get(worker)
+        yield WorkerEnd(
+            id=worker,
+            tests=0,
+            crashed_on=nodeid,
+            ending="interrupted" if error == "keyboard-interrupt" else "died",
+            error=error,
+            limit=None if out.killed_by_plugin is None else _plugin_limit(out, nodeid),
+        )
+
+
+class _Blocks:
+    """The blocks of the sections by phase and name, each to be taken once, in their order."""
+
+    def __init__(self, blocks: list[Block]) -> None:
+        self._by_name: dict[tuple[str, str], list[Block]] = {}
+        for block in reversed(blocks):
+            key = block.crash[1] if block.crash else block.name
+            self._by_name.setdefault((block.phase, key), []).append(block)
+
+    def take(self, phase: str, name: str) -> Block | None:
+        found = self._by_name.get((phase, name))
+        return found.pop() if found else None
+
+    def left(self) -> Iterator[Block]:
+        """Yield the blocks that were not taken."""
+        for blocks in self._by_name.values():
+            yield from reversed(blocks)
+
+
+def _test_failures(out: PytestOutput, counts: Counts) -> tuple[TestFailure, ...]:
+    """Return the failed tests: those with a name, and as many without as the counts say."""
+    blocks = _Blocks(out.blocks)
+    failures = [
+        failure for noted in out.results if (failure := _of_result(noted, blocks, out)) is not None
+    ]
+    if not out.has_summary:
+        failures += [_of_block(block) for block in blocks.left() if block.phase != _COLLECT]
+    if not failures:
+        failures += [_of_verbose(noted, out) for noted in out.verbose]
+    if not out.has_summary and not out.blocks:
+        failures += [_of_crash(worker, "") for worker in out.lost.without_name()]
+    counted = counts.failed or (0 if failures or counts.errors else _letters(out, "F"))
+    failures += _unnamed("call", counted - sum(each.phase == "call" for each in failures))
+    failures += _unnamed("setup", _errors_counted(out, counts) - _errors_named(out, failures))
+    return tuple(_in_order(failures, out))
+
+
+def _in_order(failures: list[TestFailure], out: PytestOutput) -> list[TestFailure]:
+    """Sort failures and errors by their letters in the progress, if it shows all of them."""
+    letters = [each for noted in out.letters for each in noted.text if each in "FE"]
+    letters = letters or [noted.status[0] for noted in out.verbose]
+    failed = [each for each in failures if each.phase == "call"]
+    errors = [each for each in failures if each.phase != "call"]
+    if (letters.count("F"), letters.count("E")) != (len(failed), len(errors)):
+        return failures
+    queues = {"F": iter(failed), "E": iter(errors)}
+    return [next(queues[letter]) for letter in letters]
+
+
+def _collection_failures(out: PytestOutput) -> tuple[CollectionFailure, ...]:
+    """Return the nodes that could not be collected, each once even if several workers name it."""
+    found: dict[str, CollectionFailure] = {}
+    for block in out.blocks:
+        if block.phase == _COLLECT:
+            raised = block.exception()
+            found.setdefault(
+                block.name,
+                CollectionFailure(
+                    nodeid=block.name,
+                    message=f"{raised.type}: {raised.message}" if raised else block.message,
+                    exception=raised,
+                    location=block.location,
+                ),
+            )
+    for noted in out.results:
+        if noted.status == "ERROR" and "::" not in noted.subject:
+            raised = exception_of(noted.text)
+            found.setdefault(
+                noted.subject,
+                CollectionFailure(nodeid=noted.subject, message=noted.text, exception=raised),
+            )
+    for _ in range(min(MAX_NOTED, out.collection_error_count) if not found else 0):
+        found.setdefault(str(len(found)), CollectionFailure(nodeid="", message=""))
+    return tuple(found.values())
+
+
+def _of_result(noted: Noted, blocks: _Blocks, out: PytestOutput) -> TestFailure | None:
+    """Return the failure of a line of the short summary and its block."""
+    nodeid, name = noted.subject, _name_in_title(noted)
+    if noted.status == "ERROR":
+        if blocks.take(_COLLECT, nodeid) is not None or "::" not in nodeid:
+            return None
+        for phase in ("setup", "teardown"):
+            block = blocks.take(phase, name)
+            if block is not None:
+                return _made(nodeid, phase, noted.text, block)
+        return _made(nodeid, "setup", noted.text, None)
+    worker = next((crash.subject for crash in out.lost.crashes if crash.text == nodeid), None)
+    if (found := p.CRASHED.match(noted.text)) is not None:
+        worker = worker or found[1]
+    block = blocks.take("call", nodeid if worker else name)
+    if worker is None:
+        return _made(nodeid, "call", noted.text, block)
+    return _of_crash(worker, nodeid)
+
+
+def _of_crash(worker: str, nodeid: str) -> TestFailure:
+    """Return the failure of a test whose worker was lost; the test may be unknown."""
+    return TestFailure(
+        nodeid=nodeid,
+        phase="call",
+        message=f"worker '{worker}' crashed while running "
+        + (f"'{nodeid}'" if nodeid else "a test"),
+        crashed=True,
+        worker=worker,
+    )
+
+
+def _name_in_title(noted: Noted) -> str:
+    """Return the title of a node id's block: without the file, and with dots."""
+    inside = noted.subject.partition("::")[2] or noted.subject
+    name = inside.replace("::", ".")
+    context = noted.status.removeprefix("SUBFAILED")
+    return f"{name} {context}" if noted.status.startswith("SUBFAIL") and context else name
+
+
+def _made(nodeid: str, phase: Phase, message: str, block: Block | None) -> TestFailure:
+    raised = block.exception() if block is not None else exception_of(message)
+    if message.startswith("[XPASS(strict)]"):
+        raised = None
+    return TestFailure(
+        nodeid=nodeid,
+        phase=phase,
+        message=(block.message if block is not None else "") or message,
+        exception=raised,
+        location=block.location if block is not None else None,
+    )
+
+
+def _of_block(block: Block) -> TestFailure:
+    """Return the failure of a block without a line in a summary; its node id is reconstructed."""
+    if block.crash is not None:
+        return _of_crash(*block.crash)
+    path = block.location.path if block.location is not None else ""
+    nodeid = f"{path}::{block.name.replace('.', '::')}" if path else ""
+    return _made(nodeid, cast("Phase", block.phase), block.message, block)
+
+
+def _of_verbose(noted: Noted, out: PytestOutput) -> TestFailure:
+    lost = next((crash for crash in out.lost.crashes if crash.line == noted.line), None)
+    if lost is not None:
+        return _of_crash(lost.subject, lost.text)
+    phase: Phase = "call" if noted.status == "FAILED" else "setup"
+    return TestFailure(nodeid=noted.subject, phase=phase, message=noted.status)
+
+
+def _unnamed(phase: Phase, count: int) -> list[TestFailure]:
+    """Return failures that are only counted."""
+    return [TestFailure(nodeid="", phase=phase, message="failed")] * max(0, min(count, MAX_NOTED))
+
+
+def _letters(out: PytestOutput, letter: str) -> int:
+    return sum(noted.text.count(letter) for noted in out.letters)
+
+
+def _errors_counted(out: PytestOutput, counts: Counts) -> int:
+    if counts.errors:
+        return counts.errors - out.collection_error_count
+    return 0 if out.last_line is not None or out.has_summary else _letters(out, "E")
+
+
+def _errors_named(out: PytestOutput, failures: list[TestFailure]) -> int:
+    """Count the errors with a name, including those of files on xdist's workers."""
+    of_tests = sum(each.phase != "call" for each in failures)
+    if out.collection_error_count:
+        return of_tests
+    of_files = sum(each.status == "ERROR" and "::" not in each.subject for each in out.results)
+    in_blocks = sum(block.phase == _COLLECT for block in out.blocks)
+    return of_tests + max(of_files, in_blocks)

@@ -1,0 +1,414 @@
+"""Read what programs print: pytest's own output, and markers and errors of any program.
+
+What they say is noted, and nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import ClassVar, Final
+
+from pytest_failure_taxonomy.logs import output_patterns as p
+from pytest_failure_taxonomy.logs.failure_blocks import Block
+from pytest_failure_taxonomy.logs.log_lines import Line
+from pytest_failure_taxonomy.taxonomy.markers import marker_on_line, validate_marker
+from pytest_failure_taxonomy.taxonomy.values import value
+
+MAX_NOTED: Final = 1_000
+"""The most that is noted of each sort; pytest's last line has the true counts."""
+MAX_ERROR_LINES: Final = 20
+"""Lines of errors that are kept from the start of any program's output, and from its end."""
+
+_SECTIONS: Final = {"FAILURES": "failures", "ERRORS": "errors", p.SUMMARY: "summary"}
+_WITH_BLOCKS: Final = ("failures", "errors")
+
+_Look = Callable[[str], re.Match[str] | None]
+_Note = Callable[["PytestOutput", Line, re.Match[str]], None]
+
+
+@value
+class Noted:
+    """One thing that a line said."""
+
+    line: Line
+    text: str = ""
+    subject: str = ""
+    """What it is about: a node id, a worker or a file."""
+    status: str = ""
+
+
+def note(
+    kept: list[Noted], line: Line, text: str = "", *, subject: str = "", status: str = ""
+) -> None:
+    """Note what a line said, unless there are `MAX_NOTED` of its sort."""
+    if len(kept) < MAX_NOTED:
+        kept.append(Noted(line=line, text=text, subject=subject, status=status))
+
+
+class OtherOutput:
+    """The markers and the lines of errors in the output of any program."""
+
+    wants_all = False
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._known = frozenset(known)
+        self._first: list[Line] = []
+        self._last: deque[Line] = deque(maxlen=MAX_ERROR_LINES)
+        self.marker: str | None = None
+        """The reason of the last marker; `UNKNOWN` if it is not a known one."""
+        self.marker_line: Line | None = None
+
+    def feed(self, line: Line) -> None:
+        """Read the next line."""
+        name = marker_on_line(line.text)
+        if name is not None:
+            self.marker, self.marker_line = validate_marker(name, self._known), line
+        elif p.ERROR_WORDS.search(line.text):
+            if len(self._first) < MAX_ERROR_LINES:
+                self._first.append(line)
+            else:
+                self._last.append(line)
+
+    @property
+    def error_lines(self) -> list[Line]:
+        """The first and the last lines of errors, in their order."""
+        return [*self._first, *self._last]
+
+
+class LostWorkers:
+    """The xdist workers that went down, and the tests that they were running.
+
+    The sections name worker and test. Without sections, the result of a worker's last test is
+    printed right after the line that says that the worker is down.
+    """
+
+    def __init__(self) -> None:
+        self.nodes_down: list[Noted] = []
+        """The subject is the worker, the text why it is down."""
+        self.crashes: list[Noted] = []
+        """The subject is the worker, the text the test that it was running."""
+        self.unnamed: list[Noted] = []
+        """The subject is a worker whose last test is known only by a letter of the progress."""
+        self._last: str | None = None
+
+    def feed_block(self, line: Line) -> None:
+        """Read a line of a failure's block."""
+        if found := p.CRASHED.match(line.text.rstrip()):
+            note(self.crashes, line, found[2], subject=found[1])
+
+    def feed_down(self, line: Line, worker: str, why: str) -> None:
+        """Note that a worker is down."""
+        note(self.nodes_down, line, why, subject=worker)
+        self._last = worker
+
+    def feed_failure(self, line: Line, *, worker: str | None = None, nodeid: str = "") -> None:
+        """Note a failed test; the first one after a worker went down may be that worker's last.
+
+        Args:
+            line: Where the result is.
+            worker: The worker that ran the test, if the line says so.
+            nodeid: The test, if the line says so.
+        """
+        last, self._last = self._last, None
+        if last is None:
+            return
+        if nodeid and worker == last:
+            note(self.crashes, line, nodeid, subject=last)
+        elif not nodeid:
+            note(self.unnamed, line, subject=last)
+
+    def without_name(self) -> list[str]:
+        """Return the workers that went down with a test that is named nowhere."""
+        named = {noted.subject for noted in self.crashes}
+        return [noted.subject for noted in self.unnamed if noted.subject not in named]
+
+
+class PytestOutput:
+    """What pytest printed in its last session."""
+
+    def __init__(self) -> None:
+        self.wants_all = False
+        self.last_line: Line | None = None
+        """`1 failed, 2 passed in 0.1s`: the session came to its end."""
+        self.time_limit_seconds: float | None = None
+        self.job_exit_code: Noted | None = None
+        self._begin()
+        self.is_seen = False
+        """Something was read that only pytest prints."""
+
+    def _begin(self) -> None:
+        """Forget an earlier session of the same log."""
+        self.is_seen = True
+        self.header: Line | None = None
+        self.last_line = None
+        self.collected: int | None = None
+        self.collection_error_count = 0
+        self.blocks: list[Block] = []
+        self.results: list[Noted] = []
+        self.has_summary = False
+        self.verbose: list[Noted] = []
+        self.letters: list[Noted] = []
+        self.is_complete = False
+        self.bangs: list[Noted] = []
+        """What was printed between exclamation marks."""
+        self.internal: list[list[Line]] = []
+        """The lines of each internal error."""
+        self.errors: list[Noted] = []
+        self.usage_details: list[Noted] = []
+        self.conftest: Noted | None = None
+        self.lost = LostWorkers()
+        self.too_many_warnings: Noted | None = None
+        self.killed_by_plugin: Noted | None = None
+        self.faulthandler: Noted | None = None
+        self.fatal: Noted | None = None
+        self.traceback: list[Line] = []
+        """The last traceback outside the sections."""
+        self.raw_error: Noted | None = None
+        """What that traceback says was raised, if it goes through pytest."""
+        self.running: Noted | None = None
+        self._section = ""
+        self._block: Block | None = None
+        self._in_traceback = False
+        self._is_of_pytest = False
+
+    def feed(self, line: Line) -> None:
+        """Read the next line."""
+        text = line.text
+        if not text:
+            return
+        if text[0] in "=!" and self._feed_title(line):
+            return
+        if self._section in _WITH_BLOCKS:
+            self._feed_block(line)
+        elif text.startswith("INTERNALERROR>"):
+            self._note_internal_error(line)
+        elif self._section == "summary" and (found := p.RESULT.match(text)):
+            outcome, nodeid, message = found.groups()
+            note(self.results, line, message or "", subject=nodeid, status=outcome)
+        elif self._in_traceback:
+            self._feed_traceback(line)
+        elif self.conftest is not None and text.startswith("E   "):
+            self.conftest = Noted(line=line, text=text[4:], subject=self.conftest.subject)
+        else:
+            self._feed_wording(line)
+        self.wants_all = self._section in _WITH_BLOCKS or self._in_traceback
+
+    # Titles and sections.
+
+    def _feed_title(self, line: Line) -> bool:
+        text = line.text
+        if found := p.LAST_LINE.match(text):
+            self._end(line, found)
+            return True
+        title = text.strip("=!" if text[0] == "=" else "!").strip()
+        if not title or text[0] != text[-1]:
+            return False
+        if text[0] == "!":
+            self.is_seen = self.is_seen or p.BANNER.match(title) is not None
+            if self.is_seen:
+                note(self.bangs, line, title)
+                self._leave_section()
+            return self.is_seen
+        if title == p.SESSION_STARTS:
+            if self._section not in _WITH_BLOCKS:
+                self._begin_session(line)
+            return True
+        self._leave_section()
+        self._section = _SECTIONS.get(title, "other")
+        if self._section != "other":
+            self.is_seen = True
+            self.bangs = []  # pytest prints its own after all sections
+        if self._section == "summary":
+            self.has_summary = True
+            self.results = []  # an earlier summary was in the output of a test
+        if self._section in _WITH_BLOCKS:
+            self.wants_all = True
+        return True
+
+    def _begin_session(self, line: Line) -> None:
+        # If stdout is a pipe, what pytest writes to stderr may come before the header.
+        is_first = self.header is None
+        errors, raw_error, traceback = self.errors, self.raw_error, self.traceback
+        self._begin()
+        self.header = line
+        if is_first:
+            self.errors, self.raw_error, self.traceback = errors, raw_error, traceback
+
+    def _end(self, line: Line, _: re.Match[str]) -> None:
+        self._leave_section()
+        self.is_seen = True
+        if self.last_line is not None:  # of a quiet session before this one
+            self.bangs = [each for each in self.bangs if each.line > self.last_line]
+        self.last_line = line
+        self._section = "ended"
+
+    def _leave_section(self) -> None:
+        self._block, self._section, self.wants_all = None, "", self._in_traceback
+
+    def _feed_block(self, line: Line) -> None:
+        text = line.text.rstrip()
+        if text.startswith("_") and text.endswith("_") and (title := text.strip("_").strip()):
+            if not title.replace("_", "").strip():
+                return  # a separator within one traceback
+            self._block = Block(title, line)
+            if len(self.blocks) < MAX_NOTED:
+                self.blocks.append(self._block)
+        elif self._block is not None:
+            self._block.add(line)
+            self.lost.feed_block(line)
+
+    # Errors outside the sections.
+
+    def _note_internal_error(self, line: Line) -> None:
+        self.is_seen = True
+        last = self.internal[-1] if self.internal else []
+        if last and last[-1].number + 1 == line.number and len(last) < MAX_NOTED:
+            last.append(line)
+        elif len(self.internal) < MAX_NOTED:
+            self.internal.append([line])
+
+    def _feed_traceback(self, line: Line) -> None:
+        """Read a line of a traceback outside the sections, down to what was raised."""
+        text = line.text
+        if len(self.traceback) < MAX_NOTED:
+            self.traceback.append(line)
+        if "_pytest" in text or "pluggy" in text:
+            self._is_of_pytest = True
+        if text.startswith((" ", "Traceback ", "During handling", "The above exception")):
+            return
+        self._in_traceback = False
+        if self._is_of_pytest and p.RAISED.match(text):
+            self.is_seen = True
+            self.raw_error = Noted(line=line, text=text)
+            if found := p.PLUGIN_ERROR.match(text):
+                self._note_plugin_error(line, found)
+
+    def _note_conftest(self, line: Line, found: re.Match[str]) -> None:
+        self.is_seen = True
+        self.conftest = Noted(line=line, subject=found[1])
+
+    def _note_plugin_error(self, line: Line, found: re.Match[str]) -> None:
+        self.is_seen = True
+        note(self.errors, line, found[1], status="plugin")
+
+    def _note_usage_error(self, line: Line, _: re.Match[str]) -> None:
+        self.is_seen = self.is_seen or "[file_or_dir]" in line.text
+        is_usage_line = line.text.startswith("ERROR: usage:")
+        note(self.errors, line, "" if is_usage_line else line.text[7:], status="usage")
+
+    def _note_any_error(self, line: Line, found: re.Match[str]) -> None:
+        note(self.errors, line, found[1], status="any")
+
+    def _note_usage_detail(self, line: Line, found: re.Match[str]) -> None:
+        note(self.usage_details, line, found[1])
+
+    # The collection, the time limits, and how the process and its workers ended.
+
+    def _note_collected(self, _: Line, found: re.Match[str]) -> None:
+        self.is_seen = True
+        self.collected = int(found[1])
+        errors = p.COLLECTED_ERRORS.search(found[2])
+        self.collection_error_count = int(errors[1]) if errors else 0
+
+    def _note_collected_on_workers(self, _: Line, found: re.Match[str]) -> None:
+        self.collected = int(found[1])
+
+    def _note_job_exit_code(self, line: Line, found: re.Match[str]) -> None:
+        self.job_exit_code = Noted(line=line, text=found[1] or found[2])
+
+    def _note_killed_by_plugin(self, line: Line, found: re.Match[str]) -> None:
+        self.killed_by_plugin = self.killed_by_plugin or Noted(line=line)
+        self.is_seen = self.is_seen or "++ Timeout ++" in line.text
+        self._feed_progress(line._replace(text=line.text[: found.start()].rstrip("+ ")))
+
+    def _note_fatal(self, line: Line, found: re.Match[str]) -> None:
+        self.fatal = Noted(line=line, text=found[1])
+        self._feed_progress(line._replace(text=line.text[: found.start()]))
+
+    def _note_shell(self, line: Line, found: re.Match[str]) -> None:
+        if self.last_line is None:
+            self.fatal = self.fatal or Noted(line=line, text=found[1])
+
+    def _note_faulthandler(self, line: Line, found: re.Match[str]) -> None:
+        hours, minutes, seconds = found.groups()
+        limit_seconds = int(hours) * 3_600 + int(minutes) * 60 + float(seconds)
+        self.faulthandler = Noted(line=line, text=str(limit_seconds))
+        before = line._replace(text=line.text[: found.start()])
+        self.is_seen = self.is_seen or p.PROGRESS.fullmatch(before.text) is not None
+        self._feed_progress(before)
+
+    def _note_node_down(self, line: Line, found: re.Match[str]) -> None:
+        self._feed_progress(line._replace(text=line.text[: found.start()]))
+        self.lost.feed_down(line, found[1], found[2])
+
+    def _note_too_many_warnings(self, line: Line, _: re.Match[str]) -> None:
+        self.too_many_warnings = Noted(line=line, text=line.text)
+
+    def _note_time_limit(self, _: Line, found: re.Match[str]) -> None:
+        self.time_limit_seconds = float(found[1])
+
+    def _note_traceback(self, line: Line, found: re.Match[str]) -> None:
+        self._in_traceback, self.traceback, self._is_of_pytest = True, [line], False
+        self._feed_progress(line._replace(text=line.text[: found.start()]))
+
+    # The results of tests as they come in.
+
+    def _feed_progress(self, line: Line) -> None:
+        """Note the results on a line, and which test is running."""
+        text = line.text.rstrip()
+        self.is_complete = p.COMPLETE.match(text) is not None
+        if found := p.VERBOSE.match(text):
+            outcome = found["before"] or found["after"]
+            noted = Noted(line=line, subject=found["nodeid"], status=outcome or "")
+            self.running = noted if outcome is None else None
+            if outcome in ("FAILED", "ERROR"):
+                note(self.verbose, line, subject=noted.subject, status=noted.status)
+                self.lost.feed_failure(line, worker=found["worker"], nodeid=noted.subject)
+            self._forget_bangs()
+        elif found := p.PROGRESS.fullmatch(text):
+            self.is_seen = self.is_seen or "%]" in text
+            self.running = Noted(line=line, subject=found["path"] or "")
+            self._forget_bangs()
+            if found["letters"][0] == "F":
+                self.lost.feed_failure(line)
+            if {"F", "E"} & set(found["letters"]):
+                note(self.letters, line, found["letters"], subject=found["path"] or "")
+
+    def _forget_bangs(self) -> None:
+        """Forget what a test printed: once pytest says why it stops, no test runs any more."""
+        if self.last_line is None:
+            self.bangs = []
+
+    _WORDINGS: ClassVar[tuple[tuple[_Look, _Note], ...]] = (
+        (p.COLLECTED.match, _note_collected),
+        (p.COLLECTED_ON_WORKERS.match, _note_collected_on_workers),
+        (p.LAST_LINE.match, _end),
+        (p.CONFTEST.match, _note_conftest),
+        (p.JOB_EXIT_CODE.match, _note_job_exit_code),
+        (p.PLUGIN_ERROR.match, _note_plugin_error),
+        (p.USAGE.match, _note_usage_error),
+        (p.ANY_ERROR.match, _note_any_error),
+        (p.USAGE_DETAIL.match, _note_usage_detail),
+        (p.TRACEBACK.search, _note_traceback),
+        (p.KILLED_BY_PLUGIN.search, _note_killed_by_plugin),
+        (p.FATAL.search, _note_fatal),
+        (p.FAULTHANDLER_LIMIT.search, _note_faulthandler),
+        (p.NODE_DOWN.search, _note_node_down),
+        (p.TOO_MANY_WARNINGS.search, _note_too_many_warnings),
+        (p.TIME_LIMIT.match, _note_time_limit),
+        (p.OF_SHELL.match, _note_shell),
+    )
+    """What to do with a line outside the sections; the first pattern that it matches decides.
+
+    Those that are searched for may come after results on the same line.
+    """
+
+    def _feed_wording(self, line: Line) -> None:
+        for look, take in self._WORDINGS:
+            found = look(line.text)
+            if found is not None:
+                take(self, line, found)
+                return
+        self._feed_progress(line)
