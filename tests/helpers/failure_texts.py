@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.taxonomy.failure_phrases import (
     PHRASES,
 )
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "tests/data/failure_texts"

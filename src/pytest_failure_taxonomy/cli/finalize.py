@@ -16,7 +16,7 @@ from pytest_failure_taxonomy.cli.output import print_verdict, tell
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.system.process import wait_for_watcher
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
-from pytest_failure_taxonomy.taxonomy.signals import signal_of_exit_code
+from pytest_failure_taxonomy.taxonomy.reasons import signal_of_exit_code
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.

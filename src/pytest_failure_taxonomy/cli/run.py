@@ -34,7 +34,7 @@ from pytest_failure_taxonomy.report.write import (
 )
 from pytest_failure_taxonomy.system.process import wait_for_watcher
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 if TYPE_CHECKING:

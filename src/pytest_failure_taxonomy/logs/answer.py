@@ -21,15 +21,17 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
-from pytest_failure_taxonomy.taxonomy.findings import find, find_marked
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.markers import MARKER_REASONS
-from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES, FailureReason
-from pytest_failure_taxonomy.taxonomy.signals import signal_of_exit_code
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.judgement import Judgement, Verdict, finding, marked_finding
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    MARKER_REASONS,
+    PYTEST_EXIT_CODE_NAMES,
+    FailureReason,
+    Stage,
+    signal_of_exit_code,
+)
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.taxonomy.verdict import Judgement, Verdict
 
 MAX_FAILURES: Final = 100
 """Failures listed; `failures_omitted` says how many more there are."""
@@ -91,7 +93,7 @@ def _is_bare_progress(tail: Tail) -> bool:
 
 def _judge_with_marker(run: RunEvidence, marker: str) -> Judgement:
     reason = MARKER_REASONS.get(marker, FailureReason.UNKNOWN)
-    return judge(replace(run, settled=(find_marked(marker, reason),)))
+    return judge(replace(run, settled=(marked_finding(marker, reason),)))
 
 
 def _evidence_of_command(
@@ -108,13 +110,13 @@ def _evidence_of_command(
     run = RunEvidence(stage=stage, recorded=False, is_pytest=False, exit=end)
     if other.marker is not None:
         reason = MARKER_REASONS.get(other.marker, FailureReason.UNKNOWN)
-        return replace(run, settled=(find_marked(other.marker, reason),))
+        return replace(run, settled=(marked_finding(other.marker, reason),))
     if not other.error_lines:
         raise LogError(
             f"{name}: this log has no output of pytest, no marker and no line of an error; "
             "give --exit-code, the exit code of the command that wrote it"
         )
-    error = find(
+    error = finding(
         "command.failed",
         "log",
         other.error_lines[-1].text.strip(),

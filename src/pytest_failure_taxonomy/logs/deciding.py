@@ -10,7 +10,7 @@ from pytest_failure_taxonomy.logs.other_output import OtherOutput
 from pytest_failure_taxonomy.logs.pytest_output import PytestOutput
 from pytest_failure_taxonomy.logs.reader import Line, Tail
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
-from pytest_failure_taxonomy.taxonomy.verdict import Judgement
+from pytest_failure_taxonomy.taxonomy.judgement import Judgement
 
 MAX_LINES: Final = 20
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from pytest_failure_taxonomy.logs.patterns import ERROR_WORDS
 from pytest_failure_taxonomy.logs.reader import Line
-from pytest_failure_taxonomy.taxonomy.markers import marker_on_line, validate_marker
+from pytest_failure_taxonomy.taxonomy.reasons import marker_on_line, validate_marker
 
 MAX_ERROR_LINES: Final = 20
 """Kept from the beginning, and as many from the end."""

@@ -53,7 +53,7 @@ def attribution(
     Raises:
         ValueError: there is no such reason, the text is no kind, or the kind is another reason's.
     """
-    from pytest_failure_taxonomy.taxonomy.rules import reasons_of_kind
+    from pytest_failure_taxonomy.taxonomy.user_rules import reasons_of_kind
 
     try:
         known = FailureReason(str(reason))

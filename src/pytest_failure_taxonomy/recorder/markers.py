@@ -32,7 +32,7 @@ class Markers:
 
     def _find(self, texts: list[str]) -> SeenMarker | None:
         from pytest_failure_taxonomy.logs.markers import locate_marker
-        from pytest_failure_taxonomy.taxonomy.markers import MARKER_REASONS
+        from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS
 
         for text in reversed(texts):
             found = locate_marker(text, known=self._more)

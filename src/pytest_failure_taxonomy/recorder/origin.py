@@ -10,7 +10,7 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
 
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
+from pytest_failure_taxonomy.taxonomy.evidence import OriginPlace
 
 MAX_FRAMES: Final = 2_000
 """Frames looked at; a traceback that is longer is a recursion."""

@@ -6,8 +6,7 @@ from enum import Enum
 from typing import Any
 
 from pytest_failure_taxonomy.report.text import encodable
-from pytest_failure_taxonomy.taxonomy.evidence import Attribution, RaisedException
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
+from pytest_failure_taxonomy.taxonomy.evidence import Attribution, OriginPlace, RaisedException
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 

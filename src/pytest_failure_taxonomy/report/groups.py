@@ -12,8 +12,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of, title_of
-from pytest_failure_taxonomy.taxonomy.groups import Grouping
+from pytest_failure_taxonomy.taxonomy.fingerprints import Grouping, fingerprint_of, title_of
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 
 _COLLECTION: tuple[str, str] = (FailureReason.INTERNAL_ERROR, "collection.error")

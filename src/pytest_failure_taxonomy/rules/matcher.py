@@ -16,7 +16,7 @@ from pytest_failure_taxonomy.rules.patterns import (
     run_searches,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import TestFailure
-from pytest_failure_taxonomy.taxonomy.rules import (
+from pytest_failure_taxonomy.taxonomy.user_rules import (
     Rule,
     could_match,
     match_rule,

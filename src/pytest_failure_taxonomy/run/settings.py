@@ -13,12 +13,11 @@ import pytest
 
 from pytest_failure_taxonomy.aftermath.supervision import find_note, read_note
 from pytest_failure_taxonomy.errors import RulesError, SettingsError
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage, parse_stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, parse_stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.rules import Rule
+    from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 
 DEFAULT_REPORT: Final = "failure-report.json"
 

@@ -14,10 +14,9 @@ from pytest_failure_taxonomy.taxonomy.failure_text import (
     failure_type_at_head,
     failure_type_of,
 )
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
-from pytest_failure_taxonomy.taxonomy.findings import reason_of
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS, PHASE_KINDS
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS, PHASE_KINDS, reason_of
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 _LASTING: Final = frozenset({FailureType.VERIFICATION_FAILED, FailureType.BROKEN_BUILD})
 """Types of failures that the same run again does not mend."""

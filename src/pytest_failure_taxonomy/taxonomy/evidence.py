@@ -7,13 +7,33 @@ from a record on disk or from a log alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_failure_taxonomy.taxonomy.findings import Finding
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.judgement import Finding
+
+
+@value
+class OriginPlace:
+    """A place that edits elsewhere in the file, other folders and other machines don't move.
+
+    It holds no line number and no absolute path.
+    """
+
+    path: str
+    """Relative to the root directory, or to where its package is imported from."""
+    function: str
+    """Qualified name of the function, `<module>` outside of any; empty where none ran."""
+    text: str = ""
+    """The statement, on one line; empty where it isn't the user's or can't be had."""
+    entry: str = ""
+    """`path: function` of the user's outermost function on the way, if that is another one."""
+    leaf: str = ""
+    """Of an exception group: the type of the exception in it that the place belongs to."""
+
 
 Phase = Literal["setup", "call", "teardown"]
 Completeness = Literal["full", "reconstructed", "running"]

@@ -18,9 +18,10 @@ from pytest_failure_taxonomy.taxonomy.classification import (
     type_of_run_error,
     type_of_test_failure,
 )
-from pytest_failure_taxonomy.taxonomy.commands import in_words_of_command, judge_command
 from pytest_failure_taxonomy.taxonomy.deaths import (
     headline_of_timeout,
+    in_words_of_command,
+    judge_command,
     judge_death,
     judge_late_death,
     judge_worker,
@@ -31,27 +32,28 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.findings import Finding, find, find_marked
 from pytest_failure_taxonomy.taxonomy.headlines import (
     words_of_collection_failure,
     words_of_interruption,
     words_of_run_error,
     words_of_test_failure,
 )
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    Finding,
+    Judgement,
+    finding,
+    group_findings,
+    marked_finding,
+    message_of,
+    primary_of,
+    pronounce,
+)
 from pytest_failure_taxonomy.taxonomy.kinds import (
     STAGE_KINDS,
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
     describe_kind,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage
-from pytest_failure_taxonomy.taxonomy.verdict import (
-    Judgement,
-    group_findings,
-    message_of,
-    primary_of,
-    pronounce,
-)
+from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason, Stage
 
 _SESSION_LIMIT: Final = "session-timeout:"
 """How the message of pytest-timeout's --session-timeout begins; it leaves nothing else behind."""
@@ -137,7 +139,7 @@ def _from_failures(run: RunEvidence) -> Iterator[Finding]:
         is_told = failure.crashed and failure.nodeid in told_by_workers
         if is_told and failure.attributed is None:
             continue
-        yield find(
+        yield finding(
             kind,
             "test report",
             f"{failure.phase} failed: {failure.message}",
@@ -164,7 +166,7 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
 def _from_markers(run: RunEvidence) -> Iterator[Finding]:
     for failure in run.failures:
         if failure.marker is not None:
-            yield find_marked(failure.marker.name, failure.marker.reason, failure.nodeid)
+            yield marked_finding(failure.marker.name, failure.marker.reason, failure.nodeid)
 
 
 def _from_workers(run: RunEvidence) -> Iterator[Finding]:
@@ -175,7 +177,7 @@ def _from_workers(run: RunEvidence) -> Iterator[Finding]:
 
 def _from_collection(run: RunEvidence) -> Iterator[Finding]:
     for failed in run.collection_failures:
-        yield find(
+        yield finding(
             "collection.error",
             "collection report",
             failed.message,
@@ -190,7 +192,7 @@ def _from_errors(run: RunEvidence) -> Iterator[Finding]:
         if _follows_from_another(error, run):
             continue
         reason, kind = classify_run_error(error)
-        yield find(
+        yield finding(
             kind,
             f"{error.origin} error",
             error.message,
@@ -217,7 +219,7 @@ def _has_exited(run: RunEvidence) -> bool:
 
 def _from_session_limit(run: RunEvidence) -> Iterator[Finding]:
     if run.should_fail.startswith(_SESSION_LIMIT):
-        yield find("session.timeout", "session.shouldfail", run.should_fail)
+        yield finding("session.timeout", "session.shouldfail", run.should_fail)
 
 
 def _from_interruptions(run: RunEvidence) -> Iterator[Finding]:
@@ -233,7 +235,7 @@ def _from_interruptions(run: RunEvidence) -> Iterator[Finding]:
             continue  # of a `pytest.exit` in a worker xdist says that it was a Ctrl+C
         nodeid = running if kind == "interrupt.keyboard" else None
         detail = stop.message or stop.exception
-        yield find(kind, "session", detail, nodeid=nodeid, words=words_of_interruption(stop))
+        yield finding(kind, "session", detail, nodeid=nodeid, words=words_of_interruption(stop))
 
 
 def _interruption_kind(stop: Interruption) -> str:
@@ -270,7 +272,7 @@ def _from_what_is_unrecorded(run: RunEvidence) -> Iterator[Finding]:
     ):
         if count:
             detail = f"{count} counted, but what happened could not be written down"
-            yield find(kind, "record", detail, count=count, confidence="likely")
+            yield finding(kind, "record", detail, count=count, confidence="likely")
 
 
 _RULES: Final[tuple[Callable[[RunEvidence], Iterator[Finding]], ...]] = (
@@ -316,19 +318,19 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
     if code == 5 and run.counts.collected == 0:
         deselected = run.counts.deselected
         if deselected:
-            yield find("tests.all_deselected", "collection", f"{deselected} deselected, 0 left")
+            yield finding("tests.all_deselected", "collection", f"{deselected} deselected, 0 left")
         else:
             skipped = (f"{run.counts.skipped} skipped",) if run.counts.skipped else ()
             said = ", ".join(["0 tests collected", *skipped])
-            yield find("tests.none_collected", "collection", said, words=skipped)
+            yield finding("tests.none_collected", "collection", said, words=skipped)
     elif code == 6:
-        yield find("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
+        yield finding("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
     elif run.coverage:
-        yield find("coverage.failed", "pytest-cov", run.coverage, headline=run.coverage)
+        yield finding("coverage.failed", "pytest-cov", run.coverage, headline=run.coverage)
     elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN and not _is_stage_limit(run):
         reason = FailureReason.from_pytest_exit_code(code)
         why = run.should_fail or f"exit code {code}"
-        yield find("exit_status.changed", "exit status", why, reason=reason, words=(why,))
+        yield finding("exit_status.changed", "exit status", why, reason=reason, words=(why,))
 
 
 def _is_stage_limit(run: RunEvidence) -> bool:
@@ -351,7 +353,7 @@ def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
     if FailureReason.TIMEOUT in reasons:  # it overrides the stage, as exit codes 124 and 137 do
         reason = FailureReason.SETUP_TIMEOUT if run.stage is Stage.SETUP else None
     if reason is not None:
-        yield find(
+        yield finding(
             STAGE_KINDS[reason], "stage", f"{run.stage} ended with exit code {code}", reason=reason
         )
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from pytest_failure_taxonomy.taxonomy import diagnostics, false_friends, verdicts, wider_phrases
 from pytest_failure_taxonomy.taxonomy.diagnostics import Pattern
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 _Groups = tuple[tuple[bytes, tuple[Pattern, ...]], ...]
 """Patterns by a word that a text must have; those under the empty word are always looked for."""

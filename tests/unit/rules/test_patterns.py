@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.rules.patterns import (
 )
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException, TestFailure
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.rules import MAX_SEARCHED, Rule
+from pytest_failure_taxonomy.taxonomy.user_rules import MAX_SEARCHED, Rule
 
 ENDLESS: Final = "(a+)+$"
 BAIT: Final = "a" * 40 + "b"

@@ -21,12 +21,11 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
-from pytest_failure_taxonomy.taxonomy.findings import Finding
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import Finding, Verdict
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.verdict import Verdict
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 BUILD, CHECK, UNKNOWN, CONTEXT = (
     FailureType.BROKEN_BUILD,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure, failure_type_of
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 BUILD = FailureType.BROKEN_BUILD
 CHECK = FailureType.VERIFICATION_FAILED

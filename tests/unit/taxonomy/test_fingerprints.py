@@ -8,17 +8,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.taxonomy.evidence import OriginPlace
 from pytest_failure_taxonomy.taxonomy.fingerprints import (
+    MAX_KEPT,
     MAX_TITLE,
+    Grouping,
     fingerprint_of,
+    group_failures,
     is_test_code,
     normalize_message,
     place_of_test,
     title_of,
 )
-from pytest_failure_taxonomy.taxonomy.groups import Grouping, group_failures
-from pytest_failure_taxonomy.taxonomy.messages import MAX_KEPT
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 CONNECT = OriginPlace(

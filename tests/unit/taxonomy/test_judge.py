@@ -32,11 +32,10 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import MAX_EVIDENCE, Evidence, Judgement
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
-from pytest_failure_taxonomy.taxonomy.verdict import MAX_EVIDENCE, Evidence, Judgement
 
 A: Final = "test_cart.py::test_a"
 B: Final = "test_cart.py::test_b"
