@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.deciding import deciding_lines
+from pytest_failure_taxonomy.logs.deciding import output_of
 from pytest_failure_taxonomy.logs.evidence import evidence_of_output
 from pytest_failure_taxonomy.logs.other_output import OtherOutput
 from pytest_failure_taxonomy.logs.patterns import PROGRESS
 from pytest_failure_taxonomy.logs.pytest_output import PytestOutput
-from pytest_failure_taxonomy.logs.reader import Line, Tail, read_log
+from pytest_failure_taxonomy.logs.reader import Tail, read_log
 from pytest_failure_taxonomy.report.limits import MAX_MESSAGE
 from pytest_failure_taxonomy.report.text import cap, change_texts, encodable
-from pytest_failure_taxonomy.taxonomy.classification import classify_test_failure
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ProcessExit,
     RunEvidence,
+    SeenMarker,
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import Judgement, Verdict, finding, marked_finding
+from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement, Judgement
 from pytest_failure_taxonomy.taxonomy.reasons import (
     MARKER_REASONS,
     PYTEST_EXIT_CODE_NAMES,
@@ -30,7 +30,6 @@ from pytest_failure_taxonomy.taxonomy.reasons import (
     Stage,
     signal_of_exit_code,
 )
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 MAX_FAILURES: Final = 100
@@ -72,12 +71,13 @@ def classify_log(
         run = evidence_of_output(out, exit_code, stage)
     else:
         run = _evidence_of_command(other, exit_code, stage, name)
+    if other.marker is not None:
+        reason = MARKER_REASONS.get(other.marker, FailureReason.UNKNOWN)
+        run = replace(run, marker=SeenMarker(name=other.marker, reason=reason))
+    run = replace(run, output=output_of(out, other, tail))
     judgement = judge(run)
     marker = other.marker if judgement.verdict is not None else None
-    if marker is not None:
-        judgement = _judge_with_marker(run, marker)
-    lines = deciding_lines(judgement, run, out, other, tail)
-    answer = _answer(run, judgement, marker, lines)
+    answer = _answer(run, judgement, marker)
     change = shown or (lambda text: text)
     shown_answer: JSONObject = change_texts(
         answer, lambda text: cap(encodable(change(text)), MAX_MESSAGE)
@@ -91,11 +91,6 @@ def _is_bare_progress(tail: Tail) -> bool:
     return bool(lines) and tail.is_all and all(PROGRESS.fullmatch(line.text) for line in lines)
 
 
-def _judge_with_marker(run: RunEvidence, marker: str) -> Judgement:
-    reason = MARKER_REASONS.get(marker, FailureReason.UNKNOWN)
-    return judge(replace(run, settled=(marked_finding(marker, reason),)))
-
-
 def _evidence_of_command(
     other: OtherOutput, code: int | None, stage: Stage, name: str
 ) -> RunEvidence:
@@ -106,44 +101,29 @@ def _evidence_of_command(
         return RunEvidence(
             stage=stage, recorded=False, is_pytest=False, finished=signal is None, exit=end
         )
-    end = ProcessExit(code=None, source="log")
-    run = RunEvidence(stage=stage, recorded=False, is_pytest=False, exit=end)
-    if other.marker is not None:
-        reason = MARKER_REASONS.get(other.marker, FailureReason.UNKNOWN)
-        return replace(run, settled=(marked_finding(other.marker, reason),))
-    if not other.error_lines:
+    if other.marker is None and not other.error_lines:
         raise LogError(
             f"{name}: this log has no output of pytest, no marker and no line of an error; "
             "give --exit-code, the exit code of the command that wrote it"
         )
-    error = finding(
-        "command.failed",
-        "log",
-        other.error_lines[-1].text.strip(),
-        reason=FailureReason.UNKNOWN,
-        confidence="likely",
-    )
-    return replace(run, settled=(error,))
+    end = ProcessExit(code=None, source="log")
+    return RunEvidence(stage=stage, recorded=False, is_pytest=False, exit=end)
 
 
-def _answer(
-    run: RunEvidence, judgement: Judgement, marker: str | None, lines: list[Line]
-) -> JSONObject:
+def _answer(run: RunEvidence, judgement: Judgement, marker: str | None) -> JSONObject:
     verdict = judgement.verdict
-    failure_type = None if verdict is None else _failure_type(verdict, lines)
-    action = verdict and failure_type and _recovery_action(failure_type, verdict.retryable)
-    failures = () if verdict is None else _all_failures(run)
+    failures = [] if verdict is None else list(_failures(run, judgement))
     return {
         "reason": verdict and verdict.reason.value,
         "kind": verdict and verdict.kind,
         "confidence": verdict and verdict.confidence,
         "ambiguous": list(verdict.ambiguous) if verdict else [],
-        "failure_type": failure_type and failure_type.value,
-        "recovery_action": action,
+        "failure_type": verdict and verdict.failure_type.value,
+        "recovery_action": verdict and verdict.recovery_action.value,
         "marker": marker,
         "exit": _exit(run, judgement),
         "message": verdict and verdict.message,
-        "lines": [{"number": line.number, "text": line.text} for line in lines],
+        "lines": [{"number": line.number, "text": line.text} for line in judgement.lines],
         "reasons": [
             {
                 "reason": held.reason.value,
@@ -153,7 +133,7 @@ def _answer(
             }
             for held in judgement.reasons
         ],
-        "failures": [_failure(each) for each in failures[:MAX_FAILURES]],
+        "failures": failures[:MAX_FAILURES],
         "failures_omitted": max(0, len(failures) - MAX_FAILURES),
     }
 
@@ -171,44 +151,24 @@ def _exit(run: RunEvidence, judgement: Judgement) -> JSONObject:
     }
 
 
-def _failure(failure: TestFailure | CollectionFailure) -> JSONObject:
+def _failures(run: RunEvidence, judgement: Judgement) -> Iterator[JSONObject]:
+    for failure, judged in zip(run.failures, judgement.failures, strict=True):
+        yield _failure(failure, judged, failure.phase)
+    for failed, judged in zip(run.collection_failures, judgement.collection_failures, strict=True):
+        yield _failure(failed, judged, None)
+
+
+def _failure(
+    failure: TestFailure | CollectionFailure, judged: FailureJudgement, phase: str | None
+) -> JSONObject:
     raised, place = failure.exception, failure.location
-    words = f"{raised.type}: {raised.message}" if raised else failure.message
-    if isinstance(failure, TestFailure):
-        phase: str | None = failure.phase
-        reason, kind = classify_test_failure(failure)
-    else:
-        phase, reason, kind = None, FailureReason.INTERNAL_ERROR, "collection.error"
     return {
         "nodeid": failure.nodeid or None,
         "phase": phase,
-        "reason": reason.value,
-        "kind": kind,
-        "failure_type": _type_of_text(words).value,
+        "reason": judged.reason.value,
+        "kind": judged.kind,
+        "failure_type": judged.failure_type.value,
         "exception": raised and {"type": raised.type, "module": raised.module},
         "message": failure.message,
         "location": place and {"path": place.path, "line": place.line},
     }
-
-
-def _all_failures(run: RunEvidence) -> tuple[TestFailure | CollectionFailure, ...]:
-    return (*run.failures, *run.collection_failures)
-
-
-def _failure_type(verdict: Verdict, lines: list[Line]) -> FailureType:
-    """Return the type of what the verdict is about: the judge's, else by the lines."""
-    if verdict.failure_type is not FailureType.UNKNOWN:
-        return verdict.failure_type
-    return _type_of_text("\n".join(line.text for line in lines))
-
-
-def _type_of_text(text: str) -> FailureType:
-    from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
-
-    return classify_failure(text[:20_000], "")
-
-
-def _recovery_action(failure_type: FailureType, retryable: bool | None) -> str:  # noqa: FBT001 - private
-    from pytest_failure_taxonomy.taxonomy.recovery import recovery_of_failure
-
-    return recovery_of_failure(failure_type, retryable).value

@@ -13,13 +13,6 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, Limits, Redaction
-from pytest_failure_taxonomy.taxonomy.classification import (
-    classify_run_error,
-    classify_test_failure,
-    is_timeout,
-    type_of_collection_failure,
-    type_of_test_failure,
-)
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Completeness,
@@ -33,7 +26,13 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.judgement import Finding, Judgement, Verdict
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    FailureJudgement,
+    Finding,
+    Group,
+    Judgement,
+    Verdict,
+)
 from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES, FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
@@ -64,7 +63,6 @@ def build_report(
         redaction: takes the secrets out of each text.
     """
     limits = Limits(redaction, run.unrecorded)
-    fingerprints, groups = _fingerprints(run, limits)
     report: JSONObject = {
         "run": {
             "id": context.id,
@@ -78,19 +76,26 @@ def build_report(
         "exit": exit_as_json(run, judgement),
         "verdict": verdict_as_json(judgement.verdict, limits),
         "reasons": reasons_as_json(judgement, limits),
-        "summary": _summary(run),
+        "summary": _summary(run, judgement),
         "failures": [
-            _failure(failure, fingerprint, limits)
-            for failure, fingerprint in zip(
-                limits.failures(run.failures), fingerprints, strict=False
+            _failure(failure, judged, limits)
+            for failure, judged in zip(
+                limits.failures(run.failures), judgement.failures, strict=False
             )
         ],
-        "groups": groups,
+        "groups": [_group(each, limits) for each in limits.groups(judgement.groups)],
         "collection_errors": [
-            _collection_error(each, limits)
-            for each in limits.collection_failures(run.collection_failures)
+            _collection_error(failed, judged, limits)
+            for failed, judged in zip(
+                limits.collection_failures(run.collection_failures),
+                judgement.collection_failures,
+                strict=False,
+            )
         ],
-        "internal_errors": [_run_error(error, limits) for error in limits.run_errors(run.errors)],
+        "internal_errors": [
+            _run_error(error, judged, limits)
+            for error, judged in zip(limits.run_errors(run.errors), judgement.errors, strict=False)
+        ],
         "in_flight": [
             {
                 "nodeid": test.nodeid,
@@ -126,16 +131,6 @@ def build_report(
         **report,
         "limits": limits.as_json(),
     }
-
-
-def _fingerprints(run: RunEvidence, limits: Limits) -> tuple[list[str], list[JSONObject]]:
-    """Return the fingerprint of each failed test, and the field `groups`."""
-    if not run.failures and not run.collection_failures:
-        return [], []
-    from pytest_failure_taxonomy.report.groups import fingerprints_of, groups_as_json
-
-    fingerprints = fingerprints_of(run.failures)
-    return fingerprints, groups_as_json(run, fingerprints, limits)
 
 
 def exit_as_json(run: RunEvidence, judgement: Judgement) -> JSONObject:
@@ -186,7 +181,7 @@ def reasons_as_json(judgement: Judgement, limits: Limits) -> list[JSONObject]:
     ]
 
 
-def _summary(run: RunEvidence) -> JSONObject:
+def _summary(run: RunEvidence, judgement: Judgement) -> JSONObject:
     counts: Counts = run.counts
     return {
         "collected": counts.collected,
@@ -199,7 +194,7 @@ def _summary(run: RunEvidence) -> JSONObject:
         "xpassed": counts.xpassed,
         "rerun": counts.rerun,
         "flaky": counts.flaky,
-        "timed_out": sum(is_timeout(failure) for failure in run.failures),
+        "timed_out": sum(each.timed_out for each in judgement.failures),
         "crashed": sum(failure.crashed for failure in run.failures),
         "in_flight": len(run.in_flight),
         "not_run": len(run.not_run),
@@ -208,14 +203,13 @@ def _summary(run: RunEvidence) -> JSONObject:
     }
 
 
-def _failure(failure: TestFailure, fingerprint: str, limits: Limits) -> JSONObject:
-    reason, kind = classify_test_failure(failure)
+def _failure(failure: TestFailure, judged: FailureJudgement, limits: Limits) -> JSONObject:
     return {
         "nodeid": failure.nodeid,
         "phase": failure.phase,
-        "reason": str(reason),
-        "kind": kind,
-        "failure_type": str(type_of_test_failure(failure)),
+        "reason": str(judged.reason),
+        "kind": judged.kind,
+        "failure_type": str(judged.failure_type),
         "exception": _exception(failure.exception, limits),
         "location": _location(failure.location),
         "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
@@ -223,26 +217,38 @@ def _failure(failure: TestFailure, fingerprint: str, limits: Limits) -> JSONObje
         "attempts": failure.attempts,
         "worker": failure.worker,
         "marker": failure.marker and failure.marker.name,
-        "fingerprint": fingerprint,
-        "rule": failure.attributed and failure.attributed.rule,
+        "fingerprint": judged.fingerprint,
+        "rule": judged.rule,
     }
 
 
-def _collection_error(failure: CollectionFailure, limits: Limits) -> JSONObject:
+def _collection_error(
+    failure: CollectionFailure, judged: FailureJudgement, limits: Limits
+) -> JSONObject:
     return {
         "nodeid": failure.nodeid,
         "exception": _exception(failure.exception, limits),
         "message": limits.message(failure.message),
         "location": _location(failure.location),
-        "failure_type": str(type_of_collection_failure(failure)),
+        "failure_type": str(judged.failure_type),
         "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
     }
 
 
-def _run_error(error: RunError, limits: Limits) -> JSONObject:
-    _, kind = classify_run_error(error)
+def _group(group: Group, limits: Limits) -> JSONObject:
     return {
-        "kind": kind,
+        "fingerprint": group.fingerprint,
+        "reason": str(group.reason),
+        "kind": group.kind,
+        "title": limits.message(group.title),
+        "count": group.count,
+        "nodeids": limits.nodeids(group.nodeids),
+    }
+
+
+def _run_error(error: RunError, judged: FailureJudgement, limits: Limits) -> JSONObject:
+    return {
+        "kind": judged.kind,
         "message": limits.message(error.message),
         "traceback": limits.traceback(error.traceback),
     }

@@ -14,7 +14,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
     Unrecorded,
 )
-from pytest_failure_taxonomy.taxonomy.fingerprints import Group
+from pytest_failure_taxonomy.taxonomy.judgement import Group
 
 JSONObject = dict[str, Any]
 
@@ -103,7 +103,7 @@ class Limits:
         self._internal_errors_omitted = max(0, len(errors) - MAX_FAILURES)
         return errors[:MAX_FAILURES]
 
-    def groups(self, groups: list[Group]) -> list[Group]:
+    def groups(self, groups: tuple[Group, ...]) -> tuple[Group, ...]:
         """Return the groups that are listed."""
         self._groups_omitted = max(0, len(groups) - MAX_FAILURES)
         return groups[:MAX_FAILURES]

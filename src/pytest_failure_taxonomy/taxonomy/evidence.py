@@ -6,8 +6,8 @@ from a record on disk or from a log alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -315,6 +315,36 @@ class Unrecorded:
         return any((self.failures, self.collection_failures, self.errors, self.interruptions))
 
 
+class OutputLine(NamedTuple):
+    """One line of a log."""
+
+    number: int
+    """Counted from 1."""
+    text: str
+
+
+@value
+class Output:
+    """The lines of a log that may say why its program failed, by what they are about."""
+
+    by_subject: Mapping[str, tuple[OutputLine, ...]]
+    """By kind, such as `test.timeout`, or by the first word of kinds, such as `test`."""
+    others: tuple[OutputLine, ...] = ()
+    """Those for all other kinds: lines that look like an error's, else the last one."""
+    error: OutputLine | None = None
+    """The last line that looks like an error's."""
+    summary: OutputLine | None = None
+    """pytest's last line, which is always worth quoting."""
+    last: OutputLine | None = None
+
+    def lines_about(self, kind: str) -> tuple[OutputLine, ...]:
+        """Return the lines that may speak for a failure of this kind."""
+        for subject in (kind, kind.partition(".")[0]):
+            if subject in self.by_subject:
+                return self.by_subject[subject]
+        return self.others
+
+
 @value
 class RunEvidence:
     """All that was seen of one run."""
@@ -348,6 +378,10 @@ class RunEvidence:
     """Sorted by id."""
     unrecorded: Unrecorded = Unrecorded()
     """What is missing from the lists above."""
+    marker: SeenMarker | None = None
+    """The last marker in the output of the whole command."""
+    output: Output | None = None
+    """What a log says, where a log is all that is left of the run."""
     settled: tuple[Finding, ...] = ()
     """What was found before, where a report is judged again with the end of its process."""
 

@@ -7,13 +7,22 @@ docs/explanation/fingerprints.md for the rule and its reasons.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import cache, lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import OriginPlace
 from pytest_failure_taxonomy.taxonomy.headlines import FIXTURE_ERROR, TYPES_OF_PYTEST
-from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.judgement import Group
+from pytest_failure_taxonomy.taxonomy.values import replace
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.evidence import (
+        CollectionFailure,
+        RunEvidence,
+        TestFailure,
+    )
+    from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement, Judgement
+    from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 
 VALUE: Final = "<*>"
 """Stands for whatever was taken out; several in a row are one, so that no length counts."""
@@ -313,65 +322,70 @@ def _digest(text: str) -> str:
     return blake2s(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
-@value
-class Group:
-    """Failures that are one and the same, as far as that can be told."""
-
-    fingerprint: str
-    reason: str
-    """Of most of them, like the kind."""
-    kind: str
-    title: str
-    """One line, of the first of them."""
-    count: int
-    """Failures; a test can fail twice, in call and teardown or in subtests."""
-    nodeids: tuple[str, ...]
-    """Each once, in the order of the failures."""
+def fingerprint_of_failure(failure: TestFailure | CollectionFailure, kind: str) -> str:
+    """Return the fingerprint of a failure of this kind."""
+    raised = failure.exception
+    if raised is None:
+        return fingerprint_of("", "", failure.message, None, kind, nodeid=failure.nodeid)
+    return fingerprint_of(
+        raised.type, raised.module, raised.message, raised.origin, kind, nodeid=failure.nodeid
+    )
 
 
-class Grouping:
-    """Add up failures one at a time, so that nothing need be kept of them but their node ids."""
+def group_failures(run: RunEvidence, judged: Judgement) -> tuple[Group, ...]:
+    """Gather the failures of one fingerprint: biggest group first, then by their first failures.
 
-    def __init__(self) -> None:
-        self._titles: dict[str, str] = {}
-        self._kinds: dict[str, dict[tuple[str, str], int]] = {}
-        self._nodeids: dict[str, dict[str, None]] = {}
+    A test that failed only because its subtests did is not counted beside them.
 
-    def is_new(self, fingerprint: str) -> bool:
-        """Tell whether a failure would be the first of its group, the one that needs a title."""
-        return fingerprint not in self._titles
+    Args:
+        run: what was seen.
+        judged: with the judgement of each failure.
+    """
+    members: dict[str, _Members] = {}
+    with_subtests = {failure.nodeid for failure in run.failures if failure.part == "subtest"}
+    for failure, one in zip(run.failures, judged.failures, strict=True):
+        if failure.part != "sum" or failure.nodeid not in with_subtests:
+            _members_of(one, failure, members).add(one, failure.nodeid)
+    for failed, one in zip(run.collection_failures, judged.collection_failures, strict=True):
+        _members_of(one, failed, members).add(one, failed.nodeid)
+    groups = [each.as_group(fingerprint) for fingerprint, each in members.items()]
+    return tuple(sorted(groups, key=lambda group: -group.count))
 
-    def add(self, fingerprint: str, nodeid: str, reason: str, kind: str, title: str = "") -> None:
-        """Add one failure; the title counts for the first of a group alone."""
-        if fingerprint not in self._titles:
-            self._titles[fingerprint] = title
-            self._kinds[fingerprint] = {}
-            self._nodeids[fingerprint] = {}
-        kinds = self._kinds[fingerprint]
-        kinds[reason, kind] = kinds.get((reason, kind), 0) + 1
-        self._nodeids[fingerprint][nodeid] = None
 
-    def groups(self) -> list[Group]:
-        """Return the groups, biggest first, then in the order of their first failures."""
-        found = [self._group(fingerprint) for fingerprint in self._titles]
-        return sorted(found, key=lambda group: -group.count)
+class _Members:
+    """The failures of one group, of which only the first and the node ids are kept."""
 
-    def _group(self, fingerprint: str) -> Group:
-        kinds = self._kinds[fingerprint]
-        reason, kind = max(kinds, key=lambda each: kinds[each])  # of equals, the first
+    def __init__(self, first: TestFailure | CollectionFailure) -> None:
+        self._first = first
+        self._counts: dict[tuple[FailureReason, str], int] = {}
+        self._nodeids: dict[str, None] = {}
+
+    def add(self, judged: FailureJudgement, nodeid: str) -> None:
+        key = (judged.reason, judged.kind)
+        self._counts[key] = self._counts.get(key, 0) + 1
+        self._nodeids[nodeid] = None
+
+    def as_group(self, fingerprint: str) -> Group:
+        reason, kind = max(self._counts, key=self._counts.__getitem__)  # of equals, the first
+        raised = self._first.exception
         return Group(
             fingerprint=fingerprint,
             reason=reason,
             kind=kind,
-            title=self._titles[fingerprint],
-            count=sum(kinds.values()),
-            nodeids=tuple(self._nodeids[fingerprint]),
+            title=title_of("", self._first.message, None)
+            if raised is None
+            else title_of(raised.type, raised.message, raised.origin),
+            count=sum(self._counts.values()),
+            nodeids=tuple(self._nodeids),
         )
 
 
-def group_failures(failures: Iterable[tuple[str, str, str, str, str]]) -> list[Group]:
-    """Return groups of failures, given as fingerprint, node id, reason, kind and title of each."""
-    grouping = Grouping()
-    for failure in failures:
-        grouping.add(*failure)
-    return grouping.groups()
+def _members_of(
+    judged: FailureJudgement,
+    failure: TestFailure | CollectionFailure,
+    members: dict[str, _Members],
+) -> _Members:
+    found = members.get(judged.fingerprint)
+    if found is None:
+        found = members[judged.fingerprint] = _Members(failure)
+    return found

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.headlines import headline_of
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind, rank_of, reason_of
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
@@ -16,7 +15,48 @@ from pytest_failure_taxonomy.taxonomy.recovery import (
 )
 from pytest_failure_taxonomy.taxonomy.values import value
 
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.evidence import Output, OutputLine, RunEvidence
+
 Confidence = Literal["certain", "likely"]
+
+MAX_EVIDENCE: Final = 10
+"""How many pieces of evidence a verdict quotes; all of them stand in the rest of the report."""
+MAX_LINES: Final = 20
+"""How many lines of a log are quoted."""
+
+
+@value
+class FailureJudgement:
+    """What one failure is: of a test, of a collector, or outside of both."""
+
+    reason: FailureReason
+    kind: str
+    failure_type: FailureType
+    retryable: bool | None = None
+    """Whether it could pass if it ran again; `None` where its kind decides."""
+    rule: str | None = None
+    """The rule that matched it."""
+    timed_out: bool = False
+    """A time limit of the test's own ended it, whatever its kind is."""
+    fingerprint: str = ""
+    """Equal for failures that are one and the same; empty for an error outside of the tests."""
+
+
+@value
+class Group:
+    """Failures that are one and the same, as far as that can be told."""
+
+    fingerprint: str
+    reason: FailureReason
+    """Of most of them, like the kind."""
+    kind: str
+    title: str
+    """One line, of the first of them."""
+    count: int
+    """Failures; a test can fail twice, in call and teardown or in subtests."""
+    nodeids: tuple[str, ...]
+    """Each once, in the order of the failures."""
 
 
 @value
@@ -95,10 +135,6 @@ def finding(
     )
 
 
-MAX_EVIDENCE: Final = 10
-"""How many pieces of evidence a verdict quotes; all of them stand in the rest of the report."""
-
-
 @value
 class Evidence:
     """Quote one thing that was seen, and where."""
@@ -156,16 +192,24 @@ class Judgement:
 
     exit_reason: FailureReason | None
     """What the exit code alone says, by the stage's table."""
-    verdict: Verdict | None
+    verdict: Verdict | None = None
     """`None` for success."""
-    reasons: tuple[HeldReason, ...]
+    reasons: tuple[HeldReason, ...] = ()
     """All that hold, primary first."""
+    failures: tuple[FailureJudgement, ...] = ()
+    """One for each of the evidence's `failures`, in their order; so are the next two."""
+    collection_failures: tuple[FailureJudgement, ...] = ()
+    errors: tuple[FailureJudgement, ...] = ()
+    groups: tuple[Group, ...] = ()
+    """Of test failures and collection failures: biggest first, then by their first failure."""
+    lines: tuple[OutputLine, ...] = ()
+    """The lines of a log that speak for the reasons, by number."""
     notes: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     """What contradicts itself in the evidence, in words: a fault of the recorder's."""
 
 
-def group_findings(findings: list[Finding]) -> tuple[HeldReason, ...]:
+def group_findings(findings: Iterable[Finding]) -> tuple[HeldReason, ...]:
     """Gather findings by reason and kind, in an order that doesn't depend on who came first.
 
     That is by precedence, then by how many tests it was found on, then by the table of kinds.
@@ -182,16 +226,15 @@ def group_findings(findings: list[Finding]) -> tuple[HeldReason, ...]:
     )
 
 
-def primary_of(held: tuple[HeldReason, ...]) -> HeldReason:
+def primary_of(held: Sequence[HeldReason]) -> HeldReason:
     """Return the reason that is the verdict: the first one that was seen, not only told."""
     return next((each for each in held if not each.findings[0].is_hearsay), held[0])
 
 
-def pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
+def pronounce(primary: HeldReason, run: RunEvidence, failure_type: FailureType) -> Verdict:
     """Return the verdict that the primary reason comes to."""
     kind = describe_kind(primary.kind, primary.reason)
     first = primary.findings[0]
-    failure_type = first.failure_type or FailureType.UNKNOWN
     retryable = kind.retryable if first.retryable is None else first.retryable
     return Verdict(
         reason=primary.reason,
@@ -211,6 +254,29 @@ def pronounce(primary: HeldReason, run: RunEvidence) -> Verdict:
         ),
         ambiguous=first.ambiguous,
     )
+
+
+def deciding_lines(
+    output: Output, kinds: Iterable[str], *, is_cut_off: bool
+) -> tuple[OutputLine, ...]:
+    """Return the lines of a log that speak for the reasons that hold, sorted by number.
+
+    Args:
+        output: the lines to choose from.
+        kinds: of those reasons, the verdict's first; its lines are the last to be left out.
+        is_cut_off: the log ends before its program did, so its last line says where.
+    """
+    kinds = tuple(kinds)
+    chosen: dict[int, OutputLine] = {}
+    for kind in kinds:
+        for line in output.lines_about(kind):
+            if len(chosen) < MAX_LINES - 1:  # room for the summary
+                chosen.setdefault(line.number, line)
+    if output.summary is not None:
+        chosen[output.summary.number] = output.summary
+    elif output.last is not None and kinds and (is_cut_off or not chosen):
+        chosen[output.last.number] = output.last
+    return tuple(chosen[number] for number in sorted(chosen))
 
 
 def message_of(held: HeldReason) -> str:
