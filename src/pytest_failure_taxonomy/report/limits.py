@@ -204,21 +204,20 @@ class Limits:
         }
 
     def _capped(self, text: str, limit: int, *, cut_before: bool = False) -> str:
+        if len(text) <= limit and not cut_before and text.isascii():
+            return text  # as nearly all are
         text = encodable(text)
         self._texts_truncated += cut_before or len(text) > limit
         return cap(text, limit)
 
 
 def _gather(value: Any, texts: dict[str, None]) -> None:
-    """Gather the texts in a JSON value, each once; the keys are ours."""
-    kind = type(value)
-    if kind is str:
-        texts[value] = None
-    elif kind is dict:
-        for each in value.values():
-            _gather(each, texts)
-    elif kind is list:
-        for each in value:
+    """Gather the texts in a JSON object or array, each once; the keys are ours."""
+    for each in value.values() if type(value) is dict else value:
+        kind = type(each)
+        if kind is str:
+            texts[each] = None
+        elif kind is dict or kind is list:
             _gather(each, texts)
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from pytest_failure_taxonomy.taxonomy.evidence import OriginPlace
 from pytest_failure_taxonomy.taxonomy.headlines import FIXTURE_ERROR, TYPES_OF_PYTEST
 from pytest_failure_taxonomy.taxonomy.judgement import Group
-from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -207,15 +206,12 @@ def fingerprint_of(
     """
     name = f"{module.partition('.')[0]}.{exception_type}" if exception_type else kind
     if not exception_type or exception_type in _DOCTESTS:
-        place, words = place_of_test(nodeid), ""
+        own = place_of_test(nodeid)
+        words = ""
+        at: tuple[str, ...] = (own.path, own.function, "", "", "")
     else:
         words = _words_that_count(exception_type, message, place, kind, nodeid)
-        place = _place_that_counts(exception_type, message, place, kind)
-    at = (
-        ("",)
-        if place is None
-        else (place.path, place.function, place.text, place.entry, place.leaf)
-    )
+        at = _place_that_counts(exception_type, message, place, kind)
     return _digest("\0".join((VERSION, name, words, *at)))
 
 
@@ -266,17 +262,16 @@ def _words_that_count(
 
 def _place_that_counts(
     exception_type: str, message: str, place: OriginPlace | None, kind: str
-) -> OriginPlace | None:
-    if place is None:
-        return None
-    if exception_type == FIXTURE_ERROR or (
-        exception_type in _IMPORT_ERRORS and _is_of_import(message, place)
-    ):
-        return None  # what is missing decides, not who asked for it
+) -> tuple[str, ...]:
+    """Return path, function, text, entry and leaf as far as they count; one empty text for none."""
+    if place is None or exception_type == FIXTURE_ERROR:
+        return ("",)
+    if exception_type in _IMPORT_ERRORS and _is_of_import(message, place):
+        return ("",)  # what is missing decides, not who asked for it
     if kind == _TIMEOUT:
-        return OriginPlace(path=place.path, function=place.function)
-    is_check = exception_type in _CHECKS and is_test_code(place.path)
-    return place if is_check or not place.entry else replace(place, entry="")
+        return (place.path, place.function, "", "", "")
+    is_check = place.entry and exception_type in _CHECKS and is_test_code(place.path)
+    return (place.path, place.function, place.text, place.entry if is_check else "", place.leaf)
 
 
 def is_test_code(path: str) -> bool:
