@@ -12,7 +12,8 @@ from pytest_failure_taxonomy.logs.other_output import OtherOutput
 from pytest_failure_taxonomy.logs.patterns import PROGRESS
 from pytest_failure_taxonomy.logs.pytest_output import PytestOutput
 from pytest_failure_taxonomy.logs.reader import Tail, read_log
-from pytest_failure_taxonomy.report.limits import MAX_MESSAGE
+from pytest_failure_taxonomy.report.build import exit_as_json, reasons_as_json, verdict_as_json
+from pytest_failure_taxonomy.report.limits import MAX_MESSAGE, Limits
 from pytest_failure_taxonomy.report.text import cap, change_texts, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -25,7 +26,6 @@ from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement, Judgement
 from pytest_failure_taxonomy.taxonomy.reasons import (
     MARKER_REASONS,
-    PYTEST_EXIT_CODE_NAMES,
     FailureReason,
     Stage,
     signal_of_exit_code,
@@ -38,6 +38,16 @@ MAX_NODEIDS: Final = 100
 """Node ids listed of one reason."""
 
 JSONObject = dict[str, Any]
+
+_OF_VERDICT: Final = (
+    "reason",
+    "kind",
+    "confidence",
+    "ambiguous",
+    "failure_type",
+    "recovery_action",
+)
+"""Fields of a report's verdict that an answer has, too."""
 
 
 def classify_log(
@@ -111,43 +121,24 @@ def _evidence_of_command(
 
 
 def _answer(run: RunEvidence, judgement: Judgement, marker: str | None) -> JSONObject:
-    verdict = judgement.verdict
+    limits = Limits()
+    verdict = verdict_as_json(judgement.verdict, limits)
+    told = verdict or {"ambiguous": []}
     failures = [] if verdict is None else list(_failures(run, judgement))
+    code = run.exit.code
+    signal = run.exit.signal if code is None else signal_of_exit_code(code)
     return {
-        "reason": verdict and verdict.reason.value,
-        "kind": verdict and verdict.kind,
-        "confidence": verdict and verdict.confidence,
-        "ambiguous": list(verdict.ambiguous) if verdict else [],
-        "failure_type": verdict and verdict.failure_type.value,
-        "recovery_action": verdict and verdict.recovery_action.value,
+        **{name: told.get(name) for name in _OF_VERDICT},
         "marker": marker,
-        "exit": _exit(run, judgement),
-        "message": verdict and verdict.message,
+        "exit": {**exit_as_json(run, judgement), "signal": signal},
+        "message": told.get("message"),
         "lines": [{"number": line.number, "text": line.text} for line in judgement.lines],
         "reasons": [
-            {
-                "reason": held.reason.value,
-                "kind": held.kind,
-                "count": held.count,
-                "nodeids": [each for each in held.nodeids if each][:MAX_NODEIDS],
-            }
-            for held in judgement.reasons
+            {**held, "nodeids": [each for each in held["nodeids"] if each][:MAX_NODEIDS]}
+            for held in reasons_as_json(judgement, limits)
         ],
         "failures": failures[:MAX_FAILURES],
         "failures_omitted": max(0, len(failures) - MAX_FAILURES),
-    }
-
-
-def _exit(run: RunEvidence, judgement: Judgement) -> JSONObject:
-    end = run.exit
-    by_code = end.signal if end.code is None else signal_of_exit_code(end.code)
-    return {
-        "code": end.code,
-        "name": None if end.code is None else PYTEST_EXIT_CODE_NAMES.get(end.code),
-        "signal": by_code,
-        "reason": judgement.exit_reason and judgement.exit_reason.value,
-        "observed": end.observed,
-        "source": end.source,
     }
 
 

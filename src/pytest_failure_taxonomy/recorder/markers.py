@@ -11,7 +11,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import SeenMarker
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 
 _START: Final = "[GZA_FAILURE:"
-"""As in `taxonomy.markers`, which is not loaded before there is something to read."""
+"""As in `taxonomy.reasons`, which is not loaded before there is something to read."""
 
 
 class Markers:

@@ -16,7 +16,6 @@ from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, Limits, 
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Completeness,
-    Counts,
     Location,
     ProcessExit,
     RaisedException,
@@ -40,7 +39,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.1"
 SCHEMA_VERSION: Final = "1.1"
 MAX_ATTRIBUTIONS: Final = 100
-"""What was said of failures, listed by `extensions`."""
+"""How many attributions `extensions` lists."""
 
 
 def build_report(
@@ -58,9 +57,9 @@ def build_report(
         run: what was seen.
         judgement: what `judge` made of it.
         context: which run it was.
-        completeness: who completes the report: pytest, a reader of its remains, or nobody yet.
-        faults: what failed in the recorder itself, in words.
-        redaction: takes the secrets out of each text.
+        completeness: `full` from pytest itself, `reconstructed` after its death, else `running`.
+        faults: what went wrong in the recorder itself, in words.
+        redaction: removes secrets from every text.
     """
     limits = Limits(redaction, run.unrecorded)
     report: JSONObject = {
@@ -78,23 +77,25 @@ def build_report(
         "reasons": reasons_as_json(judgement, limits),
         "summary": _summary(run, judgement),
         "failures": [
-            _failure(failure, judged, limits)
-            for failure, judged in zip(
-                limits.failures(run.failures), judgement.failures, strict=False
+            _failure(*each, limits)
+            for each in zip(
+                limits.listed("failures", run.failures), judgement.failures, strict=False
             )
         ],
-        "groups": [_group(each, limits) for each in limits.groups(judgement.groups)],
+        "groups": [_group(each, limits) for each in limits.listed("groups", judgement.groups)],
         "collection_errors": [
-            _collection_error(failed, judged, limits)
-            for failed, judged in zip(
-                limits.collection_failures(run.collection_failures),
+            _collection_error(*each, limits)
+            for each in zip(
+                limits.listed("collection_errors", run.collection_failures),
                 judgement.collection_failures,
                 strict=False,
             )
         ],
         "internal_errors": [
-            _run_error(error, judged, limits)
-            for error, judged in zip(limits.run_errors(run.errors), judgement.errors, strict=False)
+            _run_error(*each, limits)
+            for each in zip(
+                limits.listed("internal_errors", run.errors), judgement.errors, strict=False
+            )
         ],
         "in_flight": [
             {
@@ -121,9 +122,8 @@ def build_report(
         "extensions": _own_extensions(run, judgement, faults),
     }
     report = limits.fit(report)
-    own = {"redacted": limits.redacted} if limits.redacted else {}
-    if own:
-        report["extensions"].setdefault(OWN_NAME, {}).update(own)
+    if limits.redacted:
+        report["extensions"].setdefault(OWN_NAME, {})["redacted"] = limits.redacted
     return {
         "$schema": SCHEMA_ID,
         "schema_version": SCHEMA_VERSION,
@@ -182,24 +182,16 @@ def reasons_as_json(judgement: Judgement, limits: Limits) -> list[JSONObject]:
 
 
 def _summary(run: RunEvidence, judgement: Judgement) -> JSONObject:
-    counts: Counts = run.counts
+    counts = to_dict(run.counts)
+    warnings = counts.pop("warnings")
     return {
-        "collected": counts.collected,
-        "deselected": counts.deselected,
-        "passed": counts.passed,
-        "failed": counts.failed,
-        "errors": counts.errors,
-        "skipped": counts.skipped,
-        "xfailed": counts.xfailed,
-        "xpassed": counts.xpassed,
-        "rerun": counts.rerun,
-        "flaky": counts.flaky,
+        **counts,
         "timed_out": sum(each.timed_out for each in judgement.failures),
         "crashed": sum(failure.crashed for failure in run.failures),
         "in_flight": len(run.in_flight),
         "not_run": len(run.not_run),
         "collection_errors": len(run.collection_failures) + run.unrecorded.collection_failures,
-        "warnings": counts.warnings,
+        "warnings": warnings,
     }
 
 

@@ -1,22 +1,16 @@
-"""The caps of the report: how much of anything it holds, and what they cut."""
+"""The caps of the report: how much of anything it holds, and what of it a full disk leaves."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from pytest_failure_taxonomy.report.text import cap, encodable
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    MAX_LISTED,
-    CollectionFailure,
-    RunError,
-    TestFailure,
-    Unrecorded,
-)
-from pytest_failure_taxonomy.taxonomy.judgement import Group
+from pytest_failure_taxonomy.taxonomy.evidence import MAX_LISTED, Unrecorded
 
 JSONObject = dict[str, Any]
+_T = TypeVar("_T")
 
 OWN_NAME: Final = "pytest_failure_taxonomy"
 """Our own key among the `extensions`."""
@@ -73,44 +67,34 @@ class Limits:
     def __init__(
         self, redaction: Redaction | None = None, unrecorded: Unrecorded | None = None
     ) -> None:
+        unrecorded = unrecorded or Unrecorded()
         self._redaction = redaction
-        self._unrecorded = unrecorded or Unrecorded()
         self.redacted: dict[str, int] = {}
-        """How many secrets are missing from the report, by what they were."""
-        self._failures_omitted = 0
-        self._collection_errors_omitted = 0
-        self._internal_errors_omitted = 0
-        self._tracebacks_omitted = 0
-        self._nodeids_omitted = 0
-        self._groups_omitted = 0
-        self._texts_truncated = 0
+        """How many secrets were removed from the report, by their sort."""
+        self._cut = {
+            "failures_omitted": unrecorded.failures,
+            "collection_errors_omitted": unrecorded.collection_failures,
+            "internal_errors_omitted": unrecorded.errors,
+            "tracebacks_omitted": 0,
+            "nodeids_omitted": 0,
+            "groups_omitted": 0,
+            "texts_truncated": 0,
+        }
         self._characters_left = MAX_TRACEBACKS
 
-    def failures(self, failures: tuple[TestFailure, ...]) -> tuple[TestFailure, ...]:
-        """Return the failures that are listed."""
-        self._failures_omitted = max(0, len(failures) - MAX_FAILURES)
-        return failures[:MAX_FAILURES]
+    def listed(self, field: str, entries: tuple[_T, ...]) -> tuple[_T, ...]:
+        """Return the entries that a list of the report has room for.
 
-    def collection_failures(
-        self, failures: tuple[CollectionFailure, ...]
-    ) -> tuple[CollectionFailure, ...]:
-        """Return the collection errors that are listed."""
-        self._collection_errors_omitted = max(0, len(failures) - MAX_FAILURES)
-        return failures[:MAX_FAILURES]
-
-    def run_errors(self, errors: tuple[RunError, ...]) -> tuple[RunError, ...]:
-        """Return the internal errors that are listed."""
-        self._internal_errors_omitted = max(0, len(errors) - MAX_FAILURES)
-        return errors[:MAX_FAILURES]
-
-    def groups(self, groups: tuple[Group, ...]) -> tuple[Group, ...]:
-        """Return the groups that are listed."""
-        self._groups_omitted = max(0, len(groups) - MAX_FAILURES)
-        return groups[:MAX_FAILURES]
+        Args:
+            field: name of the list, such as `failures`.
+            entries: all of them.
+        """
+        self._cut[f"{field}_omitted"] += max(0, len(entries) - MAX_FAILURES)
+        return entries[:MAX_FAILURES]
 
     def nodeids(self, nodeids: tuple[str, ...]) -> list[str]:
         """Return the node ids that are listed."""
-        self._nodeids_omitted += max(0, len(nodeids) - MAX_NODEIDS)
+        self._cut["nodeids_omitted"] += max(0, len(nodeids) - MAX_NODEIDS)
         return list(nodeids[:MAX_NODEIDS])
 
     def message(self, text: str) -> str:
@@ -122,7 +106,7 @@ class Limits:
         if text is None:
             return None
         if self._characters_left <= 0:
-            self._tracebacks_omitted += 1
+            self._cut["tracebacks_omitted"] += 1
             return None
         shown = self._capped(text, MAX_TRACEBACK, cut_before=cut_before)
         self._characters_left -= len(shown)
@@ -135,11 +119,11 @@ class Limits:
         """
         texts: dict[str, None] = {}
         _gather(report, texts)
-        truncated = self._texts_truncated
+        truncated = self._cut["texts_truncated"]
         fitted = report
         for _ in range(_MOST_PASSES):
             known = 0 if self._redaction is None else self._redaction.known
-            self.redacted, self._texts_truncated = {}, truncated
+            self.redacted, self._cut["texts_truncated"] = {}, truncated
             unfit = frozenset(self._unfit(texts))
             fitted = self._fitted(report, unfit) if unfit else report
             if self._redaction is None or self._redaction.known == known:
@@ -192,22 +176,13 @@ class Limits:
 
     def as_json(self) -> JSONObject:
         """Return the field `limits`."""
-        return {
-            "failures_omitted": self._failures_omitted + self._unrecorded.failures,
-            "collection_errors_omitted": self._collection_errors_omitted
-            + self._unrecorded.collection_failures,
-            "internal_errors_omitted": self._internal_errors_omitted + self._unrecorded.errors,
-            "tracebacks_omitted": self._tracebacks_omitted,
-            "nodeids_omitted": self._nodeids_omitted,
-            "groups_omitted": self._groups_omitted,
-            "texts_truncated": self._texts_truncated,
-        }
+        return {**self._cut}
 
     def _capped(self, text: str, limit: int, *, cut_before: bool = False) -> str:
         if len(text) <= limit and not cut_before and text.isascii():
             return text  # as nearly all are
         text = encodable(text)
-        self._texts_truncated += cut_before or len(text) > limit
+        self._cut["texts_truncated"] += cut_before or len(text) > limit
         return cap(text, limit)
 
 

@@ -1,4 +1,4 @@
-"""The report's model, schema version 1.0, for whoever reads reports.
+"""The report's model, schema version 1.1, for whoever reads reports.
 
 `build.py` writes the same shape as plain data, because a pytest run must not pay for pydantic; the
 tests hold the two together. The JSON Schema in this package is made from these classes, and their

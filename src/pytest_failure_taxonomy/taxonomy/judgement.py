@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_failure_taxonomy.taxonomy.headlines import headline_of
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind, rank_of, reason_of
@@ -87,51 +87,32 @@ class Finding:
     """Somebody has said so and nothing was seen; it is never the verdict where anything was."""
 
 
-def marked_finding(name: str, reason: FailureReason, nodeid: str | None = None) -> Finding:
-    """Return the finding that a marker is: what somebody said, not what was seen."""
-    return finding(
-        f"marker.{name.lower()}",
-        "marker",
-        f"[GZA_FAILURE:{name}]",
-        nodeid=nodeid,
-        reason=reason,
-        is_hearsay=True,
+def finding(
+    kind: str, source: str, detail: str, *, reason: FailureReason | None = None, **fields: Any
+) -> Finding:
+    """Return a finding of one kind.
+
+    Args:
+        kind: one of `KINDS`.
+        source: where it was seen.
+        detail: what was seen.
+        reason: needed where the kind has none of its own.
+        **fields: further ones of `Finding`.
+    """
+    return Finding(
+        reason=reason or reason_of(kind), kind=kind, source=source, detail=detail, **fields
     )
 
 
-def finding(
-    kind: str,
-    source: str,
-    detail: str,
-    *,
-    nodeid: str | None = None,
-    reason: FailureReason | None = None,
-    count: int = 1,
-    confidence: Confidence = "certain",
-    ambiguous: tuple[str, ...] = (),
-    retryable: bool | None = None,
-    failure_type: FailureType | None = None,
-    words: tuple[str, ...] = (),
-    is_hearsay: bool = False,
-    headline: str | None = None,
-    is_subtest: bool = False,
-) -> Finding:
-    """Return a finding of one kind, with the kind's own reason unless another one is given."""
+def marked_finding(name: str, reason: FailureReason, nodeid: str | None = None) -> Finding:
+    """Return the finding that a marker is: what somebody said, not what was seen."""
     return Finding(
-        reason=reason or reason_of(kind),
-        kind=kind,
-        source=source,
-        detail=detail,
+        reason=reason,
+        kind=f"marker.{name.lower()}",
+        source="marker",
+        detail=f"[GZA_FAILURE:{name}]",
         nodeid=nodeid,
-        count=count,
-        confidence=confidence,
-        ambiguous=ambiguous,
-        retryable=retryable,
-        failure_type=failure_type,
-        words=words,
-        is_hearsay=is_hearsay,
-        headline=headline,
-        is_subtest=is_subtest,
+        is_hearsay=True,
     )
 
 
