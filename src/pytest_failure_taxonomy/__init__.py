@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.logs.marker_search import find_marker
     from pytest_failure_taxonomy.report.load import load_report
     from pytest_failure_taxonomy.report.model import FailureReport
-    from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
-    from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
-    from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, primary_reason
-    from pytest_failure_taxonomy.taxonomy.recovery import is_circular_fix, recommend_recovery
-    from pytest_failure_taxonomy.taxonomy.stages import Stage
+    from pytest_failure_taxonomy.taxonomy.failure_text.classify import classify_failure
+    from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, primary_reason
+    from pytest_failure_taxonomy.taxonomy.recovery import (
+        FailureType,
+        RecoveryAction,
+        is_circular_fix,
+        recommend_recovery,
+    )
 
 __all__ = [
     "FailureReason",
@@ -35,9 +38,9 @@ __all__ = [
 _HOMES = {
     "FailureReason": "taxonomy.reasons",
     "FailureReport": "report.model",
-    "FailureType": "taxonomy.failure_types",
-    "RecoveryAction": "taxonomy.failure_types",
-    "Stage": "taxonomy.stages",
+    "FailureType": "taxonomy.recovery",
+    "RecoveryAction": "taxonomy.recovery",
+    "Stage": "taxonomy.reasons",
     "classify_failure": "taxonomy.failure_text",
     "find_marker": "logs.marker_search",
     "is_circular_fix": "taxonomy.recovery",

@@ -19,7 +19,7 @@ from pytest_failure_taxonomy.logs.answer import classify_log
 from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
 from pytest_failure_taxonomy.report.load import parse_report
 from pytest_failure_taxonomy.rules.load import load_rules
-from pytest_failure_taxonomy.taxonomy.markers import MARKER_REASONS
+from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS
 from tests.helpers.reports import assert_valid_report
 
 CORPUS: Final = Path(__file__).with_name("corpus")

@@ -28,7 +28,7 @@ from pytest_failure_taxonomy.recorder.record import writer
 from pytest_failure_taxonomy.recorder.record.layout import COUNTED_AT, LOSS_AT, STATE, record_folder
 from pytest_failure_taxonomy.recorder.record.reader import RecordedRun, read_record
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
-from pytest_failure_taxonomy.report.cut import cut_to_fit, is_cut
+from pytest_failure_taxonomy.report.limits import cut_to_fit, is_cut
 from pytest_failure_taxonomy.report.write import MAX_NAME_BYTES, encode, path_beside, path_of_run
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,

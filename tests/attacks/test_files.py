@@ -47,7 +47,7 @@ from pytest_failure_taxonomy.run.report_file import ReportFile
 from pytest_failure_taxonomy.run.settings import Settings
 from pytest_failure_taxonomy.system.own_files import make_folder, open_folder, read_file
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from tests.helpers.children import REPORT, ChildRun, run_child, run_pytest
 from tests.helpers.reports import assert_valid_report
 

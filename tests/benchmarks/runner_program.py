@@ -39,7 +39,8 @@ def run_asyncio(cases: int) -> int:
 
 def run_ours(cases: int) -> int:
     """Run them by `Runner.execute`."""
-    from pytest_failure_taxonomy.bench import BenchCase, Runner, RunPlan, TaskClass
+    from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
+    from pytest_failure_taxonomy.bench.runner import Runner
 
     async def grade(_: BenchCase, output: str) -> dict[str, object]:
         passed = output == "done"

@@ -17,9 +17,9 @@ from pytest_failure_taxonomy.plugin import HookSpecs, pytest_addoption
 from pytest_failure_taxonomy.recorder.machine import CI_PROVIDERS
 from pytest_failure_taxonomy.report import build, limits
 from pytest_failure_taxonomy.report.schema import packaged_schema
+from pytest_failure_taxonomy.taxonomy.judgement import MAX_EVIDENCE
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS, STAGE_KINDS
 from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES
-from pytest_failure_taxonomy.taxonomy.verdict import MAX_EVIDENCE
 from tests.helpers.children import run_pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]

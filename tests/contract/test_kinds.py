@@ -26,8 +26,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TimeLimit,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.findings import find_marked
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import marked_finding
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -247,7 +247,7 @@ def marked(name: str, reason: str) -> RunEvidence:
         stage=Stage.AGENT_RUN,
         recorded=False,
         exit=ProcessExit(code=None, source="none"),
-        settled=(find_marked(name, FailureReason(reason)),),
+        settled=(marked_finding(name, FailureReason(reason)),),
     )
 
 

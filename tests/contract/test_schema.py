@@ -24,9 +24,8 @@ from pytest_failure_taxonomy.report.schema import (
     render_schema,
     report_json_schema,
 )
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType, RecoveryAction
 from tests.helpers.reports import assert_valid_report, make_report
 
 ROOT: Final = Path(__file__).parents[2]

@@ -13,14 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
+from pytest_failure_taxonomy.taxonomy.failure_text.classify import classify_failure
 from pytest_failure_taxonomy.taxonomy.failure_text.exceptions import (
     ENVIRONMENT_ERRNOS,
     ENVIRONMENT_EXCEPTIONS,
     EXCEPTIONS,
 )
 from pytest_failure_taxonomy.taxonomy.failure_text.phrases import PHRASES
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "tests/data/failure_texts"

@@ -19,8 +19,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
-from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
-from pytest_failure_taxonomy.taxonomy.signals import signal_name
+from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, signal_name
 from tests.helpers.fault_runs import EARLIER_ID, REPORT, Outcome, run_fault
 from tests.helpers.fault_table import PAGE, reason_in, render_page
 from tests.helpers.faults import (

@@ -34,10 +34,8 @@ from pytest_failure_taxonomy.recorder.record.reader import (
 from pytest_failure_taxonomy.recorder.record.rebuild import context_of, evidence_of
 from pytest_failure_taxonomy.recorder.record.removal import remove_record, what_stays, why_it_stays
 from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
-from pytest_failure_taxonomy.report.amend import amend_report
-from pytest_failure_taxonomy.report.build import build_report
-from pytest_failure_taxonomy.report.cut import is_cut
-from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
+from pytest_failure_taxonomy.report.build import amend_report, build_report
+from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES, is_cut
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
@@ -45,8 +43,7 @@ from pytest_failure_taxonomy.system.own_files import Folder, open_folder, read_f
 from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
-from pytest_failure_taxonomy.taxonomy.signals import signal_name
+from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, signal_name
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
 MAX_STACKS_BYTES: Final = 1024 * 1024

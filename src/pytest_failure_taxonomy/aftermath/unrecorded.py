@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.taxonomy.evidence import RunContext, RunError, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 UNKNOWN_PYTEST: Final = "unknown"

@@ -14,8 +14,7 @@ from pytest_failure_taxonomy.errors import LogError, SettingsError
 from pytest_failure_taxonomy.logs.answer import JSONObject, classify_log
 from pytest_failure_taxonomy.logs.log_lines import chunks_of, open_log
 from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import Stage, exit_code_from_returncode
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers

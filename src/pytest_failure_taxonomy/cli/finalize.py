@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.cli.options import add_exit_code
 from pytest_failure_taxonomy.cli.output import print_verdict, tell
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
-from pytest_failure_taxonomy.taxonomy.signals import signal_of_exit_code
+from pytest_failure_taxonomy.taxonomy.reasons import signal_of_exit_code
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers

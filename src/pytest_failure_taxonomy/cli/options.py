@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
-from pytest_failure_taxonomy.report.shown_paths import AS_REPORTED, ShownPaths
+from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths
 from pytest_failure_taxonomy.system.streams import drop_unwritten, write_words
 
 _STYLES: Final = {"red": "31", "green": "32", "yellow": "33"}

@@ -35,7 +35,7 @@ from pytest_failure_taxonomy.report.write import (
     write_report,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 if TYPE_CHECKING:

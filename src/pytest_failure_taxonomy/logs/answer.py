@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.deciding import deciding_lines
-from pytest_failure_taxonomy.logs.log_lines import Line, Tail, read_log
+from pytest_failure_taxonomy.logs.deciding import output_of
+from pytest_failure_taxonomy.logs.log_lines import Tail, read_log
 from pytest_failure_taxonomy.logs.output_evidence import evidence_of_output
 from pytest_failure_taxonomy.logs.output_patterns import PROGRESS
 from pytest_failure_taxonomy.logs.output_readers import OtherOutput, PytestOutput
-from pytest_failure_taxonomy.report.limits import MAX_MESSAGE
+from pytest_failure_taxonomy.report.build import exit_as_json, reasons_as_json, verdict_as_json
+from pytest_failure_taxonomy.report.limits import MAX_MESSAGE, Limits
 from pytest_failure_taxonomy.report.text import cap, change_texts, encodable
-from pytest_failure_taxonomy.taxonomy.classification import classify_test_failure
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ProcessExit,
     RunEvidence,
+    SeenMarker,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
-from pytest_failure_taxonomy.taxonomy.findings import find, find_marked
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.markers import MARKER_REASONS
-from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES, FailureReason
-from pytest_failure_taxonomy.taxonomy.signals import signal_of_exit_code
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement, Judgement
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    MARKER_REASONS,
+    FailureReason,
+    Stage,
+    signal_of_exit_code,
+)
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.taxonomy.verdict import Judgement, Verdict
 
 MAX_FAILURES: Final = 100
 """Failures listed; `failures_omitted` says how many more there are."""
@@ -36,6 +37,16 @@ MAX_NODEIDS: Final = 100
 """Node ids listed of one reason."""
 
 JSONObject = dict[str, Any]
+
+_OF_VERDICT: Final = (
+    "reason",
+    "kind",
+    "confidence",
+    "ambiguous",
+    "failure_type",
+    "recovery_action",
+)
+"""Fields of a report's verdict that an answer has, too."""
 
 
 def classify_log(
@@ -69,12 +80,13 @@ def classify_log(
         run = evidence_of_output(out, exit_code, stage)
     else:
         run = _evidence_of_command(other, exit_code, stage, name)
+    if other.marker is not None:
+        reason = MARKER_REASONS.get(other.marker, FailureReason.UNKNOWN)
+        run = replace(run, marker=SeenMarker(name=other.marker, reason=reason))
+    run = replace(run, output=output_of(out, other, tail))
     judgement = judge(run)
     marker = other.marker if judgement.verdict is not None else None
-    if marker is not None:
-        judgement = _judge_with_marker(run, marker)
-    lines = deciding_lines(judgement, run, out, other, tail)
-    answer = _answer(run, judgement, marker, lines)
+    answer = _answer(run, judgement, marker)
     change = shown or (lambda text: text)
     shown_answer: JSONObject = change_texts(
         answer, lambda text: cap(encodable(change(text)), MAX_MESSAGE)
@@ -88,11 +100,6 @@ def _is_bare_progress(tail: Tail) -> bool:
     return bool(lines) and tail.is_all and all(PROGRESS.fullmatch(line.text) for line in lines)
 
 
-def _judge_with_marker(run: RunEvidence, marker: str) -> Judgement:
-    reason = MARKER_REASONS.get(marker, FailureReason.UNKNOWN)
-    return judge(replace(run, settled=(find_marked(marker, reason),)))
-
-
 def _evidence_of_command(
     other: OtherOutput, code: int | None, stage: Stage, name: str
 ) -> RunEvidence:
@@ -103,109 +110,55 @@ def _evidence_of_command(
         return RunEvidence(
             stage=stage, recorded=False, is_pytest=False, finished=signal is None, exit=end
         )
-    end = ProcessExit(code=None, source="log")
-    run = RunEvidence(stage=stage, recorded=False, is_pytest=False, exit=end)
-    if other.marker is not None:
-        reason = MARKER_REASONS.get(other.marker, FailureReason.UNKNOWN)
-        return replace(run, settled=(find_marked(other.marker, reason),))
-    if not other.error_lines:
+    if other.marker is None and not other.error_lines:
         raise LogError(
             f"{name}: this log has no output of pytest, no marker and no line of an error; "
             "give --exit-code, the exit code of the command that wrote it"
         )
-    error = find(
-        "command.failed",
-        "log",
-        other.error_lines[-1].text.strip(),
-        reason=FailureReason.UNKNOWN,
-        confidence="likely",
-    )
-    return replace(run, settled=(error,))
+    end = ProcessExit(code=None, source="log")
+    return RunEvidence(stage=stage, recorded=False, is_pytest=False, exit=end)
 
 
-def _answer(
-    run: RunEvidence, judgement: Judgement, marker: str | None, lines: list[Line]
-) -> JSONObject:
-    verdict = judgement.verdict
-    failure_type = None if verdict is None else _failure_type(verdict, lines)
-    action = verdict and failure_type and _recovery_action(failure_type, verdict.retryable)
-    failures = () if verdict is None else _all_failures(run)
+def _answer(run: RunEvidence, judgement: Judgement, marker: str | None) -> JSONObject:
+    limits = Limits()
+    verdict = verdict_as_json(judgement.verdict, limits)
+    told = verdict or {"ambiguous": []}
+    failures = [] if verdict is None else list(_failures(run, judgement))
+    code = run.exit.code
+    signal = run.exit.signal if code is None else signal_of_exit_code(code)
     return {
-        "reason": verdict and verdict.reason.value,
-        "kind": verdict and verdict.kind,
-        "confidence": verdict and verdict.confidence,
-        "ambiguous": list(verdict.ambiguous) if verdict else [],
-        "failure_type": failure_type and failure_type.value,
-        "recovery_action": action,
+        **{name: told.get(name) for name in _OF_VERDICT},
         "marker": marker,
-        "exit": _exit(run, judgement),
-        "message": verdict and verdict.message,
-        "lines": [{"number": line.number, "text": line.text} for line in lines],
+        "exit": {**exit_as_json(run, judgement), "signal": signal},
+        "message": told.get("message"),
+        "lines": [{"number": line.number, "text": line.text} for line in judgement.lines],
         "reasons": [
-            {
-                "reason": held.reason.value,
-                "kind": held.kind,
-                "count": held.count,
-                "nodeids": [each for each in held.nodeids if each][:MAX_NODEIDS],
-            }
-            for held in judgement.reasons
+            {**held, "nodeids": [each for each in held["nodeids"] if each][:MAX_NODEIDS]}
+            for held in reasons_as_json(judgement, limits)
         ],
-        "failures": [_failure(each) for each in failures[:MAX_FAILURES]],
+        "failures": failures[:MAX_FAILURES],
         "failures_omitted": max(0, len(failures) - MAX_FAILURES),
     }
 
 
-def _exit(run: RunEvidence, judgement: Judgement) -> JSONObject:
-    end = run.exit
-    by_code = end.signal if end.code is None else signal_of_exit_code(end.code)
-    return {
-        "code": end.code,
-        "name": None if end.code is None else PYTEST_EXIT_CODE_NAMES.get(end.code),
-        "signal": by_code,
-        "reason": judgement.exit_reason and judgement.exit_reason.value,
-        "observed": end.observed,
-        "source": end.source,
-    }
+def _failures(run: RunEvidence, judgement: Judgement) -> Iterator[JSONObject]:
+    for failure, judged in zip(run.failures, judgement.failures, strict=True):
+        yield _failure(failure, judged, failure.phase)
+    for failed, judged in zip(run.collection_failures, judgement.collection_failures, strict=True):
+        yield _failure(failed, judged, None)
 
 
-def _failure(failure: TestFailure | CollectionFailure) -> JSONObject:
+def _failure(
+    failure: TestFailure | CollectionFailure, judged: FailureJudgement, phase: str | None
+) -> JSONObject:
     raised, place = failure.exception, failure.location
-    words = f"{raised.type}: {raised.message}" if raised else failure.message
-    if isinstance(failure, TestFailure):
-        phase: str | None = failure.phase
-        reason, kind = classify_test_failure(failure)
-    else:
-        phase, reason, kind = None, FailureReason.INTERNAL_ERROR, "collection.error"
     return {
         "nodeid": failure.nodeid or None,
         "phase": phase,
-        "reason": reason.value,
-        "kind": kind,
-        "failure_type": _type_of_text(words).value,
+        "reason": judged.reason.value,
+        "kind": judged.kind,
+        "failure_type": judged.failure_type.value,
         "exception": raised and {"type": raised.type, "module": raised.module},
         "message": failure.message,
         "location": place and {"path": place.path, "line": place.line},
     }
-
-
-def _all_failures(run: RunEvidence) -> tuple[TestFailure | CollectionFailure, ...]:
-    return (*run.failures, *run.collection_failures)
-
-
-def _failure_type(verdict: Verdict, lines: list[Line]) -> FailureType:
-    """Return the type of what the verdict is about: the judge's, else by the lines."""
-    if verdict.failure_type is not FailureType.UNKNOWN:
-        return verdict.failure_type
-    return _type_of_text("\n".join(line.text for line in lines))
-
-
-def _type_of_text(text: str) -> FailureType:
-    from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
-
-    return classify_failure(text[:20_000], "")
-
-
-def _recovery_action(failure_type: FailureType, retryable: bool | None) -> str:  # noqa: FBT001 - private
-    from pytest_failure_taxonomy.taxonomy.recovery import recovery_of_failure
-
-    return recovery_of_failure(failure_type, retryable).value

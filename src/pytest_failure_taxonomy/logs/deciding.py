@@ -1,48 +1,38 @@
-"""Find the lines of a log that decided, to be quoted with their numbers."""
+"""Find the lines of a log that may say why its program failed, by what they are about."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pytest_failure_taxonomy.logs.log_lines import Line, Tail
 from pytest_failure_taxonomy.logs.output_readers import Noted, OtherOutput, PytestOutput
-from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
-from pytest_failure_taxonomy.taxonomy.verdict import Judgement
-
-MAX_LINES: Final = 20
+from pytest_failure_taxonomy.taxonomy.evidence import Output, OutputLine
 
 
-def deciding_lines(
-    judgement: Judgement, run: RunEvidence, out: PytestOutput, other: OtherOutput, tail: Tail
-) -> list[Line]:
-    """Return the lines that speak for the reasons that hold, the verdict's first to be kept.
+def output_of(out: PytestOutput, other: OtherOutput, tail: Tail) -> Output:
+    """Return the lines of a log that the judge may choose from.
 
-    They are sorted by number; each stands there once, and there are at most `MAX_LINES`.
+    Args:
+        out: what was noted of pytest's output.
+        other: what was noted of any program's.
+        tail: the last lines.
     """
-    kinds = dict.fromkeys(held.kind for held in judgement.reasons)
-    if judgement.verdict is not None:
-        kinds = dict.fromkeys((judgement.verdict.kind, *kinds))
-    chosen: dict[int, Line] = {}
-    for kind in kinds:
-        for line in _lines_for(kind, out, other, tail):
-            if len(chosen) < MAX_LINES - 1:  # room for pytest's last line
-                chosen.setdefault(line.number, line)
-    if out.last_line is not None:
-        chosen[out.last_line.number] = out.last_line
-    elif judgement.verdict is not None and (not chosen or not run.finished):
-        chosen.update((line.number, line) for line in tail.lines[-1:])
-    return [chosen[number] for number in sorted(chosen)]
+    by_subject = {"marker": _plain([other.marker_line])}
+    if out.is_seen:
+        by_subject |= {subject: _plain(pick(out)) for subject, pick in _BY_SUBJECT.items()}
+    last = tail.lines[-1] if tail.lines else None
+    return Output(
+        by_subject=by_subject,
+        others=_plain(other.error_lines[-5:] or [last]),
+        error=_plain(other.error_lines[-1:])[0] if other.error_lines else None,
+        summary=_plain([out.last_line])[0] if out.last_line is not None else None,
+        last=_plain([last])[0] if last is not None else None,
+    )
 
 
-def _lines_for(kind: str, out: PytestOutput, other: OtherOutput, tail: Tail) -> Iterable[Line]:
-    group = kind.partition(".")[0]
-    if group == "marker":
-        return [other.marker_line] if other.marker_line is not None else []
-    pick = _BY_KIND.get(kind) or _BY_GROUP.get(group)
-    if pick is not None and out.is_seen:
-        return pick(out)
-    return other.error_lines[-5:] or tail.lines[-1:]
+def _plain(lines: Sequence[Line | None]) -> tuple[OutputLine, ...]:
+    return tuple(OutputLine(line.number, line.text) for line in lines if line is not None)
 
 
 def _of(*noted: Noted | None) -> list[Line]:
@@ -78,11 +68,9 @@ def _of_workers(out: PytestOutput) -> list[Line]:
     return _of(*out.lost.nodes_down[:5], *out.lost.crashes[:5])
 
 
-_BY_KIND: Final[dict[str, Callable[[PytestOutput], list[Line]]]] = {
+_BY_SUBJECT: Final[dict[str, Callable[[PytestOutput], list[Line]]]] = {
     "test.timeout": lambda out: _of_tests(out) if out.blocks or out.results else _of_death(out),
     "warnings.exceeded": lambda out: _of(out.too_many_warnings),
-}
-_BY_GROUP: Final[dict[str, Callable[[PytestOutput], list[Line]]]] = {
     "test": _of_tests,
     "collection": _of_collection,
     "interrupt": _of_stops,
@@ -96,3 +84,4 @@ _BY_GROUP: Final[dict[str, Callable[[PytestOutput], list[Line]]]] = {
     "exit_status": lambda out: _of(out.job_exit_code),
     "tests": lambda out: _of(*out.bangs),
 }
+"""What each line is about: one kind, or all kinds whose names begin with a word."""

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from pytest_failure_taxonomy.logs.log_lines import chunks_of_text, open_log
-from pytest_failure_taxonomy.taxonomy.markers import (
+from pytest_failure_taxonomy.taxonomy.reasons import (
     MARKER_BLANKS,
     MARKER_COLOUR,
     MARKER_START,

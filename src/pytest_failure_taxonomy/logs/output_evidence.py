@@ -27,8 +27,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TimeLimit,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.signals import signal_of_exit_code
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import Stage, signal_of_exit_code
 
 _EXIT: Final = "_pytest.outcomes.Exit: "
 _CTRL_C: Final = 130

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from pytest_failure_taxonomy.logs import output_patterns as p
 from pytest_failure_taxonomy.logs.failure_blocks import Block
 from pytest_failure_taxonomy.logs.log_lines import Line
-from pytest_failure_taxonomy.taxonomy.markers import marker_on_line, validate_marker
+from pytest_failure_taxonomy.taxonomy.reasons import marker_on_line, validate_marker
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_NOTED: Final = 1_000

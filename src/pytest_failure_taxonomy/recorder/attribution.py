@@ -61,7 +61,7 @@ def attribution(
         ValueError: if there is no such reason, if `kind` has another form, or if it refines another
             reason.
     """
-    from pytest_failure_taxonomy.taxonomy.rules import reasons_of_kind
+    from pytest_failure_taxonomy.taxonomy.user_rules import reasons_of_kind
 
     try:
         known = FailureReason(str(reason))
@@ -126,7 +126,7 @@ class MarkerFinder:
 
     def _find(self, texts: list[str]) -> SeenMarker | None:
         from pytest_failure_taxonomy.logs.marker_search import locate_marker
-        from pytest_failure_taxonomy.taxonomy.markers import MARKER_REASONS
+        from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS
 
         for text in reversed(texts):
             found = locate_marker(text, known=self._more)

@@ -19,7 +19,7 @@ from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.system.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
 from pytest_failure_taxonomy.taxonomy.evidence import TimeLimit, WorkerEnd
-from pytest_failure_taxonomy.taxonomy.signals import CRASH_SIGNALS, signal_name
+from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_name
 
 MAX_WAIT_SECONDS: Final = 0.25
 """How long to wait for the exit status of a worker that went down. Its pipe breaks before the

@@ -38,8 +38,12 @@ from pytest_failure_taxonomy.report.text import (
     telling_line,
     with_place,
 )
-from pytest_failure_taxonomy.taxonomy.evidence import Attribution, Location, RaisedException
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Attribution,
+    Location,
+    OriginPlace,
+    RaisedException,
+)
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 

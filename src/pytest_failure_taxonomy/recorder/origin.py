@@ -16,8 +16,7 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.evidence import Location
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
+from pytest_failure_taxonomy.taxonomy.evidence import Location, OriginPlace
 
 MAX_FRAMES: Final = 2_000
 """Frames that are read; a longer traceback is a recursion."""

@@ -34,7 +34,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
     in_order_of_selection,
 )
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
 
 _BEFORE_TEARDOWN: Final = frozenset({"setup", "call"})
 _TestReport: Final = pytest.TestReport

@@ -7,40 +7,39 @@ tests hold the two together, but importing pydantic would cost each run 50 ms or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any, Final
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.report.limits import JSONObject, Limits, Redaction
-from pytest_failure_taxonomy.taxonomy.classification import (
-    classify_run_error,
-    classify_test_failure,
-    is_timeout,
-    type_of_collection_failure,
-    type_of_test_failure,
-)
+from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, Limits, Redaction
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Completeness,
-    Counts,
     Location,
+    ProcessExit,
     RaisedException,
     RunContext,
     RunError,
     RunEvidence,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES
-from pytest_failure_taxonomy.taxonomy.values import to_dict
-from pytest_failure_taxonomy.taxonomy.verdict import Judgement, Verdict
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    FailureJudgement,
+    Finding,
+    Group,
+    Judgement,
+    Verdict,
+)
+from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES, FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 
 SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.1"
 SCHEMA_VERSION: Final = "1.1"
-OWN_NAME: Final = "pytest_failure_taxonomy"
-"""Our own key among the `extensions`."""
 MAX_ATTRIBUTIONS: Final = 100
-"""What was said of failures, listed by `extensions`."""
+"""How many attributions `extensions` lists."""
 
 
 def build_report(
@@ -58,12 +57,11 @@ def build_report(
         run: what was seen.
         judgement: what `judge` made of it.
         context: which run it was.
-        completeness: who completes the report: pytest, a reader of its remains, or nobody yet.
-        faults: what failed in the recorder itself, in words.
-        redaction: takes the secrets out of each text.
+        completeness: `full` from pytest itself, `reconstructed` after its death, else `running`.
+        faults: what went wrong in the recorder itself, in words.
+        redaction: removes secrets from every text.
     """
     limits = Limits(redaction, run.unrecorded)
-    fingerprints, groups = _fingerprints(run, limits)
     report: JSONObject = {
         "run": {
             "id": context.id,
@@ -77,19 +75,28 @@ def build_report(
         "exit": exit_as_json(run, judgement),
         "verdict": verdict_as_json(judgement.verdict, limits),
         "reasons": reasons_as_json(judgement, limits),
-        "summary": _summary(run),
+        "summary": _summary(run, judgement),
         "failures": [
-            _failure(failure, fingerprint, limits)
-            for failure, fingerprint in zip(
-                limits.failures(run.failures), fingerprints, strict=False
+            _failure(*each, limits)
+            for each in zip(
+                limits.listed("failures", run.failures), judgement.failures, strict=False
             )
         ],
-        "groups": groups,
+        "groups": [_group(each, limits) for each in limits.listed("groups", judgement.groups)],
         "collection_errors": [
-            _collection_error(each, limits)
-            for each in limits.collection_failures(run.collection_failures)
+            _collection_error(*each, limits)
+            for each in zip(
+                limits.listed("collection_errors", run.collection_failures),
+                judgement.collection_failures,
+                strict=False,
+            )
         ],
-        "internal_errors": [_run_error(error, limits) for error in limits.run_errors(run.errors)],
+        "internal_errors": [
+            _run_error(*each, limits)
+            for each in zip(
+                limits.listed("internal_errors", run.errors), judgement.errors, strict=False
+            )
+        ],
         "in_flight": [
             {
                 "nodeid": test.nodeid,
@@ -115,9 +122,8 @@ def build_report(
         "extensions": _own_extensions(run, judgement, faults),
     }
     report = limits.fit(report)
-    own = {"redacted": limits.redacted} if limits.redacted else {}
-    if own:
-        report["extensions"].setdefault(OWN_NAME, {}).update(own)
+    if limits.redacted:
+        report["extensions"].setdefault(OWN_NAME, {})["redacted"] = limits.redacted
     return {
         "$schema": SCHEMA_ID,
         "schema_version": SCHEMA_VERSION,
@@ -125,16 +131,6 @@ def build_report(
         **report,
         "limits": limits.as_json(),
     }
-
-
-def _fingerprints(run: RunEvidence, limits: Limits) -> tuple[list[str], list[JSONObject]]:
-    """Return the fingerprint of each failed test, and the field `groups`."""
-    if not run.failures and not run.collection_failures:
-        return [], []
-    from pytest_failure_taxonomy.report.groups import fingerprints_of, groups_as_json
-
-    fingerprints = fingerprints_of(run.failures)
-    return fingerprints, groups_as_json(run, fingerprints, limits)
 
 
 def exit_as_json(run: RunEvidence, judgement: Judgement) -> JSONObject:
@@ -185,36 +181,27 @@ def reasons_as_json(judgement: Judgement, limits: Limits) -> list[JSONObject]:
     ]
 
 
-def _summary(run: RunEvidence) -> JSONObject:
-    counts: Counts = run.counts
+def _summary(run: RunEvidence, judgement: Judgement) -> JSONObject:
+    counts = to_dict(run.counts)
+    warnings = counts.pop("warnings")
     return {
-        "collected": counts.collected,
-        "deselected": counts.deselected,
-        "passed": counts.passed,
-        "failed": counts.failed,
-        "errors": counts.errors,
-        "skipped": counts.skipped,
-        "xfailed": counts.xfailed,
-        "xpassed": counts.xpassed,
-        "rerun": counts.rerun,
-        "flaky": counts.flaky,
-        "timed_out": sum(is_timeout(failure) for failure in run.failures),
+        **counts,
+        "timed_out": sum(each.timed_out for each in judgement.failures),
         "crashed": sum(failure.crashed for failure in run.failures),
         "in_flight": len(run.in_flight),
         "not_run": len(run.not_run),
         "collection_errors": len(run.collection_failures) + run.unrecorded.collection_failures,
-        "warnings": counts.warnings,
+        "warnings": warnings,
     }
 
 
-def _failure(failure: TestFailure, fingerprint: str, limits: Limits) -> JSONObject:
-    reason, kind = classify_test_failure(failure)
+def _failure(failure: TestFailure, judged: FailureJudgement, limits: Limits) -> JSONObject:
     return {
         "nodeid": failure.nodeid,
         "phase": failure.phase,
-        "reason": str(reason),
-        "kind": kind,
-        "failure_type": str(type_of_test_failure(failure)),
+        "reason": str(judged.reason),
+        "kind": judged.kind,
+        "failure_type": str(judged.failure_type),
         "exception": _exception(failure.exception, limits),
         "location": _location(failure.location),
         "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
@@ -222,26 +209,38 @@ def _failure(failure: TestFailure, fingerprint: str, limits: Limits) -> JSONObje
         "attempts": failure.attempts,
         "worker": failure.worker,
         "marker": failure.marker and failure.marker.name,
-        "fingerprint": fingerprint,
-        "rule": failure.attributed and failure.attributed.rule,
+        "fingerprint": judged.fingerprint,
+        "rule": judged.rule,
     }
 
 
-def _collection_error(failure: CollectionFailure, limits: Limits) -> JSONObject:
+def _collection_error(
+    failure: CollectionFailure, judged: FailureJudgement, limits: Limits
+) -> JSONObject:
     return {
         "nodeid": failure.nodeid,
         "exception": _exception(failure.exception, limits),
         "message": limits.message(failure.message),
         "location": _location(failure.location),
-        "failure_type": str(type_of_collection_failure(failure)),
+        "failure_type": str(judged.failure_type),
         "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
     }
 
 
-def _run_error(error: RunError, limits: Limits) -> JSONObject:
-    _, kind = classify_run_error(error)
+def _group(group: Group, limits: Limits) -> JSONObject:
     return {
-        "kind": kind,
+        "fingerprint": group.fingerprint,
+        "reason": str(group.reason),
+        "kind": group.kind,
+        "title": limits.message(group.title),
+        "count": group.count,
+        "nodeids": limits.nodeids(group.nodeids),
+    }
+
+
+def _run_error(error: RunError, judged: FailureJudgement, limits: Limits) -> JSONObject:
+    return {
+        "kind": judged.kind,
         "message": limits.message(error.message),
         "traceback": limits.traceback(error.traceback),
     }
@@ -306,3 +305,65 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "__slots__"):
         return _plain(to_dict(value))
     return value
+
+
+_MOST: Final = 1_000_000
+"""Findings of one reason; a run has no more tests that failed."""
+_UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
+
+
+def amend_report(report: dict[str, Any], end: ProcessExit) -> dict[str, Any]:
+    """Return the report with the end of its process in it; unchanged where that says nothing new.
+
+    What was judged before stands; the end adds to it, and the judge says which comes first.
+
+    Raises:
+        LookupError, TypeError, ValueError, AttributeError: it is no report of ours.
+    """
+    before = report["exit"]["code"]
+    if end.code is None or (end.code == before and end.signal == report["exit"]["signal"]):
+        return report
+    evidence = RunEvidence(
+        stage=Stage(report["run"]["stage"]),
+        exit=replace(end, session_code=before),
+        settled=tuple(_findings(report)),
+    )
+    judgement = judge(evidence)
+    limits = Limits()
+    return {
+        **report,
+        "exit": exit_as_json(evidence, judgement),
+        "verdict": _verdict(report["verdict"], verdict_as_json(judgement.verdict, limits)),
+        "reasons": reasons_as_json(judgement, limits),
+    }
+
+
+def _verdict(before: JSONObject | None, after: JSONObject | None) -> JSONObject | None:
+    """Return the verdict that was, made with all the evidence, where it is still the same."""
+    if before is None or after is None:
+        return after
+    is_same = (before["reason"], before["kind"]) == (after["reason"], after["kind"])
+    return before if is_same else after
+
+
+def _findings(report: dict[str, Any]) -> Iterator[Finding]:
+    """Yield what was found before, as far as the report tells: all reasons, their first details."""
+    verdict = report["verdict"] or {}
+    for held in report["reasons"]:
+        is_verdict = (held["reason"], held["kind"]) == (verdict["reason"], verdict["kind"])
+        quoted = verdict["evidence"] if is_verdict else []
+        said = verdict["failure_type"] if is_verdict else None
+        if held["count"] > _MOST:
+            raise ValueError(f"{held['count']} are no findings of one reason")
+        for index in range(held["count"]):
+            told = quoted[index] if index < len(quoted) else _UNQUOTED
+            yield Finding(
+                reason=FailureReason(held["reason"]),
+                kind=held["kind"],
+                source=told["source"],
+                detail=told["detail"],
+                nodeid=held["nodeids"][index] if index < len(held["nodeids"]) else None,
+                retryable=verdict["retryable"] if is_verdict else None,
+                failure_type=None if said is None else FailureType(said),
+                is_hearsay=held["kind"].startswith("marker."),
+            )

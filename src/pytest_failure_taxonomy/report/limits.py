@@ -1,22 +1,19 @@
-"""The caps of the report: how much of anything it holds, and what they cut."""
+"""The caps of the report: how much of anything it holds, and what of it a full disk leaves."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from pytest_failure_taxonomy.report.text import cap, encodable
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    MAX_LISTED,
-    CollectionFailure,
-    RunError,
-    TestFailure,
-    Unrecorded,
-)
-from pytest_failure_taxonomy.taxonomy.groups import Group
+from pytest_failure_taxonomy.taxonomy.evidence import MAX_LISTED, Unrecorded
 
 JSONObject = dict[str, Any]
+_T = TypeVar("_T")
+
+OWN_NAME: Final = "pytest_failure_taxonomy"
+"""Our own key among the `extensions`."""
 
 _SEARCHED_AT_ONCE: Final = 10_000
 """Characters of texts that are searched for secrets together, which takes a fraction of the time.
@@ -70,44 +67,34 @@ class Limits:
     def __init__(
         self, redaction: Redaction | None = None, unrecorded: Unrecorded | None = None
     ) -> None:
+        unrecorded = unrecorded or Unrecorded()
         self._redaction = redaction
-        self._unrecorded = unrecorded or Unrecorded()
         self.redacted: dict[str, int] = {}
-        """How many secrets are missing from the report, by what they were."""
-        self._failures_omitted = 0
-        self._collection_errors_omitted = 0
-        self._internal_errors_omitted = 0
-        self._tracebacks_omitted = 0
-        self._nodeids_omitted = 0
-        self._groups_omitted = 0
-        self._texts_truncated = 0
+        """How many secrets were removed from the report, by their sort."""
+        self._cut = {
+            "failures_omitted": unrecorded.failures,
+            "collection_errors_omitted": unrecorded.collection_failures,
+            "internal_errors_omitted": unrecorded.errors,
+            "tracebacks_omitted": 0,
+            "nodeids_omitted": 0,
+            "groups_omitted": 0,
+            "texts_truncated": 0,
+        }
         self._characters_left = MAX_TRACEBACKS
 
-    def failures(self, failures: tuple[TestFailure, ...]) -> tuple[TestFailure, ...]:
-        """Return the failures that are listed."""
-        self._failures_omitted = max(0, len(failures) - MAX_FAILURES)
-        return failures[:MAX_FAILURES]
+    def listed(self, field: str, entries: tuple[_T, ...]) -> tuple[_T, ...]:
+        """Return the entries that a list of the report has room for.
 
-    def collection_failures(
-        self, failures: tuple[CollectionFailure, ...]
-    ) -> tuple[CollectionFailure, ...]:
-        """Return the collection errors that are listed."""
-        self._collection_errors_omitted = max(0, len(failures) - MAX_FAILURES)
-        return failures[:MAX_FAILURES]
-
-    def run_errors(self, errors: tuple[RunError, ...]) -> tuple[RunError, ...]:
-        """Return the internal errors that are listed."""
-        self._internal_errors_omitted = max(0, len(errors) - MAX_FAILURES)
-        return errors[:MAX_FAILURES]
-
-    def groups(self, groups: list[Group]) -> list[Group]:
-        """Return the groups that are listed."""
-        self._groups_omitted = max(0, len(groups) - MAX_FAILURES)
-        return groups[:MAX_FAILURES]
+        Args:
+            field: name of the list, such as `failures`.
+            entries: all of them.
+        """
+        self._cut[f"{field}_omitted"] += max(0, len(entries) - MAX_FAILURES)
+        return entries[:MAX_FAILURES]
 
     def nodeids(self, nodeids: tuple[str, ...]) -> list[str]:
         """Return the node ids that are listed."""
-        self._nodeids_omitted += max(0, len(nodeids) - MAX_NODEIDS)
+        self._cut["nodeids_omitted"] += max(0, len(nodeids) - MAX_NODEIDS)
         return list(nodeids[:MAX_NODEIDS])
 
     def message(self, text: str) -> str:
@@ -119,7 +106,7 @@ class Limits:
         if text is None:
             return None
         if self._characters_left <= 0:
-            self._tracebacks_omitted += 1
+            self._cut["tracebacks_omitted"] += 1
             return None
         shown = self._capped(text, MAX_TRACEBACK, cut_before=cut_before)
         self._characters_left -= len(shown)
@@ -132,11 +119,11 @@ class Limits:
         """
         texts: dict[str, None] = {}
         _gather(report, texts)
-        truncated = self._texts_truncated
+        truncated = self._cut["texts_truncated"]
         fitted = report
         for _ in range(_MOST_PASSES):
             known = 0 if self._redaction is None else self._redaction.known
-            self.redacted, self._texts_truncated = {}, truncated
+            self.redacted, self._cut["texts_truncated"] = {}, truncated
             unfit = frozenset(self._unfit(texts))
             fitted = self._fitted(report, unfit) if unfit else report
             if self._redaction is None or self._redaction.known == known:
@@ -189,31 +176,109 @@ class Limits:
 
     def as_json(self) -> JSONObject:
         """Return the field `limits`."""
-        return {
-            "failures_omitted": self._failures_omitted + self._unrecorded.failures,
-            "collection_errors_omitted": self._collection_errors_omitted
-            + self._unrecorded.collection_failures,
-            "internal_errors_omitted": self._internal_errors_omitted + self._unrecorded.errors,
-            "tracebacks_omitted": self._tracebacks_omitted,
-            "nodeids_omitted": self._nodeids_omitted,
-            "groups_omitted": self._groups_omitted,
-            "texts_truncated": self._texts_truncated,
-        }
+        return {**self._cut}
 
     def _capped(self, text: str, limit: int, *, cut_before: bool = False) -> str:
+        if len(text) <= limit and not cut_before and text.isascii():
+            return text  # as nearly all are
         text = encodable(text)
-        self._texts_truncated += cut_before or len(text) > limit
+        self._cut["texts_truncated"] += cut_before or len(text) > limit
         return cap(text, limit)
 
 
 def _gather(value: Any, texts: dict[str, None]) -> None:
-    """Gather the texts in a JSON value, each once; the keys are ours."""
-    kind = type(value)
-    if kind is str:
-        texts[value] = None
-    elif kind is dict:
-        for each in value.values():
+    """Gather the texts in a JSON object or array, each once; the keys are ours."""
+    for each in value.values() if type(value) is dict else value:
+        kind = type(each)
+        if kind is str:
+            texts[each] = None
+        elif kind is dict or kind is list:
             _gather(each, texts)
-    elif kind is list:
-        for each in value:
-            _gather(each, texts)
+
+
+CUT: Final = "there was no room on the disk for the whole report"
+"""How the fault begins that says what is missing and why."""
+
+_KEPT: Final = (500, 200, 100, 50, 20, 10, 5, 2, 1, 0)
+"""How many entries of each list are kept, tried one after the other."""
+
+_LISTS: Final = (
+    ("failures", "failures_omitted"),
+    ("collection_errors", "collection_errors_omitted"),
+    ("internal_errors", "internal_errors_omitted"),
+    ("groups", "groups_omitted"),
+)
+"""Lists of a report and the fields of `limits` that count what they lack."""
+
+
+def cut_to_fit(
+    report: JSONObject, size: int, size_of: Callable[[JSONObject], int]
+) -> JSONObject | None:
+    """Return as much of a report as fits into so many bytes; `None` where no report does.
+
+    What other plugins have added goes first, then the later tracebacks, then the later entries of
+    all lists.
+
+    Args:
+        report: a whole one; it is left as it is.
+        size: bytes.
+        size_of: how many bytes a report takes.
+    """
+    report = _without_foreign(report)
+    for tracebacks, entries in (
+        *((kept, None) for kept in (None, *_KEPT)),
+        *((0, kept) for kept in _KEPT),
+    ):
+        part = _with_fewer(report, tracebacks, entries)
+        if size_of(part) <= size:
+            return part
+    return None
+
+
+def is_cut(report: JSONObject) -> bool:
+    """Tell whether a report is one that was cut to fit."""
+    own = report["extensions"].get(OWN_NAME, {})
+    return any(fault.startswith(CUT) for fault in own.get("faults", ()))
+
+
+def _without_foreign(report: JSONObject) -> JSONObject:
+    """Leave out what has no cap: other plugins' extensions and the cases of a bench."""
+    extensions = report["extensions"]
+    own = dict(extensions.get(OWN_NAME, {}))
+    left_out = [*sorted(extensions.keys() - {OWN_NAME}), *(["bench"] if report["bench"] else [])]
+    fault = f"{CUT}; it lacks {', '.join(left_out)}" if left_out else CUT
+    own["faults"] = [*own.get("faults", ()), fault]
+    return {**report, "bench": [], "extensions": {OWN_NAME: own}}
+
+
+def _with_fewer(report: JSONObject, tracebacks: int | None, entries: int | None) -> JSONObject:
+    """Return a report with so many tracebacks and entries in each list; `None` for all."""
+    limits = dict(report["limits"])
+    part = dict(report)
+    for name, omitted in _LISTS:
+        kept = report[name][:entries]
+        limits[omitted] += len(report[name]) - len(kept)
+        part[name] = [
+            _without_traceback(each, index, tracebacks) for index, each in enumerate(kept)
+        ]
+        limits["tracebacks_omitted"] += sum(
+            before.get("traceback") is not None and after["traceback"] is None
+            for before, after in zip(kept, part[name], strict=True)
+        )
+    if entries is not None:
+        nodeids = [report["not_run"], *report["reasons"], *part["groups"]]
+        limits["nodeids_omitted"] += sum(len(each["nodeids"][entries:]) for each in nodeids)
+        part["not_run"] = _with_fewer_nodeids(report["not_run"], entries)
+        for name in ("reasons", "groups"):
+            part[name] = [_with_fewer_nodeids(each, entries) for each in part[name]]
+    return {**part, "limits": limits}
+
+
+def _without_traceback(entry: JSONObject, index: int, kept: int | None) -> JSONObject:
+    if kept is None or index < kept or "traceback" not in entry:
+        return entry
+    return {**entry, "traceback": None}
+
+
+def _with_fewer_nodeids(entry: JSONObject, kept: int) -> JSONObject:
+    return {**entry, "nodeids": entry["nodeids"][:kept]}

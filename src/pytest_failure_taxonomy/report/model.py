@@ -1,4 +1,4 @@
-"""The report's model, schema version 1.0, for whoever reads reports.
+"""The report's model, schema version 1.1, for whoever reads reports.
 
 `build.py` writes the same shape as plain data, because a pytest run must not pay for pydantic; the
 tests hold the two together. The JSON Schema in this package is made from these classes, and their
@@ -15,11 +15,10 @@ from pydantic import AfterValidator, Field
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Phase
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
-from pytest_failure_taxonomy.taxonomy.findings import Confidence
+from pytest_failure_taxonomy.taxonomy.judgement import Confidence
 from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType, RecoveryAction
 
 _T = TypeVar("_T")
 # Strict validation of Python objects takes no list for a tuple and no string for an enum's member;

@@ -112,7 +112,7 @@ def write_what_fits(path: Path, report: dict[str, Any], reserve: Path) -> dict[s
     Raises:
         OSError: no room was kept, or too little for any report.
     """
-    from pytest_failure_taxonomy.report.cut import cut_to_fit
+    from pytest_failure_taxonomy.report.limits import cut_to_fit
 
     part = cut_to_fit(report, lstat(reserve).st_size, lambda report: len(encode(report)))
     if part is None:

@@ -9,7 +9,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import Attribution, RunEvidence, 
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.rules import Rule
+    from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 
 
 def attribute(run: RunEvidence, rules: Sequence[Rule]) -> tuple[RunEvidence, tuple[str, ...]]:

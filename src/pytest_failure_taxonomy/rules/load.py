@@ -15,7 +15,7 @@ from pytest_failure_taxonomy.documents.problems import Problems, closest, quoted
 from pytest_failure_taxonomy.errors import RulesError
 from pytest_failure_taxonomy.rules.fields import FIELDS, MATCH_FIELDS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.rules import Rule, default_kind, reasons_of_kind
+from pytest_failure_taxonomy.taxonomy.user_rules import Rule, default_kind, reasons_of_kind
 
 MAX_BYTES: Final = 64 * 1024
 """Room for hundreds of rules."""

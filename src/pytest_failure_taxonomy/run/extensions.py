@@ -12,8 +12,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults
-from pytest_failure_taxonomy.report.build import OWN_NAME
-from pytest_failure_taxonomy.report.limits import removed_from
+from pytest_failure_taxonomy.report.limits import OWN_NAME, removed_from
 from pytest_failure_taxonomy.report.text import change_texts, encodable
 
 _HOOK: Final = "the hook pytest_failure_taxonomy_report"

@@ -43,8 +43,7 @@ from pytest_failure_taxonomy.report.render.terminal import (
     verdict_lines,
     watcher_lines,
 )
-from pytest_failure_taxonomy.report.shown_paths import ShownPaths
-from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.report.text import ShownPaths, safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.run.benches import add_benches
 from pytest_failure_taxonomy.run.extensions import add_extensions, search_again

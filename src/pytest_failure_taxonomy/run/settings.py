@@ -13,12 +13,11 @@ import pytest
 
 from pytest_failure_taxonomy.aftermath.mailbox import find_mailbox, read_message
 from pytest_failure_taxonomy.errors import RulesError, SettingsError
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage, parse_stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, parse_stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.rules import Rule
+    from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 
 DEFAULT_REPORT: Final = "failure-report.json"
 
@@ -141,7 +140,7 @@ def _redact(
     ini = _ini(config, "failure_taxonomy_redact", "regular expressions, one a line", problems)
     patterns = (*(ini or ()), *(option or ()))
     if patterns:
-        from pytest_failure_taxonomy.redaction import check_patterns
+        from pytest_failure_taxonomy.redaction.redactor import check_patterns
 
         found = check_patterns(patterns)
         problems += [f"--failure-taxonomy-redact: {problem}" for problem in found]

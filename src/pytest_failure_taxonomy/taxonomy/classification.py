@@ -1,7 +1,8 @@
-"""Classify one failure: the reason and kind of a test's, or of an error outside of the tests."""
+"""Classify each failure by itself: its reason and kind, its failure type and its fingerprint."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.deaths import is_used_up
@@ -10,44 +11,158 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.failure_text import (
+from pytest_failure_taxonomy.taxonomy.failure_text.exceptions import (
     failure_type_at_head,
     failure_type_of,
 )
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
-from pytest_failure_taxonomy.taxonomy.findings import reason_of
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS, PHASE_KINDS
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS, PHASE_KINDS, reason_of
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
+
+MAX_TEXT_READ: Final = 20_000
+"""Characters of a log's text that are searched for a failure type."""
 
 _LASTING: Final = frozenset({FailureType.VERIFICATION_FAILED, FailureType.BROKEN_BUILD})
-"""Types of failures that the same run again does not mend."""
+"""Types of failures that running the same again does not mend."""
 
 _SERVICES: Final = ("sandbox.", "llm.", "tool.", "git.")
-"""How the kinds begin that the exceptions of well-known libraries give."""
+"""How the kinds begin that stand for the failure of a service or a tool."""
 
 
-def classify_test_failure(failure: TestFailure) -> tuple[FailureReason, str]:
-    """Return reason and kind of one failed test."""
-    if failure.attributed is not None:
-        return failure.attributed.reason, failure.attributed.kind
-    if is_timeout(failure):
-        kind = "test.timeout"
-    elif failure.crashed:
-        kind = "test.crashed" if failure.forked else "worker.crashed"
-    elif is_strict_xpass(failure):
-        kind = "test.xpass_strict"
-    else:
-        kind = PHASE_KINDS[failure.phase]
-    return reason_of(kind), kind
+def judge_test_failures(
+    failures: Sequence[TestFailure], *, reads_text: bool = False
+) -> tuple[FailureJudgement, ...]:
+    """Return the judgement of each failed test, in their order.
+
+    Failures that are judged alike share one object, so that many failures take little memory. A
+    test that failed only because its subtests did has the fingerprint of the first of them.
+
+    Args:
+        failures: all of a run.
+        reads_text: the text of a failure may tell its type where nothing else does. That holds
+            for logs, where text is all there is.
+    """
+    if not failures:
+        return ()
+    # Imported here, because a run without failures needs no fingerprint.
+    from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of_failure
+
+    of_subtests: dict[str, str] = {}
+    known: dict[tuple[object, ...], FailureJudgement] = {}
+    judged = []
+    for failure in failures:
+        said = failure.attributed
+        timed_out = is_timeout(failure)
+        if said is None:
+            kind = _kind_of(failure, timed_out=timed_out)
+            reason = reason_of(kind)
+        else:
+            reason, kind = said.reason, said.kind
+        failure_type = _type_of_test_failure(failure, kind)
+        if reads_text and failure_type is FailureType.UNKNOWN:
+            failure_type = type_in_text(_text_of(failure))
+        if said is not None:
+            retryable = said.retryable
+        else:
+            fails_again = failure_type in _LASTING and kind in _PLAIN_KINDS
+            retryable = False if fails_again else None
+        fingerprint = of_subtests.get(failure.nodeid) if failure.part == "sum" else None
+        if fingerprint is None:
+            fingerprint = fingerprint_of_failure(failure, kind)
+        if failure.part == "subtest":
+            of_subtests.setdefault(failure.nodeid, fingerprint)
+        rule = None if said is None else said.rule
+        key = (reason, kind, failure_type, retryable, rule, timed_out, fingerprint)
+        one = known.get(key)
+        if one is None:
+            one = known[key] = FailureJudgement(
+                reason=reason,
+                kind=kind,
+                failure_type=failure_type,
+                retryable=retryable,
+                rule=rule,
+                timed_out=timed_out,
+                fingerprint=fingerprint,
+            )
+        judged.append(one)
+    return tuple(judged)
 
 
-def type_of_test_failure(failure: TestFailure) -> FailureType:
-    """Return what sort of recovery a failed test takes: its exception says, or else its kind."""
-    _, kind = classify_test_failure(failure)
-    if failure.attributed is not None and kind in KINDS:
-        by_kind = _type_of_kind(kind)
-        if by_kind is not None:
-            return by_kind
+def judge_collection_failures(
+    failures: Sequence[CollectionFailure], *, reads_text: bool = False
+) -> tuple[FailureJudgement, ...]:
+    """Return the judgement of each node that could not be collected, in their order."""
+    if not failures:
+        return ()
+    from pytest_failure_taxonomy.taxonomy.fingerprints import fingerprint_of_failure
+
+    kind = "collection.error"
+    judged = []
+    for failure in failures:
+        failure_type = _type_of_collection_failure(failure)
+        if reads_text and failure_type is FailureType.UNKNOWN:
+            failure_type = type_in_text(_text_of(failure))
+        judged.append(
+            FailureJudgement(
+                reason=reason_of(kind),
+                kind=kind,
+                failure_type=failure_type,
+                fingerprint=fingerprint_of_failure(failure, kind),
+            )
+        )
+    return tuple(judged)
+
+
+def judge_run_error(error: RunError) -> FailureJudgement:
+    """Return the judgement of an error outside of the tests and of collection."""
+    kind = f"{error.origin}.error"
+    return FailureJudgement(
+        reason=reason_of(kind), kind=kind, failure_type=_type_of_run_error(error)
+    )
+
+
+def is_timeout(failure: TestFailure) -> bool:
+    """Tell whether pytest-timeout ended this test.
+
+    Its thread method ends the process, too, and leaves no message; then the test has used up its
+    limit. Its signal method calls `pytest.fail` from its own module. The wording can't be relied
+    on: it changed in pytest-timeout 2.4.
+    """
+    if failure.crashed:
+        return is_used_up(failure.limit)
+    raised = failure.exception
+    return raised is not None and raised.type == "Failed" and raised.raised_in == "pytest_timeout"
+
+
+def is_strict_xpass(failure: TestFailure) -> bool:
+    """Tell whether the test failed by passing: no exception, and pytest's own wording."""
+    return failure.exception is None and failure.message.startswith("[XPASS(strict)]")
+
+
+def type_in_text(text: str) -> FailureType:
+    """Return the failure type that a log's text tells."""
+    from pytest_failure_taxonomy.taxonomy.failure_text.classify import classify_failure
+
+    return classify_failure(text[:MAX_TEXT_READ], "")
+
+
+_PLAIN_KINDS: Final = frozenset(PHASE_KINDS.values())
+"""Kinds of a test that failed by itself, whose failure type says whether it would fail again."""
+
+
+def _kind_of(failure: TestFailure, *, timed_out: bool) -> str:
+    if timed_out:
+        return "test.timeout"
+    if failure.crashed:
+        return "test.crashed" if failure.forked else "worker.crashed"
+    return "test.xpass_strict" if is_strict_xpass(failure) else PHASE_KINDS[failure.phase]
+
+
+def _type_of_test_failure(failure: TestFailure, kind: str) -> FailureType:
+    """Return the failure type that the exception says, or else the kind."""
+    if failure.attributed is not None and kind in KINDS and kind.startswith(_SERVICES):
+        is_too_long = kind == "llm.context_exceeded"
+        return FailureType.CONTEXT_EXHAUSTED if is_too_long else FailureType.UNKNOWN
     raised = failure.exception
     if raised is not None:
         return failure_type_of(raised.type, raised.module, raised.bases, raised.message)
@@ -59,21 +174,7 @@ def type_of_test_failure(failure: TestFailure) -> FailureType:
     return failure_type_at_head(failure.message) or by_kind
 
 
-def retryable_of_test_failure(failure: TestFailure) -> bool | None:
-    """Return whether a failed test could pass if it ran again; `None` where its kind decides.
-
-    A check that failed fails again, and code that does not load does not load again.
-    """
-    if failure.attributed is not None:
-        return failure.attributed.retryable
-    _, kind = classify_test_failure(failure)
-    if kind not in PHASE_KINDS.values():
-        return None
-    return False if type_of_test_failure(failure) in _LASTING else None
-
-
-def type_of_collection_failure(failure: CollectionFailure) -> FailureType:
-    """Return what sort of recovery a node takes that could not be collected."""
+def _type_of_collection_failure(failure: CollectionFailure) -> FailureType:
     raised = failure.exception
     if raised is None:
         return failure_type_at_head(failure.message) or FailureType.BROKEN_BUILD
@@ -82,8 +183,8 @@ def type_of_collection_failure(failure: CollectionFailure) -> FailureType:
     )
 
 
-def type_of_run_error(error: RunError) -> FailureType:
-    """Return what sort of recovery an error outside of the tests takes.
+def _type_of_run_error(error: RunError) -> FailureType:
+    """Return the failure type of an error outside of the tests.
 
     A conftest that could not be loaded is broken code. Of anything else the exception alone can say
     so: what pytest refuses is no failed check, whatever words it uses.
@@ -101,32 +202,6 @@ def type_of_run_error(error: RunError) -> FailureType:
     return found if found is FailureType.BROKEN_BUILD else FailureType.UNKNOWN
 
 
-def _type_of_kind(kind: str) -> FailureType | None:
-    """Return what a kind of ours says that speaks of a library's service, not of the tests."""
-    if kind == "llm.context_exceeded":
-        return FailureType.CONTEXT_EXHAUSTED
-    return FailureType.UNKNOWN if kind.startswith(_SERVICES) else None
-
-
-def is_timeout(failure: TestFailure) -> bool:
-    """Tell whether pytest-timeout ended this test.
-
-    By its thread method it ends the process, too, and says nothing; the limit was used up then. By
-    its signal method it calls `pytest.fail` from its own module. The wording can't be relied on: it
-    changed in pytest-timeout 2.4.
-    """
-    if failure.crashed:
-        return is_used_up(failure.limit)
+def _text_of(failure: TestFailure | CollectionFailure) -> str:
     raised = failure.exception
-    return raised is not None and (raised.type, raised.raised_in) == ("Failed", "pytest_timeout")
-
-
-def is_strict_xpass(failure: TestFailure) -> bool:
-    """Tell whether the test failed by passing: no exception, and pytest's own wording."""
-    return failure.exception is None and failure.message.startswith("[XPASS(strict)]")
-
-
-def classify_run_error(error: RunError) -> tuple[FailureReason, str]:
-    """Return reason and kind of an error outside of the tests."""
-    kind = f"{error.origin}.error"
-    return reason_of(kind), kind
+    return failure.message if raised is None else f"{raised.type}: {raised.message}"

@@ -1,4 +1,4 @@
-"""Judge how a process ended that did not finish its session, or ended otherwise than its session.
+"""Judge how a process ended of whose work nothing, or not the end, has been seen.
 
 What is inferred and not seen is `likely`, and what can't be told apart is named. The test that was
 in flight "was running when it died"; it never "caused" it.
@@ -6,17 +6,21 @@ in flight "was running when it died"; it never "caused" it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,
     ProcessExit,
+    RunError,
+    RunEvidence,
     TimeLimit,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.findings import Finding, find
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.signals import CRASH_SIGNALS
+from pytest_failure_taxonomy.taxonomy.headlines import words_of_run_error
+from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
+from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 TEST_LIMIT_SHARE: Final = 0.98
@@ -46,7 +50,7 @@ def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> F
     """Say how a process ended that left its session unfinished."""
     running = in_flight[0].nodeid if in_flight else None
     if end.enforced_limit_seconds is not None:
-        return find(
+        return finding(
             "process.timeout",
             end.source,
             f"the limit of {end.enforced_limit_seconds:g} s was used up",
@@ -55,7 +59,7 @@ def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> F
     if end.signal is not None:
         return _judge_signal(end, running)
     if end.code is None:
-        return find(
+        return finding(
             "process.vanished",
             "report",
             _VANISHED,
@@ -69,7 +73,7 @@ def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> F
 def _judge_exit(end: ProcessExit, code: int, running: str | None) -> Finding:
     limit = used_up(end.limits, TEST_LIMIT_SHARE, of_test=True)
     if limit is not None and code == TEST_LIMIT_EXIT_CODE:
-        return find(
+        return finding(
             "test.timeout",
             limit.owner,
             f"{_limit_words(limit)}; the process left with exit code {code}",
@@ -81,7 +85,7 @@ def _judge_exit(end: ProcessExit, code: int, running: str | None) -> Finding:
     if outer is None and code == TIMEOUT_EXIT_CODE:
         outer = next((limit for limit in end.limits if limit.elapsed_seconds is None), None)
     if outer is not None and code in (TIMEOUT_EXIT_CODE, KILLED_EXIT_CODE):
-        return find(
+        return finding(
             "process.timeout",
             outer.owner,
             _limit_words(outer),
@@ -90,7 +94,7 @@ def _judge_exit(end: ProcessExit, code: int, running: str | None) -> Finding:
         )
     if code == KILLED_EXIT_CODE and end.source != "watcher":  # that has seen pytest itself
         return _judge_kill(end, running)
-    return find(
+    return finding(
         "process.exited",
         end.source,
         f"the process left with exit code {code} before the session had finished",
@@ -104,11 +108,11 @@ def judge_late_death(end: ProcessExit) -> Finding:
     if end.signal is not None:
         return replace(_judge_signal(end, None), source=end.source, detail=f"{end.signal} {before}")
     if end.enforced_limit_seconds is not None:
-        return find("process.timeout", end.source, f"the time limit was used up {before}")
+        return finding("process.timeout", end.source, f"the time limit was used up {before}")
     code = end.code or 0
     reason = FailureReason.from_pytest_exit_code(code) or FailureReason.UNKNOWN
     said = f"the process left with exit code {end.code} {before}"
-    return find("exit_status.changed", end.source, said, reason=reason, headline=said)
+    return finding("exit_status.changed", end.source, said, reason=reason, headline=said)
 
 
 def judge_worker(worker: WorkerEnd) -> Finding:
@@ -120,7 +124,7 @@ def judge_worker(worker: WorkerEnd) -> Finding:
         kind, likely, headline = "test.timeout", True, headline_of_timeout(worker.limit)
     elif worker.signal == "SIGKILL" and worker.out_of_memory:
         reason, likely = FailureReason.SANDBOX_ERROR, True
-    return find(
+    return finding(
         kind,
         "xdist worker",
         _worker_words(worker),
@@ -173,24 +177,24 @@ def used_up(limits: tuple[TimeLimit, ...], share: float, *, of_test: bool) -> Ti
 def _judge_signal(end: ProcessExit, running: str | None) -> Finding:
     signal = end.signal or ""
     if signal in _OWN_SIGNALS:
-        return find(_OWN_SIGNALS[signal], end.source, signal, nodeid=running)
+        return finding(_OWN_SIGNALS[signal], end.source, signal, nodeid=running)
     outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
     if end.sender == "timeout":
-        return find("process.timeout", end.source, f"{signal} from timeout", nodeid=running)
+        return finding("process.timeout", end.source, f"{signal} from timeout", nodeid=running)
     if outer is not None:
         words = f"{signal}; {_limit_words(outer)}"
-        return find("process.timeout", outer.owner, words, nodeid=running, confidence="likely")
+        return finding("process.timeout", outer.owner, words, nodeid=running, confidence="likely")
     if signal == "SIGKILL":
         return _judge_kill(end, running)
     sender = f" from {end.sender}" if end.sender else ""
-    return find("process.terminated", end.source, f"{signal}{sender}", nodeid=running)
+    return finding("process.terminated", end.source, f"{signal}{sender}", nodeid=running)
 
 
 def _judge_kill(end: ProcessExit, running: str | None) -> Finding:
     if end.out_of_memory:
         words = "SIGKILL; the cgroup counts one more process killed for want of memory"
-        return find("process.oom", "cgroup oom_kill", words, nodeid=running, confidence="likely")
-    return find(
+        return finding("process.oom", "cgroup oom_kill", words, nodeid=running, confidence="likely")
+    return finding(
         "process.killed",
         end.source,
         end.signal or f"exit code {end.code}, which stands for SIGKILL",
@@ -220,3 +224,95 @@ def _limit_words(limit: TimeLimit) -> str:
         f"{limit.elapsed_seconds:.2f} s of the {limit.budget_seconds:g} s that {limit.owner} "
         "allows were used up"
     )
+
+
+_COMMAND_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "process.timeout": "the command used up its time limit",
+        "process.killed": (
+            "the command was killed (SIGKILL): memory or a time limit, nothing says which"
+        ),
+        "process.oom": "the command was killed because the memory ran out",
+        "process.terminated": "the command was told to end by a signal",
+        "process.crashed": "the command crashed",
+        "interrupt.keyboard": "the command was interrupted from the keyboard",
+    }
+)
+"""What the kinds of a death are called where the command is no pytest."""
+
+_PYTEST_WORDS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        1: "tests failed, to go by pytest's exit code",
+        2: "pytest ended early: a collection error, or Ctrl+C",
+    }
+)
+
+_PYTEST_KINDS: Final[Mapping[int, tuple[str, tuple[str, ...]]]] = MappingProxyType(
+    {
+        1: (
+            "test.failed",
+            ("test.setup_error", "test.teardown_error", "collection.error", "plugin.error"),
+        ),
+        2: ("command.failed", ("collection.error", "interrupt.keyboard")),
+        3: ("internal.error", ()),
+        4: ("usage.error", ("conftest.error", "plugin.error")),
+        5: ("tests.none_collected", ("tests.all_deselected",)),
+        6: ("warnings.exceeded", ()),
+    }
+)
+"""What pytest's exit codes are most likely to come from, and what else they could."""
+
+_CODES_OF_REFUSALS: Final = frozenset({1, 3, 4})
+"""How a pytest ends that can't load a plugin it is told to, by its version, or read its files."""
+
+
+def judge_command(
+    code: int, source: str, *, is_pytest: bool, refusal: RunError | None = None
+) -> Iterator[Finding]:
+    """Yield what an exit code lets one think of a command.
+
+    Args:
+        code: the exit code.
+        source: who saw it.
+        is_pytest: what was run is a pytest.
+        refusal: what that pytest can't have got past.
+    """
+    if code == 0:
+        return
+    if refusal is not None and code in _CODES_OF_REFUSALS:
+        yield finding(
+            f"{refusal.origin}.error",
+            "command and configuration",
+            refusal.message,
+            confidence="likely",
+            words=words_of_run_error(refusal),
+        )
+        return
+    kind = "command.failed"
+    ambiguous: tuple[str, ...] = ()
+    if code == KILLED_EXIT_CODE:
+        ambiguous = KILLED_BY
+    elif is_pytest:
+        kind, ambiguous = _PYTEST_KINDS.get(code, (kind, ambiguous))
+    yield finding(
+        kind,
+        source,
+        f"exit code {code}",
+        reason=None if kind != "command.failed" else FailureReason.from_pytest_exit_code(code),
+        confidence="likely",
+        ambiguous=ambiguous,
+        headline=_headline_of(code, is_pytest=is_pytest),
+    )
+
+
+def _headline_of(code: int, *, is_pytest: bool) -> str | None:
+    if code == KILLED_EXIT_CODE:
+        return _COMMAND_WORDS["process.killed"]
+    return _PYTEST_WORDS.get(code) if is_pytest else None
+
+
+def in_words_of_command(death: Finding, run: RunEvidence) -> Finding:
+    """Return how a process died, in words that fit a command that is no pytest."""
+    if run.recorded or run.is_pytest:
+        return death
+    return replace(death, headline=_COMMAND_WORDS.get(death.kind, death.headline))

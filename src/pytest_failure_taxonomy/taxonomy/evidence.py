@@ -6,14 +6,34 @@ from a record on disk or from a log alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.findings import Finding
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.judgement import Finding
+
+
+@value
+class OriginPlace:
+    """A place that edits elsewhere in the file, other folders and other machines don't move.
+
+    It holds no line number and no absolute path.
+    """
+
+    path: str
+    """Relative to the root directory, or to where its package is imported from."""
+    function: str
+    """Qualified name of the function, `<module>` outside of any; empty where none ran."""
+    text: str = ""
+    """The statement, on one line; empty where it isn't the user's or can't be had."""
+    entry: str = ""
+    """`path: function` of the user's outermost function on the way, if that is another one."""
+    leaf: str = ""
+    """Of an exception group: the type of the exception in it that the place belongs to."""
+
 
 Phase = Literal["setup", "call", "teardown"]
 Completeness = Literal["full", "reconstructed", "running"]
@@ -295,6 +315,36 @@ class Unrecorded:
         return any((self.failures, self.collection_failures, self.errors, self.interruptions))
 
 
+class OutputLine(NamedTuple):
+    """One line of a log."""
+
+    number: int
+    """Counted from 1."""
+    text: str
+
+
+@value
+class Output:
+    """The lines of a log that may say why its program failed, by what they are about."""
+
+    by_subject: Mapping[str, tuple[OutputLine, ...]]
+    """By kind, such as `test.timeout`, or by the first word of kinds, such as `test`."""
+    others: tuple[OutputLine, ...] = ()
+    """Those for all other kinds: lines that look like an error's, else the last one."""
+    error: OutputLine | None = None
+    """The last line that looks like an error's."""
+    summary: OutputLine | None = None
+    """pytest's last line, which is always worth quoting."""
+    last: OutputLine | None = None
+
+    def lines_about(self, kind: str) -> tuple[OutputLine, ...]:
+        """Return the lines that may speak for a failure of this kind."""
+        for subject in (kind, kind.partition(".")[0]):
+            if subject in self.by_subject:
+                return self.by_subject[subject]
+        return self.others
+
+
 @value
 class RunEvidence:
     """All that was seen of one run."""
@@ -328,6 +378,10 @@ class RunEvidence:
     """Sorted by id."""
     unrecorded: Unrecorded = Unrecorded()
     """What is missing from the lists above."""
+    marker: SeenMarker | None = None
+    """The last marker in the output of the whole command."""
+    output: Output | None = None
+    """What a log says, where a log is all that is left of the run."""
     settled: tuple[Finding, ...] = ()
     """What was found before, where a report is judged again with the end of its process."""
 

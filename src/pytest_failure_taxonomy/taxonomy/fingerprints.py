@@ -1,4 +1,4 @@
-"""Say of two failures whether they are one and the same.
+"""Tell which failures are one and the same, and gather them in groups.
 
 A fingerprint is a hash of what stays when a failure happens again: see
 docs/explanation/fingerprints.md for the rule and its reasons.
@@ -6,16 +6,160 @@ docs/explanation/fingerprints.md for the rule and its reasons.
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Final
 
+from pytest_failure_taxonomy.taxonomy.evidence import OriginPlace
 from pytest_failure_taxonomy.taxonomy.headlines import FIXTURE_ERROR, TYPES_OF_PYTEST
-from pytest_failure_taxonomy.taxonomy.messages import (
-    VALUE,
-    normalize_message,
-    without_suggestion,
+from pytest_failure_taxonomy.taxonomy.judgement import Group
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.evidence import (
+        CollectionFailure,
+        RunEvidence,
+        TestFailure,
+    )
+    from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement, Judgement
+    from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+
+VALUE: Final = "<*>"
+"""Stands for whatever was taken out; several in a row are one, so that no length counts."""
+
+MAX_READ: Final = 8_000
+"""Characters of a message that are looked at."""
+MAX_KEPT: Final = 400
+"""Characters of it that count."""
+MAX_LINES: Final = 5
+"""Lines of it that count, without the ones that show values alone."""
+
+_NOISE: Final = (
+    r"\+  (?:where|and) |"  # pytest shows the parts of an assertion
+    r"[-+?] |[-+?]$|E +[-+?] |"  # the lines of a diff
+    r"(?:At index|Full diff|Use -v|Omitting|Differing items|Common items|Comparing values|"
+    r"Left contains|Right contains|Extra items|Skipping|\.\.\.)"
 )
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
-from pytest_failure_taxonomy.taxonomy.values import replace
+"""Starts of lines that only show values."""
+
+_ID: Final = (
+    r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|"  # UUID
+    r"(?=[a-f]{0,60}\d)[0-9a-f]{7,64}|"  # a hash, of a commit say
+    r"(?=[a-z]{0,60}\d)[0-9a-z]{16,128}"  # a key or a token
+)
+_TIME: Final = r"\d{4}-\d\d-\d\d(?:[t ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:z\b|[-+]\d\d:?\d\d)?)?"
+
+_SUBSTITUTIONS: Final = (
+    # what, pattern, replacement, the characters one of which must be there
+    ("terminal colours", r"\x1b\[[0-9;]{0,20}[a-z]", "", "\x1b"),
+    ("text in quotes", r"(?<![\w\\])[bruf]{0,2}'(?:[^'\\\n]|\\.)*+'(?!\w)", VALUE, "'"),
+    ("text in double quotes", r'(?<![\w\\])[bruf]{0,2}"(?:[^"\\\n]|\\.)*+"(?!\w)', VALUE, '"'),
+    (
+        "a URL, but for its host",
+        r"\b([a-z][a-z0-9+.-]{1,15}://)(?:[^\s/@]{0,200}@)?([^\s/:?#'\"<>]*)[^\s'\"<>]*",
+        rf"\1\2{VALUE}",
+        ":",
+    ),
+    (
+        "a path, but for a file's name outside of temporary folders",
+        r"(?<![\w/.<>:-])(?:[a-z]:)?[\\/](?:[^\s\\/:'\"<>|(),;]+[\\/]+)+([^\s\\/:'\"<>|(),;]*)",
+        None,
+        "/\\",
+    ),
+    ("an address", r"\b0x[0-9a-f]+\b", VALUE, "x"),
+    ("an object", rf"<[^<>\n]{{1,200}} at {re.escape(VALUE)}>", VALUE, "<"),
+    ("a constant", r"(?<![\w.])(?-i:None|True|False)(?![\w.])", VALUE, "NTF"),
+    ("a date or time", rf"\b{_TIME}", VALUE, "-"),
+    ("an id", rf"(?:(?<![\w)>])[-+])?(?<![^\W_])(?:{_ID})(?![^\W_])", VALUE, ""),
+    ("a number", r"(?:(?<![\w)>])[-+])?\d[\d_]*(?:[.,:]\d+)*(?:e[-+]?\d+)?", VALUE, ""),
+    ("a unit", rf"(?<={re.escape(VALUE)}) ?(?:ns|us|µs|ms|s|m|h|d|[kmg]i?b|%)\b", "", ""),
+    (
+        "a list",
+        rf"{re.escape(VALUE)}(?:[\s,:=.*/x+()\[\]{{}}-]{{0,6}}{re.escape(VALUE)})+",
+        VALUE,
+        "",
+    ),
+    (
+        "what holds values",
+        rf"(?<![\w)])[\[({{]{{1,6}}\s?{re.escape(VALUE)}\s?[\])}}]{{1,6}}",
+        VALUE,
+        "[({",
+    ),
+    ("a plural", rf"({re.escape(VALUE)}) ([a-z-]{{2,30}})(?: ([a-z-]{{2,30}}))?", None, ""),
+)
+
+_TEMPORARY: Final = ("/tmp/", "/temp/", "pytest-of-", "/var/folders/", "/dev/shm/")  # noqa: S108 - looked for, not used
+"""What tells a path of which not even the last part stays the same."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,200}")  # in pytest's own tables, so cheap
+
+
+# Many failures of a run say the same.
+@lru_cache(maxsize=256)
+def normalize_message(text: str, *, keeps_names: bool = False) -> str:
+    """Return the words of a message without its values, on one line.
+
+    Args:
+        text: the message.
+        keeps_names: text in quotes stays where it is the name of something in the code, as it is in
+            what Python says of imports, attributes and arguments.
+    """
+    lines = text[:MAX_READ].split("\n", MAX_LINES * 4)
+    patterns = _patterns()
+    noise = patterns["noise"]
+    kept = [line for each in lines if (line := each.strip()) and not noise.match(line)]
+    message = "\n".join(kept[:MAX_LINES])
+    for name, _, replacement, needed in _SUBSTITUTIONS:
+        if needed and not any(character in message for character in needed):
+            continue
+        pattern = patterns[name]
+        if name.startswith("text in") and keeps_names:
+            message = pattern.sub(_unless_name, message)
+        elif replacement is not None:
+            message = pattern.sub(replacement, message)
+        else:
+            message = pattern.sub(_CALLED[name[:6]], message)
+    message = " ".join(message.split())
+    return message if len(message) <= MAX_KEPT else message[:MAX_KEPT].rpartition(" ")[0]
+
+
+def without_suggestion(message: str) -> str:
+    """Return what Python says of a name, without advice, which differs between its versions."""
+    for start in (
+        " (consider renaming",
+        ". Did you mean",
+        ". Perhaps you forgot",
+        " (most likely due",
+    ):
+        message = message.partition(start)[0]
+    if message.endswith(")") and message.startswith("cannot import name"):
+        message = message.rpartition(" (")[0]  # the file it was looked for in
+    return message
+
+
+@cache
+def _patterns() -> dict[str, re.Pattern[str]]:
+    compiled = {name: re.compile(each, re.IGNORECASE) for name, each, _, _ in _SUBSTITUTIONS}
+    return {**compiled, "noise": re.compile(_NOISE)}
+
+
+def _unless_name(found: re.Match[str]) -> str:
+    quoted = found[0]
+    return quoted if _NAME.fullmatch(quoted[1:-1]) else VALUE
+
+
+def _file_name(found: re.Match[str]) -> str:
+    path = found[0].replace("\\", "/").lower()
+    is_temporary = any(part in path for part in _TEMPORARY)
+    return VALUE if is_temporary or not found[1] else f"{VALUE}/{found[1]}"
+
+
+def _singular(found: re.Match[str]) -> str:
+    words = [each.removesuffix("s") if each[-2:] != "ss" else each for each in found[0].split(" ")]
+    return " ".join(words)
+
+
+_CALLED: Final = {"a path": _file_name, "a plur": _singular}
+
 
 __all__ = ["VERSION", "fingerprint_of", "normalize_message", "place_of_test", "title_of"]
 
@@ -62,15 +206,12 @@ def fingerprint_of(
     """
     name = f"{module.partition('.')[0]}.{exception_type}" if exception_type else kind
     if not exception_type or exception_type in _DOCTESTS:
-        place, words = place_of_test(nodeid), ""
+        own = place_of_test(nodeid)
+        words = ""
+        at: tuple[str, ...] = (own.path, own.function, "", "", "")
     else:
         words = _words_that_count(exception_type, message, place, kind, nodeid)
-        place = _place_that_counts(exception_type, message, place, kind)
-    at = (
-        ("",)
-        if place is None
-        else (place.path, place.function, place.text, place.entry, place.leaf)
-    )
+        at = _place_that_counts(exception_type, message, place, kind)
     return _digest("\0".join((VERSION, name, words, *at)))
 
 
@@ -121,17 +262,16 @@ def _words_that_count(
 
 def _place_that_counts(
     exception_type: str, message: str, place: OriginPlace | None, kind: str
-) -> OriginPlace | None:
-    if place is None:
-        return None
-    if exception_type == FIXTURE_ERROR or (
-        exception_type in _IMPORT_ERRORS and _is_of_import(message, place)
-    ):
-        return None  # what is missing decides, not who asked for it
+) -> tuple[str, ...]:
+    """Return path, function, text, entry and leaf as far as they count; one empty text for none."""
+    if place is None or exception_type == FIXTURE_ERROR:
+        return ("",)
+    if exception_type in _IMPORT_ERRORS and _is_of_import(message, place):
+        return ("",)  # what is missing decides, not who asked for it
     if kind == _TIMEOUT:
-        return OriginPlace(path=place.path, function=place.function)
-    is_check = exception_type in _CHECKS and is_test_code(place.path)
-    return place if is_check or not place.entry else replace(place, entry="")
+        return (place.path, place.function, "", "", "")
+    is_check = place.entry and exception_type in _CHECKS and is_test_code(place.path)
+    return (place.path, place.function, place.text, place.entry if is_check else "", place.leaf)
 
 
 def is_test_code(path: str) -> bool:
@@ -175,3 +315,72 @@ def _digest(text: str) -> str:
     from hashlib import blake2s
 
     return blake2s(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+
+
+def fingerprint_of_failure(failure: TestFailure | CollectionFailure, kind: str) -> str:
+    """Return the fingerprint of a failure of this kind."""
+    raised = failure.exception
+    if raised is None:
+        return fingerprint_of("", "", failure.message, None, kind, nodeid=failure.nodeid)
+    return fingerprint_of(
+        raised.type, raised.module, raised.message, raised.origin, kind, nodeid=failure.nodeid
+    )
+
+
+def group_failures(run: RunEvidence, judged: Judgement) -> tuple[Group, ...]:
+    """Gather the failures of one fingerprint: biggest group first, then by their first failures.
+
+    A test that failed only because its subtests did is not counted beside them.
+
+    Args:
+        run: what was seen.
+        judged: with the judgement of each failure.
+    """
+    members: dict[str, _Members] = {}
+    with_subtests = {failure.nodeid for failure in run.failures if failure.part == "subtest"}
+    for failure, one in zip(run.failures, judged.failures, strict=True):
+        if failure.part != "sum" or failure.nodeid not in with_subtests:
+            _members_of(one, failure, members).add(one, failure.nodeid)
+    for failed, one in zip(run.collection_failures, judged.collection_failures, strict=True):
+        _members_of(one, failed, members).add(one, failed.nodeid)
+    groups = [each.as_group(fingerprint) for fingerprint, each in members.items()]
+    return tuple(sorted(groups, key=lambda group: -group.count))
+
+
+class _Members:
+    """The failures of one group, of which only the first and the node ids are kept."""
+
+    def __init__(self, first: TestFailure | CollectionFailure) -> None:
+        self._first = first
+        self._counts: dict[tuple[FailureReason, str], int] = {}
+        self._nodeids: dict[str, None] = {}
+
+    def add(self, judged: FailureJudgement, nodeid: str) -> None:
+        key = (judged.reason, judged.kind)
+        self._counts[key] = self._counts.get(key, 0) + 1
+        self._nodeids[nodeid] = None
+
+    def as_group(self, fingerprint: str) -> Group:
+        reason, kind = max(self._counts, key=self._counts.__getitem__)  # of equals, the first
+        raised = self._first.exception
+        return Group(
+            fingerprint=fingerprint,
+            reason=reason,
+            kind=kind,
+            title=title_of("", self._first.message, None)
+            if raised is None
+            else title_of(raised.type, raised.message, raised.origin),
+            count=sum(self._counts.values()),
+            nodeids=tuple(self._nodeids),
+        )
+
+
+def _members_of(
+    judged: FailureJudgement,
+    failure: TestFailure | CollectionFailure,
+    members: dict[str, _Members],
+) -> _Members:
+    found = members.get(judged.fingerprint)
+    if found is None:
+        found = members[judged.fingerprint] = _Members(failure)
+    return found

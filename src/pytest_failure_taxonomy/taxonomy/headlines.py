@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -16,8 +16,10 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.findings import Finding
 from pytest_failure_taxonomy.taxonomy.kinds import Kind
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.judgement import Finding
 
 MAX_ALL: Final = 320
 """Characters that all the things may take that a message names; it counts the others."""

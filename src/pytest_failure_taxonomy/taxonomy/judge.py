@@ -7,51 +7,57 @@ sorted by precedence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.classification import (
-    classify_run_error,
-    classify_test_failure,
-    retryable_of_test_failure,
-    type_of_collection_failure,
-    type_of_run_error,
-    type_of_test_failure,
+    judge_collection_failures,
+    judge_run_error,
+    judge_test_failures,
+    type_in_text,
 )
-from pytest_failure_taxonomy.taxonomy.commands import in_words_of_command, judge_command
 from pytest_failure_taxonomy.taxonomy.deaths import (
     headline_of_timeout,
+    in_words_of_command,
+    judge_command,
     judge_death,
     judge_late_death,
     judge_worker,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
+    OutputLine,
     RunError,
     RunEvidence,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.findings import Finding, find, find_marked
 from pytest_failure_taxonomy.taxonomy.headlines import (
     words_of_collection_failure,
     words_of_interruption,
     words_of_run_error,
     words_of_test_failure,
 )
+from pytest_failure_taxonomy.taxonomy.judgement import (
+    Finding,
+    HeldReason,
+    Judgement,
+    Verdict,
+    deciding_lines,
+    finding,
+    group_findings,
+    marked_finding,
+    message_of,
+    primary_of,
+    pronounce,
+)
 from pytest_failure_taxonomy.taxonomy.kinds import (
     STAGE_KINDS,
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
     describe_kind,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage
-from pytest_failure_taxonomy.taxonomy.verdict import (
-    Judgement,
-    group_findings,
-    message_of,
-    primary_of,
-    pronounce,
-)
+from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 _SESSION_LIMIT: Final = "session-timeout:"
 """How the message of pytest-timeout's --session-timeout begins; it leaves nothing else behind."""
@@ -72,28 +78,58 @@ _ENVIRONMENT_REASONS: Final = frozenset(
 
 
 def judge(run: RunEvidence) -> Judgement:
-    """Say why a run failed.
+    """Say why a run failed, and what each of its failures is.
 
     Success is a verdict of `None`. A baseline run is turned round: it is its task's precondition
     that its tests fail, so a valid one has no verdict. But they have to fail by themselves: where
     the environment failed them, that is the verdict: Docker that does not start is SANDBOX_ERROR
     in any stage. A green run has none either, whatever the recorder has made of its tests.
     """
-    exit_reason = _exit_reason(run)
-    found = _findings(run)
+    judged = _judge_each_failure(run)
+    found = _findings(run, judged)
     if found and _is_green(run):
-        return Judgement(
-            exit_reason=exit_reason, verdict=None, reasons=(), faults=_contradictions(found)
-        )
+        return replace(judged, faults=_contradictions(found))
+    if run.marker is not None and (found or run.exit.code is None):
+        found.append(marked_finding(run.marker.name, run.marker.reason))
     if _is_baseline(run):
-        found = [finding for finding in found if finding.reason in _ENVIRONMENT_REASONS]
+        found = [each for each in found if each.reason in _ENVIRONMENT_REASONS]
         if not found:
-            return Judgement(
-                exit_reason=exit_reason, verdict=None, reasons=(), notes=_baseline_notes(run)
-            )
+            judged = replace(judged, notes=_baseline_notes(run))
     held = group_findings(found)
-    verdict = pronounce(primary_of(held), run) if held else None
-    return Judgement(exit_reason=exit_reason, verdict=verdict, reasons=held)
+    lines: tuple[OutputLine, ...] = ()
+    if run.output is not None:
+        kinds = (primary_of(held).kind, *(each.kind for each in held)) if held else ()
+        lines = deciding_lines(run.output, kinds, is_cut_off=not run.finished)
+    return replace(judged, verdict=_verdict(held, run, lines), reasons=held, lines=lines)
+
+
+def _verdict(
+    held: Sequence[HeldReason], run: RunEvidence, lines: Sequence[OutputLine]
+) -> Verdict | None:
+    if not held:
+        return None
+    primary = primary_of(held)
+    failure_type = primary.findings[0].failure_type or FailureType.UNKNOWN
+    if lines and failure_type is FailureType.UNKNOWN:
+        failure_type = type_in_text("\n".join(line.text for line in lines))
+    return pronounce(primary, run, failure_type)
+
+
+def _judge_each_failure(run: RunEvidence) -> Judgement:
+    """Return what can be said of each failure by itself, and no verdict yet."""
+    is_log = run.output is not None
+    judged = Judgement(
+        exit_reason=_exit_reason(run),
+        failures=judge_test_failures(run.failures, reads_text=is_log),
+        collection_failures=judge_collection_failures(run.collection_failures, reads_text=is_log),
+        errors=tuple(map(judge_run_error, run.errors)),
+    )
+    if not run.failures and not run.collection_failures:
+        return judged
+    # Imported here, because a run without failures needs no groups.
+    from pytest_failure_taxonomy.taxonomy.fingerprints import group_failures
+
+    return replace(judged, groups=group_failures(run, judged))
 
 
 def _is_green(run: RunEvidence) -> bool:
@@ -122,30 +158,29 @@ def _is_green(run: RunEvidence) -> bool:
     )
 
 
-def _contradictions(found: list[Finding]) -> tuple[str, ...]:
+def _contradictions(found: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(
         f"pytest ended with exit code 0, so this is no verdict: {message_of(held)} ({held.kind})"
         for held in group_findings(found)
     )
 
 
-def _from_failures(run: RunEvidence) -> Iterator[Finding]:
+def _from_failures(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
     # xdist reports the test of a worker that got a Ctrl+C as crashed, too.
     told_by_workers = {worker.crashed_on for worker in run.workers if worker.ending != "finished"}
-    for failure in run.failures:
-        reason, kind = classify_test_failure(failure)
+    for failure, one in zip(run.failures, judged.failures, strict=True):
         is_told = failure.crashed and failure.nodeid in told_by_workers
         if is_told and failure.attributed is None:
             continue
-        yield find(
-            kind,
-            "test report",
-            f"{failure.phase} failed: {failure.message}",
+        yield Finding(
+            reason=one.reason,
+            kind=one.kind,
+            source="test report",
+            detail=f"{failure.phase} failed: {failure.message}",
             nodeid=failure.nodeid,
-            reason=reason,
-            retryable=retryable_of_test_failure(failure),
-            failure_type=type_of_test_failure(failure),
-            headline=_headline_of(failure, kind),
+            retryable=one.retryable,
+            failure_type=one.failure_type,
+            headline=_headline_of(failure, one.kind),
             is_subtest=failure.part == "subtest",
             words=words_of_test_failure(failure),
         )
@@ -161,43 +196,40 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
     return None
 
 
-def _from_markers(run: RunEvidence) -> Iterator[Finding]:
+def _from_markers(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
     for failure in run.failures:
         if failure.marker is not None:
-            yield find_marked(failure.marker.name, failure.marker.reason, failure.nodeid)
+            yield marked_finding(failure.marker.name, failure.marker.reason, failure.nodeid)
 
 
-def _from_workers(run: RunEvidence) -> Iterator[Finding]:
+def _from_workers(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
     for worker in run.workers:
         if worker.ending in ("died", "interrupted"):  # an exit is told as that
             yield judge_worker(worker)
 
 
-def _from_collection(run: RunEvidence) -> Iterator[Finding]:
-    for failed in run.collection_failures:
-        yield find(
-            "collection.error",
+def _from_collection(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
+    for failed, one in zip(run.collection_failures, judged.collection_failures, strict=True):
+        yield finding(
+            one.kind,
             "collection report",
             failed.message,
             nodeid=failed.nodeid,
-            failure_type=type_of_collection_failure(failed),
+            failure_type=one.failure_type,
             words=words_of_collection_failure(failed),
         )
 
 
-def _from_errors(run: RunEvidence) -> Iterator[Finding]:
-    for error in run.errors:
-        if _follows_from_another(error, run):
-            continue
-        reason, kind = classify_run_error(error)
-        yield find(
-            kind,
-            f"{error.origin} error",
-            error.message,
-            reason=reason,
-            failure_type=type_of_run_error(error),
-            words=words_of_run_error(error),
-        )
+def _from_errors(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
+    for error, one in zip(run.errors, judged.errors, strict=True):
+        if not _follows_from_another(error, run):
+            yield finding(
+                one.kind,
+                f"{error.origin} error",
+                error.message,
+                failure_type=one.failure_type,
+                words=words_of_run_error(error),
+            )
 
 
 def _follows_from_another(error: RunError, run: RunEvidence) -> bool:
@@ -215,12 +247,12 @@ def _has_exited(run: RunEvidence) -> bool:
     return any(_interruption_kind(stop) == "interrupt.exit" for stop in run.interruptions)
 
 
-def _from_session_limit(run: RunEvidence) -> Iterator[Finding]:
+def _from_session_limit(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
     if run.should_fail.startswith(_SESSION_LIMIT):
-        yield find("session.timeout", "session.shouldfail", run.should_fail)
+        yield finding("session.timeout", "session.shouldfail", run.should_fail)
 
 
-def _from_interruptions(run: RunEvidence) -> Iterator[Finding]:
+def _from_interruptions(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
     running = run.in_flight[0].nodeid if run.in_flight else None
     told_by_workers = any(worker.ending == "interrupted" for worker in run.workers)
     has_exited = _has_exited(run)
@@ -233,7 +265,7 @@ def _from_interruptions(run: RunEvidence) -> Iterator[Finding]:
             continue  # of a `pytest.exit` in a worker xdist says that it was a Ctrl+C
         nodeid = running if kind == "interrupt.keyboard" else None
         detail = stop.message or stop.exception
-        yield find(kind, "session", detail, nodeid=nodeid, words=words_of_interruption(stop))
+        yield finding(kind, "session", detail, nodeid=nodeid, words=words_of_interruption(stop))
 
 
 def _interruption_kind(stop: Interruption) -> str:
@@ -259,7 +291,7 @@ def _explains_a_stop(run: RunEvidence) -> bool:
     )
 
 
-def _from_what_is_unrecorded(run: RunEvidence) -> Iterator[Finding]:
+def _from_what_is_unrecorded(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
     """Yield what is known by its count alone; it could be of another kind, or another reason."""
     lacking = run.unrecorded
     for kind, count in (
@@ -270,10 +302,10 @@ def _from_what_is_unrecorded(run: RunEvidence) -> Iterator[Finding]:
     ):
         if count:
             detail = f"{count} counted, but what happened could not be written down"
-            yield find(kind, "record", detail, count=count, confidence="likely")
+            yield finding(kind, "record", detail, count=count, confidence="likely")
 
 
-_RULES: Final[tuple[Callable[[RunEvidence], Iterator[Finding]], ...]] = (
+_RULES: Final[tuple[Callable[[RunEvidence, Judgement], Iterator[Finding]], ...]] = (
     _from_failures,
     _from_markers,
     _from_workers,
@@ -285,8 +317,8 @@ _RULES: Final[tuple[Callable[[RunEvidence], Iterator[Finding]], ...]] = (
 )
 
 
-def _findings(run: RunEvidence) -> list[Finding]:
-    found = _seen(run)
+def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
+    found = [*run.settled, *(each for rule in _RULES for each in rule(run, judged))]
     if not run.finished:
         return [*found, in_words_of_command(judge_death(run.exit, run.in_flight), run)]
     if run.exit.session_code not in (None, run.exit.code):
@@ -296,7 +328,9 @@ def _findings(run: RunEvidence) -> list[Finding]:
             found.append(late)
     if run.recorded:
         found += _from_exit_code(run, explained=bool(found))
-    elif run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST) and run.exit.code is not None:
+    elif run.exit.code is None:
+        found += _from_error_line(run)
+    elif run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST):
         found += judge_command(
             run.exit.code, run.exit.source, is_pytest=run.is_pytest, refusal=run.early_refusal
         )
@@ -304,8 +338,16 @@ def _findings(run: RunEvidence) -> list[Finding]:
     return found
 
 
-def _seen(run: RunEvidence) -> list[Finding]:
-    return [*run.settled, *(finding for rule in _RULES for finding in rule(run))]
+def _from_error_line(run: RunEvidence) -> Iterator[Finding]:
+    """Yield what a log says of a command of which nothing else is known, not even a marker."""
+    if run.output is not None and run.output.error is not None and run.marker is None:
+        yield finding(
+            "command.failed",
+            "log",
+            run.output.error.text.strip(),
+            reason=FailureReason.UNKNOWN,
+            confidence="likely",
+        )
 
 
 def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
@@ -316,19 +358,19 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
     if code == 5 and run.counts.collected == 0:
         deselected = run.counts.deselected
         if deselected:
-            yield find("tests.all_deselected", "collection", f"{deselected} deselected, 0 left")
+            yield finding("tests.all_deselected", "collection", f"{deselected} deselected, 0 left")
         else:
             skipped = (f"{run.counts.skipped} skipped",) if run.counts.skipped else ()
             said = ", ".join(["0 tests collected", *skipped])
-            yield find("tests.none_collected", "collection", said, words=skipped)
+            yield finding("tests.none_collected", "collection", said, words=skipped)
     elif code == 6:
-        yield find("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
+        yield finding("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
     elif run.coverage:
-        yield find("coverage.failed", "pytest-cov", run.coverage, headline=run.coverage)
+        yield finding("coverage.failed", "pytest-cov", run.coverage, headline=run.coverage)
     elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN and not _is_stage_limit(run):
         reason = FailureReason.from_pytest_exit_code(code)
         why = run.should_fail or f"exit code {code}"
-        yield find("exit_status.changed", "exit status", why, reason=reason, words=(why,))
+        yield finding("exit_status.changed", "exit status", why, reason=reason, words=(why,))
 
 
 def _is_stage_limit(run: RunEvidence) -> bool:
@@ -342,16 +384,16 @@ def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
     code = run.exit.code
     if code is None or run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST):
         return
-    if any(finding.kind in STAGE_KINDS.values() for finding in found):
+    if any(each.kind in STAGE_KINDS.values() for each in found):
         return
-    reasons = {finding.reason for finding in found}
+    reasons = {each.reason for each in found}
     if FailureReason.INTERRUPTED in reasons or reasons & _ENVIRONMENT_REASONS:
         return
     reason = FailureReason.from_stage(run.stage, code)
     if FailureReason.TIMEOUT in reasons:  # it overrides the stage, as exit codes 124 and 137 do
         reason = FailureReason.SETUP_TIMEOUT if run.stage is Stage.SETUP else None
     if reason is not None:
-        yield find(
+        yield finding(
             STAGE_KINDS[reason], "stage", f"{run.stage} ended with exit code {code}", reason=reason
         )
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 
 KIND_PATTERN: Final = r"^[a-z0-9_]+(\.[a-z0-9_]+)+$"
 """What a kind's name looks like, whoever gives it."""
@@ -186,6 +185,18 @@ def rank_of(kind: str) -> tuple[int, str]:
     That is the order of the table; kinds that are not in it follow by name.
     """
     return _RANKS.get(kind, len(_RANKS)), kind
+
+
+def reason_of(kind: str) -> FailureReason:
+    """Return the reason that a kind of ours refines.
+
+    Raises:
+        ValueError: it has none of its own; the exit table or the stage decides.
+    """
+    reason = KINDS[kind].reason
+    if reason is None:
+        raise ValueError(f"the kind {kind} has no reason of its own")
+    return reason
 
 
 STAGE_KINDS: Final[Mapping[FailureReason, str]] = MappingProxyType(

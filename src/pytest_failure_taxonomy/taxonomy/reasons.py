@@ -1,13 +1,42 @@
-"""The fifteen failure reasons, their precedence, and the tables from exit codes to them."""
+"""The stages, the fifteen failure reasons, and the tables from exit codes and markers to them."""
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from pytest_failure_taxonomy.taxonomy.stages import Stage, parse_stage
+
+class Stage(StrEnum):
+    """Name the step of an attempt that a command belongs to.
+
+    The value is what users write on the command line and find in the report. A plain test run
+    is the `final_test` of its attempt.
+    """
+
+    GIT_CLONE = "git_clone"
+    GIT_CHECKOUT = "git_checkout"
+    SETUP = "setup"
+    BASELINE_RUN = "baseline_run"
+    AGENT_RUN = "agent_run"
+    FINAL_TEST = "final_test"
+
+
+def parse_stage(stage: str) -> Stage:
+    """Return the `Stage` that a string names.
+
+    Raises:
+        ValueError: the string names no stage; the message names it and lists the six.
+    """
+    try:
+        return Stage(stage)
+    except ValueError:
+        known = ", ".join(Stage)
+        raise ValueError(f"unknown stage {stage!r}; one of {known}") from None
 
 
 class FailureReason(StrEnum):
@@ -147,3 +176,71 @@ def primary_reason(reasons: Iterable[FailureReason | None]) -> FailureReason | N
     """
     held = [reason for reason in reasons if reason is not None]
     return min(held, key=lambda reason: reason.precedence, default=None)
+
+
+CRASH_SIGNALS: Final = frozenset({"SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"})
+"""Signals that a process earns by its own fault; others come from outside."""
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, `SIG<number>` for one that this system does not know."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+def signal_of_exit_code(code: int) -> str | None:
+    """Return the name of the signal that an exit code above 128 stands for in a shell."""
+    name = signal_name(code - 128) if code > 128 else ""
+    return name if name in signal.Signals.__members__ else None
+
+
+MARKER_START: Final = "[GZA_FAILURE:"
+"""How the line begins by which an agent says in its output that it has given up, and why.
+
+A marker is a line of its own: `[GZA_FAILURE:REASON]`. It is one more reason beside what was
+observed, and never takes the place of an exit code, a time limit or a crash.
+"""
+MARKER_BLANKS: Final = " \t\r"
+"""What may stand on a marker's line beside it."""
+MARKER_COLOUR: Final = r"\x1b\[[0-9;:]*+m"
+"""How a terminal is told a colour, as a pattern: no more than a blank beside a marker."""
+
+UNKNOWN_MARKER: Final = "UNKNOWN"
+
+MARKER_REASONS: Final[Mapping[str, FailureReason]] = MappingProxyType(
+    {
+        "MAX_TURNS": FailureReason.AGENT_GAVE_UP,
+        "TEST_FAILURE": FailureReason.TESTS_FAILED,
+        UNKNOWN_MARKER: FailureReason.UNKNOWN,
+    }
+)
+"""The markers that every configuration knows. One that a user adds stands for `UNKNOWN`."""
+
+
+def marker_on_line(line: str) -> str | None:
+    """Return what the marker on a line says, known or not; `None` where the line is none."""
+    if MARKER_START not in line:
+        return None
+    text = (_colour().sub(" ", line) if "\x1b" in line else line).strip(MARKER_BLANKS + "\n")
+    if not text.startswith(MARKER_START) or not text.endswith("]"):
+        return None
+    name = text[len(MARKER_START) : -1]
+    is_word = name.isascii() and name.replace("_", "a").isalnum()
+    return name if is_word else None
+
+
+@cache
+def _colour() -> re.Pattern[str]:
+    return re.compile(MARKER_COLOUR)
+
+
+def validate_marker(name: str, known: Iterable[str] = ()) -> str:
+    """Return the marker's word where it is a known one, else `UNKNOWN`.
+
+    Args:
+        name: as it was written; case matters.
+        known: words that are valid beside the three of `MARKER_REASONS`.
+    """
+    return name if name in MARKER_REASONS or name in set(known) else UNKNOWN_MARKER

@@ -6,14 +6,35 @@ This is advice only: nothing here runs git, reruns a test or notifies anybody.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
     import re
+
+
+class FailureType(StrEnum):
+    """Sort a failure by what recovering from it takes."""
+
+    BROKEN_BUILD = "BROKEN_BUILD"
+    VERIFICATION_FAILED = "VERIFICATION_FAILED"
+    CIRCULAR_FIX = "CIRCULAR_FIX"
+    CONTEXT_EXHAUSTED = "CONTEXT_EXHAUSTED"
+    UNKNOWN = "UNKNOWN"
+
+
+class RecoveryAction(StrEnum):
+    """Recommend the next step after a failure; nothing here is ever done by the product itself."""
+
+    ROLLBACK = "rollback"
+    RETRY = "retry"
+    SKIP = "skip"
+    CONTINUE = "continue"
+    ESCALATE = "escalate"
+
 
 STOP_WORDS: Final = frozenset(
     {

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, Final, TypeVar, dataclass_transform
 
 T = TypeVar("T")
+
+MADE_BEFORE_COMPILING: Final = 100
+"""How many objects of a class are made before it gets an `__init__` of its own. To compile one
+takes as long as it saves with some hundred objects, and most classes never have as many."""
 
 _set = object.__setattr__
 _MADE_BY_PYTHON = ("__dict__", "__weakref__")
@@ -27,7 +31,7 @@ def value(cls: type[T]) -> type[T]:
     names = tuple(cls.__annotations__)
     body = {name: each for name, each in vars(cls).items() if name not in _MADE_BY_PYTHON}
     defaults = {name: body.pop(name) for name in names if name in body}
-    body.update(_METHODS, __slots__=names, _read=_reader(names), _defaults=defaults)
+    body.update(_METHODS, __slots__=names, _read=_reader(names), _defaults=defaults, _made=0)
     made: type[T] = type(cls)(cls.__name__, cls.__bases__, body)  # type: ignore[misc]
     return made
 
@@ -50,6 +54,10 @@ def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _begin(self: Any, **given: Any) -> None:
+    cls = type(self)
+    cls._made += 1
+    if cls._made == MADE_BEFORE_COMPILING:
+        cls.__init__ = _compiled_init(cls)
     if self._defaults:
         given = {**self._defaults, **given}
     try:
@@ -64,6 +72,19 @@ def _begin(self: Any, **given: Any) -> None:
     missing = sorted(names - given.keys())
     unknown = sorted(given.keys() - names)
     raise TypeError(f"{type(self).__qualname__}: {missing=}, {unknown=}")
+
+
+def _compiled_init(cls: Any) -> Callable[..., None]:
+    """Return an `__init__` for this class alone, which takes half the time of the shared one."""
+    defaults = cls._defaults
+    parameters = [f"{name}=default_{name}" if name in defaults else name for name in cls.__slots__]
+    statements = [f" set_{name}(self, {name})" for name in cls.__slots__]
+    source = "\n".join((f"def __init__(self, *, {', '.join(parameters)}):", *statements))
+    names = {f"default_{name}": each for name, each in defaults.items()}
+    names |= {f"set_{name}": getattr(cls, name).__set__ for name in cls.__slots__}
+    exec(source, names)  # noqa: S102 - the names are those of our own fields
+    made: Callable[..., None] = names["__init__"]
+    return made
 
 
 def _refuse(self: Any, name: str, *_: Any) -> None:

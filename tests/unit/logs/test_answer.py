@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.logs.answer import MAX_FAILURES, classify_log
 from pytest_failure_taxonomy.logs.log_lines import chunks_of
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
 
 PYTEST_LOG: Final = """\
 ============================= test session starts ==============================

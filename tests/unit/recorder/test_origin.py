@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_failure_taxonomy.recorder.origin import MAX_TEXT, OriginFinder
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
+from pytest_failure_taxonomy.taxonomy.evidence import OriginPlace
 
 
 class Sources:

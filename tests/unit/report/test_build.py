@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,
     Interruption,
     Location,
+    OriginPlace,
     ProcessExit,
     RaisedException,
     RunContext,
@@ -37,9 +38,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from tests.helpers.reports import (
     assert_valid_report,
     make_failure,

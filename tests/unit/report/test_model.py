@@ -27,9 +27,8 @@ from pytest_failure_taxonomy.report.load import (
 )
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.write import encode
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType, RecoveryAction
 from tests.helpers.reports import assert_valid_report, make_report
 
 RIGHT = "; a report is the JSON file that `pytest --failure-taxonomy` writes"

@@ -14,7 +14,7 @@ from pytest_failure_taxonomy.documents.problems import MAX_PROBLEMS
 from pytest_failure_taxonomy.errors import RulesError
 from pytest_failure_taxonomy.rules.load import MAX_BYTES, load_rules
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.rules import Rule
+from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 
 RIGHT: Final = "a file of rules is YAML in UTF-8 that begins with `rules:`"
 EXAMPLE: Final = "write `rules:` and below it a list of rules, each beginning with `- `"

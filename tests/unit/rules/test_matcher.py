@@ -11,7 +11,7 @@ from pytest_failure_taxonomy.rules import matcher as matcher_module
 from pytest_failure_taxonomy.rules.matcher import RuleMatcher
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException, TestFailure
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.rules import MAX_SEARCHED, Rule
+from pytest_failure_taxonomy.taxonomy.user_rules import MAX_SEARCHED, Rule
 
 ENDLESS: Final = "(a|a)*$"
 BAIT: Final = "a" * 40 + "b"

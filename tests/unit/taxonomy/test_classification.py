@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.taxonomy.classification import (
-    type_of_collection_failure,
-    type_of_run_error,
+    judge_collection_failures,
+    judge_run_error,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
@@ -21,12 +21,11 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
-from pytest_failure_taxonomy.taxonomy.findings import Finding
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import Finding, Verdict
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.verdict import Verdict
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 BUILD, CHECK, UNKNOWN, CONTEXT = (
     FailureType.BROKEN_BUILD,
@@ -140,7 +139,8 @@ def test_a_node_that_could_not_be_collected(
 ) -> None:
     """It is a broken build, unless its exception speaks of the machine or the network."""
     failure = CollectionFailure(nodeid="test_a.py", message=message, exception=exception)
-    assert type_of_collection_failure(failure) is failure_type
+    [judged] = judge_collection_failures([failure])
+    assert judged.failure_type is failure_type
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,8 @@ def test_an_error_outside_of_tests(
     """What pytest refuses and what breaks in it is unknown, unless its exception says more."""
 
     def type_of(origin: ErrorOrigin) -> FailureType:
-        return type_of_run_error(RunError(origin=origin, message=message, exception=exception))
+        error = RunError(origin=origin, message=message, exception=exception)
+        return judge_run_error(error).failure_type
 
     origins: tuple[ErrorOrigin, ...] = ("usage", "internal", "plugin")
     assert {type_of(origin) for origin in origins} == {elsewhere}

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.report.amend import amend_report
-from pytest_failure_taxonomy.taxonomy.commands import judge_command
+from pytest_failure_taxonomy.report.build import amend_report
 from pytest_failure_taxonomy.taxonomy.deaths import (
     is_used_up,
+    judge_command,
     judge_death,
     judge_late_death,
     judge_worker,
@@ -26,16 +26,16 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TimeLimit,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.findings import Finding
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import Finding
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.signals import (
+from pytest_failure_taxonomy.taxonomy.reasons import (
     CRASH_SIGNALS,
+    FailureReason,
+    Stage,
     signal_name,
     signal_of_exit_code,
 )
-from pytest_failure_taxonomy.taxonomy.stages import Stage
 from tests.helpers.reports import assert_valid_report, make_failure, make_report, make_run
 
 TEST: Final = "test_cart.py::test_total"

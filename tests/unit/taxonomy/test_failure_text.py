@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.taxonomy.failure_text import (
-    classify_failure,
+from pytest_failure_taxonomy.taxonomy.failure_text.classify import classify_failure
+from pytest_failure_taxonomy.taxonomy.failure_text.exceptions import (
     failure_type_at_head,
     failure_type_of,
 )
 from pytest_failure_taxonomy.taxonomy.failure_text.phrases import PHRASES
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from tests.helpers.failure_texts import LabelledText, labelled_texts
 
 BUILD = FailureType.BROKEN_BUILD

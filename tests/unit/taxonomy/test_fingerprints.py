@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.taxonomy import fingerprints
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    OriginPlace,
+    ProcessExit,
+    RunEvidence,
+    TestFailure,
+)
 from pytest_failure_taxonomy.taxonomy.fingerprints import (
+    MAX_KEPT,
     MAX_TITLE,
     fingerprint_of,
+    group_failures,
     is_test_code,
     normalize_message,
     place_of_test,
     title_of,
 )
-from pytest_failure_taxonomy.taxonomy.groups import Grouping, group_failures
-from pytest_failure_taxonomy.taxonomy.messages import MAX_KEPT
-from pytest_failure_taxonomy.taxonomy.origins import OriginPlace
+from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement, Group, Judgement
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 CONNECT = OriginPlace(
@@ -370,36 +379,60 @@ def test_a_title_is_short() -> None:
     assert title.endswith("…)")
 
 
+def grouped(seen: Sequence[tuple[str, str, str, str]]) -> tuple[Group, ...]:
+    """Return groups of failures, given as fingerprint, node id, kind and message of each."""
+    run = RunEvidence(
+        exit=ProcessExit(code=1, source="pytest"),
+        failures=tuple(
+            TestFailure(nodeid=nodeid, phase="call", message=message)
+            for _, nodeid, _, message in seen
+        ),
+    )
+    judged = tuple(
+        FailureJudgement(
+            reason=FailureReason.TESTS_FAILED,
+            kind=kind,
+            failure_type=FailureType.UNKNOWN,
+            fingerprint=fingerprint,
+        )
+        for fingerprint, _, kind, _ in seen
+    )
+    return group_failures(run, Judgement(exit_reason=None, failures=judged))
+
+
 def test_groups_are_sorted_and_count_all() -> None:
     """Biggest first, then the one that occurred first; of a test that fails twice, one node id."""
-    seen = [
-        ("b", "t::1", "TESTS_FAILED", "test.setup_error", "first of b"),
-        ("a", "t::2", "TESTS_FAILED", "test.failed", "first of a"),
-        ("c", "t::3", "TESTS_FAILED", "test.failed", "first of c"),
-        ("c", "t::3", "TESTS_FAILED", "test.teardown_error", "second of c"),
-        ("c", "t::4", "TESTS_FAILED", "test.teardown_error", "third of c"),
-    ]
-    groups = group_failures(seen)
+    groups = grouped(
+        [
+            ("b", "t::1", "test.setup_error", "first of b"),
+            ("a", "t::2", "test.failed", "first of a"),
+            ("c", "t::3", "test.failed", "first of c"),
+            ("c", "t::3", "test.teardown_error", "second of c"),
+            ("c", "t::4", "test.teardown_error", "third of c"),
+        ]
+    )
     assert [(each.fingerprint, each.count) for each in groups] == [("c", 3), ("b", 1), ("a", 1)]
     assert groups[0].nodeids == ("t::3", "t::4")
     assert (groups[0].kind, groups[0].title) == ("test.teardown_error", "first of c")
 
 
-def test_ten_thousand_failures_of_five_causes() -> None:
-    """Every failure counts, and a title is asked for once a group."""
-    grouping = Grouping()
-    titles = Counter[str]()
-    for number in range(10_000):
-        name = f"{number % 5}"
-        title = ""
-        if grouping.is_new(name):
-            titles[name] += 1
-            title = f"cause {name}"
-        grouping.add(name, f"t.py::test_{number}", "TESTS_FAILED", "test.failed", title)
-    groups = grouping.groups()
+def test_ten_thousand_failures_of_five_causes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every failure counts, and a title is made once a group."""
+    titles: list[str] = []
+
+    def title(exception_type: str, message: str, place: OriginPlace | None) -> str:
+        titles.append(title_of(exception_type, message, place))
+        return titles[-1]
+
+    monkeypatch.setattr(fingerprints, "title_of", title)
+    groups = grouped(
+        [
+            (f"{number % 5}", f"t.py::test_{number}", "test.failed", f"cause {number % 5}")
+            for number in range(10_000)
+        ]
+    )
     assert [each.count for each in groups] == [2_000] * 5
-    assert [each.title for each in groups] == [f"cause {name}" for name in range(5)]
-    assert set(titles.values()) == {1}
+    assert [each.title for each in groups] == [f"cause {name}" for name in range(5)] == titles
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.taxonomy import classification
 from pytest_failure_taxonomy.taxonomy.classification import (
-    classify_run_error,
-    classify_test_failure,
     is_strict_xpass,
     is_timeout,
+    judge_run_error,
+    judge_test_failures,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
@@ -22,6 +23,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ErrorOrigin,
     InFlightTest,
     Interruption,
+    Output,
+    OutputLine,
     Phase,
     ProcessExit,
     RaisedException,
@@ -32,11 +35,11 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import MAX_EVIDENCE, Evidence, Judgement
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
-from pytest_failure_taxonomy.taxonomy.verdict import MAX_EVIDENCE, Evidence, Judgement
 
 A: Final = "test_cart.py::test_a"
 B: Final = "test_cart.py::test_b"
@@ -52,6 +55,12 @@ TEST_STAGES: Final = (Stage.AGENT_RUN, Stage.FINAL_TEST)
 def ours(reason: FailureReason) -> Attribution:
     """Return what a rule says that gives a kind of its own."""
     return Attribution(reason=reason, kind="ours.patch", source="rule")
+
+
+def classified(failure: TestFailure) -> tuple[FailureReason, str]:
+    """Return reason and kind of one failed test."""
+    [judged] = judge_test_failures([failure])
+    return judged.reason, judged.kind
 
 
 def ended(exit_code: int | None = 1, **seen: Any) -> RunEvidence:
@@ -389,7 +398,7 @@ def test_a_timeout_is_known_by_the_module_that_raised_it(message: str) -> None:
     """pytest-timeout's failure is TIMEOUT in whichever words it is said."""
     failure = timed_out(message=message)
     assert is_timeout(failure)
-    assert classify_test_failure(failure) == (FailureReason.TIMEOUT, "test.timeout")
+    assert classified(failure) == (FailureReason.TIMEOUT, "test.timeout")
     assert held(judge(ended(1, failures=(failure,)))) == [("TIMEOUT", "test.timeout", 1)]
 
 
@@ -426,7 +435,7 @@ def test_a_timeout_is_known_by_the_module_that_raised_it(message: str) -> None:
 def test_words_alone_make_no_timeout(failure: TestFailure) -> None:
     """A test that only talks of a timeout has failed like any other."""
     assert not is_timeout(failure)
-    assert classify_test_failure(failure) == (FailureReason.TESTS_FAILED, "test.failed")
+    assert classified(failure) == (FailureReason.TESTS_FAILED, "test.failed")
 
 
 def test_a_timeout_precedes_failed_tests() -> None:
@@ -439,7 +448,7 @@ def test_a_timeout_precedes_failed_tests() -> None:
 def test_a_timeout_is_one_in_every_phase(phase: Phase) -> None:
     """pytest-timeout limits setup and teardown too."""
     failure = replace(timed_out(), phase=phase)
-    assert classify_test_failure(failure) == (FailureReason.TIMEOUT, "test.timeout")
+    assert classified(failure) == (FailureReason.TIMEOUT, "test.timeout")
 
 
 @pytest.mark.parametrize(
@@ -506,7 +515,7 @@ def test_another_reason_to_fail_the_session_is_quoted() -> None:
 )
 def test_the_phase_makes_the_kind(phase: Phase, kind: str) -> None:
     """A failure is TESTS_FAILED in every phase, and the kind says which."""
-    assert classify_test_failure(failed(phase=phase)) == (FailureReason.TESTS_FAILED, kind)
+    assert classified(failed(phase=phase)) == (FailureReason.TESTS_FAILED, kind)
 
 
 @pytest.mark.parametrize(
@@ -538,7 +547,7 @@ def test_the_phase_makes_the_kind(phase: Phase, kind: str) -> None:
 def test_a_strict_xpass_is_told_from_words_of_a_test(failure: TestFailure, kind: str) -> None:
     """A strict xpass has pytest's words and no exception; a test can say the words, too."""
     assert is_strict_xpass(failure) is (kind == "test.xpass_strict")
-    assert classify_test_failure(failure) == (FailureReason.TESTS_FAILED, kind)
+    assert classified(failure) == (FailureReason.TESTS_FAILED, kind)
 
 
 @pytest.mark.parametrize(
@@ -552,7 +561,7 @@ def test_a_strict_xpass_is_told_from_words_of_a_test(failure: TestFailure, kind:
 )
 def test_who_knows_better_decides(failure: TestFailure) -> None:
     """A reason and kind that somebody who knows has given come before all that can be inferred."""
-    assert classify_test_failure(failure) == SANDBOX
+    assert classified(failure) == SANDBOX
     assert verdict_of(judge(ended(1, failures=(failure,)))) == SANDBOX
 
 
@@ -586,7 +595,8 @@ def test_a_kind_that_is_not_ours_is_put_in_words(kind: str) -> None:
 def test_an_error_outside_of_tests_is_internal(origin: ErrorOrigin) -> None:
     """An error of pytest, a call, a conftest or a plugin is INTERNAL_ERROR of its own kind."""
     error = RunError(origin=origin, message="it broke")
-    assert classify_run_error(error) == (FailureReason.INTERNAL_ERROR, f"{origin}.error")
+    judged = judge_run_error(error)
+    assert (judged.reason, judged.kind) == (FailureReason.INTERNAL_ERROR, f"{origin}.error")
     verdict = judge(ended(3, errors=(error,))).verdict
     assert verdict is not None
     assert verdict.evidence == (Evidence(source=f"{origin} error", detail="it broke"),)
@@ -763,7 +773,9 @@ def test_a_failing_baseline_is_valid(is_strict: bool) -> None:
         failures=(failed(), timed_out(B)),
         counts=RAN,
     )
-    assert judge(run) == Judgement(exit_reason=None, verdict=None, reasons=())
+    judgement = judge(run)
+    assert (judgement.exit_reason, judgement.verdict, judgement.reasons) == (None, None, ())
+    assert (judgement.notes, judgement.faults) == ((), ())
 
 
 @pytest.mark.parametrize("is_strict", [True, False], ids=["strict", "not-strict"])
@@ -1393,11 +1405,15 @@ def test_reasons_and_kinds_are_held_once(run: RunEvidence) -> None:
 def test_one_failure_more_never_makes_a_success(
     run: RunEvidence, failure: TestFailure, data: st.DataObject
 ) -> None:
-    """Outside of a baseline a run with a failure has failed, wherever the failure is put."""
+    """Outside of a baseline a run with a failure has failed, wherever the failure is put.
+
+    Where pytest itself ended with exit code 0 the contradiction is told instead.
+    """
     stage = data.draw(st.sampled_from([*OWN_FAILURE_STAGES, *TEST_STAGES]))
     at = data.draw(st.integers(min_value=0, max_value=len(run.failures)))
     failures = (*run.failures[:at], failure, *run.failures[at:])
-    assert judge(replace(run, stage=stage, failures=failures)).verdict is not None
+    judgement = judge(replace(run, stage=stage, failures=failures))
+    assert judgement.verdict is not None or (run.exit.code == 0 and judgement.faults)
 
 
 @settings(deadline=None)
@@ -1442,6 +1458,86 @@ def test_a_judgement_cannot_be_changed() -> None:
         name = next(iter(to_dict(part)))
         with pytest.raises(AttributeError):
             setattr(part, name, None)
+
+
+# Each failure's own judgement
+
+
+def test_every_failure_has_its_own_judgement() -> None:
+    """Failures, collection failures and errors are judged one by one, in their order."""
+    run = ended(
+        1,
+        failures=(failed(A), timed_out(B), failed(A, attributed=ours(FailureReason.TOOL_ERROR))),
+        collection_failures=(CollectionFailure(nodeid="t.py", message="SyntaxError: no"),),
+        errors=(RunError(origin="plugin", message="it broke"),),
+    )
+    judgement = judge(run)
+    assert [(each.kind, each.timed_out) for each in judgement.failures] == [
+        ("test.failed", False),
+        ("test.timeout", True),
+        ("ours.patch", False),
+    ]
+    assert [each.kind for each in judgement.collection_failures] == ["collection.error"]
+    assert [each.kind for each in judgement.errors] == ["plugin.error"]
+    judged = (*judgement.failures, *judgement.collection_failures)
+    assert {each.fingerprint for each in judged} == {
+        group.fingerprint for group in judgement.groups
+    }
+
+
+def test_each_failure_is_classified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a failure's type costs time, so it is read once, whoever needs it."""
+    asked: list[str] = []
+
+    def failure_type_of(name: str, *_: object, **__: object) -> FailureType:
+        asked.append(name)
+        return FailureType.VERIFICATION_FAILED
+
+    monkeypatch.setattr(classification, "failure_type_of", failure_type_of)
+    judge(ended(1, failures=tuple(failed(f"t.py::test_{number}") for number in range(5))))
+    assert len(asked) == 5
+
+
+def test_failures_that_are_judged_alike_share_one_object() -> None:
+    """So that many failures take little memory."""
+    judgement = judge(ended(1, failures=(failed(A), failed(A), failed(A))))
+    assert len({id(each) for each in judgement.failures}) == 1
+
+
+@pytest.mark.parametrize("code", [5, 6, 124])
+def test_a_marker_in_the_whole_output_hides_nothing(code: int) -> None:
+    """It is one more reason beside what the exit code says, and not the verdict."""
+    run = ended(code)
+    marker = SeenMarker(name="MAX_TURNS", reason=FailureReason.AGENT_GAVE_UP)
+    without, judgement = judge(run), judge(replace(run, marker=marker))
+    kinds = [each.kind for each in without.reasons]
+    assert kinds
+    assert sorted(each.kind for each in judgement.reasons) == sorted([*kinds, "marker.max_turns"])
+    assert judgement.verdict == without.verdict
+
+
+def test_a_marker_is_nothing_to_a_success() -> None:
+    """What did not fail has no marker."""
+    marker = SeenMarker(name="MAX_TURNS", reason=FailureReason.AGENT_GAVE_UP)
+    judgement = judge(ended(0, marker=marker))
+    assert (judgement.verdict, judgement.reasons) == (None, ())
+
+
+# A log's lines
+
+
+def test_the_lines_of_a_log_tell_the_type_that_nothing_else_does() -> None:
+    """The text of what decided is read where the evidence has no failure type; it comes second."""
+    line = OutputLine(3, "ModuleNotFoundError: No module named 'x'")
+    output = Output(by_subject={"internal": (line,)}, others=(OutputLine(9, "?"),))
+    error = RunError(origin="internal", message="it broke")
+    judgement = judge(ended(3, errors=(error,), output=output))
+    assert judgement.verdict is not None
+    assert judgement.verdict.failure_type is FailureType.BROKEN_BUILD
+    assert judgement.lines == (line,)
+    judgement = judge(ended(1, failures=(failed(),), output=output))
+    assert judgement.verdict is not None
+    assert judgement.verdict.failure_type is FailureType.VERIFICATION_FAILED
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
-from pytest_failure_taxonomy.taxonomy.git_commands import git_subcommand
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.libraries import (
     EXCEPTIONS,
@@ -21,6 +20,7 @@ from pytest_failure_taxonomy.taxonomy.libraries import (
     ONLY_WITHIN,
     PHRASES,
     classify_exception,
+    git_subcommand,
 )
 
 WITHIN_GENAI: Final = "lib/site-packages/google/generativeai/generative_models.py:331: in generate"

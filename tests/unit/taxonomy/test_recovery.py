@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType, RecoveryAction
 from pytest_failure_taxonomy.taxonomy.recovery import (
     STOP_WORDS,
+    FailureType,
+    RecoveryAction,
     explain_recovery,
     is_circular_fix,
     recommend_recovery,

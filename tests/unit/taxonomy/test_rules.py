@@ -9,7 +9,7 @@ import pytest
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.rules import (
+from pytest_failure_taxonomy.taxonomy.user_rules import (
     KIND_FAMILIES,
     MAX_SEARCHED,
     Rule,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
+from pytest_failure_taxonomy.taxonomy.values import MADE_BEFORE_COMPILING, replace, to_dict, value
 
 
 @value
@@ -78,6 +79,28 @@ def test_it_is_copied_whole() -> None:
     point = Point(x=1, names=("a",))
     assert replace(point, y=5) == Point(x=1, y=5, names=("a",))
     assert copy.copy(point) == copy.deepcopy(point) == _pickled(point) == point
+
+
+def test_a_class_of_which_many_are_made_stays_as_it_is() -> None:
+    """From some number on it has an `__init__` of its own, which does the same."""
+
+    @value
+    class Many:
+        x: int
+        y: int = 0
+        names: tuple[str, ...] = ()
+
+    first = Many(x=1)
+    for x in range(2 * MADE_BEFORE_COMPILING):
+        assert to_dict(Many(x=x, names=("a",))) == {"x": x, "y": 0, "names": ("a",)}
+    assert Many(x=1) == first
+    assert replace(first, y=5) == Many(x=1, y=5)
+    wrong: tuple[dict[str, Any], ...] = ({}, {"y": 1}, {"x": 1, "z": 2})
+    for given in wrong:
+        with pytest.raises(TypeError):
+            Many(**given)
+    with pytest.raises(AttributeError):
+        Many(x=1).x = 2  # type: ignore[misc]  # as a type checker says, too
 
 
 def _pickled(point: Point) -> object:

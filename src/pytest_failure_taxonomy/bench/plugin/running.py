@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_failure_taxonomy.bench.fan_out import FanOut, NotStartedError, Unit
-from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric, IsolatedSystem
+from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
+from pytest_failure_taxonomy.bench.isolation.system import IsolatedSystem
 from pytest_failure_taxonomy.bench.plugin.items import SYSTEM_FIXTURE, CaseFailedError, CaseItem
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.units import split_cases

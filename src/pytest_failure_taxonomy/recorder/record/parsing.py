@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
-from pytest_failure_taxonomy.taxonomy.rules import Rule
+from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 
 T = TypeVar("T")
 

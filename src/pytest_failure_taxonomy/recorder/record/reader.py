@@ -52,8 +52,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WatcherState,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.rules import Rule
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 from pytest_failure_taxonomy.taxonomy.values import value
 
 _WORDS: Final = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.shown_paths import AS_REPORTED, ShownPaths
 from pytest_failure_taxonomy.report.text import (
+    AS_REPORTED,
+    ShownPaths,
     first_line,
     safe_text,
     telling_line,
@@ -14,8 +15,7 @@ from pytest_failure_taxonomy.report.text import (
 )
 from pytest_failure_taxonomy.taxonomy.headlines import is_worded_by_pytest, one_line
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.stages import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_LINES: Final = 6

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pytest_failure_taxonomy.taxonomy.failure_text.exceptions import CRASHES, failure_type_of_heads
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.failure_text.heads import Head

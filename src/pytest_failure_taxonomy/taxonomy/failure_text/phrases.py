@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pytest_failure_taxonomy.taxonomy.failure_types import FailureType
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 _BUILD: Final = FailureType.BROKEN_BUILD
 _CHECK: Final = FailureType.VERIFICATION_FAILED

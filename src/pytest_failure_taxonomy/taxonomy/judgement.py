@@ -1,0 +1,277 @@
+"""What the judge concludes: findings, the reasons that they add up to, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pytest_failure_taxonomy.taxonomy.headlines import headline_of
+from pytest_failure_taxonomy.taxonomy.kinds import describe_kind, rank_of, reason_of
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.recovery import (
+    FailureType,
+    RecoveryAction,
+    recovery_of_failure,
+)
+from pytest_failure_taxonomy.taxonomy.values import value
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.evidence import Output, OutputLine, RunEvidence
+
+Confidence = Literal["certain", "likely"]
+
+MAX_EVIDENCE: Final = 10
+"""How many pieces of evidence a verdict quotes; all of them stand in the rest of the report."""
+MAX_LINES: Final = 20
+"""How many lines of a log are quoted."""
+
+
+@value
+class FailureJudgement:
+    """What one failure is: of a test, of a collector, or outside of both."""
+
+    reason: FailureReason
+    kind: str
+    failure_type: FailureType
+    retryable: bool | None = None
+    """Whether it could pass if it ran again; `None` where its kind decides."""
+    rule: str | None = None
+    """The rule that matched it."""
+    timed_out: bool = False
+    """A time limit of the test's own ended it, whatever its kind is."""
+    fingerprint: str = ""
+    """Equal for failures that are one and the same; empty for an error outside of the tests."""
+
+
+@value
+class Group:
+    """Failures that are one and the same, as far as that can be told."""
+
+    fingerprint: str
+    reason: FailureReason
+    """Of most of them, like the kind."""
+    kind: str
+    title: str
+    """One line, of the first of them."""
+    count: int
+    """Failures; a test can fail twice, in call and teardown or in subtests."""
+    nodeids: tuple[str, ...]
+    """Each once, in the order of the failures."""
+
+
+@value
+class Finding:
+    """One rule's conclusion from one piece of evidence."""
+
+    reason: FailureReason
+    kind: str
+    source: str
+    detail: str
+    nodeid: str | None = None
+    count: int = 1
+    """How often that was seen, where nothing more is known of each time."""
+    confidence: Confidence = "certain"
+    ambiguous: tuple[str, ...] = ()
+    """Kinds that it could be, where the evidence can't tell."""
+    headline: str | None = None
+    """What the verdict says in place of the kind's own words, where it is found on one test."""
+    is_subtest: bool = False
+    """What it was found on is a subtest of its test."""
+    retryable: bool | None = None
+    """What a rule says of it; `None` where the kind decides."""
+    failure_type: FailureType | None = None
+    """`None` where nothing is known of the code that failed."""
+    words: tuple[str, ...] = ()
+    """What names the thing that it is about, each in one line for the verdict's message."""
+    is_hearsay: bool = False
+    """Somebody has said so and nothing was seen; it is never the verdict where anything was."""
+
+
+def finding(
+    kind: str, source: str, detail: str, *, reason: FailureReason | None = None, **fields: Any
+) -> Finding:
+    """Return a finding of one kind.
+
+    Args:
+        kind: one of `KINDS`.
+        source: where it was seen.
+        detail: what was seen.
+        reason: needed where the kind has none of its own.
+        **fields: further ones of `Finding`.
+    """
+    return Finding(
+        reason=reason or reason_of(kind), kind=kind, source=source, detail=detail, **fields
+    )
+
+
+def marked_finding(name: str, reason: FailureReason, nodeid: str | None = None) -> Finding:
+    """Return the finding that a marker is: what somebody said, not what was seen."""
+    return Finding(
+        reason=reason,
+        kind=f"marker.{name.lower()}",
+        source="marker",
+        detail=f"[GZA_FAILURE:{name}]",
+        nodeid=nodeid,
+        is_hearsay=True,
+    )
+
+
+@value
+class Evidence:
+    """Quote one thing that was seen, and where."""
+
+    source: str
+    detail: str
+
+
+@value
+class HeldReason:
+    """A reason that holds, with all findings of one kind."""
+
+    reason: FailureReason
+    kind: str
+    findings: tuple[Finding, ...]
+    """In the order of the evidence."""
+
+    @property
+    def count(self) -> int:
+        """On how many tests it was found, each counted once; what is of no test counts by itself.
+
+        A test fails once, however many of its subtests do. But two workers can die on one test.
+        """
+        if self.kind == "worker.crashed":
+            return len(self.findings)
+        nowhere = (finding.count for finding in self.findings if finding.nodeid is None)
+        return len(self.nodeids) + sum(nowhere)
+
+    @property
+    def nodeids(self) -> tuple[str, ...]:
+        """Node ids that it was found on, each once, in the order of the evidence."""
+        named = (finding.nodeid for finding in self.findings if finding.nodeid is not None)
+        return tuple(dict.fromkeys(named))
+
+
+@value
+class Verdict:
+    """The primary reason of a run, with what speaks for it."""
+
+    reason: FailureReason
+    kind: str
+    confidence: Confidence
+    failure_type: FailureType
+    recovery_action: RecoveryAction
+    retryable: bool | None
+    message: str
+    nodeid: str | None
+    evidence: tuple[Evidence, ...]
+    ambiguous: tuple[str, ...] = ()
+
+
+@value
+class Judgement:
+    """What the evidence of a run comes to."""
+
+    exit_reason: FailureReason | None
+    """What the exit code alone says, by the stage's table."""
+    verdict: Verdict | None = None
+    """`None` for success."""
+    reasons: tuple[HeldReason, ...] = ()
+    """All that hold, primary first."""
+    failures: tuple[FailureJudgement, ...] = ()
+    """One for each of the evidence's `failures`, in their order; so are the next two."""
+    collection_failures: tuple[FailureJudgement, ...] = ()
+    errors: tuple[FailureJudgement, ...] = ()
+    groups: tuple[Group, ...] = ()
+    """Of test failures and collection failures: biggest first, then by their first failure."""
+    lines: tuple[OutputLine, ...] = ()
+    """The lines of a log that speak for the reasons, by number."""
+    notes: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    """What contradicts itself in the evidence, in words: a fault of the recorder's."""
+
+
+def group_findings(findings: Iterable[Finding]) -> tuple[HeldReason, ...]:
+    """Gather findings by reason and kind, in an order that doesn't depend on who came first.
+
+    That is by precedence, then by how many tests it was found on, then by the table of kinds.
+    """
+    grouped: dict[tuple[FailureReason, str], list[Finding]] = {}
+    for finding in findings:
+        grouped.setdefault((finding.reason, finding.kind), []).append(finding)
+    held = (
+        HeldReason(reason=reason, kind=kind, findings=tuple(found))
+        for (reason, kind), found in grouped.items()
+    )
+    return tuple(
+        sorted(held, key=lambda each: (each.reason.precedence, -each.count, rank_of(each.kind)))
+    )
+
+
+def primary_of(held: Sequence[HeldReason]) -> HeldReason:
+    """Return the reason that is the verdict: the first one that was seen, not only told."""
+    return next((each for each in held if not each.findings[0].is_hearsay), held[0])
+
+
+def pronounce(primary: HeldReason, run: RunEvidence, failure_type: FailureType) -> Verdict:
+    """Return the verdict that the primary reason comes to."""
+    kind = describe_kind(primary.kind, primary.reason)
+    first = primary.findings[0]
+    retryable = kind.retryable if first.retryable is None else first.retryable
+    return Verdict(
+        reason=primary.reason,
+        kind=primary.kind,
+        confidence="likely" if run.unrecorded else first.confidence,
+        failure_type=failure_type,
+        recovery_action=recovery_of_failure(failure_type, retryable),
+        retryable=retryable,
+        message=message_of(primary),
+        nodeid=next(iter(primary.nodeids), None),
+        evidence=(
+            *(
+                Evidence(source=finding.source, detail=_evidence_words(finding))
+                for finding in primary.findings[:MAX_EVIDENCE]
+            ),
+            *_stacks(run, first),
+        ),
+        ambiguous=first.ambiguous,
+    )
+
+
+def deciding_lines(
+    output: Output, kinds: Iterable[str], *, is_cut_off: bool
+) -> tuple[OutputLine, ...]:
+    """Return the lines of a log that speak for the reasons that hold, sorted by number.
+
+    Args:
+        output: the lines to choose from.
+        kinds: of those reasons, the verdict's first; its lines are the last to be left out.
+        is_cut_off: the log ends before its program did, so its last line says where.
+    """
+    kinds = tuple(kinds)
+    chosen: dict[int, OutputLine] = {}
+    for kind in kinds:
+        for line in output.lines_about(kind):
+            if len(chosen) < MAX_LINES - 1:  # room for the summary
+                chosen.setdefault(line.number, line)
+    if output.summary is not None:
+        chosen[output.summary.number] = output.summary
+    elif output.last is not None and kinds and (is_cut_off or not chosen):
+        chosen[output.last.number] = output.last
+    return tuple(chosen[number] for number in sorted(chosen))
+
+
+def message_of(held: HeldReason) -> str:
+    """Return in one line what happened, and what it happened to."""
+    return headline_of(describe_kind(held.kind, held.reason), held.findings, held.count)
+
+
+def _stacks(run: RunEvidence, first: Finding) -> Iterator[Evidence]:
+    """Yield what the threads were at, where the end of the process is the verdict."""
+    if run.exit.stacks and first.kind.startswith("process."):
+        yield Evidence(source="stacks at SIGTERM", detail=run.exit.stacks)
+
+
+def _evidence_words(finding: Finding) -> str:
+    if finding.nodeid is None or finding.nodeid in finding.detail:
+        return finding.detail
+    return f"{finding.nodeid}: {finding.detail}"
