@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Final
 
@@ -55,6 +54,8 @@ def shown(text: str) -> str:
 
 def closest(given: str, allowed: Iterable[str]) -> str | None:
     """Return the allowed word that a wrong one was probably meant to be; case doesn't count."""
+    import difflib
+
     by_lower_case = {word.lower(): word for word in allowed}
     close = difflib.get_close_matches(given.lower()[:_MAX_WORD], by_lower_case, n=1, cutoff=0.6)
     return by_lower_case[close[0]] if close else None

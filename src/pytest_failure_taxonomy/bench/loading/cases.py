@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.bench.loading.entries import Entry, file_names, read_entries
-from pytest_failure_taxonomy.bench.loading.folder import ClassFolder
-from pytest_failure_taxonomy.bench.loading.places import CASE_SUFFIXES
+from pytest_failure_taxonomy.bench.loading.folder import CASE_SUFFIXES, ClassFolder
 from pytest_failure_taxonomy.bench.loading.words import checked_id, checked_seconds, checked_tags
 from pytest_failure_taxonomy.bench.models import BenchCase
 from pytest_failure_taxonomy.documents.fields import WrongError

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from pytest_failure_taxonomy.bench.loading.folder import ClassFolder
-from pytest_failure_taxonomy.bench.loading.places import CASE_SUFFIXES
+from pytest_failure_taxonomy.bench.loading.folder import CASE_SUFFIXES, ClassFolder
 from pytest_failure_taxonomy.documents.composing import REFUSED
 from pytest_failure_taxonomy.documents.document import Form, read_document, why_no_file
 from pytest_failure_taxonomy.documents.fields import WrongError

@@ -8,8 +8,7 @@ from typing import Any, Final, cast
 import yaml
 
 from pytest_failure_taxonomy.bench.codes import RUNNER_CODES, SEVERITIES, Severity
-from pytest_failure_taxonomy.bench.loading.folder import ClassFolder
-from pytest_failure_taxonomy.bench.loading.places import MARK
+from pytest_failure_taxonomy.bench.loading.folder import MARKER_FILE, ClassFolder
 from pytest_failure_taxonomy.bench.loading.words import code_of
 from pytest_failure_taxonomy.documents.composing import REFUSED
 from pytest_failure_taxonomy.documents.document import Form, read_document
@@ -23,7 +22,7 @@ _EXAMPLE: Final = (
     "write codes, such as `tests.failed: {severity: block, description: A test fails}`"
 )
 _FORM: Final = Form(
-    right=f"{MARK} is YAML in UTF-8 with a code in each line",
+    right=f"{MARKER_FILE} is YAML in UTF-8 with a code in each line",
     max_bytes=1024 * 1024,
     is_core=True,
     is_large=True,
@@ -41,11 +40,11 @@ class FailureModes:
 def read_failure_modes(folder: ClassFolder) -> FailureModes:
     """Return the codes of a task class; of those with a problem, what can be used."""
     modes = FailureModes(severities={}, descriptions={})
-    if folder.is_outside(MARK):
+    if folder.is_outside(MARKER_FILE):
         return modes
-    problems = folder.problems_of(MARK)
+    problems = folder.problems_of(MARKER_FILE)
     try:
-        root = read_document(folder.path / MARK, problems, _FORM)
+        root = read_document(folder.path / MARKER_FILE, problems, _FORM)
     except BenchError:  # it is among the problems
         return modes
     if root is None or is_null(root):

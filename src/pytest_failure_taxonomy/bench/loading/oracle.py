@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.bench.loading.entries import Entry, file_names, read_entries
-from pytest_failure_taxonomy.bench.loading.folder import ClassFolder
-from pytest_failure_taxonomy.bench.loading.places import ORACLE_SUFFIXES
+from pytest_failure_taxonomy.bench.loading.folder import ORACLE_SUFFIXES, ClassFolder
 from pytest_failure_taxonomy.bench.loading.words import checked_id, in_words
 from pytest_failure_taxonomy.bench.models import OracleExample
 from pytest_failure_taxonomy.documents.fields import WrongError

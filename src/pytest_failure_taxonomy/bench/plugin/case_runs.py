@@ -1,4 +1,4 @@
-"""Run the cases of pytest's items: a unit's at the same time, and each item waits for its own."""
+"""Run the cases of pytest's items: those of a unit together, while each item waits for its own."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ import pytest
 
 from pytest_failure_taxonomy.bench.fan_out import FanOut, NotStartedError, Unit
 from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric, IsolatedSystem
-from pytest_failure_taxonomy.bench.plugin.items import SYSTEM_FIXTURE, CaseFailedError, CaseItem
+from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem
+from pytest_failure_taxonomy.bench.plugin.names import SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.results import Source
-from pytest_failure_taxonomy.bench.plugin.units import split_cases
 from pytest_failure_taxonomy.bench.runner import Runner
 from pytest_failure_taxonomy.bench.targets import import_callable
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
     from pytest_failure_taxonomy.bench.outcomes import CaseOutcome, SystemUnderTest
-    from pytest_failure_taxonomy.bench.plugin.classes import TaskClasses
-    from pytest_failure_taxonomy.bench.plugin.journal import Journal
-    from pytest_failure_taxonomy.bench.plugin.results import Results
+    from pytest_failure_taxonomy.bench.plugin.results import Journal, Results
+    from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
 
 _LONG_LIVED = ("session", "package")
-"""Scopes of a fixture that outlives every case of a task class."""
+"""Scopes in which a fixture outlives all cases of a task class."""
 
 
 class CaseRuns:
-    """The units of one process."""
+    """The running cases of one process."""
 
     def __init__(
         self, classes: TaskClasses, results: Results, workers: int, journal: Journal | None
@@ -46,22 +45,22 @@ class CaseRuns:
         self._taken: set[str] = set()
 
     def arrange(self, items: Mapping[Path, Sequence[CaseItem]]) -> None:
-        """Put the selected cases of each task class into units."""
+        """Split the selected cases of each task class into units."""
         for chosen in items.values():
-            concurrency = self._classes.settings(chosen[0].task_class).concurrency
             by_nodeid = {item.nodeid: item for item in chosen}
-            units = split_cases(list(by_nodeid), workers=self._workers, concurrency=concurrency)
-            for unit in units:
+            task_class = chosen[0].task_class
+            for unit in self._classes.units(task_class, list(by_nodeid), self._workers):
                 members = [by_nodeid[each] for each in unit]
                 self._members.update(dict.fromkeys(unit, members))
 
     def outcome_of(self, item: CaseItem) -> CaseOutcome:
-        """Return the outcome of an item's case; start its unit first if need be.
+        """Return the outcome of an item's case; start its unit first if necessary.
 
-        An item that is run again, by a plugin for flaky tests say, runs its case again.
+        An item that runs again, because of a plugin for flaky tests for example, runs its case
+        again.
 
         Raises:
-            NotStartedError: the cases before it have cost more than they may.
+            NotStartedError: The cases before it exceeded the cost cap.
         """
         is_first = item.nodeid not in self._taken
         self._taken.add(item.nodeid)
@@ -72,7 +71,7 @@ class CaseRuns:
         return self.fan_out.wait_for(unit, item.case)
 
     def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
-        """Have an output graded as that of a case would be."""
+        """Grade an output as if the system under test had returned it for a case."""
         outcomes: list[CaseOutcome] = []
 
         async def return_output(_: BenchCase) -> object:
@@ -86,16 +85,12 @@ class CaseRuns:
         )
         return outcomes[0]
 
-    def close(self) -> None:
-        """End what runs."""
-        self.fan_out.close()
-
     def _start_unit(self, item: CaseItem) -> Unit:
         members = self._members[item.nodeid]
         if self._journal is not None:
             elsewhere = self._journal.started_elsewhere()
             if any(each.nodeid in elsewhere for each in members):
-                # The worker that ran them crashed, nobody knows on which case: now one by one.
+                # The worker that ran the unit crashed on an unknown case: run them one by one.
                 return self._start(item, [item])
         unit = self._start(item, members)
         self._units.update((each.nodeid, unit) for each in members)
@@ -146,7 +141,7 @@ class CaseRuns:
         return self._rubrics[folder]
 
     def _outlives_cases(self, item: CaseItem) -> bool:
-        """Tell whether the item's system under test lives as long as all cases of its unit."""
+        """Return whether the item's system under test outlives all cases of its unit."""
         settings = self._classes.settings(item.task_class)
         definition = item.system_definition()
         is_long_lived = definition is not None and definition.scope in _LONG_LIVED
@@ -179,19 +174,19 @@ def _callable(system: object) -> SystemUnderTest:
 
 
 def folder_of(task_class: TaskClass) -> Path:
-    """Return the folder that a collected task class was loaded from."""
+    """Return the folder from which a collected task class was loaded."""
     if task_class.folder is None:
         raise ValueError(f"the task class {task_class.name!r} was made in code")
     return task_class.folder
 
 
 def source_of(task_class: TaskClass) -> Source:
-    """Return the source of the scores of a task class's own items."""
+    """Return the source of the scores of the items of a task class."""
     return Source(str(folder_of(task_class)))
 
 
 def group_by_class(items: Sequence[pytest.Item]) -> dict[Path, list[CaseItem]]:
-    """Return the cases among a session's items, by the folder of their task class."""
+    """Return the cases among a session's items by the folder of their task class."""
     found: dict[Path, list[CaseItem]] = {}
     for item in items:
         if isinstance(item, CaseItem):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_failure_taxonomy.bench.loading.places import is_task_class, task_class_folder
+from pytest_failure_taxonomy.bench.loading.folder import is_task_class, task_class_folder
 from tests.unit.bench.loading.a_class import write_class
 
 
@@ -46,7 +46,7 @@ def test_the_class_of_a_file(tmp_path: Path, name: str, is_one: bool) -> None:
 def test_asking_imports_little() -> None:
     """A plugin may ask in every run: no YAML, pydantic or pytest is imported for it."""
     code = (
-        "import sys, pytest_failure_taxonomy.bench.loading.places;"
+        "import sys, pytest_failure_taxonomy.bench.loading.folder;"
         "print({'yaml', 'pydantic', 'pytest', 'asyncio', 'json'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

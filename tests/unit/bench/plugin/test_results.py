@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode
-from pytest_failure_taxonomy.bench.plugin.journal import Journal
-from pytest_failure_taxonomy.bench.plugin.results import Source
+from pytest_failure_taxonomy.bench.plugin.results import Journal, Source
 
 
 def test_workers_see_what_others_started(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.plugin.units import share_of, split_cases
+from pytest_failure_taxonomy.bench.plugin.task_classes import share_of, split_cases
 
 _NODEIDS = st.integers(0, 200).map(lambda count: [f"case-{n}" for n in range(count)])
 
