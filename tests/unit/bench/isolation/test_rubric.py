@@ -130,7 +130,9 @@ def test_a_rubric_imports_from_its_own_folder(tmp_path: Path, mode: Mode) -> Non
         (tmp_path / f"{name}.py").write_text(f"NAME = 'my {name}'\n")
     path = rubric(
         tmp_path,
-        "import child, processes, sys\n" + GRADE + "return [child.NAME, processes.NAME, sys.argv[0]]\n",
+        "import child, processes, sys\n"
+        + GRADE
+        + "return [child.NAME, processes.NAME, sys.argv[0]]\n",
     )
     assert answer_of(path, mode=mode) == ["my child", "my processes", str(path)]
     assert not (tmp_path / "__pycache__").exists()

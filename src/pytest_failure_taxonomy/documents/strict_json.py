@@ -1,4 +1,4 @@
-"""Read JSON strictly: what it forbids, and what readers differ about, is refused in words."""
+"""Parse JSON strictly: refuse what the standard forbids, and what parsers disagree about."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import math
 import re
 from typing import Any, Final, NoReturn
 
-from pytest_failure_taxonomy.documents.composing import MAX_DEPTH
-from pytest_failure_taxonomy.documents.fields import WrongError
-from pytest_failure_taxonomy.documents.problems import quoted, shown
+from pytest_failure_taxonomy.documents.problems import WrongError, quoted, shown
+from pytest_failure_taxonomy.documents.yaml_files import MAX_DEPTH
 
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def json_value(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        WrongError: it is no JSON, holds NaN, an infinite number, half a character or a key twice in
-            one object, or is nested too deep.
+        WrongError: The text is not JSON, is nested too deep, or holds NaN, an infinite number, an
+            unpaired surrogate, or the same key twice in one object.
     """
     try:
         value = _DECODER.decode(text)
@@ -27,6 +26,8 @@ def json_value(text: str) -> Any:
         raise WrongError(
             f"not JSON ({shown(error.msg)} at column {error.colno}); write one JSON object a line"
         ) from None
+    except WrongError:
+        raise
     except RecursionError:
         raise WrongError("nested too deep; write a flatter value") from None
     except ValueError:
@@ -39,7 +40,7 @@ def json_value(text: str) -> Any:
 
 
 def _depth(value: Any) -> int:
-    """Return the levels of a value, without recursion: it may be deep."""
+    """Return the nesting depth of a value, without recursion."""
     depth, level = 0, [value]
     while level:
         depth += 1
@@ -87,4 +88,4 @@ def _refuse_constant(text: str) -> NoReturn:
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object, parse_float=_number, parse_constant=_refuse_constant
 )
-"""Made once: `json.loads` would make one for each line."""
+"""Created once: `json.loads` would create one for each line."""
