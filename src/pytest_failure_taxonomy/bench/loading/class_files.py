@@ -8,10 +8,16 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, field_validator
 
-from pytest_failure_taxonomy.bench.codes import RUNNER_CODES, SEVERITIES, Severity, banned_part
 from pytest_failure_taxonomy.bench.loading.folder import MARKER_FILE, ClassFolder
 from pytest_failure_taxonomy.bench.loading.python_files import read_enum
-from pytest_failure_taxonomy.bench.models import BenchSettings, GateSettings
+from pytest_failure_taxonomy.bench.models import (
+    RUNNER_CODES,
+    SEVERITIES,
+    BenchSettings,
+    GateSettings,
+    Severity,
+    banned_part,
+)
 from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted
 from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, not_a_string, read_tree
 from pytest_failure_taxonomy.documents.validation import FileModel, validate

@@ -15,7 +15,7 @@ from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem
 from pytest_failure_taxonomy.bench.plugin.names import SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.runner import Runner
-from pytest_failure_taxonomy.bench.targets import import_callable
+from pytest_failure_taxonomy.bench.user_code import import_callable
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass

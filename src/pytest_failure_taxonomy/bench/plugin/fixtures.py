@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_failure_taxonomy.bench.answers import read_answer
-from pytest_failure_taxonomy.bench.failure_paths import graded_score
-from pytest_failure_taxonomy.bench.in_process import load_rubric
 from pytest_failure_taxonomy.bench.loading.folder import is_task_class
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, TaskClass
 from pytest_failure_taxonomy.bench.plugin.items import marked_case, named_by
 from pytest_failure_taxonomy.bench.plugin.session import reported_by
 from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.bench.scores import graded_score, read_answer
+from pytest_failure_taxonomy.bench.user_code import load_rubric
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.bench.aggregate import aggregate
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
+from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.system.own_files import make_folder, open_folder
 
 MakePlan = Callable[[Path, Sequence[str]], RunPlan]

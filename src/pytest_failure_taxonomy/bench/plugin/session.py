@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_failure_taxonomy.bench.case_text import failure_lines, one_line
 from pytest_failure_taxonomy.bench.fan_out import NotStartedError, RunEndedError
 from pytest_failure_taxonomy.bench.loading.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
+from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
 from pytest_failure_taxonomy.bench.plugin.case_runs import CaseRuns, group_by_class, source_of
 from pytest_failure_taxonomy.bench.plugin.items import (
     CaseFailedError,
@@ -267,7 +267,7 @@ class BenchSession:
         journal.remove()
 
     def _print(self, terminal: pytest.TerminalReporter) -> None:
-        from pytest_failure_taxonomy.bench.summary import summary_lines
+        from pytest_failure_taxonomy.bench.run_report import summary_lines
 
         reports = self._sourced()
         if terminal.verbosity < -1 or not reports:

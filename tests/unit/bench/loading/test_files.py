@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.codes import RUNNER_CODES
+from pytest_failure_taxonomy.bench.models import RUNNER_CODES
 from tests.unit.bench.loading.a_class import problems_of, write_class
 
 CODES: Final = "write codes, such as `tests.failed: {severity: block, description: A test fails}`"
