@@ -18,9 +18,9 @@ import yaml
 import pytest_failure_taxonomy.bench as public
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.bounds import lower_bound_95
-from pytest_failure_taxonomy.bench.codes import RUNNER_CODES
+from pytest_failure_taxonomy.bench.models import RUNNER_CODES
 from pytest_failure_taxonomy.bench.plugin import entry
-from pytest_failure_taxonomy.bench.plugin.options import SETTINGS
+from pytest_failure_taxonomy.bench.plugin.names import OPTIONS
 from tests.contract.test_docs import code_blocks, code_in, read_page, section, table, tables
 from tests.helpers.children import run_child
 
@@ -165,8 +165,8 @@ def test_every_option_is_documented() -> None:
     """The two tables have each option with its ini value and what it stands for."""
     of_settings, others = tables(section(read_page(REFERENCE), "Options"))
     assert [[code_in(cell) for cell in row[:3]] for row in of_settings[1:]] == [
-        [[f"{option}={metavar}"], [name], [SETTINGS[name][0]]]
-        for option, name, metavar, _ in entry.OPTIONS
+        [[f"{option}={metavar}"], [f"bench_{setting}"], [setting]]
+        for option, setting, _, metavar, _ in OPTIONS
     ]
     parser = pytest.Parser(_ispytest=True)
     entry.pytest_addoption(parser)

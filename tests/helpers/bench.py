@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pytest_failure_taxonomy.bench.codes import Severity
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
     BenchRunReport,
     BenchScore,
     FailureMode,
     RunPlan,
+    Severity,
     TaskClass,
 )
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome

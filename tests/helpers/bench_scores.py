@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pytest_failure_taxonomy.bench.aggregation import aggregate
-from pytest_failure_taxonomy.bench.codes import Severity
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
     BenchRunReport,
     BenchScore,
     FailureMode,
     RunPlan,
+    Severity,
     TaskClass,
 )
+from pytest_failure_taxonomy.bench.run_report import aggregate
 
 
 def make_plan(case_ids: Iterable[str], **settings: Any) -> RunPlan:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from pytest_failure_taxonomy.bench.codes import Severity
-from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, FailureMode
+from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, FailureMode, Severity
 
 Rubric = Callable[[BenchCase, Any], Awaitable[object]]
 PASSING: Mapping[str, Any] = {"passed": True, "score": 1.0, "breakdown": {"correctness": 1.0}}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.aggregation import aggregate
-    from pytest_failure_taxonomy.bench.gate import evaluate_gate
     from pytest_failure_taxonomy.bench.loading.load import load_task_class
     from pytest_failure_taxonomy.bench.models import (
         BenchCase,
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
         RunPlan,
         TaskClass,
     )
+    from pytest_failure_taxonomy.bench.run_report import aggregate, evaluate_gate
     from pytest_failure_taxonomy.bench.runner import Runner
 
 __all__ = [
@@ -33,8 +32,8 @@ __all__ = [
 
 _HOMES = {
     "Runner": "runner",
-    "aggregate": "aggregation",
-    "evaluate_gate": "gate",
+    "aggregate": "run_report",
+    "evaluate_gate": "run_report",
     "load_task_class": "loading.load",
 }
 

@@ -86,7 +86,7 @@ def _first_foreign(begin: TracebackType | None) -> TracebackType | None:
     return begin
 
 
-_OURS: Final = frozenset(f"{__package__}.{name}" for name in ("blocking", "fan_out", "threads"))
+_OURS: Final = frozenset(f"{__package__}.{name}" for name in ("calls", "fan_out"))
 
 
 def cap(text: str, limit: int) -> str:

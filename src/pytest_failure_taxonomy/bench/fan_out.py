@@ -14,11 +14,11 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.bench.failure_paths import sut_timeout_score
+from pytest_failure_taxonomy.bench.calls import as_coroutine_function
 from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.runner import Runner
-from pytest_failure_taxonomy.bench.threads import as_coroutine_function
+from pytest_failure_taxonomy.bench.scores import sut_timeout_score
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

@@ -1,42 +1,44 @@
-"""What a run of one case leaves beside its score, and what a rubric may answer with."""
+"""The outcome of a case, the answers and errors of rubrics, and how a failed case is shown."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from pytest_failure_taxonomy.bench.models import RUNNER_CODES
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore
+    from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, FailureMode
 
     SystemUnderTest = Callable[[BenchCase], Any]
-    """Plain or async; returns anything that JSON can hold."""
+    """Plain or async; returns anything that JSON can represent."""
 
 
 @value
 class CaseOutcome:
-    """The score of a case, and what helps a person to see how it came about."""
+    """The score of a case, and what helps a person to understand it."""
 
     case_id: str
     score: BenchScore
     traceback: str = ""
-    """Of the system under test or of the rubric, where one raised."""
+    """The traceback of the system under test or the rubric, if one raised."""
     printed: str = ""
-    """What the rubric printed, capped."""
+    """What the rubric printed, shortened."""
 
 
 @value
 class RubricAnswer:
-    """What an isolated rubric answered: its verdict as JSON text, not yet checked."""
+    """The answer of an isolated rubric: its verdict as JSON text, not yet checked."""
 
     json: bytes
     printed: str = ""
 
 
 class RubricError(Exception):
-    """The rubric gave no verdict; says why in one line."""
+    """The rubric gave no verdict; the message says why in one line."""
 
     def __init__(self, message: str, *, traceback: str = "", printed: str = "") -> None:
         super().__init__(message)
@@ -45,16 +47,61 @@ class RubricError(Exception):
 
 
 class RubricTimeoutError(RubricError):
-    """The rubric was not done in time and was killed."""
+    """The rubric exceeded its limit and was killed."""
 
 
 class RubricRunner(Protocol):
     """Grades the output of a case.
 
-    A coroutine function or a plain one. Returns a `BenchScore`, a mapping of the shape that a
-    `rubric.py` answers with, or a `RubricAnswer`. What it raises becomes a score: of code
-    `rubric.timeout` for `RubricTimeoutError`, `rubric.malformed_output` for any other.
+    A coroutine function or a plain one. It returns a `BenchScore`, a mapping like the answer of a
+    `rubric.py`, or a `RubricAnswer`. An exception becomes a score with the code `rubric.timeout`
+    for a `RubricTimeoutError`, or else `rubric.malformed_output`.
     """
 
     def __call__(self, case: BenchCase, output: Any, /) -> Awaitable[object] | object:
         """Grade one output."""
+
+
+_MAX_DETAIL: Final = 500
+_MAX_PRINTED_LINES: Final = 40
+
+
+def one_line(score: BenchScore) -> str:
+    """Return the score of a case and its failure modes in one line, the blocking ones first."""
+    modes = sorted(score.failure_modes, key=lambda mode: mode.severity != "block")
+    text = ", ".join(_mode(mode) for mode in modes)
+    return f"score {score.score:.2f}: {text}" if text else f"score {score.score:.2f}"
+
+
+def failure_lines(
+    task_class: str, case: BenchCase, outcome: CaseOutcome, descriptions: Mapping[str, str]
+) -> list[str]:
+    """Return the lines that show a failed case: score, failure modes, traceback and output."""
+    score = outcome.score
+    lines = [f"case {case.case_id} of {task_class}: score {score.score:.2f}, not passed"]
+    for mode in score.failure_modes:
+        lines.append(f"  {mode.severity:<5} {_mode(mode)}")
+        meaning = descriptions.get(mode.code) or RUNNER_CODES.get(mode.code)
+        if meaning:
+            lines.append(f"        {meaning}")
+    if score.breakdown:
+        parts = (f"{key} {amount:g}" for key, amount in sorted(score.breakdown.items()))
+        lines.append(f"  breakdown: {', '.join(parts)}")
+    cost = f", ${score.cost_usd:.4g}" if score.cost_usd else ""
+    lines.append(f"  took {score.wall_clock_ms:,.0f} ms{cost}")
+    if outcome.traceback:
+        lines += ["", *outcome.traceback.rstrip().splitlines()]
+    if outcome.printed.strip():
+        printed = outcome.printed.rstrip().splitlines()
+        shown = printed[-_MAX_PRINTED_LINES:]
+        left_out = len(printed) - len(shown)
+        head = f"the rubric printed ({left_out} lines before are left out):"
+        lines += ["", head if left_out else "the rubric printed:", *shown]
+    return lines
+
+
+def _mode(mode: FailureMode) -> str:
+    if not mode.detail:
+        return mode.code
+    detail = mode.detail if len(mode.detail) <= _MAX_DETAIL else f"{mode.detail[:_MAX_DETAIL]}…"
+    return f"{mode.code}: {detail}"

@@ -65,8 +65,8 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _subjects(path: Path) -> Iterator[Path]:
-    """Yield what to check: the task classes in a folder, the class of a file, or the path."""
-    from pytest_failure_taxonomy.bench.loading.places import PARTS, task_class_folder
+    """Yield what a path stands for: the task classes in a folder, the class of a file, itself."""
+    from pytest_failure_taxonomy.bench.loading.folder import PARTS, task_class_folder
 
     try:
         if path.name in PARTS and _is_task_class(path.parent):
@@ -132,7 +132,7 @@ def _why_unread(path: Path) -> str | None:
 
 
 def _is_task_class(path: Path) -> bool:
-    from pytest_failure_taxonomy.bench.loading.places import is_task_class
+    from pytest_failure_taxonomy.bench.loading.folder import is_task_class
 
     return is_task_class(path)
 

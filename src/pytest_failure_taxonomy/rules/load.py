@@ -1,147 +1,203 @@
-"""Turn a user's file of rules into rules, or say everything that is wrong with it."""
+"""Read a user's file of rules, or report everything that is wrong with it."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
 import os
-from typing import Any, Final
+import re
+from typing import Annotated, Any, Final, Literal
 
-import yaml
+from pydantic import AfterValidator
 
-from pytest_failure_taxonomy.documents.composing import REFUSED
-from pytest_failure_taxonomy.documents.document import Form, read_document
-from pytest_failure_taxonomy.documents.fields import WrongError
-from pytest_failure_taxonomy.documents.nodes import is_null, line_of, pairs_of, sort_of
-from pytest_failure_taxonomy.documents.problems import Problems, closest, quoted, right_words
+from pytest_failure_taxonomy.documents.problems import (
+    Problems,
+    WrongError,
+    closest,
+    quoted,
+    right_words,
+)
+from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, read_tree
+from pytest_failure_taxonomy.documents.validation import FileModel, Line, validate
+from pytest_failure_taxonomy.documents.yaml_files import Form
 from pytest_failure_taxonomy.errors import RulesError
-from pytest_failure_taxonomy.rules.fields import FIELDS, MATCH_FIELDS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule, default_kind, reasons_of_kind
+from pytest_failure_taxonomy.user_patterns import compile_quietly
 
 MAX_BYTES: Final = 64 * 1024
-"""Room for hundreds of rules."""
+"""Enough for hundreds of rules."""
+MAX_PATTERN: Final = 1_000
+"""Characters of a regular expression."""
+MATCH_FIELDS: Final = ("exception", "message", "nodeid", "phase")
+"""The keys that select the failures to which a rule applies."""
 
 _FORM: Final = Form(
     right="a file of rules is YAML in UTF-8 that begins with `rules:`", max_bytes=MAX_BYTES
 )
 _EXAMPLE: Final = "write `rules:` and below it a list of rules, each beginning with `- `"
-_KEYS: Final = ", ".join(FIELDS)
+_MISSING: Final = {"reason": "add one of the fifteen, such as `reason: SANDBOX_ERROR`"}
+_KIND: Final = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
+_LINK: Final = re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE)
 
 
 def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
     """Read a file of rules.
 
     Args:
-        path: of a YAML file; docs/how-to/write-rules.md says what may stand in it.
+        path: Of a YAML file; docs/how-to/write-rules.md describes its content.
 
     Returns:
-        The rules in the order of the file, which is the order in which they are asked.
+        The rules in the order of the file, in which they are also applied.
 
     Raises:
-        RulesError: the file can't be read or used; the message has one line for each problem, as
+        RulesError: The file can't be read or used; the message has one line for each problem, as
             `FILE:LINE: what is wrong; what would be right`.
     """
     problems = Problems(os.fspath(path), RulesError)
-    root = read_document(path, problems, _FORM)
-    rules = _read_rules(root, problems)
+    if_empty = f"the file is empty; {_EXAMPLE}"
+    root = read_tree(path, problems, _FORM, root=(dict,), example=_EXAMPLE, if_empty=if_empty)
+    rules = () if root is None else _read_rules(root, problems)
     if problems:
         raise problems.as_error()
     return rules
 
 
-def _read_rules(root: yaml.Node | None, problems: Problems) -> tuple[Rule, ...]:
-    if root is None or is_null(root):
-        problems.add(1, f"the file is empty; {_EXAMPLE}")
-        return ()
-    if not isinstance(root, yaml.MappingNode):
-        problems.add(line_of(root), f"{sort_of(root)} where the file begins; {_EXAMPLE}")
-        return ()
-    given = {}
-    for key, line, node in pairs_of(root, problems):
-        if key == "rules":
-            given[key] = node
-        else:
+def _read_rules(root: Tree, problems: Problems) -> tuple[Rule, ...]:
+    for key, part in root.items():
+        if key != "rules":
             right = right_words(key, ["rules"], otherwise="the only key here is `rules`")
-            problems.add(line, f"unknown key {quoted(key)}; {right}")
-    if "rules" not in given:
-        problems.add(line_of(root), f"there are no rules; {_EXAMPLE}")
+            problems.add(part.line, f"unknown key {quoted(key)}; {right}")
+    if "rules" not in root.value:
+        problems.add(root.line, f"there are no rules; {_EXAMPLE}")
         return ()
-    return _read_list(given["rules"], problems)
-
-
-def _read_list(node: yaml.Node, problems: Problems) -> tuple[Rule, ...]:
-    if node.tag == REFUSED:
+    listed = root.at("rules")
+    if not isinstance(listed.value, list):
+        if listed.value is not WRONG:
+            problems.add(listed.line, f"rules: is {kind_of(listed)} and not a list; {_EXAMPLE}")
         return ()
-    if not isinstance(node, yaml.SequenceNode):
-        problems.add(line_of(node), f"rules: is {sort_of(node)} and not a list; {_EXAMPLE}")
-        return ()
-    if not node.value:
-        problems.add(line_of(node), f"rules: the list is empty; {_EXAMPLE}")
-    rules: list[Rule] = []
+    if not listed.value:
+        problems.add(listed.line, f"rules: the list is empty; {_EXAMPLE}")
+    rules = []
     lines: dict[str, int] = {}
-    for number, each in enumerate(node.value, start=1):
-        name, rule = _read_rule(each, f"rule-{number}", problems)
+    for number, part in enumerate(listed, start=1):
+        rule = _read_rule(part, problems)
+        name = _name_of(part) or f"rule-{number}"
         if name in lines:
             problems.add(
-                line_of(each),
+                part.line,
                 f"name: {quoted(name)} is the name of the rule in line {lines[name]};"
                 " each rule needs its own",
             )
-        lines.setdefault(name, line_of(each))
+        lines.setdefault(name, part.line)
         if rule is not None:
-            rules.append(rule)
+            rules.append(Rule(**{"name": name, **rule}))
     return tuple(rules)
 
 
-def _read_rule(node: yaml.Node, name: str, problems: Problems) -> tuple[str, Rule | None]:
-    """Return the name of a rule, and the rule unless something is wrong with it."""
-    if not isinstance(node, yaml.MappingNode):
-        if node.tag != REFUSED:
-            what = f"a rule is {sort_of(node)}; write keys and values, such as `reason: LLM_ERROR`"
-            problems.add(line_of(node), what)
-        return name, None
-    given: dict[str, Any] = {"name": name}
-    named: set[str] = set()
-    for key, line, each in pairs_of(node, problems):
-        # What a misspelled key was meant to be is not missing.
-        named.add(closest(key, FIELDS) or key)
-        if key not in FIELDS:
-            right = right_words(key, FIELDS, otherwise=f"the keys are {_KEYS}")
-            problems.add(line, f"unknown key {quoted(key)}; {right}")
-        elif each.tag != REFUSED:
-            try:
-                given[key] = FIELDS[key](each)
-            except WrongError as error:
-                problems.add(line, f"{key}: {error}")
-    _check_whole(node, named, problems)
-    reason = given.get("reason")
-    if reason is None:
-        return given["name"], None
-    kind = given.setdefault("kind", default_kind(reason))
-    _check_kind(node, reason, kind, problems)
-    return given["name"], Rule(**given)
+def _name_of(part: Tree) -> str | None:
+    given = part.value.get("name") if isinstance(part.value, dict) else None
+    return given if isinstance(given, str) else None
 
 
-def _check_whole(node: yaml.Node, named: set[str], problems: Problems) -> None:
-    if "reason" not in named:
-        problems.add(
-            line_of(node),
-            "the rule has no reason; add one of the fifteen, such as `reason: SANDBOX_ERROR`",
-        )
+def _read_rule(part: Tree, problems: Problems) -> dict[str, Any] | None:
+    """Return the fields of a rule, or `None` if anything is wrong with it."""
+    if not isinstance(part.value, dict):
+        if part.value is not WRONG:
+            what = f"a rule is {kind_of(part)}; write keys and values, such as `reason: LLM_ERROR`"
+            problems.add(part.line, what)
+        return None
+    entry = validate(_RuleEntry, part, problems, subject="the rule", missing=_MISSING)
+    # What a misspelled key was meant to be is not missing.
+    named = {closest(key, _RuleEntry.model_fields) or key for key in part.value}
     if named.isdisjoint(MATCH_FIELDS):
-        problems.add(
-            line_of(node),
-            "the rule would match every failure; add at least one of " + ", ".join(MATCH_FIELDS),
-        )
+        what = f"the rule would match every failure; add at least one of {', '.join(MATCH_FIELDS)}"
+        problems.add(part.line, what)
+    _check_kind(part, problems)
+    if entry is None:
+        return None
+    reason = FailureReason[entry.reason]
+    fields = entry.model_dump(exclude_unset=True)
+    return {"kind": default_kind(reason), **fields, "reason": reason}
 
 
-def _check_kind(
-    node: yaml.MappingNode, reason: FailureReason, kind: str, problems: Problems
-) -> None:
+def _check_kind(part: Tree, problems: Problems) -> None:
+    """Report a kind that belongs to other reasons than the rule's."""
+    reason, kind = part.value.get("reason"), part.value.get("kind")
+    if not isinstance(reason, str) or reason not in FailureReason.__members__:
+        return
+    if not isinstance(kind, str) or _KIND.fullmatch(kind) is None:
+        return
     reasons = reasons_of_kind(kind)
-    if reasons and reason not in reasons:
-        line = next(line_of(each) for key, each in node.value if key.value == "kind")
+    if reasons and FailureReason[reason] not in reasons:
         problems.add(
-            line,
+            part.at("kind").line,
             f"kind: {kind} belongs to {' or '.join(reasons)} and not to {reason};"
             " change one of the two",
         )
+
+
+def _check_exception(name: str) -> str:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise WrongError(
+            f"{quoted(name)} is no name of a class; write it as TimeoutError or as package.TheError"
+        )
+    return name
+
+
+def _check_pattern(pattern: str) -> str:
+    if not pattern:
+        raise WrongError("is empty; give it a value or leave it out")
+    if len(pattern) > MAX_PATTERN:
+        raise WrongError(f"is longer than {MAX_PATTERN:,} characters; make several rules of it")
+    try:
+        compile_quietly(pattern)
+    except re.error as error:
+        at = "" if error.pos is None else f" at position {error.pos}"
+        raise WrongError(
+            f"{quoted(pattern)} is no regular expression ({error.msg}{at});"
+            r" put a \ before a character that stands for itself"
+        ) from None
+    except (OverflowError, RecursionError) as error:
+        raise WrongError(
+            f"{quoted(pattern)} is too much for a regular expression ({error}); write a simpler one"
+        ) from None
+    return pattern
+
+
+def _check_kind_name(kind: str) -> str:
+    if _KIND.fullmatch(kind) is None:
+        raise WrongError(
+            f"{quoted(kind)} is no kind; write lower-case words with dots between them,"
+            " such as sandbox.database"
+        )
+    return kind
+
+
+def _check_link(link: str) -> str:
+    if _LINK.fullmatch(link) is None:
+        raise WrongError(f"{quoted(link)} is no address; begin it with https:// or http://")
+    return link
+
+
+def _check_reason(name: str) -> str:
+    if name not in FailureReason.__members__:
+        right = right_words(
+            name, FailureReason.__members__, otherwise="they are " + ", ".join(FailureReason)
+        )
+        raise WrongError(f"{quoted(name)} is none of the fifteen reasons; {right}")
+    return name
+
+
+class _RuleEntry(FileModel):
+    """The keys of a rule."""
+
+    name: Line | None = None
+    exception: Annotated[Line, AfterValidator(_check_exception)] | None = None
+    message: Annotated[str, AfterValidator(_check_pattern)] | None = None
+    nodeid: Line | None = None
+    phase: Literal["setup", "call", "teardown"] | None = None
+    reason: Annotated[Line, AfterValidator(_check_reason)]
+    kind: Annotated[Line, AfterValidator(_check_kind_name)] | None = None
+    severity: Literal["block", "warn", "info"] | None = None
+    retryable: bool | None = None
+    owner: Line | None = None
+    link: Annotated[Line, AfterValidator(_check_link)] | None = None

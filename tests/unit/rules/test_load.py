@@ -102,6 +102,13 @@ def test_every_reason_can_be_given(tmp_path: Path, reason: FailureReason) -> Non
     assert (rule.reason, rule.kind) == (reason, f"rule.{reason.lower()}")
 
 
+@pytest.mark.parametrize("text", ["no", "yes", "on", "off", "2026-01-01", "1_000", "12:30:45"])
+def test_plain_scalars_are_those_of_yaml_1_2(tmp_path: Path, text: str) -> None:
+    """What only YAML 1.1 takes for a boolean, a date or a number is a string."""
+    path = write(tmp_path, f"rules: [{{owner: {text}, phase: call, reason: TIMEOUT}}]")
+    assert load_rules(path)[0].owner == text
+
+
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
     """A file that an editor on Windows wrote is read: a mark at its head, CRLF at its line ends."""
     content = b"\xef\xbb\xbf" + EVERY_KEY.replace("\n", "\r\n").encode()
@@ -124,7 +131,7 @@ def test_ten_mistakes_are_all_told_with_their_lines(tmp_path: Path) -> None:
             " such as sandbox.database"
         ),
         "7: severity: 'fatal' is unknown; write block, warn or info",
-        "8: nodeid: '12' is a number to YAML; put it in quotes",
+        "8: nodeid: '12' is not a string; put it in quotes",
         (
             "10: kind: sandbox.docker belongs to SANDBOX_ERROR and not to LLM_ERROR;"
             " change one of the two"
@@ -140,9 +147,9 @@ def test_ten_mistakes_are_all_told_with_their_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rule", "problem"),
     [
-        ("reason: 5", "reason: '5' is a number to YAML; put it in quotes"),
+        ("reason: 5", "reason: '5' is not a string; put it in quotes"),
         ("reason:", "reason: is empty; give it a value or leave it out"),
-        ("reason: [TIMEOUT]", "reason: is a list; write one text"),
+        ("reason: [TIMEOUT]", "reason: is a list, not a string; write one"),
         (
             "reason: BROKEN",
             "reason: 'BROKEN' is none of the fifteen reasons; they are " + ", ".join(FailureReason),
@@ -150,14 +157,14 @@ def test_ten_mistakes_are_all_told_with_their_lines(tmp_path: Path) -> None:
         ("reason: timeout", "reason: 'timeout' is none of the fifteen reasons; did you mean"),
         ("exception: Value Error", "exception: 'Value Error' is no name of a class; write it as"),
         ("exception: .Error", "exception: '.Error' is no name of a class; write it as"),
-        ("exception: {a: b}", "exception: is a mapping; write one text"),
+        ("exception: {a: b}", "exception: is a mapping, not a string; write one"),
         ("message: ''", "message: is empty; give it a value or leave it out"),
         ("message: 'a{2,1}'", "message: 'a{2,1}' is no regular expression (min repeat greater"),
         ("message: 'a{99999999999}'", "message: 'a{99999999999}' is too much for a regular"),
         (f"message: {'a' * 1_001}", "message: is longer than 1,000 characters; make several"),
         ("nodeid: ' '", "nodeid: is empty; give it a value or leave it out"),
-        ("owner: 2026-01-01", "owner: '2026-01-01' is a date to YAML; put it in quotes"),
-        ("owner: yes", "owner: 'yes' is a boolean to YAML; put it in quotes"),
+        ("owner: true", "owner: 'true' is not a string; put it in quotes"),
+        ("retryable: yes", "retryable: 'yes' is neither true nor false; write one of them"),
         (f"owner: {'a' * 201}", "owner: is longer than 200 characters; shorten it"),
         (r'owner: "a\nb"', r"owner: 'a\nb' is not one line of printable text; write one"),
         (r'owner: "\e[31m"', r"owner: '\x1b[31m' is not one line of printable text; write one"),
@@ -167,14 +174,14 @@ def test_ten_mistakes_are_all_told_with_their_lines(tmp_path: Path) -> None:
         ("kind: git.mine", "kind: git.mine belongs to GIT_CLONE_FAILED or GIT_CHECKOUT_FAILED and"),
         ("kind: test.failed", "kind: test.failed belongs to TESTS_FAILED and not to TIMEOUT"),
         ("retryable: 'true'", "retryable: 'true' is neither true nor false; write one of them"),
-        ("retryable: [true]", "retryable: is neither true nor false; write one of them"),
+        ("retryable: [true]", "retryable: a list is neither true nor false; write one"),
         ("link: example.org", "link: 'example.org' is no address; begin it with https:// or"),
         ("link: 'https://'", "link: 'https://' is no address; begin it with https:// or"),
         ("phase: collect", "phase: 'collect' is unknown; write setup, call or teardown"),
         ("colour: red", "unknown key 'colour'; the keys are name, exception, message,"),
-        ("5: red", "a key '5' is a number to YAML; put it in quotes"),
-        ("[a]: red", "a key is a list; write one text"),
-        ("phase: !!python/name:os.system x", "phase: has the tag 'tag:yaml.org,2002:python/name"),
+        ("5: red", "a key '5' is not a string; put it in quotes"),
+        ("[a]: red", "a key is a list, not a string; write one"),
+        ("phase: !!python/name:os.system x", "the tag '!!python/name:os.system' is not supported;"),
         ("<<: {a: b}", "a key '<<' merges other mappings; write the keys themselves"),
         ("phase: *there", "'*there' refers to an anchor; write the value itself here"),
     ],

@@ -1,8 +1,9 @@
-"""What the process of one case does: settle, call what was loaded, answer, and end."""
+"""What the process of one case does: load the rubric or system, call it, answer, and end."""
 
 from __future__ import annotations
 
 import gc
+import io
 import json
 import os
 import pickle
@@ -12,12 +13,112 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import limits, wire
-from .capture import Printed
-from .loading import NotUsableError, load_rubric
+from . import processes, wire
+
+
+class Printed:
+    """What a rubric printed: the first bytes, and the number of the others."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._dropped = 0
+
+    def add(self, data: bytes | bytearray | memoryview) -> int:
+        """Keep what fits; return the number of bytes given."""
+        given = len(data)
+        room = wire.MAX_PRINTED_BYTES - len(self._kept)
+        self._kept += data[:room]
+        self._dropped += max(0, given - room)
+        return given
+
+    def content(self) -> bytes:
+        """Return what was kept, and a line about what was dropped."""
+        if not self._dropped:
+            return bytes(self._kept)
+        return bytes(self._kept) + f"\n({self._dropped:,} more bytes were dropped)\n".encode()
+
+
+class _Stream(io.RawIOBase):
+    """A binary stream into `Printed` that claims a standard descriptor."""
+
+    def __init__(self, printed: Printed, descriptor: int) -> None:
+        super().__init__()
+        self._printed = printed
+        self._descriptor = descriptor
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor that subprocesses inherit instead: the null device."""
+        return self._descriptor
+
+    def write(self, data: object, /) -> int:
+        return self._printed.add(memoryview(data).cast("B"))  # type: ignore[arg-type]  # any buffer
+
+
+def capture() -> Printed:
+    """Redirect stdout and stderr of this process into memory."""
+    printed = Printed()
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        stream = io.TextIOWrapper(
+            _Stream(printed, descriptor),  # type: ignore[type-var]  # it has what TextIOWrapper calls
+            encoding="utf-8",
+            errors="backslashreplace",
+            write_through=True,
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    return printed
+
+
+class NotUsableError(Exception):
+    """There is nothing to call; the message says why."""
+
+
+def load_rubric(path: str) -> Callable[..., Any]:
+    """Return the `grade` of a file, and put its folder on `sys.path`."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    sys.argv = [path]
+    sys.path.insert(0, os.path.dirname(path))
+    spec = spec_from_file_location("rubric", path)
+    if spec is None or spec.loader is None:
+        raise NotUsableError(f"{path} is no Python file")
+    module = module_from_spec(spec)
+    sys.modules["rubric"] = module
+    spec.loader.exec_module(module)
+    grade = getattr(module, "grade", None)
+    if not callable(grade):
+        raise NotUsableError(
+            "it defines no function `grade(case, output)`; a script that reads stdin needs "
+            "`rubric_isolation: fresh`"
+        )
+    return grade  # type: ignore[no-any-return]  # callable() says no more about it
+
+
+def load_target(target: str, path: list[str]) -> Callable[..., Any]:
+    """Return what `package.module:callable` names.
+
+    Args:
+        target: The module, a colon, and a name in it, which may have dots.
+        path: The new `sys.path`.
+    """
+    from importlib import import_module
+
+    sys.path[:] = path
+    import_module("pytest_failure_taxonomy.bench.models")  # to unpickle cases without delay
+    name, _, attribute = target.partition(":")
+    found: Any = import_module(name)
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    if not callable(found):
+        raise NotUsableError(f"{target} is {type(found).__name__}, not callable")
+    return found  # type: ignore[no-any-return]  # callable() says no more about it
+
 
 _VERDICT_DESCRIPTOR = 255
-"""High, and within the limit of open files."""
+"""High, but within the limit of open files."""
 _MAX_DESCRIPTORS = 65_536
 _PLACES = ("HOME", "TMPDIR") if os.name == "posix" else ("USERPROFILE", "TEMP", "TMP")
 _MAX_MESSAGE_CHARACTERS = 2_000
@@ -28,7 +129,7 @@ _OUR_FOLDER = os.path.join(os.path.dirname(__file__), "")
 _NOT_SETTLED = 70
 _VERDICT_CLOSED = 71
 
-# Bound here: a rubric may put its own in their place.
+# Bound here because a rubric may replace them.
 _dumps = json.dumps
 _exit = os._exit
 _getpid = os.getpid
@@ -36,7 +137,7 @@ _write = os.write
 
 
 class Verdict:
-    """Where the answer goes, and what makes it known as ours."""
+    """Where the answer goes, and the token that marks it as ours."""
 
     __slots__ = ("_descriptor", "_process_id", "_token", "printed")
 
@@ -49,7 +150,7 @@ class Verdict:
     def give(self, what: bytes, body: bytes) -> NoReturn:
         """Write the answer and end the process.
 
-        A rubric may have forked, and both processes have come here.
+        If the rubric has forked, the other process may get here, too; it only ends.
         """
         if _getpid() != self._process_id:
             _exit(0)
@@ -65,14 +166,14 @@ class Verdict:
 
 
 def leave_server(parent: int, library: Any, descriptor: int) -> int:
-    """Cut what ties a new child to the server: its session, signals and descriptors.
+    """Detach a new child from the server: its session, signals and descriptors.
 
     Returns:
-        The descriptor of the verdict, which is another one now.
+        The new descriptor of the verdict.
     """
-    # The handler of SIGCHLD stays: it does nothing, and to take it away costs 50 µs of page faults.
+    # The handler of SIGCHLD stays: it does nothing, and removing it costs 50 µs of page faults.
     signal.set_wakeup_fd(-1)
-    limits.die_with_parent(library, parent)
+    processes.die_with_parent(library, parent)
     os.setsid()
     os.dup2(descriptor, _VERDICT_DESCRIPTOR, inheritable=False)
     os.closerange(3, _VERDICT_DESCRIPTOR)
@@ -81,12 +182,12 @@ def leave_server(parent: int, library: Any, descriptor: int) -> int:
 
 
 def settle(folder: str) -> None:
-    """Make the case's folder and live there; one level down, so that `../x` is still inside."""
+    """Create the case's folder and work one level below it, so that `../x` is still inside."""
     work = f"{folder}/work"
     try:
         os.mkdir(folder, 0o700)
         os.mkdir(work, 0o700)
-    except FileNotFoundError:  # an earlier case has removed the folder of all
+    except FileNotFoundError:  # an earlier case removed the parent
         os.makedirs(work, 0o700)
     os.chdir(work)
     for name in _PLACES:
@@ -100,10 +201,10 @@ def grade(verdict: Verdict, call: Callable[..., Any] | None, path: str, body: by
     """Call a rubric and answer with what it returns.
 
     Args:
-        verdict: where the answer goes.
-        call: the rubric's `grade`; `None`: it is still to be loaded.
-        path: the rubric.
-        body: a JSON object of `case` and `output`.
+        verdict: Where the answer goes.
+        call: The rubric's `grade`; `None` if it is still to be loaded.
+        path: The rubric.
+        body: A JSON object of `case` and `output`.
     """
     gc.enable()
     _answer(verdict, lambda: _grade(call, path, body), wire.MAX_VERDICT_BYTES)
@@ -118,23 +219,23 @@ def run_system(verdict: Verdict, call: Callable[..., Any], body: bytes) -> NoRet
     """Call a system under test and answer with what it returns.
 
     Args:
-        verdict: where the answer goes.
-        call: the system.
-        body: the pickled case.
+        verdict: Where the answer goes.
+        call: The system.
+        body: The pickled case.
     """
     gc.enable()
     # Our own client pickled it.
     _answer(verdict, lambda: call(pickle.loads(body)), None)  # noqa: S301
 
 
-def _answer(verdict: Verdict, call: Callable[[], Any], most: int | None) -> NoReturn:
+def _answer(verdict: Verdict, call: Callable[[], Any], max_bytes: int | None) -> NoReturn:
     try:
         answer = call()
         if hasattr(answer, "__await__"):
             import asyncio
 
             answer = asyncio.run(_result_of(answer))
-        what, body = wire.VERDICT, _to_json(answer, most)
+        what, body = wire.VERDICT, _to_json(answer, max_bytes)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the case's result
         what, body = wire.RAISED, describe(error)
     verdict.give(what, body)
@@ -145,20 +246,22 @@ async def _result_of(answer: Any) -> Any:
 
 
 class _NoVerdictError(Exception):
-    """The answer can't be sent; says why."""
+    """The answer can't be sent; the message says why."""
 
 
-def _to_json(answer: Any, most: int | None) -> bytes:
+def _to_json(answer: Any, max_bytes: int | None) -> bytes:
     text = _dumps(answer, allow_nan=False).encode()
-    if most is not None and len(text) > most:
-        raise _NoVerdictError(f"answered with {len(text):,} bytes of JSON; {most:,} are the most")
+    if max_bytes is not None and len(text) > max_bytes:
+        raise _NoVerdictError(
+            f"answered with {len(text):,} bytes of JSON; {max_bytes:,} are the most"
+        )
     return text
 
 
 def describe(error: BaseException) -> bytes:
-    """Return what is to be said of an exception, as JSON: `reason, type, message, traceback`."""
+    """Describe an exception as a JSON object of `reason`, `type`, `message` and `traceback`."""
     if isinstance(error, MemoryError):
-        traceback.clear_frames(error.__traceback__)  # they hold what there was no memory for
+        traceback.clear_frames(error.__traceback__)  # their locals hold the memory that is missing
     name = type(error).__name__
     message = _message_of(error)
     own_words = isinstance(error, (_NoVerdictError, NotUsableError))
@@ -172,12 +275,12 @@ def describe(error: BaseException) -> bytes:
 def _message_of(error: BaseException) -> str:
     try:
         return str(error)[:_MAX_MESSAGE_CHARACTERS]
-    except BaseException as second:  # noqa: BLE001 - `__str__` is the rubric's, too
+    except BaseException as second:  # noqa: BLE001 - `__str__` is the rubric's code
         return f"(its text can't be had: {type(second).__name__})"
 
 
 def _traceback_of(error: BaseException) -> str:
-    """Return the traceback from where our own frames, and those of the import system, end."""
+    """Return the traceback without our own frames and those of the import system."""
     try:
         frames = rest = error.__traceback__
         while rest is not None:
@@ -187,7 +290,7 @@ def _traceback_of(error: BaseException) -> str:
                 frames = rest
         lines = traceback.format_exception(type(error), error, frames)
         return "".join(lines)[-_MAX_TRACEBACK_CHARACTERS:]
-    except BaseException:  # noqa: BLE001 - it is the rubric's exception that counts
+    except BaseException:  # noqa: BLE001 - only the rubric's exception counts
         return ""
 
 
@@ -195,11 +298,11 @@ def run_script(path: str, body: bytes, output: int) -> NoReturn:
     """Become `python rubric.py` with the case on stdin.
 
     Args:
-        path: the rubric.
-        body: a JSON object of `case` and `output`.
-        output: the descriptor that stdout is to go to.
+        path: The rubric.
+        body: A JSON object of `case` and `output`.
+        output: The descriptor that becomes stdout.
     """
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as a shell would start it
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as if a shell had started it
     source = os.open("../stdin", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     rest = memoryview(body)
     while rest:
@@ -212,7 +315,7 @@ def run_script(path: str, body: bytes, output: int) -> NoReturn:
 
 
 def end_unsettled(verdict: Verdict | None, error: BaseException) -> NoReturn:
-    """End a child that could not even begin."""
+    """End a child that failed before it could call anything."""
     if verdict is None:
         _exit(_NOT_SETTLED)
     reason = f"could not be started: {type(error).__name__}: {_message_of(error)}"

@@ -1,40 +1,50 @@
-"""Grade cases in processes that can be killed, and that see nothing of this one."""
+"""Run rubrics and systems under test in processes of their own, which can be killed."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import pickle
 import symtable
 import weakref
 from importlib.util import decode_source
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pytest_failure_taxonomy.bench.isolation.answering import read_answer, read_loading
-from pytest_failure_taxonomy.bench.isolation.connection import Connection, ServerDiedError
-from pytest_failure_taxonomy.bench.isolation.fresh import run_directly
-from pytest_failure_taxonomy.bench.isolation.system import IsolatedSystem
-from pytest_failure_taxonomy.bench.isolation.task import Reply, Task
-from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError
+from pytest_failure_taxonomy.bench.isolation import wire
+from pytest_failure_taxonomy.bench.isolation.connection import (
+    Connection,
+    ServerDiedError,
+    run_directly,
+)
+from pytest_failure_taxonomy.bench.isolation.task import (
+    Message,
+    Reply,
+    Task,
+    how_it_ended,
+    message_of,
+)
+from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError, RubricTimeoutError
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase
 
-__all__ = ["IsolatedRubric", "IsolatedSystem"]
+MAX_OUTPUT_BYTES: Final = 64 << 20
+"""Limit of the JSON that a system under test returns."""
 
 _CAN_FORK: Final = hasattr(os, "fork")
-_MOST_LOADS: Final = 2
-"""How often a rubric that ends the process that loads it is loaded before it is given up."""
+_MAX_LOADS: Final = 2
+"""How often a rubric is loaded that kills the process that loads it."""
 
 
 class IsolatedRubric:
-    """Runs a `rubric.py` for each case in a process of its own, with limits.
+    """Runs a `rubric.py` in a separate process for each case, with limits.
 
-    It may be called for many cases at a time, and from one event loop after the other; each loop
-    has a server of its own, started by its first case. Without `fork` (Windows) there is no server
-    to be had, and each case has a new interpreter.
+    It can grade many cases at a time, and be used from one event loop after another; each loop has
+    servers of its own, which start with its first case. Without `fork` (Windows) there are no
+    servers, and each case gets a new interpreter.
     """
 
     enforces_limit = True
@@ -47,29 +57,29 @@ class IsolatedRubric:
         wall_clock_seconds: float = 60.0,
         memory_mb: int = 2048,
     ) -> None:
-        """Prepare; nothing is started yet.
+        """Prepare; no process is started yet.
 
         Args:
-            rubric: the file.
-            mode: `warm`: a fork of one process that has loaded it; `fresh`: a new interpreter.
-            wall_clock_seconds: limit of a case that sets none, and of loading the file.
-            memory_mb: address space of a case's process, in MiB (Linux).
+            rubric: The file.
+            mode: `warm` forks a process that has loaded the file; `fresh` is a new interpreter.
+            wall_clock_seconds: Limit of cases that set none, and of loading the file.
+            memory_mb: Address space of a case's process, in MiB (Linux).
         """
         self._is_warm = mode == "warm"
         self._limit_seconds = wall_clock_seconds
         self._task = Task(rubric=os.path.abspath(rubric), memory_mb=memory_mb)
         self._is_examined = False
-        self._servers: dict[asyncio.AbstractEventLoop, _Servers] = {}
         self._problem: RubricError | None = None
         self._loads_that_died = 0
-        weakref.finalize(self, _close_all, self._servers)
+        self._servers = _ServersByLoop()
+        weakref.finalize(self, self._servers.close)
 
     async def __call__(self, case: BenchCase, output: object) -> RubricAnswer:
         """Grade an output.
 
         Raises:
-            RubricTimeoutError: the rubric was not done in time, and was killed.
-            RubricError: it gave no verdict.
+            RubricTimeoutError: The rubric exceeded its limit and was killed.
+            RubricError: The rubric gave no verdict.
         """
         limit_seconds = case.rubric_wall_clock_seconds or self._limit_seconds
         body = _question(case, output)
@@ -82,19 +92,15 @@ class IsolatedRubric:
         return read_answer(reply, limit_seconds)
 
     async def aclose(self) -> None:
-        """Kill all that was started and remove all that it has left; may be called again."""
-        servers = self._servers.pop(asyncio.get_running_loop(), None)
-        _close_all(self._servers)
-        if servers is not None:
-            servers.is_closed = True
-            await asyncio.gather(*(each.aclose() for each in servers.connections()))
+        """Kill all processes and remove their files; may be called again."""
+        await self._servers.aclose()
 
     async def _ask_warm(self, body: bytes, limit_seconds: float) -> Reply:
-        servers = self._servers_here()
+        servers = self._servers.here()
         try:
             return await (await self._loaded(servers, "main")).ask(body, limit_seconds)
         except ServerDiedError:
-            # It was this case that killed the server, or one of those beside it.
+            # Either this case killed the server, or one that ran beside it: try it alone.
             async with servers.alone:
                 server = await self._loaded(servers, "suspects")
                 try:
@@ -103,7 +109,7 @@ class IsolatedRubric:
                     raise _killed_its_parent() from None
 
     async def _ask_fresh(self, body: bytes, limit_seconds: float) -> Reply:
-        servers = self._servers_here()
+        servers = self._servers.here()
         connection = Connection(self._fresh_task(), None)
         servers.fresh.add(connection)
         try:
@@ -118,33 +124,24 @@ class IsolatedRubric:
         """Return a server that has loaded the rubric.
 
         Raises:
-            RubricError: none can; found once, it is said of each case without another try.
+            RubricError: No server can load it; later cases fail with the same error, untried.
         """
         while self._problem is None:
             connection = servers.get(which, self._task, self._limit_seconds)
             reply = await connection.loaded()
             if reply is None and connection.is_counted:
                 continue
-            problem = read_loading(reply, connection.status, self._limit_seconds)
+            problem = _loading_problem(reply, connection.status, self._limit_seconds)
             if problem is None:
                 return connection
             if reply is None:
                 connection.is_counted = True
                 self._loads_that_died += 1
-                if self._loads_that_died < _MOST_LOADS:
+                if self._loads_that_died < _MAX_LOADS:
                     continue
             self._problem = problem
         problem = self._problem
         raise type(problem)(str(problem), traceback=problem.traceback)
-
-    def _servers_here(self) -> _Servers:
-        loop = asyncio.get_running_loop()
-        servers = self._servers.get(loop)
-        if servers is None:
-            closed = [each for each in self._servers if each.is_closed()]
-            _close_all({each: self._servers.pop(each) for each in closed})
-            servers = self._servers[loop] = _Servers()
-        return servers
 
     def _fresh_task(self) -> Task:
         if not self._is_examined:
@@ -152,6 +149,72 @@ class IsolatedRubric:
             self._task = replace(self._task, is_script=is_script, loads_first=False)
             self._is_examined = True
         return self._task
+
+
+class SystemUnderTestError(Exception):
+    """An exception of a system under test, raised in its own process.
+
+    The error that reaches the caller is of a subclass named like the original's type.
+    """
+
+    def __init__(self, message: str, *, traceback: str = "", printed: str = "") -> None:
+        super().__init__(message)
+        self.traceback = traceback
+        self.printed = printed
+
+
+class ProcessDied(SystemUnderTestError):  # noqa: N818 - users read the name as the kind of end
+    """The process ended before the system had returned."""
+
+
+class IsolatedSystem:
+    """Calls a system under test in a separate process for each case.
+
+    The processes are forks of one that has imported the system's module. They have the path, the
+    environment and the working directory of this process.
+    """
+
+    def __init__(self, target: str) -> None:
+        """Prepare; no process is started yet.
+
+        Args:
+            target: `package.module:callable`, plain or async, taking a `BenchCase`.
+        """
+        self._task = Task(target=target, max_bytes=MAX_OUTPUT_BYTES)
+        self._servers = _ServersByLoop()
+        weakref.finalize(self, self._servers.close)
+
+    async def __call__(self, case: BenchCase) -> Any:
+        """Return what the system returns; if cancelled, kill its process.
+
+        Raises:
+            SystemUnderTestError: The system raised, or its process ended.
+        """
+        body = pickle.dumps(case)
+        reply = await (self._ask(body) if _CAN_FORK else run_directly(self._task, body, None))
+        message = message_of(reply)
+        if message is not None and message.what == wire.RAISED:
+            raise _original_error(message)
+        if message is None or reply.status:
+            raise ProcessDied(_why_it_died(reply))
+        return json.loads(message.body)
+
+    async def aclose(self) -> None:
+        """Kill all processes; may be called again."""
+        await self._servers.aclose()
+
+    async def _ask(self, body: bytes) -> Reply:
+        server = self._servers.here().get("main", self._task, None)
+        loaded = await server.loaded()
+        if loaded is None:
+            raise ProcessDied(f"the system's process {how_it_ended(server.status)} on loading it")
+        if loaded.what == wire.BROKEN:
+            raise _original_error(Message(what=wire.RAISED, body=loaded.body, printed=""))
+        try:
+            return await server.ask(body, None)
+        except ServerDiedError:
+            # Not tried again: a call of the system may cost money.
+            raise ProcessDied("the process that starts the system's was killed") from None
 
 
 class _Servers:
@@ -162,13 +225,13 @@ class _Servers:
         self.fresh: set[Connection] = set()
         self.is_closed = False
         self.alone = asyncio.Lock()
-        """Held by the one case that has the server of the suspects for itself."""
+        """Held by the one case that uses the server for suspects."""
 
-    def get(self, which: str, task: Task, load_seconds: float) -> Connection:
-        """Return a server, a new one in place of one that has ended.
+    def get(self, which: str, task: Task, load_seconds: float | None) -> Connection:
+        """Return a server; start a new one if there is none or it has ended.
 
         Raises:
-            RubricError: a case was still waiting when all was closed.
+            RubricError: All servers were closed while a case was still waiting.
         """
         if self.is_closed:
             raise RubricError("was stopped")
@@ -177,16 +240,108 @@ class _Servers:
             found = self._kept[which] = Connection(task, load_seconds)
         return found
 
-    def connections(self) -> list[Connection]:
+    def close(self) -> list[Connection]:
+        """Refuse to start more servers; return those that are to be closed."""
+        self.is_closed = True
         return [*self._kept.values(), *self.fresh]
 
 
-def _close_all(servers: dict[asyncio.AbstractEventLoop, _Servers]) -> None:
-    while servers:
-        _, each = servers.popitem()
-        each.is_closed = True
-        for connection in each.connections():
-            connection.close()
+class _ServersByLoop:
+    """The servers of one rubric or system: an event loop can only use its own."""
+
+    def __init__(self) -> None:
+        self._by_loop: dict[asyncio.AbstractEventLoop, _Servers] = {}
+
+    def here(self) -> _Servers:
+        """Return the servers of the running loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._by_loop:
+            for each in [each for each in self._by_loop if each.is_closed()]:
+                _close(self._by_loop.pop(each))
+            self._by_loop[loop] = _Servers()
+        return self._by_loop[loop]
+
+    async def aclose(self) -> None:
+        """Close all servers, those of the running loop without blocking it."""
+        own = self._by_loop.pop(asyncio.get_running_loop(), None)
+        self.close()
+        if own is not None:
+            await asyncio.gather(*(each.aclose() for each in own.close()))
+
+    def close(self) -> None:
+        """Close all servers."""
+        while self._by_loop:
+            _, servers = self._by_loop.popitem()
+            _close(servers)
+
+
+def _close(servers: _Servers) -> None:
+    for connection in servers.close():
+        connection.close()
+
+
+def read_answer(reply: Reply, limit_seconds: float) -> RubricAnswer:
+    """Return what a rubric answered.
+
+    Raises:
+        RubricTimeoutError: The rubric exceeded its limit.
+        RubricError: The rubric gave no answer; the message continues "the rubric ...".
+    """
+    if reply.what == wire.TIMED_OUT:
+        raise RubricTimeoutError(f"was not done within {limit_seconds:g} s")
+    if reply.what == wire.TOO_LARGE:
+        raise RubricError(f"gave more than {wire.MAX_VERDICT_BYTES:,} bytes as its verdict")
+    if reply.what == wire.NOT_STARTED:
+        raise RubricError(f"could not be started: {reply.body.decode(errors='replace')}")
+    ended = how_it_ended(os.waitstatus_to_exitcode(reply.status))
+    message = message_of(reply)
+    if message is None:
+        raise RubricError(f"{ended} and gave no verdict")
+    if message.what == wire.RAISED:
+        said = message.raised()
+        raise RubricError(said["reason"], traceback=said["traceback"], printed=message.printed)
+    if reply.status:
+        errors = message.printed if message.what == wire.OUTPUT else ""
+        raise RubricError(ended, traceback=errors, printed=message.printed)
+    if message.what == wire.OUTPUT:
+        _check_output(message)
+    return RubricAnswer(json=message.body, printed=message.printed)
+
+
+def _check_output(message: Message) -> None:
+    """Raise RubricError unless a script printed one JSON object."""
+    try:
+        found = json.loads(message.body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        shown = message.body[:200].decode("utf-8", "backslashreplace").strip()
+        said = f"printed {shown!r}" if shown else "printed nothing"
+        raise RubricError(
+            f"{said} on stdout; one JSON object, its verdict, and nothing else would be right",
+            printed=message.printed,
+        )
+
+
+def _loading_problem(reply: Reply | None, ended: int, limit_seconds: float) -> RubricError | None:
+    """Return why a server could not load the rubric; `None` if it could.
+
+    Args:
+        reply: The server's reply; `None` if it ended before it replied.
+        ended: Its return code in that case.
+        limit_seconds: The time limit of loading.
+    """
+    if reply is None:
+        return RubricError(f"{how_it_ended(ended)} while it was loaded")
+    if reply.what == wire.TIMED_OUT:
+        return RubricTimeoutError(f"was not loaded within {limit_seconds:g} s")
+    if reply.what == wire.BROKEN:
+        said = json.loads(reply.body)
+        return RubricError(
+            f"could not be loaded: {said['reason'].removeprefix('raised ')}",
+            traceback=said["traceback"],
+        )
+    return None
 
 
 def _killed_its_parent() -> RubricError:
@@ -201,9 +356,9 @@ def _question(case: BenchCase, output: object) -> bytes:
 
 
 def defines_grade(rubric: str) -> bool:
-    """Tell whether a file has a top-level `grade`, without running it.
+    """Return whether a file has a top-level `grade`, without running the file.
 
-    One that can't be compiled is taken for one that has: to load it says what is wrong.
+    A file that can't be compiled counts as having one: the error then appears when it is loaded.
     """
     try:
         table = symtable.symtable(decode_source(Path(rubric).read_bytes()), rubric, "exec")
@@ -213,3 +368,20 @@ def defines_grade(rubric: str) -> bool:
     except (OSError, SyntaxError, ValueError):
         return True
     return grade.is_assigned() or grade.is_imported()
+
+
+def _original_error(message: Message) -> SystemUnderTestError:
+    said = message.raised()
+    kind = type(said["type"], (SystemUnderTestError,), {"__module__": __name__})
+    error: SystemUnderTestError = kind(
+        said["message"], traceback=said["traceback"], printed=message.printed
+    )
+    return error
+
+
+def _why_it_died(reply: Reply) -> str:
+    if reply.what == wire.TOO_LARGE:
+        return f"the system returned more than {MAX_OUTPUT_BYTES:,} bytes of JSON"
+    if reply.what == wire.NOT_STARTED:
+        return f"the system's process could not be started: {reply.body.decode(errors='replace')}"
+    return f"the system's process {how_it_ended(os.waitstatus_to_exitcode(reply.status))}"

@@ -1,4 +1,4 @@
-"""One process that runs rubrics, as its client sees it: started, asked, and ended."""
+"""A process that runs cases, as its client sees it: started, asked, and ended."""
 
 from __future__ import annotations
 
@@ -14,75 +14,51 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.bench.isolation import sweeping, wire
-from pytest_failure_taxonomy.bench.isolation.environment import mark_of
-from pytest_failure_taxonomy.bench.isolation.task import Reply, Task
-
-SERVER: Final = str(Path(__file__).with_name("server.py"))
+from pytest_failure_taxonomy.bench.isolation import processes, wire
+from pytest_failure_taxonomy.bench.isolation.task import Reply, Task, mark_of
 
 SPARE_SECONDS: Final = 10.0
-"""How long after a case's limit its server may take to say so before it is given up."""
+"""How long after a case's limit its server may take to report before it is killed."""
 
-_LOWEST: Final = 3
-
+_SERVER: Final = str(Path(__file__).with_name("server.py"))
+_FOLDER_PREFIX: Final = "failure-taxonomy-rubrics-"
+_FIRST_FREE_DESCRIPTOR: Final = 3
 _SECONDS_TO_END: Final = 5.0
 _CHUNK: Final = 1 << 18
 
 
-def _moved_up(given: socket.socket) -> socket.socket:
-    """Return a socket under a number that the server's own standard input and output don't take.
-
-    Where one of the standard descriptors was closed, the system gives its number to the next file.
-    """
-    if given.fileno() >= _LOWEST:
-        return given
-    import fcntl
-
-    with given:
-        number = fcntl.fcntl(given.fileno(), fcntl.F_DUPFD_CLOEXEC, _LOWEST)
-        return socket.socket(given.family, given.type, given.proto, fileno=number)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
 class ServerDiedError(Exception):
-    """The process that runs rubrics ended while a case waited for its verdict."""
+    """The server ended while a case waited for its verdict."""
 
 
 class Connection:
     """A server and the cases that wait for its replies, on one event loop."""
 
     def __init__(self, task: Task, load_seconds: float | None) -> None:
-        """Start the server; to be called on the loop.
+        """Start the server; call this on the event loop.
 
         Args:
-            task: what it is to run.
-            load_seconds: how long it may take to load that; `None` for no limit.
+            task: What the server is to run.
+            load_seconds: Time limit for loading it; `None` for no limit.
         """
         self._loop = asyncio.get_running_loop()
         self._owner = os.getpid()
-        self._folder = tempfile.mkdtemp(prefix="failure-taxonomy-rubrics-")
+        self._folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
         self._number = 0
         self._outgoing = bytearray()
         self._inbox = wire.Inbox(wire.REPLY)
         self._has_ended = False
         self.is_counted = False
-        """Its death while it loaded the rubric is known already."""
+        """Whether its death while loading the rubric was already counted."""
         self._loaded: asyncio.Future[Reply | None] = self._loop.create_future()
         self._end: asyncio.Future[None] = self._loop.create_future()
         self._socket, theirs = socket.socketpair()
-        with _moved_up(theirs) as theirs:
+        with _above_standard_descriptors(theirs) as theirs:
             self._process = self._start(task, theirs)
         self._socket.settimeout(0)
         self._loop.add_reader(self._socket.fileno(), self._receive)
-        hello = json.dumps(task.hello(self._folder)).encode()
-        self._send(wire.REQUEST.pack(wire.HELLO, 0, 0.0, len(hello)) + hello)
+        self._send(_pack_hello(task, self._folder))
         self._timer: asyncio.TimerHandle | None = None
         if load_seconds is not None:
             self._timer = self._loop.call_later(load_seconds, self._give_up_loading)
@@ -90,7 +66,7 @@ class Connection:
     def _start(self, task: Task, theirs: socket.socket) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, SERVER, str(theirs.fileno()), task.rubric or task.target],
+                [sys.executable, _SERVER, str(theirs.fileno()), task.rubric or task.target],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -106,24 +82,22 @@ class Connection:
 
     @property
     def is_alive(self) -> bool:
-        """It can be asked."""
+        """Whether the server can be asked."""
         return not self._has_ended
 
     async def loaded(self) -> Reply | None:
-        """Wait until the server has loaded what it is to run; `None` where it died over that."""
+        """Wait until the server has loaded the rubric or system; `None` if it died meanwhile."""
         return await asyncio.shield(self._loaded)
 
     async def ask(self, body: bytes, limit_seconds: float | None) -> Reply:
-        """Have a case run.
-
-        A caller that is cancelled has the case killed.
+        """Run a case; if the caller is cancelled, the case is killed.
 
         Args:
-            body: what the child is given.
-            limit_seconds: how long it may take; `None` for no limit.
+            body: The input of the case's process.
+            limit_seconds: Time limit of the case; `None` for no limit.
 
         Raises:
-            ServerDiedError: the server is gone.
+            ServerDiedError: The server has ended.
         """
         if self._has_ended:
             raise ServerDiedError
@@ -144,17 +118,17 @@ class Connection:
                 self._send(wire.REQUEST.pack(wire.CANCEL, number, 0.0, 0))
 
     async def aclose(self) -> None:
-        """Have the server end all that it runs, and wait for that."""
+        """Stop the server and the cases that it runs, and wait until they have ended."""
         if not self._has_ended:
             self._say_goodbye()
             await asyncio.wait([self._end], timeout=_SECONDS_TO_END)
         self.close()
 
     def close(self) -> None:
-        """Do the same without waiting on the loop.
+        """Stop the server as `aclose` does, but block instead of awaiting.
 
-        On another loop's thread it only ends the server; the reader of its own loop does the rest.
-        A process that was forked from ours has to leave the server alone.
+        If the connection's loop runs in another thread, its reader then does the cleaning up. A
+        fork of our process must not touch the server.
         """
         if self._owner != os.getpid():
             self._socket.detach()
@@ -170,12 +144,12 @@ class Connection:
 
     def _say_goodbye(self) -> None:
         if not self._loaded.done():
-            self._process.kill()  # foreign code runs there, it would not listen
+            self._process.kill()  # it is loading a rubric and does not read its socket
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
     def _break_off(self) -> None:
-        """Kill a server that does not answer: someone has stopped it."""
+        """Kill a server that does not reply; a rubric may have stopped it with a signal."""
         self._process.kill()
 
     def _give_up_loading(self) -> None:
@@ -192,7 +166,7 @@ class Connection:
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # it is gone, which `_receive` is told
+            return  # the server is gone, as `_receive` will notice
         if sent < len(data):
             self._outgoing += data[sent:]
             self._loop.add_writer(self._socket.fileno(), self._send_rest)
@@ -230,7 +204,7 @@ class Connection:
             self._loaded.set_result(reply)
 
     def _on_end(self) -> None:
-        """Clean up after a server that has ended, or has closed its socket, which is no better."""
+        """Clean up after a server that has ended or closed its socket."""
         if self._has_ended:
             return
         self._has_ended = True
@@ -243,8 +217,8 @@ class Connection:
         self._process.kill()
         self._process.wait()
         if self._process.returncode or os.path.exists(self._folder):
-            sweeping.kill_marked(mark_of(self._folder))
-            sweeping.remove_folder(self._folder)
+            processes.kill_marked(mark_of(self._folder))
+            processes.remove_folder(self._folder)
         self._finish_loading(None)
         if self._loop.is_closed():
             return
@@ -256,5 +230,85 @@ class Connection:
 
     @property
     def status(self) -> int:
-        """How the server ended, as `subprocess` has it."""
+        """The return code of the server, as `subprocess` gives it."""
         return self._process.returncode or 0
+
+
+def _above_standard_descriptors(given: socket.socket) -> socket.socket:
+    """Return a socket whose descriptor doesn't clash with the server's stdin, stdout and stderr.
+
+    If one of our own standard descriptors was closed, the next file that is opened gets its number.
+    """
+    if given.fileno() >= _FIRST_FREE_DESCRIPTOR:
+        return given
+    import fcntl
+
+    with given:
+        number = fcntl.fcntl(given.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_DESCRIPTOR)
+        return socket.socket(given.family, given.type, given.proto, fileno=number)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _pack_hello(task: Task, folder: str) -> bytes:
+    hello = json.dumps(task.hello(folder)).encode()
+    return wire.REQUEST.pack(wire.HELLO, 0, 0.0, len(hello)) + hello
+
+
+async def run_directly(task: Task, body: bytes, limit_seconds: float | None) -> Reply:
+    """Run one case in a new interpreter where there is no `fork`, as on Windows.
+
+    The case has a time limit, a folder and an environment, but no other limits, and processes that
+    a rubric leaves behind are not found. If the caller is cancelled, the process is killed.
+
+    Args:
+        task: What to run.
+        body: The input of the process.
+        limit_seconds: Time limit of the case; `None` for no limit.
+    """
+    folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
+    try:
+        process = subprocess.Popen(  # noqa: S603, ASYNC220 - not every event loop of Windows has subprocesses
+            [sys.executable, *([task.rubric] if task.is_script else [_SERVER, "-"])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if task.is_script else subprocess.DEVNULL,
+            cwd=None if task.target else folder,
+            env=task.environment(folder),
+            start_new_session=True,
+        )
+        try:
+            given = body if task.is_script else _pack_hello(task, folder) + body
+            return await asyncio.to_thread(_communicate, process, task, given, limit_seconds)
+        finally:
+            with suppress(OSError):
+                process.kill()
+            process.wait()
+    finally:
+        processes.remove_folder(folder)
+
+
+def _communicate(
+    process: subprocess.Popen[bytes], task: Task, given: bytes, limit_seconds: float | None
+) -> Reply:
+    try:
+        output, errors = process.communicate(given, limit_seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):  # a grandchild may hold the pipes
+            process.communicate(timeout=_SECONDS_TO_END)
+        return Reply(what=wire.TIMED_OUT)
+    # In the form of `waitpid`.
+    status = -process.returncode if process.returncode < 0 else (process.returncode & 0xFF) << 8
+    if len(output) > task.max_bytes + wire.MESSAGE_OVERHEAD_BYTES:
+        return Reply(what=wire.TOO_LARGE)
+    if task.is_script:
+        output = wire.pack_script(bytes(wire.TOKEN_BYTES), output, errors)
+    if wire.is_complete(output):
+        return Reply(what=wire.ANSWERED, status=status, body=output)
+    return Reply(what=wire.NO_ANSWER, status=status)

@@ -1,69 +1,133 @@
-"""The loop of the process that runs rubrics: it forks for each case, and buries each child.
+"""The process that runs rubrics: it forks for each case, watches over it, and reaps its processes.
 
-One thread, no event loop, nothing of the rubric's runs here once it is loaded. What is imported
-here is imported before the rubric's folder is searched for modules.
+`serve` runs one thread without an event loop, and no code of the rubric once it is loaded. What
+this module needs is imported before the rubric's folder is on `sys.path`. `run_one` runs a single
+case in this very process, where there is no `fork`.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import select
 import signal
 import socket
+import sys
 import time
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from . import child, limits, sweeping, wire
-from .capture import capture
-from .loading import load_rubric, load_target
-from .running import Running
+from . import child, processes, wire
+from .child import capture, load_rubric, load_target
 
 _CHUNK = 1 << 18
-_SECONDS_TO_TELL = 5.0
+_SECONDS_TO_SEND = 5.0
+
+
+class RunningCase:
+    """A case, its process, and the pipes from which its answer is read."""
+
+    def __init__(self, number: int, limit_seconds: float, folder: str) -> None:
+        self.number = number
+        self.folder = folder
+        self.deadline = time.monotonic() + limit_seconds if limit_seconds else float("inf")
+        self.token = os.urandom(wire.TOKEN_BYTES)
+        self.process_id = 0
+        self.is_cancelled = False
+        self.has_timed_out = False
+        self.received: dict[int, bytearray] = {}
+        """By descriptor: first the verdict, then a script's stderr."""
+        self.ends: list[int] = []
+        """The child's ends of these pipes."""
+
+    def open_pipes(self, count: int) -> None:
+        """Create the pipes.
+
+        Raises:
+            OSError: There are no more descriptors; pipes created before must still be closed.
+        """
+        for _ in range(count):
+            mine, its = os.pipe()
+            os.set_blocking(mine, False)
+            self.received[mine] = bytearray()
+            self.ends.append(its)
+
+    def read(self, descriptor: int, max_bytes: int) -> bool | None:
+        """Read from the child; return whether there may be more to read, or `None` at the end.
+
+        What exceeds the limit is read, so that the child doesn't block, and dropped except for one
+        byte.
+        """
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except OSError:
+            return False
+        received = self.received[descriptor]
+        received += data[: max(0, max_bytes + wire.MESSAGE_OVERHEAD_BYTES + 1 - len(received))]
+        return True if data else None
+
+    def close_pipes(self, max_bytes: int) -> None:
+        """Read what is left in the pipes, even if other processes hold their ends; close them."""
+        for descriptor in self.received:
+            while self.read(descriptor, max_bytes):
+                pass
+            os.close(descriptor)
+
+    def outcome(self, status: int, max_bytes: int) -> tuple[bytes, bytes]:
+        """Return the reply to the client, code and body, when the process has ended."""
+        received, *errors = (bytes(each) for each in self.received.values())
+        if self.has_timed_out and os.WIFSIGNALED(status):
+            return wire.TIMED_OUT, b""
+        if len(received) > max_bytes + wire.MESSAGE_OVERHEAD_BYTES:
+            return wire.TOO_LARGE, b""
+        if errors:
+            received = wire.pack_script(self.token, received, errors[0])
+        if received.startswith(self.token) and wire.is_complete(received):
+            return wire.ANSWERED, received
+        return wire.NO_ANSWER, b""
 
 
 class Server:
-    """The cases that run, and the client that waits for them."""
+    """The running cases, and the client that waits for them."""
 
     def __init__(self, control: socket.socket, hello: dict[str, Any]) -> None:
         self._control = control
         self._hello = hello
-        self._library = limits.load_library()
+        self._library = processes.load_library()
         self._process_id = os.getpid()
         self._poll = select.poll()
         self._inbox = wire.Inbox(wire.REQUEST)
         self._outgoing = bytearray()
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, RunningCase] = {}
         """By process id."""
-        self._pipes: dict[int, Running] = {}
+        self._pipes: dict[int, RunningCase] = {}
         """By descriptor."""
         self._strays: dict[int, set[int]] = {}
-        """Orphans, and the process ids of the cases that may have started them."""
+        """Orphans, with the process ids of the cases that may have started them."""
         self._own_children: set[int] = set()
-        """What the rubric started when it was loaded."""
+        """Processes that the rubric started when it was loaded."""
         self._call: Any = None
 
     def load(self) -> bool:
-        """Load the rubric or the system; tell the client how that went."""
-        limits.adopt_orphans(self._library)
-        # Nobody looks at the client while foreign code runs here.
-        limits.die_with_parent(self._library, self._hello["parent"])
+        """Load the rubric or the system, and tell the client whether that worked."""
+        processes.adopt_orphans(self._library)
+        # Until the rubric is loaded, nothing here watches whether the client lives.
+        processes.die_with_parent(self._library, self._hello["parent"])
         try:
             if self._hello["target"]:
                 self._call = load_target(self._hello["target"], self._hello["path"])
             elif self._hello["load"]:
                 self._call = load_rubric(self._hello["rubric"])
-        except BaseException as error:  # noqa: BLE001 - each case is to say what it was
+        except BaseException as error:  # noqa: BLE001 - whatever it is, each case reports it
             self._tell(wire.BROKEN, 0, 0, child.describe(error))
             return False
         finally:
-            limits.outlive_parent(self._library)
+            processes.outlive_parent(self._library)
         if self._hello["folder"]:
             os.chdir(self._hello["folder"])
-        self._own_children = set(sweeping.children())
-        self._printed = capture()  # here and not in each child: that would cost it 0.2 ms
+        self._own_children = set(processes.children())
+        self._printed = capture()  # once here: it would cost each child 0.2 ms
         gc.collect()
         gc.freeze()
         self._tell(wire.READY, 0, 0)
@@ -99,19 +163,19 @@ class Server:
             self._end_late_ones()
 
     def close(self) -> None:
-        """End all that runs, remove what it has left, and say what is still to be said."""
-        sweeping.kill_children()
+        """Kill all cases, remove their files, and send the remaining replies."""
+        processes.kill_children()
         if self._hello["folder"]:
             os.chdir("/")
-            sweeping.remove_folder(self._hello["folder"])
-        self._control.settimeout(_SECONDS_TO_TELL)
+            processes.remove_folder(self._hello["folder"])
+        self._control.settimeout(_SECONDS_TO_SEND)
         with suppress(OSError):
             self._control.sendall(self._outgoing)
 
     def _watch_client(self) -> int:
-        """Return a descriptor that turns readable when the client dies; -1 where there is none.
+        """Return a descriptor that becomes readable when the client dies; -1 if unsupported.
 
-        Its end of the socket is not enough: a process that it has forked may hold that, too.
+        The socket is not enough: a fork of the client may hold the other end.
         """
         try:
             client = os.pidfd_open(self._hello["parent"])
@@ -142,7 +206,7 @@ class Server:
 
     def _start(self, number: int, limit_seconds: float, body: bytes) -> None:
         folder = self._hello["folder"] and f"{self._hello['folder']}/{number}"
-        case = Running(number, limit_seconds, folder)
+        case = RunningCase(number, limit_seconds, folder)
         try:
             case.open_pipes(2 if self._hello["script"] else 1)
             case.process_id = os.fork()
@@ -159,7 +223,7 @@ class Server:
         for descriptor in case.ends:
             os.close(descriptor)
 
-    def _be_child(self, case: Running, limit_seconds: float, body: bytes) -> NoReturn:
+    def _be_child(self, case: RunningCase, limit_seconds: float, body: bytes) -> NoReturn:
         verdict = None
         try:
             if self._hello["script"]:
@@ -169,21 +233,21 @@ class Server:
             if self._hello["target"]:
                 child.run_system(verdict, self._call, body)
             child.settle(case.folder)
-            limits.limit_process(self._hello["memory_mb"], limit_seconds)
+            processes.limit_process(self._hello["memory_mb"], limit_seconds)
             if self._hello["script"]:
                 child.run_script(self._hello["rubric"], body, output)
             child.grade(verdict, self._call, self._hello["rubric"], body)
-        except BaseException as error:  # noqa: BLE001 - a child must never come back
+        except BaseException as error:  # noqa: BLE001 - a child must never return to the server's loop
             child.end_unsettled(verdict, error)
 
     def _cancel(self, number: int) -> None:
         for case in self._running.values():
             if case.number == number:
                 case.is_cancelled = True
-                sweeping.kill_group(case.process_id)
+                processes.kill_group(case.process_id)
 
     def _read(self, descriptor: int) -> None:
-        if self._pipes[descriptor].read(descriptor, self._hello["most"]) is None:
+        if self._pipes[descriptor].read(descriptor, self._hello["max_bytes"]) is None:
             self._poll.unregister(descriptor)
             del self._pipes[descriptor]
 
@@ -193,41 +257,41 @@ class Server:
             if case.deadline <= now:
                 case.has_timed_out = True
                 case.deadline = float("inf")
-                sweeping.kill_group(case.process_id)
+                processes.kill_group(case.process_id)
 
     def _reap(self) -> None:
-        """Bury all children that have ended, ours and adopted ones."""
-        for process_id, status in sweeping.ended_children(self._kill_group_of):
+        """Reap all children that have ended, adopted ones included."""
+        for process_id, status in processes.ended_children(self._kill_group_of):
             case = self._running.pop(process_id, None)
             if case is not None:
                 self._finish(case, status)
 
     def _kill_group_of(self, process_id: int) -> None:
         if process_id in self._running:
-            sweeping.kill_group(process_id)
+            processes.kill_group(process_id)
 
-    def _finish(self, case: Running, status: int) -> None:
+    def _finish(self, case: RunningCase, status: int) -> None:
         for descriptor in case.received:
             if self._pipes.pop(descriptor, None):
                 self._poll.unregister(descriptor)
-        case.close_pipes(self._hello["most"])
+        case.close_pipes(self._hello["max_bytes"])
         self._sweep(case.process_id)
         if case.folder:
-            sweeping.remove_case_folder(case.folder)
+            processes.remove_case_folder(case.folder)
         if not case.is_cancelled:
-            what, body = case.outcome(status, self._hello["most"])
+            what, body = case.outcome(status, self._hello["max_bytes"])
             self._tell(what, case.number, status, body)
 
     def _sweep(self, ended: int) -> None:
-        """Kill the orphans that only cases that have ended can have started."""
+        """Kill the orphans that no running case can have started."""
         running = set(self._running)
         while True:
-            found = set(sweeping.children()) - running - self._own_children
+            found = set(processes.children()) - running - self._own_children
             strays = {each: self._strays.get(each, running | {ended}) & running for each in found}
             self._strays = strays
             guilty = [each for each, suspects in strays.items() if not suspects]
             for each in guilty:
-                sweeping.kill_and_wait(each)
+                processes.kill_and_wait(each)
             if not guilty:
                 return
 
@@ -241,6 +305,44 @@ class Server:
             except BlockingIOError:
                 pass
             except OSError:
-                self._outgoing.clear()  # the client is gone, which we are told next
+                self._outgoing.clear()  # the client is gone, as the next poll reports
             wanted = select.POLLIN | (select.POLLOUT if self._outgoing else 0)
             self._poll.modify(self._control, wanted)
+
+
+def serve(descriptor: int) -> NoReturn:
+    """Serve the client at the other end of a socket until it disconnects."""
+    processes.prefer_as_oom_victim()
+    control = socket.socket(fileno=descriptor)
+    head = control.recv(wire.REQUEST.size, socket.MSG_WAITALL)
+    hello = json.loads(control.recv(wire.REQUEST.unpack(head)[-1], socket.MSG_WAITALL))
+    server = Server(control, hello)
+    try:
+        if server.load():
+            control.settimeout(0)
+            server.serve()
+    finally:
+        server.close()
+        # Skip the exit handlers and threads of the rubric.
+        os._exit(0)
+
+
+def run_one() -> NoReturn:
+    """Run the one case that stdin gives in this very process, and answer on stdout."""
+    given = sys.stdin.buffer
+    head = given.read(wire.REQUEST.size)
+    hello = json.loads(given.read(wire.REQUEST.unpack(head)[-1]))
+    body = given.read()
+    output = os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(null, descriptor)
+    verdict = child.Verdict(output, bytes(wire.TOKEN_BYTES), capture())
+    try:
+        if hello["target"]:
+            child.run_system(verdict, load_target(hello["target"], hello["path"]), body)
+        child.settle(f"{hello['folder']}/1")
+        processes.limit_process(hello["memory_mb"], 0)
+        child.grade(verdict, None, hello["rubric"], body)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the case's result
+        verdict.give(wire.RAISED, child.describe(error))

@@ -1,4 +1,4 @@
-"""What a client and a process that runs rubrics say to each other, byte by byte."""
+"""The protocol between a client and a process that runs cases."""
 
 from __future__ import annotations
 
@@ -6,61 +6,78 @@ import struct
 from collections.abc import Iterator
 
 REQUEST = struct.Struct("<cIdI")
-"""To the server: what, number of the case, its limit in seconds (0: none), bytes that follow."""
+"""To the server: code, number of the case, its limit in seconds (0: none), length of the body."""
 
 HELLO, GRADE, CANCEL = b"h", b"g", b"c"
 
 REPLY = struct.Struct("<cIiI")
-"""From the server: what, number of the case, its process's wait status, bytes that follow."""
+"""From the server: code, number of the case, wait status of its process, length of the body."""
 
 READY = b"r"
 """The rubric is loaded."""
 BROKEN = b"b"
-"""It can't be loaded; the bytes are a JSON object like that of `RAISED`."""
+"""The rubric can't be loaded; the body is a JSON object like that of `RAISED`."""
 ANSWERED = b"a"
-"""A whole message of `MESSAGE` came."""
+"""The body is a complete `MESSAGE`."""
 NO_ANSWER = b"n"
-"""The process ended and gave none."""
+"""The process ended without a complete message."""
 TIMED_OUT = b"t"
-"""The process was killed, its time was up."""
+"""The process was killed at its time limit."""
 TOO_LARGE = b"l"
-"""It gave more than `MAX_VERDICT_BYTES`."""
+"""The process wrote more than the limit."""
 NOT_STARTED = b"s"
-"""There was no process or pipe to be had; the bytes say why."""
+"""No process or pipe could be created; the body says why."""
 
 MESSAGE = struct.Struct("<8scII")
-"""From a child, on its own descriptor: the token it was given, what, bytes of the body, bytes of
-what it printed; then both. The token tells our words from what a rubric writes there itself."""
+"""From a child, on its own descriptor: its token, code, length of the body, length of what it
+printed; then both. The token tells our messages from what a rubric may write there itself."""
 
 VERDICT = b"v"
 """The body is the verdict as JSON."""
 RAISED = b"e"
 """The body is a JSON object of `reason`, `type`, `message` and `traceback`."""
 OUTPUT = b"o"
-"""The body is the standard output of a script, of which nothing is known."""
+"""The body is the standard output of a script, unchecked."""
 
 MAX_VERDICT_BYTES = 1 << 20
 MAX_PRINTED_BYTES = 64 << 10
 TOKEN_BYTES = 8
 
+MESSAGE_OVERHEAD_BYTES = MESSAGE.size + 2 * MAX_PRINTED_BYTES
+"""More than a message adds to its body."""
+
 MARK = "FAILURE_TAXONOMY_ISOLATED"
-"""The variable by which the processes of one server are found when it can't find them any more."""
+"""The environment variable that identifies the processes of a server that died."""
+
+
+def is_complete(message: bytes) -> bool:
+    """Return whether these bytes are one complete `MESSAGE`."""
+    if len(message) < MESSAGE.size:
+        return False
+    _, _, body_bytes, printed_bytes = MESSAGE.unpack_from(message)
+    return len(message) == MESSAGE.size + int(body_bytes) + int(printed_bytes)
+
+
+def pack_script(token: bytes, output: bytes, errors: bytes) -> bytes:
+    """Return what a script printed to stdout and stderr as a `MESSAGE`."""
+    errors = errors[:MAX_PRINTED_BYTES]
+    return MESSAGE.pack(token, OUTPUT, len(output), len(errors)) + output + errors
 
 
 class Inbox:
-    """Cuts a stream into its messages."""
+    """Splits a stream into messages."""
 
     def __init__(self, head: struct.Struct) -> None:
-        """Begin with nothing received.
+        """Create an empty inbox.
 
         Args:
-            head: of each message; its last field is the number of bytes that follow.
+            head: The header of each message; its last field is the length of the body.
         """
         self._head = head
         self._received = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[tuple[bytes, int, float], bytes]]:
-        """Yield each message that is whole now: the first three fields of its head, its body."""
+        """Yield each complete message: the first three fields of its header, and its body."""
         received = self._received
         received += data
         size = self._head.size

@@ -1,65 +1,171 @@
-"""Read the cases of a task class."""
+"""Read the cases of a task class, and the examples of its oracle."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
+import keyword
 import os
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pytest_failure_taxonomy.bench.loading.entries import Entry, file_names, read_entries
-from pytest_failure_taxonomy.bench.loading.folder import ClassFolder
-from pytest_failure_taxonomy.bench.loading.places import CASE_SUFFIXES
-from pytest_failure_taxonomy.bench.loading.words import checked_id, checked_seconds, checked_tags
-from pytest_failure_taxonomy.bench.models import BenchCase
-from pytest_failure_taxonomy.documents.fields import WrongError
-from pytest_failure_taxonomy.documents.problems import Problems, quoted
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator
+
+from pytest_failure_taxonomy.bench.loading.class_files import MAX_NAME, check_number
+from pytest_failure_taxonomy.bench.loading.folder import (
+    CASE_SUFFIXES,
+    ORACLE_SUFFIXES,
+    ClassFolder,
+)
+from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample
+from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted, right_words
+from pytest_failure_taxonomy.documents.strict_json import parse_json
+from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, read_tree
+from pytest_failure_taxonomy.documents.validation import FileModel, validate
+from pytest_failure_taxonomy.documents.yaml_files import Form, why_no_file
+from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import value
 
-_EXAMPLE: Final = "put cases in cases/*.yaml or cases/*.jsonl"
-_TIMEOUT: Final = "timeout_per_case_seconds"
-_RUBRIC: Final = "rubric_wall_clock_seconds"
-_BEGINNINGS: Final = {"timeout_per_case": _TIMEOUT, "rubric_wall_clock": _RUBRIC}
-"""How a key begins that was meant to be a limit; any other key is the author's own."""
+MAX_YAML_BYTES: Final = 4 * 1024 * 1024
+MAX_JSONL_BYTES: Final = 64 * 1024 * 1024
+
+_EXAMPLE: Final = "write one mapping with an id, or a list of such"
+_FORM: Final = Form(
+    right="it is YAML in UTF-8 with one mapping, or a list of such",
+    max_bytes=MAX_YAML_BYTES,
+    takes_aliases=True,
+    is_fast=True,
+)
+_LINES_RIGHT: Final = "it is text in UTF-8 with one JSON object a line"
+_LIKE_CASES: Final = (*CASE_SUFFIXES, ".json", ".jsonlines", ".ndjson")
+"""Suffixes of files that look like cases; those that are not read are reported."""
+_NOT_IN_IDS: Final = ("/", "\\", "::", "[", "]", "#")
+"""What pytest or a shell would not take for a part of the id."""
+_MARKS_OF_PYTEST: Final = frozenset(
+    {
+        *("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast"),
+        *("usefixtures", "xfail"),
+    }
+)
+_LIMITS: Final = {
+    "timeout_per_case": "timeout_per_case_seconds",
+    "rubric_wall_clock": "rubric_wall_clock_seconds",
+}
+"""How keys begin that are meant to be limits; all other keys are the author's own."""
+
+
+def _check_id(given: str) -> str:
+    if not given.strip():
+        raise WrongError("is empty; give it a name that no other has")
+    if given != given.strip():
+        raise WrongError(f"{quoted(given)} begins or ends with a blank; leave it out")
+    if not given.isprintable():
+        raise WrongError(f"{quoted(given)} can't be printed; write printable characters")
+    if len(given) > MAX_NAME:
+        raise WrongError(f"{quoted(given)} is longer than {MAX_NAME} characters; shorten it")
+    wrong = next((part for part in _NOT_IN_IDS if part in given), None)
+    if wrong is not None:
+        raise WrongError(f"{quoted(given)} has a {wrong} in it; write - or _ instead")
+    if given in (".", ".."):
+        raise WrongError(f"{quoted(given)} is the name of a folder; give it another name")
+    return given
+
+
+def _check_tag(tag: str) -> str:
+    if not tag.isidentifier() or keyword.iskeyword(tag) or tag.startswith("_"):
+        raise WrongError(
+            f"{quoted(tag)} can't be a pytest mark; write letters, digits and _, a letter first"
+        )
+    if tag in _MARKS_OF_PYTEST:
+        raise WrongError(f"{quoted(tag)} is a mark that pytest itself uses; choose another")
+    return tag
+
+
+_Id = Annotated[str, AfterValidator(_check_id)]
+_Tag = Annotated[str, AfterValidator(_check_tag)]
+_Seconds = Annotated[float, Field(gt=0)]
+
+
+class _CaseInFile(FileModel):
+    """The keys of a case that have a meaning for the runner."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: _Id
+    tags: Annotated[tuple[_Tag, ...], Field(strict=False)] = ()
+    timeout_per_case_seconds: _Seconds | None = None
+    rubric_wall_clock_seconds: _Seconds | None = None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_large_numbers(cls, given: Any) -> Any:
+        return check_number(given)
+
+
+def _as_expectation(given: object) -> object:
+    """Return the word for a plain `null`, which YAML reads as no value."""
+    return "null" if given is None else given
+
+
+class _ExampleInFile(FileModel):
+    may_be_null: ClassVar[frozenset[str]] = frozenset({"output", "expect"})
+
+    id: _Id
+    case: str
+    output: Any
+    expect: Annotated[Literal["gold", "null"], BeforeValidator(_as_expectation)]
+
+
+_CASE_MISSING: Final = {"id": "add one, such as `id: empty-input`"}
+_EXAMPLE_MISSING: Final = {
+    "id": "add one that no other example has",
+    "case": "write the id of the case that the output answers",
+    "output": "write what a system would have returned",
+    "expect": "write gold or null",
+}
 
 
 @value
 class Cases:
-    """The cases of a task class, as far as they can be used."""
+    """The cases of a task class that can be used."""
 
     cases: tuple[BenchCase, ...]
     ids: frozenset[str]
-    """Also of cases that can't be used."""
+    """The ids of all cases, including those that can't be used."""
 
 
 def read_cases(folder: ClassFolder) -> Cases:
     """Return all cases of a task class, by file and in the order of each file."""
-    names = file_names(folder, "cases", CASE_SUFFIXES)
+    names = _file_names(folder, "cases", CASE_SUFFIXES)
     if not names:
         if not folder.is_outside("cases") and not _has_links(folder):
             what = "there is no such folder" if names is None else "there is no case in it"
-            folder.problems_of("cases").add(None, f"{what}; {_EXAMPLE}")
+            right = "put cases in cases/*.yaml or cases/*.jsonl"
+            folder.problems_of("cases").add(None, f"{what}; {right}")
         return Cases(cases=(), ids=frozenset())
     cases: list[BenchCase] = []
     places: dict[str, tuple[str, int]] = {}
     for name in names:
         problems = folder.problems_of(name)
-        for entry in read_entries(folder, name):
+        for entry in _read_entries(folder, name):
             case = _read_case(entry, folder.path / name, problems)
-            case_id = entry.fields.get("id")
+            case_id = entry.value.get("id")
             if not isinstance(case_id, str):
                 continue
+            line = entry.at("id").line
             if case_id in places:
-                _tell_twice(case_id, name, entry, places[case_id], problems)
-            places.setdefault(case_id, (name, entry.line_of("id")))
+                file, first = places[case_id]
+                where = f"line {first}" if file == name else f"{file}:{first}"
+                what = f"id: {quoted(case_id)} is the id of the case in {where}"
+                problems.add(line, f"{what}; each case needs its own")
+            places.setdefault(case_id, (name, line))
             if case is not None:
                 cases.append(case)
     return Cases(cases=tuple(cases), ids=frozenset(places))
 
 
 def repeated(cases: tuple[BenchCase, ...], times: int) -> Iterator[BenchCase]:
-    """Yield each case as often as its class repeats it, with an id for each of its runs."""
+    """Yield each case `times` times, with an id for each of its runs if there are several."""
     for case in cases:
         if times == 1:
             yield case
@@ -69,8 +175,99 @@ def repeated(cases: tuple[BenchCase, ...], times: int) -> Iterator[BenchCase]:
             yield case.model_copy(update=changes)
 
 
+def _read_case(entry: Tree, path: Path, problems: Problems) -> BenchCase | None:
+    case = validate(_CaseInFile, entry, problems, subject="the case", missing=_CASE_MISSING)
+    for key, part in entry.items():
+        meant = next((_LIMITS[each] for each in _LIMITS if key.startswith(each)), key)
+        if key != meant:
+            problems.add(part.line, f"unknown limit {quoted(key)}; did you mean {meant}?")
+    if case is None:
+        return None
+    return BenchCase(
+        case_id=case.id,
+        input=entry.value.get("input"),
+        tags=tuple(dict.fromkeys(case.tags)),
+        timeout_per_case_seconds=case.timeout_per_case_seconds,
+        rubric_wall_clock_seconds=case.rubric_wall_clock_seconds,
+        fields=entry.value,
+        path=path,
+        line=entry.line,
+    )
+
+
+def read_oracle(folder: ClassFolder, case_ids: frozenset[str]) -> tuple[OracleExample, ...]:
+    """Return the examples of a task class, by file and in the order of each file.
+
+    Args:
+        folder: The folder of the task class.
+        case_ids: The ids of its cases; empty if the cases could not be read.
+    """
+    examples: list[OracleExample] = []
+    places: dict[str, str] = {}
+    for name in _file_names(folder, "oracle", ORACLE_SUFFIXES) or ():
+        problems = folder.problems_of(name)
+        for entry in _read_entries(folder, name):
+            example = _read_example(entry, folder.path / name, case_ids, problems)
+            if example is None:
+                continue
+            line = entry.at("id").line
+            if example.example_id in places:
+                where = places[example.example_id]
+                what = f"id: {quoted(example.example_id)} is the id of the example in {where}"
+                problems.add(line, f"{what}; each example needs its own")
+            places.setdefault(example.example_id, f"{name}:{line}")
+            examples.append(example)
+    return tuple(examples)
+
+
+def _read_example(
+    entry: Tree, path: Path, case_ids: frozenset[str], problems: Problems
+) -> OracleExample | None:
+    case_id = entry.value.get("case")
+    if isinstance(case_id, str) and case_ids and case_id not in case_ids:
+        right = right_words(case_id, case_ids, otherwise="write the id of a case in cases/")
+        what = f"case: there is no case {quoted(case_id)}; {right}"
+        problems.add(entry.at("case").line, what)
+    example = validate(
+        _ExampleInFile, entry, problems, subject="the example", missing=_EXAMPLE_MISSING
+    )
+    if example is None:
+        return None
+    return OracleExample(
+        example_id=example.id,
+        case_id=example.case,
+        output=example.output,
+        expect=example.expect,
+        path=path,
+        line=entry.line,
+    )
+
+
+def _file_names(folder: ClassFolder, name: str, suffixes: tuple[str, ...]) -> list[str] | None:
+    """Return the sorted names of the files to read in a subfolder, or `None` if it is missing.
+
+    What looks like a file of cases and is not read becomes a problem.
+    """
+    found = folder.names_in(name)
+    if found is None:
+        return None
+    names = []
+    allowed = " or ".join(suffix for suffix in suffixes if suffix != ".yml")
+    for each in found:
+        suffix = Path(each).suffix
+        if suffix in suffixes:
+            names.append(each)
+        elif (folder.path / each).is_dir():
+            if each != f"{name}/__pycache__":
+                what = f"folders in {name}/ are not searched; put the files in {name}/ itself"
+                folder.problems_of(each).add(None, what)
+        elif suffix.lower() in _LIKE_CASES:
+            folder.problems_of(each).add(None, f"is never read; write a {allowed} file")
+    return names
+
+
 def _has_links(folder: ClassFolder) -> bool:
-    """Return whether a case may stand where a link leads that was refused."""
+    """Return whether the folder of cases has links that were refused, which may be cases."""
     try:
         found = os.listdir(folder.path / "cases")
     except OSError:
@@ -78,42 +275,69 @@ def _has_links(folder: ClassFolder) -> bool:
     return any(folder.is_outside(f"cases/{name}") for name in found)
 
 
-def _tell_twice(
-    case_id: str, name: str, entry: Entry, first: tuple[str, int], problems: Problems
-) -> None:
-    file, line = first
-    where = f"line {line}" if file == name else f"{file}:{line}"
-    what = f"id: {quoted(case_id)} is the id of the case in {where}"
-    problems.add(entry.line_of("id"), f"{what}; each case needs its own")
+def _read_entries(folder: ClassFolder, name: str) -> Iterator[Tree]:
+    """Yield the mappings of a file."""
+    problems = folder.problems_of(name)
+    read = _read_lines if name.endswith(".jsonl") else _read_yaml
+    with suppress(BenchError):  # it is among the problems
+        yield from read(folder.path / name, problems)
 
 
-def _read_case(entry: Entry, path: Path, problems: Problems) -> BenchCase | None:
-    if not entry.is_whole:
-        return None
-    fields = entry.fields
-    told = len(problems)
-    values: dict[str, Any] = {}
-    for key, (name, check) in _KEYS.items():
-        if key in fields:
-            try:
-                values[name] = check(fields[key])
-            except WrongError as error:
-                problems.add(entry.line_of(key), str(error))
-    if "id" not in fields:
-        problems.add(entry.line, "the case has no id; add one, such as `id: empty-input`")
-    for key in fields:
-        meant = next((_BEGINNINGS[each] for each in _BEGINNINGS if key.startswith(each)), key)
-        if key != meant:
-            problems.add(entry.line_of(key), f"unknown limit {quoted(key)}; did you mean {meant}?")
-    if len(problems) > told:
-        return None
-    return BenchCase(input=fields.get("input"), fields=fields, path=path, line=entry.line, **values)
+def _read_yaml(path: Path, problems: Problems) -> Iterator[Tree]:
+    tree = read_tree(
+        path,
+        problems,
+        _FORM,
+        root=(object,),
+        example=_EXAMPLE,
+        if_empty=f"the file is empty; {_EXAMPLE}",
+    )
+    if tree is None:
+        return
+    if tree.value == []:
+        problems.add(tree.line, f"the list is empty; {_EXAMPLE}")
+    for entry in tree if isinstance(tree.value, list) else (tree,):
+        if isinstance(entry.value, dict):
+            yield entry
+        elif entry.value is not WRONG:
+            problems.add(entry.line, f"{kind_of(entry)} where an entry begins; {_EXAMPLE}")
 
 
-_KEYS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = {
-    "id": ("case_id", checked_id),
-    "tags": ("tags", checked_tags),
-    _TIMEOUT: (_TIMEOUT, partial(checked_seconds, _TIMEOUT)),
-    _RUBRIC: (_RUBRIC, partial(checked_seconds, _RUBRIC)),
-}
-"""The keys that mean something to us, the field that each fills, and what checks its value."""
+def _read_lines(path: Path, problems: Problems) -> Iterator[Tree]:
+    why = why_no_file(path)
+    if why is None and path.stat().st_size > MAX_JSONL_BYTES:
+        why = f"bigger than {MAX_JSONL_BYTES // 1024:,} KiB"
+    if why is not None:
+        problems.add(None, f"{why}; {_LINES_RIGHT}")
+        return
+    number, is_empty = 0, True
+    try:
+        with path.open("rb") as file:
+            for number, content in enumerate(file, start=1):
+                line = content.strip()
+                if line:
+                    is_empty = False
+                    entry = _read_line(line, number, problems)
+                    if entry is not None:
+                        yield entry
+    except OSError as error:
+        problems.add(number or None, f"can't be read ({error.strerror or error}); {_LINES_RIGHT}")
+        return
+    if is_empty:
+        problems.add(1, f"the file is empty; {_LINES_RIGHT}")
+
+
+def _read_line(content: bytes, number: int, problems: Problems) -> Tree | None:
+    try:
+        text = content.decode("utf-8-sig" if number == 1 else "utf-8")
+        fields = parse_json(text)
+    except UnicodeDecodeError:
+        problems.add(number, f"not UTF-8; {_LINES_RIGHT}")
+    except WrongError as error:
+        problems.add(number, str(error))
+    else:
+        if isinstance(fields, dict):
+            return Tree(value=fields, line=number)
+        shown = "a list" if isinstance(fields, list) else f"the value {quoted(text)}"
+        problems.add(number, f"{shown} where an entry begins; {_LINES_RIGHT}")
+    return None

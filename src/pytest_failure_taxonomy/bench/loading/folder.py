@@ -1,4 +1,7 @@
-"""The folder of a task class: its files, its links, and the problems of each file."""
+"""The folder of a task class: its file names, its links, and the problems of each file.
+
+The pytest plugin calls `is_task_class` while it collects, so this module imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,71 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.bench.loading.places import MARK
 from pytest_failure_taxonomy.documents.problems import Problems, shown
 from pytest_failure_taxonomy.errors import BenchError
 
+MARKER_FILE: Final = "failure_modes.yaml"
+"""The file that makes a folder a task class."""
+RUBRIC: Final = "rubric.py"
+PARTS: Final = frozenset(
+    {
+        *(MARKER_FILE, "breakdown_keys.yaml", "breakdown_keys.py", "bench.yaml"),
+        *(RUBRIC, "cases", "oracle"),
+    }
+)
+"""The names that have a meaning in a task class."""
+CASE_SUFFIXES: Final = (".yaml", ".yml", ".jsonl")
+ORACLE_SUFFIXES: Final = (".yaml", ".yml")
+_SUFFIXES: Final = {"cases": CASE_SUFFIXES, "oracle": ORACLE_SUFFIXES}
+_TELLING: Final = ("bench.yaml", "breakdown_keys.yaml", "breakdown_keys.py", "failure_modes.yml")
+"""Files that, next to a rubric and cases, only a task class has."""
 _MISNAMED: Final = {
-    "failure_modes.yml": MARK,
+    "failure_modes.yml": MARKER_FILE,
     "breakdown_keys.yml": "breakdown_keys.yaml",
     "bench.yml": "bench.yaml",
 }
-"""Names that would be passed over in silence, and what they were meant to be."""
+"""File names that would be ignored, and the names that were meant."""
+_RIGHT: Final = f"a task class is a folder with a {MARKER_FILE}"
+
+
+def is_task_class(path: str | os.PathLike[str]) -> bool:
+    """Return whether a folder is a task class, valid or not.
+
+    A folder that has the other files of a task class is one even without its marker file. If that
+    file is only misnamed, the user gets an error instead of a run without cases.
+    """
+    return os.path.isfile(os.path.join(path, MARKER_FILE)) or (
+        os.path.isfile(os.path.join(path, RUBRIC))
+        and os.path.isdir(os.path.join(path, "cases"))
+        and any(os.path.isfile(os.path.join(path, name)) for name in _TELLING)
+    )
+
+
+def task_class_folder(case_file: Path) -> Path | None:
+    """Return the folder of the task class to which a file of cases or oracle examples belongs.
+
+    Args:
+        case_file: Any path. The file system is only consulted if the names fit.
+
+    Returns:
+        The folder, spelled as in the path, or `None` if the file belongs to no task class.
+    """
+    if case_file.name.startswith("."):
+        return None
+    if case_file.suffix not in _SUFFIXES.get(case_file.parent.name, ()):
+        return None
+    folder = case_file.parent.parent
+    return folder if is_task_class(folder) else None
 
 
 class ClassFolder:
-    """A task class's folder, which files of it may be read, and what is wrong with each."""
+    """The folder of a task class, which of its files may be read, and the problems of each."""
 
     def __init__(self, given: str | os.PathLike[str]) -> None:
-        """Look at the folder and all links in it.
+        """Check the folder and all links in it.
 
         Raises:
-            BenchError: it is no folder.
+            BenchError: The path is not a folder.
         """
         self._given = os.fspath(given)
         self._problems: dict[str, Problems] = {}
@@ -47,20 +95,20 @@ class ClassFolder:
                 self.problems_of(name).add(None, f"is never read; name it {meant}")
 
     def problems_of(self, name: str) -> Problems:
-        """Return where to tell what is wrong with a file, by its name within the folder."""
+        """Return the problems of a file, to be added to, by its name within the folder."""
         where = os.path.join(self._given, name)
         return self._problems.setdefault(name, Problems(where, BenchError))
 
     def has(self, name: str) -> bool:
-        """Return whether there is a file, of whatever sort, that may be read."""
+        """Return whether something with this name exists and may be read."""
         return os.path.lexists(self.path / name) and not self.is_outside(name)
 
     def is_outside(self, name: str) -> bool:
-        """Return whether a file is a link that leaves the folder, which was told already."""
+        """Return whether a file is a link out of the folder, which is already a problem."""
         return name in self._outside
 
     def names_in(self, name: str) -> list[str] | None:
-        """Return the names of what is visible in a sub-folder, sorted, `None` for no folder."""
+        """Return the sorted names in a subfolder without hidden files; `None` if it is missing."""
         try:
             found = sorted(os.listdir(self.path / name))
         except (FileNotFoundError, NotADirectoryError):
@@ -73,7 +121,7 @@ class ClassFolder:
         return [each for each in visible if not self.is_outside(each)]
 
     def raise_problems(self) -> None:
-        """Raise one `BenchError` that says all problems, by file and line, if there are any."""
+        """Raise a `BenchError` with all problems, by file and line, if there are any."""
         bad = [problems for _, problems in sorted(self._problems.items()) if len(problems)]
         if bad:
             raise BenchError("\n".join(str(problems.as_error()) for problems in bad))
@@ -88,15 +136,12 @@ class ClassFolder:
                 yield link
 
 
-_RIGHT: Final = f"a task class is a folder with a {MARK}"
-
-
 def _links_below(root: str, name: str) -> Iterator[str]:
-    """Yield the links of a folder and of those within it, hidden ones aside."""
+    """Yield the symbolic links in a folder and its subfolders, except hidden ones."""
     try:
         entries = sorted(os.scandir(os.path.join(root, name)), key=lambda entry: entry.name)
     except OSError:
-        return  # told where it is read, if it is
+        return  # it is reported when the folder is read
     for entry in entries:
         if entry.name.startswith(".") or entry.name == "__pycache__":
             continue

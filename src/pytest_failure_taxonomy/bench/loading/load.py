@@ -1,16 +1,17 @@
-"""Turn a folder into a task class, or say everything that is wrong with any of its files."""
+"""Read a task class from its folder, or report everything that is wrong with its files."""
 
 from __future__ import annotations
 
 import os
 
-from pytest_failure_taxonomy.bench.loading.breakdown_keys import read_breakdown_keys
-from pytest_failure_taxonomy.bench.loading.cases import read_cases, repeated
-from pytest_failure_taxonomy.bench.loading.failure_modes import read_failure_modes
-from pytest_failure_taxonomy.bench.loading.folder import ClassFolder
-from pytest_failure_taxonomy.bench.loading.oracle import read_oracle
-from pytest_failure_taxonomy.bench.loading.rubric import check_rubric
-from pytest_failure_taxonomy.bench.loading.settings import read_settings
+from pytest_failure_taxonomy.bench.loading.cases import read_cases, read_oracle, repeated
+from pytest_failure_taxonomy.bench.loading.class_files import (
+    read_breakdown_keys,
+    read_failure_modes,
+    read_settings,
+)
+from pytest_failure_taxonomy.bench.loading.folder import RUBRIC, ClassFolder
+from pytest_failure_taxonomy.bench.loading.python_files import check_rubric
 from pytest_failure_taxonomy.bench.models import TaskClass
 
 
@@ -18,15 +19,15 @@ def load_task_class(path: str | os.PathLike[str]) -> TaskClass:
     """Read the folder of a task class; none of its Python is run.
 
     Args:
-        path: of the folder; docs/reference/task-class.md says what may stand in it.
+        path: Of the folder; docs/reference/task-class.md describes its content.
 
     Returns:
-        The task class. Its name is that of the folder that a link may lead to; its own paths are
-        absolute, with links as the path had them.
+        The task class. It has the name of the real folder if the path is a link; its paths are
+        absolute and keep the links of the given path.
 
     Raises:
-        BenchError: the folder can't be used; the message has one line for each problem of each
-            file, by file and line, as `FILE:LINE: what is wrong; what would be right`.
+        BenchError: The folder can't be used; the message has one line for each problem, sorted by
+            file and line, as `FILE:LINE: what is wrong; what would be right`.
     """
     folder = ClassFolder(path)
     modes = read_failure_modes(folder)
@@ -45,5 +46,5 @@ def load_task_class(path: str | os.PathLike[str]) -> TaskClass:
         oracle=oracle,
         settings=settings,
         folder=folder.path,
-        rubric=folder.path / "rubric.py",
+        rubric=folder.path / RUBRIC,
     )

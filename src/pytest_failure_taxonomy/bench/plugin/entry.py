@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_failure_taxonomy.bench.plugin.names import (
+    CASES,
+    JOURNAL,
+    MARKER_FILE,
+    OPTIONS,
+    ORACLE,
+    RUBRIC,
+    WIRE_KEY,
+)
 from pytest_failure_taxonomy.imports import imports_as_they_are
 
 if TYPE_CHECKING:
@@ -20,57 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_failure_taxonomy.bench.models import TaskClass
     from pytest_failure_taxonomy.bench.plugin.fixtures import Bench, BenchRubric
-
-MARKER_FILE = "failure_modes.yaml"
-"""Its presence makes a folder a task class; repeated from `loading.places`, as a test sees to."""
-
-RUBRIC = "rubric.py"
-
-CASES, ORACLE = "cases", "oracle"
-"""The folders of a task class that hold items."""
-
-JOURNAL = pytest.StashKey[str]()
-"""On xdist's controller: the folder in which the workers note which cases they start."""
-
-SENT = "failure_taxonomy_bench"
-"""The key of a worker's input under which it finds that folder."""
-
-OPTIONS = (
-    ("--bench-sut", "bench_sut", "MODULE:CALLABLE", "The system under test of all task classes"),
-    (
-        "--bench-sut-isolation",
-        "bench_sut_isolation",
-        "WHERE",
-        "Run a system that is named by --bench-sut or `sut:` in a `thread` or a `process`",
-    ),
-    (
-        "--bench-rubric-isolation",
-        "bench_rubric_isolation",
-        "HOW",
-        "Grade in a fork of a `warm` server or in a `fresh` interpreter a case",
-    ),
-    (
-        "--bench-timeout-per-case",
-        "bench_timeout_per_case_seconds",
-        "SECONDS",
-        "Limit of the system under test for cases that set none of their own",
-    ),
-    (
-        "--bench-rubric-wall-clock",
-        "bench_rubric_wall_clock_seconds",
-        "SECONDS",
-        "Limit of the rubric for cases that set none of their own",
-    ),
-    ("--bench-concurrency", "bench_concurrency", "N", "Cases of a task class that run at a time"),
-    (
-        "--bench-max-cost",
-        "bench_max_cost_usd",
-        "USD",
-        "Start no case of a task class once its cases have cost more",
-    ),
-)
-"""Option, destination and ini value, metavar, help. An option wins over a `bench.yaml`, which wins
-over the ini value."""
+    from pytest_failure_taxonomy.bench.plugin.session import BenchSession
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -86,7 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="Write the reports of all task classes to PATH as a JSON list (ini: bench_json)",
     )
-    for option, name, metavar, text in OPTIONS:
+    for option, setting, _, metavar, text in OPTIONS:
+        name = f"bench_{setting}"
         help_text = f"{text} (ini: {name})"
         group.addoption(option, dest=name, metavar=metavar, default=None, help=help_text)
         parser.addini(name, f"As {option}, where a bench.yaml says nothing else", default="")
@@ -100,16 +60,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark."""
+    """Declare the mark, and refuse bad values of options before anything is collected."""
     config.addinivalue_line(
         "markers",
         "bench(task_class, /): run the test for each case of a task class, as its argument `case`; "
         "the fixture `bench` grades what it does",
     )
-    names = [name for _, name, _, _ in OPTIONS]
+    names = [f"bench_{setting}" for _, setting, *_ in OPTIONS]
     if any(config.getoption(name) is not None or config.getini(name) for name in names):
         with imports_as_they_are(config):
-            from pytest_failure_taxonomy.bench.plugin.options import check_options
+            from pytest_failure_taxonomy.bench.plugin.task_classes import check_options
 
         check_options(config)
 
@@ -119,13 +79,14 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
     if not _may_be_task_class(path):
         return None
     with imports_as_they_are(parent.config):
-        from pytest_failure_taxonomy.bench.loading.places import is_task_class
+        from pytest_failure_taxonomy.bench.loading.folder import is_task_class
 
         if not is_task_class(path):
             return None
-        from pytest_failure_taxonomy.bench.plugin import items, session  # noqa: F401 - for later
+        _begin_session(parent.config)
+        from pytest_failure_taxonomy.bench.plugin.items import collector_of_task_class
 
-    return items.collector_of_task_class(path, parent)
+    return collector_of_task_class(path, parent)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -135,14 +96,15 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if not _may_be_task_class(file_path.parent.parent):
         return None
     with imports_as_they_are(parent.config):
-        from pytest_failure_taxonomy.bench.loading.places import task_class_folder
+        from pytest_failure_taxonomy.bench.loading.folder import task_class_folder
 
         folder = task_class_folder(file_path)
         if folder is None:
             return None
-        from pytest_failure_taxonomy.bench.plugin import items, session  # noqa: F401 - for later
+        _begin_session(parent.config)
+        from pytest_failure_taxonomy.bench.plugin.items import BenchFile
 
-    return items.BenchFile.from_parent(parent, path=file_path, folder=folder)
+    return BenchFile.from_parent(parent, path=file_path, folder=folder)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -150,19 +112,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("bench")
         if mark is not None:
+            _begin_session(metafunc.config)
             with imports_as_they_are(metafunc.config):
-                from pytest_failure_taxonomy.bench.plugin.fixtures import parametrize_cases
+                from pytest_failure_taxonomy.bench.plugin.items import parametrize
 
-            parametrize_cases(metafunc, mark)
+            parametrize(metafunc, mark)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what `--bench-only` or `--bench-skip` leaves out."""
-    if SENT in getattr(config, "workerinput", {}) and any(map(_uses_bench, items)):
-        with imports_as_they_are(config):
-            from pytest_failure_taxonomy.bench.plugin.session import bench_session
-
-        bench_session(config).announce()
+    if WIRE_KEY in getattr(config, "workerinput", {}) and any(map(_uses_bench, items)):
+        _begin_session(config).announce()
     only, skip = config.getoption("bench_only"), config.getoption("bench_skip")
     if not (only or skip):
         return
@@ -184,57 +144,57 @@ def bench(request: pytest.FixtureRequest) -> Bench:
     `bench.run_sync(...)` does so from a plain test. `bench.score(output, cost_usd=...)` grades the
     output of the test's own case.
     """
+    session = _begin_session(request.config)
     with imports_as_they_are(request.config):
         from pytest_failure_taxonomy.bench.plugin.fixtures import Bench
 
-    return Bench(request)
+    return Bench(request, session)
 
 
 @pytest.fixture
 def bench_task_class(request: pytest.FixtureRequest) -> TaskClass:
     """The task class that the test's mark `bench` names."""
+    session = _begin_session(request.config)
     with imports_as_they_are(request.config):
         from pytest_failure_taxonomy.bench.plugin.fixtures import task_class_of
 
-    return task_class_of(request)
+    return task_class_of(request, session.classes)
 
 
 @pytest.fixture
 def bench_rubric(request: pytest.FixtureRequest) -> BenchRubric:
     """The rubric of the test's task class, in this process, to test the rubric itself."""
+    session = _begin_session(request.config)
     with imports_as_they_are(request.config):
         from pytest_failure_taxonomy.bench.plugin.fixtures import BenchRubric, task_class_of
 
-    return BenchRubric(task_class_of(request))
+    return BenchRubric(task_class_of(request, session.classes))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell an xdist worker where to note which cases it starts; nothing is made there yet."""
+    """Tell an xdist worker where to write its journal; nothing is created yet."""
     stash = node.config.stash
     if JOURNAL not in stash:
         stash[JOURNAL] = os.path.join(
             tempfile.gettempdir(), f"pytest-bench-{os.getpid()}-{os.urandom(6).hex()}"
         )
-    node.workerinput[SENT] = stash[JOURNAL]
+    node.workerinput[WIRE_KEY] = stash[JOURNAL]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
     """Learn on xdist's controller which cases are to run.
 
-    A test that runs cases can't be told by its node id, but its worker has begun a journal.
+    The node id of a test does not say whether it runs cases, but its worker has begun a journal.
     """
     if _may_hold_cases(ids) or os.path.isdir(node.config.stash[JOURNAL]):
-        with imports_as_they_are(node.config):
-            from pytest_failure_taxonomy.bench.plugin.session import bench_session
-
-        bench_session(node.config).schedule(ids)
+        _begin_session(node.config).schedule(ids)
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Generator[None, Any, Any]:
-    """Have the cases of a task class go to workers in units, if there will be any."""
+    """Send the cases of a task class to workers in units, if the run has any."""
     default = yield
     if config.getoption("dist", "no") == "each":
         return default
@@ -244,12 +204,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Generator[No
     def find_units(nodeids: Sequence[str], workers: int) -> Any:
         if not _may_hold_cases(nodeids):
             return {}
-        with imports_as_they_are(config):
-            from pytest_failure_taxonomy.bench.plugin.session import bench_session
-
-        return bench_session(config).find_units(nodeids, workers)
+        return _begin_session(config).find_units(nodeids, workers)
 
     return ChosenScheduling(default, find_units, config, log)
+
+
+def _begin_session(config: pytest.Config) -> BenchSession:
+    """Return the bench of this process; create it and register its hooks at the first call."""
+    with imports_as_they_are(config):
+        from pytest_failure_taxonomy.bench.plugin.session import bench_session
+
+    return bench_session(config)
 
 
 def _may_be_task_class(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The fixtures: run task classes, grade outputs, test rubrics; in async tests and plain ones."""
+"""The objects behind the fixtures: run task classes, grade outputs, test rubrics."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_failure_taxonomy.bench.answers import read_answer
-from pytest_failure_taxonomy.bench.failure_paths import graded_score
-from pytest_failure_taxonomy.bench.in_process import load_rubric
-from pytest_failure_taxonomy.bench.loading.places import is_task_class
+from pytest_failure_taxonomy.bench.loading.folder import is_task_class
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, TaskClass
-from pytest_failure_taxonomy.bench.plugin import marked
-from pytest_failure_taxonomy.bench.plugin.session import bench_session, sent_by
+from pytest_failure_taxonomy.bench.plugin.items import marked_case, named_by
+from pytest_failure_taxonomy.bench.plugin.session import reported_by
 from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.bench.scores import graded_score, read_answer
+from pytest_failure_taxonomy.bench.user_code import load_rubric
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.outcomes import RubricRunner, SystemUnderTest
     from pytest_failure_taxonomy.bench.plugin.session import BenchSession
+    from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
 
 
 class Bench:
     """Runs task classes and grades outputs for one test."""
 
-    def __init__(self, request: pytest.FixtureRequest) -> None:
+    def __init__(self, request: pytest.FixtureRequest, session: BenchSession) -> None:
         self._item: pytest.Item = request.node
-        self._session: BenchSession = bench_session(request.config)
+        self._session = session
         self._began = time.perf_counter()
 
     async def run(
@@ -41,18 +41,18 @@ class Bench:
         case_ids: Sequence[str] | None = None,
         rubric_runner: RubricRunner | None = None,
     ) -> BenchRunReport:
-        """Run a task class and return its report, which the failure report holds, too.
+        """Run a task class and return its report, which is also added to the failure report.
 
         The system is called on the event loop of the caller.
 
         Args:
-            task_class: its name in `bench_root`, its path, or one that was loaded already.
-            system_under_test: a plain or an async callable that takes a `BenchCase`.
-            case_ids: run these alone.
-            rubric_runner: grades in the place of the task class's own `rubric.py`.
+            task_class: Its name in `bench_root`, its path, or a task class that is already loaded.
+            system_under_test: A plain or an async callable that takes a `BenchCase`.
+            case_ids: Run only these cases.
+            rubric_runner: Grades instead of the task class's own `rubric.py`.
 
         Raises:
-            BenchError: there is no such task class or case, or it can't be used.
+            BenchError: There is no such task class or case, or it can't be used.
         """
         classes = self._session.classes
         found = self._find(task_class)
@@ -64,7 +64,7 @@ class Bench:
             report = await Runner(is_logging=False).execute(
                 plan, system_under_test=system_under_test, rubric_runner=rubric_runner
             )
-        sent_by(self._item).add_run(self._item.nodeid, report)
+        reported_by(self._item).add_run(self._item.nodeid, report)
         return report
 
     def run_sync(
@@ -75,26 +75,26 @@ class Bench:
         case_ids: Sequence[str] | None = None,
         rubric_runner: RubricRunner | None = None,
     ) -> BenchRunReport:
-        """Do as `run` does, from a plain test; the system is called on a loop in the background."""
+        """Like `run`, for a plain test; the system is called on an event loop in the background."""
         work = self.run(
             task_class, system_under_test, case_ids=case_ids, rubric_runner=rubric_runner
         )
         return self._session.runs.fan_out.call(work)  # type: ignore[no-any-return]  # as `run`
 
     def score(self, output: object, *, cost_usd: float = 0.0) -> BenchScore:
-        """Grade what the test made of its case, once.
+        """Grade the output of the test's own case; call it once.
 
-        The score counts for the task class. A test whose score is not passed fails when it ends,
-        whatever it asserts.
+        The score counts for the task class. If the score is not passed, the test fails when it
+        ends, whatever it asserts.
 
         Args:
-            output: anything that JSON can hold.
-            cost_usd: what it cost to make, added to what the rubric says that grading cost.
+            output: Anything that JSON can represent.
+            cost_usd: What the output cost; the cost of grading, which the rubric gives, is added.
 
         Raises:
-            BenchError: the test has no case of its own.
+            BenchError: The test has no case of its own.
         """
-        found = marked.marked_case(self._item, self._session.classes)
+        found = marked_case(self._item, self._session.classes)
         if found is None:
             raise BenchError(
                 f"{self._item.nodeid}: bench.score grades the case of a test with the mark bench;"
@@ -122,23 +122,23 @@ class Bench:
 
 
 class BenchRubric:
-    """The rubric of a task class in this process: what it raises, the test sees."""
+    """The rubric of a task class, run in this process: the test sees what it raises."""
 
     def __init__(self, task_class: TaskClass) -> None:
         self.task_class = task_class
         self.grade: Callable[[dict[str, Any], object], dict[str, Any]] = load_rubric(task_class)
-        """The function of `rubric.py` itself."""
+        """The function `grade` of the `rubric.py`."""
 
     def __call__(self, case: str | BenchCase | Mapping[str, Any], output: object) -> BenchScore:
         """Grade an output, and check the answer as a run does.
 
         Args:
-            case: its id, the case itself, or a dict to grade by that no file holds.
-            output: what a system under test would have returned.
+            case: The id of a case, a case, or a dict that takes the place of a case.
+            output: What a system under test would have returned.
 
         Raises:
-            BenchError: there is no such case.
-            RubricError: the rubric's answer has not the shape of one.
+            BenchError: There is no such case.
+            RubricError: The rubric's answer doesn't have the right shape.
         """
         answer = read_answer(self.grade(self._fields(case), output))
         return graded_score(answer, self.task_class, wall_clock_ms=0.0)
@@ -149,16 +149,15 @@ class BenchRubric:
         return dict(case.fields if isinstance(case, BenchCase) else case)
 
 
-def task_class_of(request: pytest.FixtureRequest) -> TaskClass:
-    """Return the task class that a test is about: its mark names it, or it stands in its folder.
+def task_class_of(request: pytest.FixtureRequest, classes: TaskClasses) -> TaskClass:
+    """Return the task class of a test: the one its mark names, or in whose folder the test is.
 
     Raises:
-        BenchError: it is about none.
+        BenchError: The test belongs to no task class.
     """
-    classes = bench_session(request.config).classes
     mark = request.node.get_closest_marker("bench")
     if mark is not None:
-        return classes.find(marked.named_by(mark))
+        return classes.find(named_by(mark))
     for folder in request.path.parents:
         if is_task_class(folder):
             return classes.load(folder)
@@ -166,18 +165,6 @@ def task_class_of(request: pytest.FixtureRequest) -> TaskClass:
         f'{request.node.nodeid}: is about no task class; write @pytest.mark.bench("name"), or'
         " have the test in the task class's folder"
     )
-
-
-def parametrize_cases(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:
-    """Give a test with the mark `bench` each case of its task class.
-
-    Raises:
-        pytest.Collector.CollectError: the task class can't be used.
-    """
-    try:
-        marked.parametrize(metafunc, mark, bench_session(metafunc.config).classes)
-    except BenchError as error:
-        raise pytest.Collector.CollectError(str(error)) from None
 
 
 def _chosen(task_class: TaskClass, case_ids: Sequence[str] | None) -> tuple[BenchCase, ...]:

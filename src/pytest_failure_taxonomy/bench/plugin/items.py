@@ -1,4 +1,4 @@
-"""pytest's view of a task class: a directory, files of cases, and an item for each case."""
+"""The collectors and items of a task class, and tests that run its cases by a mark."""
 
 from __future__ import annotations
 
@@ -6,24 +6,29 @@ import os
 import types
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
-from pytest_failure_taxonomy.bench.case_text import failure_lines, one_line
+from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskClass
+from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
+from pytest_failure_taxonomy.bench.plugin.names import SESSION, SYSTEM_FIXTURE
+from pytest_failure_taxonomy.bench.plugin.results import Source
+from pytest_failure_taxonomy.bench.user_code import import_callable
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
     from _pytest._code.code import TerminalRepr
 
-    from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskClass
+    from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
 
-SYSTEM_FIXTURE: Final = "system_under_test"
+CASE_ARGUMENT: Final = "case"
+"""The argument by which a test with the mark `bench` receives its case."""
 
 
 class CaseFailedError(AssertionError):
-    """A case did not pass; says its score and its failure modes in one line."""
+    """A case did not pass; the message has its score and failure modes in one line."""
 
     def __init__(self, message: str, lines: list[str]) -> None:
         super().__init__(message)
@@ -31,7 +36,7 @@ class CaseFailedError(AssertionError):
 
     @classmethod
     def of_line(cls, line: str) -> CaseFailedError:
-        """Make one that has nothing more to show."""
+        """Create an error that has nothing more to show than its message."""
         return cls(line, [line])
 
 
@@ -39,21 +44,19 @@ def load_for_collection(node: pytest.Collector, folder: Path | None = None) -> T
     """Return the task class of a node's folder.
 
     Raises:
-        pytest.Collector.CollectError: it can't be used; a line for each problem.
+        pytest.Collector.CollectError: The task class can't be used; a line for each problem.
     """
-    from pytest_failure_taxonomy.bench.plugin.session import bench_session
-
     try:
-        return bench_session(node.config).classes.load(folder or node.path)
+        return node.config.stash[SESSION].classes.load(folder or node.path)
     except BenchError as error:
         raise node.CollectError(str(error)) from None
 
 
 class TaskClassDir(pytest.Directory):
-    """The folder of a task class: nothing of it is collected where it can't be used."""
+    """The folder of a task class; nothing in it is collected if the class can't be used."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Say all that is wrong with the task class, or collect as a `pytest.Dir` does."""
+        """Report all problems of the task class, or collect as a `pytest.Dir` does."""
         load_for_collection(self)
         for entry in sorted(os.scandir(self.path), key=lambda entry: entry.name):
             path = Path(entry.path)
@@ -73,10 +76,10 @@ class TaskClassDir(pytest.Directory):
 
 
 class TaskClassPackage(pytest.Package):
-    """The folder of a task class that is a Python package, too."""
+    """The folder of a task class that is also a Python package."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Say all that is wrong with the task class, or collect the package."""
+        """Report all problems of the task class, or collect the package."""
         load_for_collection(self)
         return super().collect()
 
@@ -91,7 +94,7 @@ def collector_of_task_class(path: Path, parent: pytest.Collector) -> pytest.Coll
 class BenchFile(pytest.Module):
     """A file of cases, or of examples for the rubric's self-test.
 
-    A `pytest.Module`, because fixtures of scope "module" need one; the module is empty.
+    It is a `pytest.Module` because module-scoped fixtures need one; the module is empty.
     """
 
     def __init__(self, *, folder: Path, **rest: Any) -> None:
@@ -107,12 +110,10 @@ class BenchFile(pytest.Module):
         return [*self._cases(task_class), *self._examples(task_class)]
 
     def _cases(self, task_class: TaskClass) -> Iterator[CaseItem]:
-        from pytest_failure_taxonomy.bench.plugin.session import bench_session
-
         chosen = [case for case in task_class.cases if case.path == self.path]
         if not chosen:
             return
-        classes = bench_session(self.config).classes
+        classes = self.config.stash[SESSION].classes
         callobj = _with_fixture if self._needs_fixture(task_class) else _without_fixture
         fixtures = None
         for case in chosen:
@@ -126,18 +127,15 @@ class BenchFile(pytest.Module):
                 case=case,
                 task_class=task_class,
             )
-            if fixtures is None:  # the first item has asked for what is the same for all
+            if fixtures is None:  # the first item has resolved what is the same for all
                 fixtures = item.fixture_info
                 if callobj is _with_fixture:
                     self._check_fixture(item)
             yield item
 
     def _needs_fixture(self, task_class: TaskClass) -> bool:
-        """Tell whether the system is a fixture; where it is named, see that it can be had."""
-        from pytest_failure_taxonomy.bench.plugin.session import bench_session
-        from pytest_failure_taxonomy.bench.targets import import_callable
-
-        classes = bench_session(self.config).classes
+        """Return whether the system is a fixture; if it is named, check that it can be imported."""
+        classes = self.config.stash[SESSION].classes
         settings = classes.settings(task_class)
         if settings.sut is None:
             if settings.sut_isolation == "process":
@@ -155,10 +153,8 @@ class BenchFile(pytest.Module):
         return False
 
     def _check_fixture(self, item: CaseItem) -> None:
-        """Refuse to collect cases whose system can't be had from a fixture."""
-        from pytest_failure_taxonomy.bench.plugin.session import bench_session
-
-        shown = bench_session(self.config).classes.shown
+        """Refuse to collect cases for which no fixture gives a system under test."""
+        shown = self.config.stash[SESSION].classes.shown
         definition = item.system_definition()
         if definition is None:
             raise self.CollectError(
@@ -181,15 +177,15 @@ class BenchFile(pytest.Module):
 
 
 def _with_fixture(system_under_test: object) -> None:
-    """Stand for a case whose system under test is a fixture."""
+    """Stand in for a case whose system under test is a fixture."""
 
 
 def _without_fixture() -> None:
-    """Stand for a case whose task class names the system under test."""
+    """Stand in for a case whose task class names the system under test."""
 
 
 class CaseItem(pytest.Function):
-    """One case. A `pytest.Function`, so that fixtures and marks work as for any test."""
+    """One case; a `pytest.Function`, so that fixtures and marks work as for any test."""
 
     def __init__(self, *, case: BenchCase, task_class: TaskClass, **rest: Any) -> None:
         super().__init__(**rest)
@@ -200,25 +196,23 @@ class CaseItem(pytest.Function):
 
     def runtest(self) -> None:
         """Wait for the case's outcome, and fail if it did not pass."""
-        from pytest_failure_taxonomy.bench.plugin.session import bench_session
-
-        outcome = bench_session(self.config).run(self)
+        outcome = self.config.stash[SESSION].run(self)
         if not outcome.score.passed:
             task_class = self.task_class
             lines = failure_lines(task_class.name, self.case, outcome, task_class.descriptions)
             raise CaseFailedError(one_line(outcome.score), lines)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Name the case's place in its file."""
+        """Return the place of the case in its file."""
         return self.path, (self.case.line or 1) - 1, self.name
 
     @property
     def fixture_info(self) -> Any:
-        """What pytest knows of the fixtures that the item asks for."""
+        """The fixtures that the item requests, as pytest resolved them."""
         return self._fixtureinfo
 
     def system_definition(self) -> pytest.FixtureDef[Any] | None:
-        """Return the fixture that is the system under test; `None` where there is none."""
+        """Return the fixture that is the system under test, or `None` if there is none."""
         definitions = self._fixtureinfo.name2fixturedefs.get(SYSTEM_FIXTURE)
         return definitions[-1] if definitions else None
 
@@ -233,11 +227,8 @@ class OracleItem(pytest.Item):
 
     def runtest(self) -> None:
         """Grade the example's output, and fail if the rubric does not judge it as expected."""
-        from pytest_failure_taxonomy.bench.plugin.session import bench_session
-
-        bench = bench_session(self.config)
-        case = next(each for each in self.task_class.cases if is_of(each, self.example))
-        outcome = bench.runs.grade(self.task_class, case, self.example.output)
+        case = next(each for each in self.task_class.cases if self._is_answer_to(each))
+        outcome = self.config.stash[SESSION].grade(self.task_class, case, self.example.output)
         passed = outcome.score.passed
         if passed == (self.example.expect == "gold"):
             return
@@ -247,21 +238,78 @@ class OracleItem(pytest.Item):
         raise CaseFailedError(f"{what}: {one_line(outcome.score)}", lines)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Name the example's place in its file."""
+        """Return the place of the example in its file."""
         return self.path, (self.example.line or 1) - 1, self.name
 
-
-def is_of(case: BenchCase, example: OracleExample) -> bool:
-    """Tell whether an example answers a case, or one of its repetitions."""
-    return bool(case.fields.get("id", case.case_id) == example.case_id)
+    def _is_answer_to(self, case: BenchCase) -> bool:
+        """Return whether the example answers a case, or one of its repetitions."""
+        return bool(case.fields.get("id", case.case_id) == self.example.case_id)
 
 
 def represent(
     path: os.PathLike[str] | str, line: int | None, error: CaseFailedError
 ) -> TerminalRepr:
-    """Return a failed case as pytest's reports carry a traceback, without a stack of ours."""
+    """Return a failed case in the form of a traceback in pytest's reports, without our frames."""
     entry = ReprEntryNative([f"{text}\n" for text in error.lines])
     return ReprExceptionInfo(
         reprtraceback=ReprTraceback([entry], None, style="native"),
         reprcrash=ReprFileLocation(os.fspath(path), (line or 0) + 1, str(error)),
     )
+
+
+class MarkedCase(NamedTuple):
+    """The case that a test with the mark `bench` runs."""
+
+    task_class: TaskClass
+    case: BenchCase
+    source: Source
+
+
+def named_by(mark: pytest.Mark) -> str:
+    """Return the name of the task class that a mark `bench` gives.
+
+    Raises:
+        BenchError: The mark's arguments are not the name of one task class.
+    """
+    if len(mark.args) == 1 and not mark.kwargs and isinstance(mark.args[0], str):
+        return mark.args[0]
+    raise BenchError(
+        'the mark bench takes the name of one task class; write @pytest.mark.bench("name")'
+    )
+
+
+def marked_case(item: pytest.Item, classes: TaskClasses) -> MarkedCase | None:
+    """Return the case that a test runs because of its mark; `None` for any other test."""
+    mark = item.get_closest_marker("bench")
+    callspec = getattr(item, "callspec", None)
+    case = callspec.params.get(CASE_ARGUMENT) if callspec is not None else None
+    if mark is None or not isinstance(case, BenchCase):
+        return None
+    task_class = classes.find(named_by(mark))
+    test = item.nodeid.partition("[")[0]
+    return MarkedCase(task_class, case, Source(str(task_class.folder), test))
+
+
+def parametrize(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:
+    """Parametrize a test with the cases of its task class, unless the test does so itself.
+
+    Raises:
+        pytest.Collector.CollectError: The task class can't be used.
+    """
+    for given in metafunc.definition.iter_markers("parametrize"):
+        names = given.args[0] if given.args else given.kwargs.get("argnames", ())
+        split = names.replace(",", " ").split() if isinstance(names, str) else names
+        if CASE_ARGUMENT in split:
+            return
+    classes = metafunc.config.stash[SESSION].classes
+    try:
+        found = classes.find(named_by(mark)).cases
+    except BenchError as error:
+        raise pytest.Collector.CollectError(str(error)) from None
+    cases = []
+    for case in found:
+        for tag in case.tags:
+            classes.register_tag(tag)
+        marks = [getattr(pytest.mark, tag) for tag in case.tags]
+        cases.append(pytest.param(case, id=case.case_id, marks=marks))
+    metafunc.parametrize(CASE_ARGUMENT, cases)

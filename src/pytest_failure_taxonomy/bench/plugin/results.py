@@ -1,29 +1,42 @@
-"""What the cases of a pytest run came to, one set of results a task class and way of running it."""
+"""The results of the cases of a pytest run, and how xdist's workers send them to the controller.
+
+A test's report carries its results (`ReportedResults`). A journal on disk keeps those of workers
+that die.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.bench.aggregation import aggregate
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
+from pytest_failure_taxonomy.bench.run_report import aggregate
+from pytest_failure_taxonomy.system.own_files import make_folder, open_folder
 
 MakePlan = Callable[[Path, Sequence[str]], RunPlan]
+
+_SUFFIX: Final = ".journal"
+"""The suffix of our files; other files in the folder are neither read nor removed."""
+_FIELD_COUNTS: Final = {"started": 2, "scheduled": 4, "graded": 5}
+"""The number of fields in a line, by its first field."""
+_MAX_BYTES: Final = 256 * 1024 * 1024
+"""Limit of one worker's file; a case takes a few hundred bytes."""
 
 
 class Source(NamedTuple):
     """Where results come from."""
 
     folder: str
-    """The task class's."""
+    """The folder of the task class."""
     test: str = ""
-    """The test that runs the cases, without its parameters; empty for items of the class's own."""
+    """The test that ran the cases, without its parameters; empty for the items of the class."""
 
 
 class SourcedReport(NamedTuple):
-    """The report of a run, and the test that ran it; empty for items of the class's own."""
+    """The report of a run, and the test that ran it; empty for the items of the class."""
 
     report: BenchRunReport
     test: str
@@ -36,20 +49,20 @@ class SourceResults:
         self.scheduled: list[str] = []
         self.started: set[str] = set()
         self.scores: dict[str, BenchScore] = {}
-        """As the reports of tests brought them."""
+        """Scores from the reports of tests."""
         self.unreported: dict[str, BenchScore] = {}
-        """Of cases that were done; for some, pytest never came to their test."""
+        """Scores of finished cases, including those whose test pytest never reached."""
         self.broken: set[str] = set()
-        """Cases whose tests failed by something else than a score, which does not count then."""
+        """Cases whose test failed for another reason than the score, which then doesn't count."""
         self.hit_cost_cap = False
 
     def schedule(self, case_id: str) -> None:
-        """Count a case as one to run."""
+        """Add a case to those that are to run."""
         if case_id not in self.scheduled:
             self.scheduled.append(case_id)
 
     def report(self, plan: RunPlan) -> BenchRunReport:
-        """Aggregate them."""
+        """Aggregate the results."""
         known = {case.case_id for case in plan.cases}
         scores = {**self.unreported, **self.scores}
         run_id = os.urandom(16).hex()
@@ -62,7 +75,7 @@ class SourceResults:
 
 
 class Results:
-    """The results of a run; on xdist's controller put together from its workers' reports."""
+    """The results of a run; on xdist's controller, collected from the workers' reports."""
 
     def __init__(self) -> None:
         self._sources: dict[Source, SourceResults] = {}
@@ -72,16 +85,13 @@ class Results:
         """Return the results of a source."""
         return self._sources.setdefault(source, SourceResults())
 
-    def __iter__(self) -> Iterator[SourceResults]:
-        return iter(self._sources.values())
-
     def take(self, sent: Mapping[str, Any]) -> None:
-        """Take what the report of a test brought along; `Sent` makes it."""
+        """Add the results that the report of a test carries, in the form of `ReportedResults`."""
         for test, run in sent.get("runs", ()):
             self._whole_runs.append(SourcedReport(BenchRunReport.model_validate(run), test))
         for folder, test, case_id, score in sent.get("cases", ()):
             results = self.of(Source(folder, test))
-            results.broken.discard(case_id)  # of an earlier attempt
+            results.broken.discard(case_id)  # from an earlier attempt
             results.scores[case_id] = BenchScore.model_validate(score)
         for folder, test, case_id in sent.get("broken", ()):
             self.of(Source(folder, test)).broken.add(case_id)
@@ -89,7 +99,7 @@ class Results:
             self.of(Source(folder)).hit_cost_cap = True
 
     def reports(self, make_plan: MakePlan) -> list[SourcedReport]:
-        """Return the report of each source with a case to run, then those of whole runs."""
+        """Return a report for each source that has cases to run, then those of whole runs."""
         reports = [
             SourcedReport(
                 results.report(make_plan(Path(source.folder), results.scheduled)), source.test
@@ -100,8 +110,8 @@ class Results:
         return [*reports, *self._whole_runs]
 
 
-class Sent:
-    """What the report of a test carries to the process that puts results together."""
+class ReportedResults:
+    """The results that the report of one test carries to the process that collects them."""
 
     def __init__(self) -> None:
         self._runs: list[tuple[str, BenchRunReport]] = []
@@ -110,7 +120,7 @@ class Sent:
         self._cost_caps: list[str] = []
 
     def add_run(self, test: str, report: BenchRunReport) -> None:
-        """Add the report of a whole run that a test has made."""
+        """Add the report of a whole run that a test made."""
         self._runs.append((test, report))
 
     def add_case(self, source: Source, case_id: str, score: BenchScore) -> None:
@@ -123,15 +133,15 @@ class Sent:
         return bool(self._cases)
 
     def add_broken(self, source: Source, case_id: str) -> None:
-        """Add that a case's test failed by something else than its score."""
+        """Add a case whose test failed for another reason than the score."""
         self._broken.append((source, case_id))
 
     def add_cost_cap(self, source: Source) -> None:
-        """Add that a case was not started because of what those before it had cost."""
+        """Record that a case was not started because of the cost cap."""
         self._cost_caps.append(source.folder)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the results as plain data."""
         return {
             "runs": [[test, report.model_dump(mode="json")] for test, report in self._runs],
             "cases": [
@@ -143,7 +153,7 @@ class Sent:
         }
 
     def as_properties(self) -> list[tuple[str, object]]:
-        """Return the scores as properties, which `--junitxml` writes down."""
+        """Return the scores as user properties, which `--junitxml` writes."""
         properties: list[tuple[str, object]] = []
         for _, _, score in self._cases:
             properties.append(("bench_score", score.score))
@@ -153,3 +163,89 @@ class Sent:
             if score.cost_usd:
                 properties.append(("bench_cost_usd", score.cost_usd))
         return properties
+
+
+class Journal:
+    """A folder in which each xdist worker appends to a file what it knows of its cases.
+
+    There is no journal without xdist, nor if the workers are on other machines.
+    """
+
+    def __init__(self, folder: Path, worker: str) -> None:
+        self._folder = folder
+        self._name = f"{worker}{_SUFFIX}"
+        self._descriptor: int | None = None
+
+    def begin(self) -> None:
+        """Create the folder, which tells the controller that there will be results."""
+        self._append("")
+
+    def note_start(self, nodeid: str) -> None:
+        """Record that the system under test is about to be called for a case."""
+        self._append(f"started\t{nodeid}\n")
+
+    def note_schedule(self, source: Source, case_id: str) -> None:
+        """Record that a test will run a case, which its node id does not tell the controller."""
+        self._append(f"scheduled\t{source.folder}\t{source.test}\t{case_id}\n")
+
+    def note_score(self, source: Source, case_id: str, score: BenchScore) -> None:
+        """Record the score of a case at once: its test may never report it."""
+        fields = ("graded", source.folder, source.test, case_id, score.model_dump_json())
+        self._append("\t".join(fields) + "\n")
+
+    def started_elsewhere(self) -> frozenset[str]:
+        """Return the node ids of the cases that other workers have started."""
+        return frozenset(fields[1] for name, fields in self._lines("started") if name != self._name)
+
+    def started(self) -> frozenset[str]:
+        """Return the node ids of the cases that any worker has started."""
+        return frozenset(fields[1] for _, fields in self._lines("started"))
+
+    def scheduled(self) -> list[tuple[Source, str]]:
+        """Return the cases that tests will run, each once, in the order of the files."""
+        lines = (fields for _, fields in self._lines("scheduled"))
+        return list(dict.fromkeys((Source(each[1], each[2]), each[3]) for each in lines))
+
+    def scores(self) -> list[tuple[Source, str, BenchScore]]:
+        """Return the scores of cases, in the order of each worker's file."""
+        found = []
+        for _, each in self._lines("graded"):
+            with suppress(ValueError):  # the line isn't ours
+                score = BenchScore.model_validate_json(each[4])
+                found.append((Source(each[1], each[2]), each[3], score))
+        return found
+
+    def spent_usd(self, source: Source) -> float:
+        """Return what the cases of a source have cost so far, over all workers."""
+        return sum(score.cost_usd for each, _, score in self.scores() if each == source)
+
+    def remove(self) -> None:
+        """Remove our files, and the folder if that leaves it empty."""
+        with suppress(OSError), open_folder(self._folder) as folder:
+            for name in folder.names():
+                if name.endswith(_SUFFIX):
+                    folder.unlink(name)
+            folder.rmdir()
+
+    def _append(self, line: str) -> None:
+        # If the disk is full, the journal is lost, but not the run.
+        with suppress(OSError):
+            if self._descriptor is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                with make_folder(self._folder) as folder:
+                    self._descriptor = folder.open_file(self._name, flags)
+            os.write(self._descriptor, line.encode("utf-8", "backslashreplace"))
+
+    def _lines(self, sort: str) -> Iterator[tuple[str, list[str]]]:
+        with suppress(OSError), open_folder(self._folder) as folder:
+            for name in folder.names():
+                if not name.endswith(_SUFFIX):
+                    continue
+                try:
+                    text = folder.read(name, _MAX_BYTES).decode("utf-8", "replace")
+                except OSError:  # a link, a pipe
+                    continue
+                for line in text.split("\n")[:-1]:  # the last line may be cut off
+                    fields = line.split("\t")
+                    if fields[0] == sort and len(fields) == _FIELD_COUNTS[sort]:
+                        yield name, fields

@@ -1,7 +1,7 @@
-"""Distribute cases to xdist's workers in units, and leave every other run as it is.
+"""Distribute cases to xdist's workers in units; runs without cases keep their scheduler.
 
 pytest-xdist 3.8 ignores the groups of `--dist loadgroup` on pytest 9.2 (its issue 1386), so this
-uses its hook for schedulers.
+uses xdist's hook for schedulers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from xdist.scheduler import (  # type: ignore[import-untyped]  # xdist ships no 
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]  # likewise
 
 _RESERVE: Final = 2
-"""Tests that a worker is to have beside the one that it runs."""
+"""Tests that a worker should have queued besides the one that it runs."""
 
 FindUnits = Callable[[Sequence[str], int], Mapping[str, str]]
-"""Gives the unit of each node id that is a case's, from all node ids and the count of workers."""
+"""Maps the node ids of cases to units, given all node ids and the number of workers."""
 
 
 class ChosenScheduling:
-    """The scheduler that pytest-xdist would use, until a worker has collected a case."""
+    """Delegates to the scheduler of the user's options, or to ours if there are cases."""
 
     def __init__(self, default: Scheduling, find_units: FindUnits, config: Any, log: Any) -> None:
         self._chosen = default
@@ -33,7 +33,7 @@ class ChosenScheduling:
         self._log = log
         self._is_decided = False
 
-    @property  # type: ignore[misc]  # what asks for the scheduler's class means the chosen one's
+    @property  # type: ignore[misc]  # whoever asks for the class means the chosen scheduler's
     def __class__(self) -> type:
         return type(self._chosen)
 
@@ -41,7 +41,7 @@ class ChosenScheduling:
         return getattr(self._chosen, name)
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
-        """Choose by the first collection that comes in, and hand it on."""
+        """Choose a scheduler by the first collection that arrives, and hand the collection on."""
         if not self._is_decided:
             self._is_decided = True
             self._choose(collection)
@@ -61,7 +61,7 @@ class ChosenScheduling:
 
 
 class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Gives each unit of cases to one worker, and all other tests as their own scheduler would."""
+    """Gives each unit of cases to one worker, and splits other tests as xdist would."""
 
     def __init__(
         self, config: Any, log: Any, units: Mapping[str, str], default: Scheduling
@@ -73,9 +73,9 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
         self._reported: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember which cases have a result: xdist hears a moment later that they are done.
+        """Record which cases have a result: xdist learns only later that they are done.
 
-        A worker that another case takes down in that moment must not have them run again.
+        If another case crashes the worker in between, they must not run again.
         """
         if report.nodeid in self._units and (report.when == "call" or report.failed):
             self._reported.add(report.nodeid)
@@ -89,12 +89,12 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
         return str(self._scope_of_others(nodeid))
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Take a worker out; of one that crashed, have what it leaves run elsewhere.
+        """Remove a worker; if it crashed, run its remaining tests on other workers.
 
-        When a unit's worker crashes for the first time, several of its cases were running and none
-        can be blamed. Its rest is run one by one then (see `running.py`), and the next crash is
-        that of the case that was running. That one is not run again, nor is any other test on
-        which a worker crashed: pytest-xdist's own scheduler of scopes would do so without end.
+        When a unit's worker crashes for the first time, several cases were running, and none of
+        them can be blamed. The rest of the unit then runs one by one (see `case_runs.py`), and the
+        next crash is due to the case that was running. That case is not run again, nor is any other
+        test that crashed a worker: xdist's own scheduler of scopes would repeat it endlessly.
         """
         workload = self.assigned_work.pop(node)
         for unit in workload.values():
@@ -114,24 +114,24 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
         return crashed_on if is_certain else None
 
     def _reschedule(self, node: WorkerController) -> None:
-        """Give a worker work, until it has some in reserve: it runs none before it has the next.
+        """Assign work until the worker has a reserve: it starts a test only if it has the next.
 
-        pytest-xdist's own gives one unit at a time, and waits for the end of a test before it
-        gives more. With units of one test a worker that joins late waits for ever.
+        xdist's own method assigns one unit at a time, and more when a test has ended. With units of
+        a single test, a worker that joins late would wait forever.
         """
         if node.shutting_down or node not in self.registered_collections:
             return
         while self.workqueue and self._pending_of(self.assigned_work[node]) <= _RESERVE:
             try:
                 self._assign_work_unit(node)
-            except OSError:  # it has died, and its work comes back when that is noticed
+            except OSError:  # the worker died; its work returns when xdist notices
                 return
         if not self.workqueue:
             node.shutdown()
 
 
 def _first_pending(workload: Mapping[str, Mapping[str, bool]]) -> str | None:
-    """Return the test that a worker was running, or would have run next."""
+    """Return the test that a worker was running or would have run next."""
     pending = (
         nodeid for unit in workload.values() for nodeid, is_done in unit.items() if not is_done
     )

@@ -1,4 +1,4 @@
-"""The bench of one pytest process: a plugin from when the first task class is seen."""
+"""The bench of one pytest process: a plugin that is registered with the first task class."""
 
 from __future__ import annotations
 
@@ -9,56 +9,63 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_failure_taxonomy.bench.case_text import failure_lines, one_line
 from pytest_failure_taxonomy.bench.fan_out import NotStartedError, RunEndedError
-from pytest_failure_taxonomy.bench.loading.places import task_class_folder
+from pytest_failure_taxonomy.bench.loading.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
-from pytest_failure_taxonomy.bench.plugin.classes import TaskClasses
-from pytest_failure_taxonomy.bench.plugin.entry import CASES, JOURNAL, SENT
-from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem, represent
-from pytest_failure_taxonomy.bench.plugin.journal import Journal
-from pytest_failure_taxonomy.bench.plugin.marked import marked_case
-from pytest_failure_taxonomy.bench.plugin.results import Results, Sent, Source, SourcedReport
-from pytest_failure_taxonomy.bench.plugin.running import CaseRuns, group_by_class, source_of
-from pytest_failure_taxonomy.bench.plugin.units import split_cases
+from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
+from pytest_failure_taxonomy.bench.plugin.case_runs import CaseRuns, group_by_class, source_of
+from pytest_failure_taxonomy.bench.plugin.items import (
+    CaseFailedError,
+    CaseItem,
+    marked_case,
+    represent,
+)
+from pytest_failure_taxonomy.bench.plugin.names import CASES, JOURNAL, SESSION, WIRE_KEY
+from pytest_failure_taxonomy.bench.plugin.results import (
+    Journal,
+    ReportedResults,
+    Results,
+    Source,
+    SourcedReport,
+)
+from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
 from pytest_failure_taxonomy.system.own_files import write_file, write_new
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchScore, RunPlan
+    from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, RunPlan, TaskClass
     from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
-    from pytest_failure_taxonomy.bench.plugin.marked import MarkedCase
+    from pytest_failure_taxonomy.bench.plugin.items import MarkedCase
 
 _RUN_NOTHING = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
-"""Options under which pytest collects cases and runs none."""
+"""Options with which pytest collects cases and runs none."""
 
-_BENCH = pytest.StashKey["BenchSession"]()
-_SENT = pytest.StashKey[Sent]()
+_REPORTED = pytest.StashKey[ReportedResults]()
 _NOT_PASSED = pytest.StashKey[CaseFailedError]()
 
 
 def bench_session(config: pytest.Config) -> BenchSession:
-    """Return the bench of a run; begin it when it is first asked for."""
-    if _BENCH not in config.stash:
-        bench = config.stash[_BENCH] = BenchSession(config)
+    """Return the bench of a run; create and register it at the first call."""
+    if SESSION not in config.stash:
+        bench = config.stash[SESSION] = BenchSession(config)
         config.pluginmanager.register(bench, "failure_taxonomy_bench_session")
-    return config.stash[_BENCH]
+    return config.stash[SESSION]
 
 
-def sent_by(item: pytest.Item) -> Sent:
-    """Return what the report of a test will carry."""
-    return item.stash.setdefault(_SENT, Sent())
+def reported_by(item: pytest.Item) -> ReportedResults:
+    """Return the results that the report of a test will carry."""
+    return item.stash.setdefault(_REPORTED, ReportedResults())
 
 
 class BenchSession:
-    """What one process knows of task classes, their cases and what came of them."""
+    """The task classes of one process, the cases that run, and their results."""
 
     def __init__(self, config: pytest.Config) -> None:
         given = getattr(config, "workerinput", {})
         self._is_worker = bool(given)
         self._journal: Journal | None = None
-        if SENT in given:
-            self._journal = Journal(Path(given[SENT]), str(given["workerid"]))
+        if WIRE_KEY in given:
+            self._journal = Journal(Path(given[WIRE_KEY]), str(given["workerid"]))
         self._config = config
         self._results = Results()
         self._reports: list[SourcedReport] | None = None
@@ -67,24 +74,28 @@ class BenchSession:
         self.runs = CaseRuns(self.classes, self._results, workers, self._journal)
 
     def run(self, item: CaseItem) -> CaseOutcome:
-        """Return the outcome of an item's case, and have its report carry the score."""
+        """Return the outcome of an item's case, and add the score to the item's report."""
         source = source_of(item.task_class)
         try:
             outcome = self.runs.outcome_of(item)
         except NotStartedError:
-            sent_by(item).add_cost_cap(source)
+            reported_by(item).add_cost_cap(source)
             cap = self.classes.settings(item.task_class).max_cost_usd
             pytest.skip(f"not started: the cases before it cost more than {cap:g} USD")
         except RunEndedError as error:
             raise CaseFailedError.of_line(f"no score: {error}") from None
-        sent_by(item).add_case(source, item.case.case_id, outcome.score)
+        reported_by(item).add_case(source, item.case.case_id, outcome.score)
         return outcome
+
+    def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
+        """Grade an output as if the system under test had returned it for a case."""
+        return self.runs.grade(task_class, case, output)
 
     def note_score(
         self, item: pytest.Item, found: MarkedCase, outcome: CaseOutcome, score: BenchScore
     ) -> None:
-        """Have the report of a test with the mark `bench` carry its score, and fail by it."""
-        sent_by(item).add_case(found.source, found.case.case_id, score)
+        """Add a score to the report of a test with the mark `bench`, which fails unless passed."""
+        reported_by(item).add_case(found.source, found.case.case_id, score)
         if not score.passed:
             lines = failure_lines(
                 found.task_class.name,
@@ -96,19 +107,19 @@ class BenchSession:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Fail a test whose case did not pass, whatever it asserts."""
-        if _NOT_PASSED in item.stash:  # of an earlier attempt
+        """Fail a test whose case did not pass, whatever the test asserts."""
+        if _NOT_PASSED in item.stash:  # from an earlier attempt
             del item.stash[_NOT_PASSED]
         yield
         if _NOT_PASSED in item.stash:
             raise item.stash[_NOT_PASSED]
 
     def announce(self) -> None:
-        """Tell xdist's controller that tests here will send results."""
+        """Tell xdist's controller that tests of this worker will report results."""
         if self._journal is not None:
             self._journal.begin()
 
-    # xdist's controller
+    # On xdist's controller.
 
     def schedule(self, nodeids: Sequence[str]) -> None:
         """Learn from a worker's collection which cases are to run."""
@@ -116,11 +127,10 @@ class BenchSession:
             self._results.of(Source(str(folder))).scheduled = [_case_id(each) for each in ids]
 
     def find_units(self, nodeids: Sequence[str], workers: int) -> Mapping[str, str]:
-        """Return the unit of each case among xdist's node ids, as the workers compute them."""
+        """Return the name of the unit of each case among xdist's node ids."""
         units: dict[str, str] = {}
         for folder, ids in self._cases_of(nodeids).items():
-            concurrency = self.classes.settings(self.classes.load(folder)).concurrency
-            split = split_cases(ids, workers=workers, concurrency=concurrency)
+            split = self.classes.units(self.classes.load(folder), ids, workers)
             for number, members in enumerate(split):
                 units.update(dict.fromkeys(members, f"{folder}#{number}"))
         return units
@@ -138,11 +148,11 @@ class BenchSession:
                 found.setdefault(folder, []).append(nodeid)
         return found
 
-    # Hooks
+    # Hooks.
 
-    @pytest.hookimpl(tryfirst=True)  # an xdist worker tells of its collection in this hook
+    @pytest.hookimpl(tryfirst=True)  # an xdist worker reports its collection in this hook
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Put the selected cases into units, and count them."""
+        """Split the selected cases into units, and count them."""
         by_class = group_by_class(session.items)
         self.runs.arrange(by_class)
         for folder, items in by_class.items():
@@ -159,47 +169,47 @@ class BenchSession:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Have the report of a test carry scores, and show a case that did not pass as such."""
+        """Add scores to the report of a test, and show a case that did not pass as such."""
         report = yield
         if call.excinfo is not None and isinstance(call.excinfo.value, CaseFailedError):
             report.longrepr = represent(*item.reportinfo()[:2], call.excinfo.value)
         self._note_broken(item, call, report)
-        if call.when != "setup" and _SENT in item.stash:
-            sent = item.stash[_SENT]
-            del item.stash[_SENT]
-            setattr(report, SENT, sent.as_json())
-            report.user_properties.extend(sent.as_properties())
+        if call.when != "setup" and _REPORTED in item.stash:
+            reported = item.stash[_REPORTED]
+            del item.stash[_REPORTED]
+            setattr(report, WIRE_KEY, reported.as_json())
+            report.user_properties.extend(reported.as_properties())
         return report
 
     def _note_broken(
         self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
     ) -> None:
-        """Note a case whose test failed by something else than its score: it has none then."""
+        """Record a case whose test failed for another reason than its score, which then is void."""
         if not report.failed or call.excinfo is None:
             return
-        is_scored = _SENT in item.stash and item.stash[_SENT].has_case
+        is_scored = _REPORTED in item.stash and item.stash[_REPORTED].has_case
         if is_scored and isinstance(call.excinfo.value, CaseFailedError):
             return
         if isinstance(item, CaseItem):
-            sent_by(item).add_broken(source_of(item.task_class), item.case.case_id)
+            reported_by(item).add_broken(source_of(item.task_class), item.case.case_id)
         else:
             found = marked_case(item, self.classes)
             if found is not None:
-                sent_by(item).add_broken(found.source, found.case.case_id)
+                reported_by(item).add_broken(found.source, found.case.case_id)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the scores that a report carries."""
-        if hasattr(report, SENT):
-            self._results.take(getattr(report, SENT))
+        """Collect the scores that a report carries."""
+        if hasattr(report, WIRE_KEY):
+            self._results.take(getattr(report, WIRE_KEY))
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
-        """End what runs, before fixtures are; let a gate that fails turn success into failure.
+        """Stop the cases before fixtures are torn down; fail the run if a gate fails.
 
-        That is known when xdist's workers have ended, and before the terminal's summary.
+        At this point xdist's workers have ended and the terminal summary is still to come.
         """
-        self.runs.close()
+        self.runs.fan_out.close()
         yield
         if self._is_worker:
             return
@@ -210,8 +220,8 @@ class BenchSession:
             session.shouldfail = f"the gate of bench {', '.join(failed)} failed"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print what each task class came to, and write it down where that is asked for."""
-        if self._is_worker:  # pytest-xdist's workers have a terminal that nobody sees
+        """Print the results of each task class, and write `--bench-json`."""
+        if self._is_worker:  # the terminal of an xdist worker is not shown
             return
         self._print(terminalreporter)
         path = self._json_path()
@@ -221,7 +231,7 @@ class BenchSession:
                 terminalreporter.write_line(f"--bench-json: {path}: {problem}", red=True)
 
     def reports(self) -> list[BenchRunReport]:
-        """Return the report of each task class; asked for when all cases are over."""
+        """Return the report of each task class; call it when all cases are over."""
         return [each.report for each in self._sourced()]
 
     @property
@@ -243,7 +253,7 @@ class BenchSession:
         return self.classes.plan(task_class, chosen)
 
     def _read_journal(self) -> None:
-        """Learn on xdist's controller what workers knew, those that died, too."""
+        """Collect on xdist's controller what workers wrote, including those that died."""
         folder = self._config.stash.get(JOURNAL, None)
         if folder is None:
             return
@@ -257,7 +267,7 @@ class BenchSession:
         journal.remove()
 
     def _print(self, terminal: pytest.TerminalReporter) -> None:
-        from pytest_failure_taxonomy.bench.summary import summary_lines
+        from pytest_failure_taxonomy.bench.run_report import summary_lines
 
         reports = self._sourced()
         if terminal.verbosity < -1 or not reports:
@@ -282,12 +292,12 @@ class BenchSession:
 
 
 def is_gate_failed(report: BenchRunReport) -> bool:
-    """Tell whether a task class has a gate and its run did not get through it."""
+    """Return whether the task class has a gate and its run failed it."""
     return report.gate is not None and report.gate.verdict == "FAIL"
 
 
 def write_json(path: Path, reports: Sequence[BenchRunReport]) -> str:
-    """Write reports as a JSON list, whole or not at all; say in words what went wrong."""
+    """Write reports as a JSON list, atomically; return a message if that failed, or ''."""
     text = json.dumps([report.model_dump(mode="json") for report in reports], indent=2)
     content = f"{text}\n".encode("utf-8", "backslashreplace")
     try:

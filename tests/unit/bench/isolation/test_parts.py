@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.isolation import capture, sweeping, wire
-from pytest_failure_taxonomy.bench.isolation.answering import how_it_ended
-from pytest_failure_taxonomy.bench.isolation.environment import rubric_environment
+from pytest_failure_taxonomy.bench.isolation import child, processes, wire
+from pytest_failure_taxonomy.bench.isolation.task import how_it_ended, rubric_environment
 
 MESSAGES = st.lists(
     st.tuples(
@@ -41,7 +40,7 @@ def test_messages_come_out_as_they_went_in(
 @given(st.lists(st.binary(max_size=wire.MAX_PRINTED_BYTES // 2), max_size=6))
 def test_what_is_printed_is_kept_up_to_a_limit(pieces: list[bytes]) -> None:
     """The first bytes are kept, the others counted."""
-    printed = capture.Printed()
+    printed = child.Printed()
     assert [printed.add(piece) for piece in pieces] == [len(piece) for piece in pieces]
     whole = b"".join(pieces)
     dropped = max(0, len(whole) - wire.MAX_PRINTED_BYTES)
@@ -54,7 +53,7 @@ def test_both_streams_are_captured_in_order(monkeypatch: pytest.MonkeyPatch) -> 
     """Text, bytes and what no encoding holds come in the order in which they were printed."""
     for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
         monkeypatch.setattr(sys, name, io.StringIO())
-    printed = capture.capture()
+    printed = child.capture()
     sys.stdout.write("a\ud800")
     sys.stderr.write("b")
     sys.stdout.buffer.write(b"c")
@@ -119,7 +118,7 @@ def test_a_folder_is_removed_whatever_its_modes_are(tmp_path: Path) -> None:
     (folder / "work" / "closed" / "inner").mkdir(parents=True)
     (folder / "work" / "link").symlink_to(kept)
     (folder / "work" / "closed").chmod(0)
-    sweeping.remove_case_folder(str(folder))
+    processes.remove_case_folder(str(folder))
     assert not folder.exists()
     assert (kept / "file").exists()
 
@@ -127,13 +126,13 @@ def test_a_folder_is_removed_whatever_its_modes_are(tmp_path: Path) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is Linux's /proc")
 def test_children_are_found_in_both_ways() -> None:
     """Where the kernel keeps no list of children, all processes are looked at."""
-    child = os.fork()
-    if child == 0:
+    process_id = os.fork()
+    if process_id == 0:
         while True:
             os.sched_yield()
     try:
-        assert child in sweeping.children()
-        assert child in sweeping._children_by_search()
+        assert process_id in processes.children()
+        assert process_id in processes._children_by_search()
     finally:
-        sweeping.kill_and_wait(child)
-    assert child not in sweeping.children()
+        processes.kill_and_wait(process_id)
+    assert process_id not in processes.children()

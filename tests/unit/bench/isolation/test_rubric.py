@@ -126,13 +126,15 @@ def grade(case, output):
 @pytest.mark.parametrize("mode", ["warm", "fresh"])
 def test_a_rubric_imports_from_its_own_folder(tmp_path: Path, mode: Mode) -> None:
     """Modules beside it are found, whatever their names; nothing compiled is left there."""
-    for name in ("child", "limits"):
+    for name in ("child", "processes"):
         (tmp_path / f"{name}.py").write_text(f"NAME = 'my {name}'\n")
     path = rubric(
         tmp_path,
-        "import child, limits, sys\n" + GRADE + "return [child.NAME, limits.NAME, sys.argv[0]]\n",
+        "import child, processes, sys\n"
+        + GRADE
+        + "return [child.NAME, processes.NAME, sys.argv[0]]\n",
     )
-    assert answer_of(path, mode=mode) == ["my child", "my limits", str(path)]
+    assert answer_of(path, mode=mode) == ["my child", "my processes", str(path)]
     assert not (tmp_path / "__pycache__").exists()
 
 

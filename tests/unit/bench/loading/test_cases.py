@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.loading.entries import MAX_JSONL_BYTES, MAX_YAML_BYTES
+from pytest_failure_taxonomy.bench.loading.cases import MAX_JSONL_BYTES, MAX_YAML_BYTES
 from pytest_failure_taxonomy.bench.loading.load import load_task_class
 from tests.unit.bench.loading.a_class import problems_of, write_class
 
@@ -30,10 +30,10 @@ CHAIN: Final = "id: x\na0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for
         ("- id: a\n-\n", f"2: empty where an entry begins; {ONE}"),
         ("- input: 1", "1: the case has no id; add one, such as `id: empty-input`"),
         ("cases:\n- id: a\n", "1: the case has no id; add one, such as `id: empty-input`"),
-        ("id: 5", "1: id: '5' is no text; put it in quotes"),
-        ("id: true", "1: id: 'true' is no text; put it in quotes"),
-        ("id:", "1: id: an empty value is no text; write a text"),
-        ("id: [a]", "1: id: a list is no text; write a text"),
+        ("id: 5", "1: id: '5' is not a string; put it in quotes"),
+        ("id: true", "1: id: 'true' is not a string; put it in quotes"),
+        ("id:", "1: id: is empty; give it a value or leave it out"),
+        ("id: [a]", "1: id: is a list, not a string; write one"),
         ("id: ' '", "1: id: is empty; give it a name that no other has"),
         ("id: ' a'", "1: id: ' a' begins or ends with a blank; leave it out"),
         ('id: "a\\nb"', r"1: id: 'a\nb' can't be printed; write printable characters"),
@@ -53,28 +53,31 @@ CHAIN: Final = "id: x\na0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for
             "id: one",
             "1: id: 'one' is the id of the case in cases/a.yaml:1; each case needs its own",
         ),
-        ("id: a\ntags: x", "2: tags: 'x' is no list; write names in brackets: [slow, db]"),
-        ("id: a\ntags:", "2: tags: an empty value is no list; write names in brackets"),
-        ("id: a\ntags: [5]", "2: tags: '5' is no text; put it in quotes"),
+        ("id: a\ntags: x", "2: tags: 'x' is not a list; write one in brackets: [a, b]"),
+        ("id: a\ntags:", "2: tags: is empty; give it a value or leave it out"),
+        ("id: a\ntags: [5]", "2: tags: '5' is not a string; put it in quotes"),
         ("id: a\ntags: [a b]", "2: tags: 'a b' can't be a pytest mark; write letters, digits and"),
         ("id: a\ntags: [not]", "2: tags: 'not' can't be a pytest mark; write letters, digits and"),
         ("id: a\ntags: [_x]", "2: tags: '_x' can't be a pytest mark; write letters, digits and"),
-        ("id: a\ntags: [skip]", "2: tags: 'skip' is a mark with which pytest does something;"),
+        (
+            "id: a\ntags: [skip]",
+            "2: tags: 'skip' is a mark that pytest itself uses; choose another",
+        ),
         (
             "id: a\ntimeout_per_case_seconds: 5s",
-            "2: timeout_per_case_seconds: '5s' is no number; write seconds, such as 30",
+            "2: timeout_per_case_seconds: '5s' is not a number; write one, without quotes",
         ),
         (
             "id: a\ntimeout_per_case_seconds: true",
-            "2: timeout_per_case_seconds: 'true' is no number; write seconds, such as 30",
+            "2: timeout_per_case_seconds: 'true' is not a number; write one, without quotes",
         ),
         (
             "id: a\nrubric_wall_clock_seconds: -1",
-            "2: rubric_wall_clock_seconds: -1 is not more than 0; write seconds, such as 30",
+            "2: rubric_wall_clock_seconds: '-1' is not more than 0; write a bigger number",
         ),
         (
             f"id: a\nrubric_wall_clock_seconds: {10**400}",
-            "2: rubric_wall_clock_seconds: the number is more than 1,000,000,000; write less",
+            "2: rubric_wall_clock_seconds: the number is more than 1,000,000,000; write 1,000",
         ),
         (
             "id: a\ntimeout_per_case_second: 5",
@@ -83,15 +86,18 @@ CHAIN: Final = "id: x\na0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for
         ("id: a\nx: .nan", "2: '.nan' is no number to JSON; write null or put it in quotes"),
         ("id: a\nx: [-.inf]", "2: '-.inf' is no number to JSON; write null or put it in quotes"),
         ("id: a\nx: 1e999", "2: '1e999' is no number to JSON; write null or put it in quotes"),
-        ("id: a\nx: {5: b}", "2: a key '5' is no text, and JSON takes no other; put it in quotes"),
-        ("id: a\nx: {[b]: c}", "2: a key is no text, and JSON takes no other; write a text"),
-        ("id: a\nx: {b: 1, b: 2}", "2: the key 'b' stands there twice; give it once"),
+        ("id: a\nx: {5: b}", "2: a key '5' is not a string; put it in quotes"),
+        ("id: a\nx: {[b]: c}", "2: a key is a list, not a string; write one"),
+        ("id: a\nx: {b: 1, b: 2}", "2: the key 'b' stands in line 2 already; give it once"),
         ("id: a\nx:\n  <<: {b: 1}", "3: a key '<<' merges other mappings; write the keys"),
-        ("id: a\nx: !!set {b}", "2: the tag '!!set' makes what JSON can't hold; write a plain"),
-        ("id: a\nx: !!binary YQ==", "2: the tag '!!binary' makes what JSON can't hold; write a"),
-        ("id: a\nx: !!timestamp 2026-01-01", "2: the tag '!!timestamp' makes what JSON can't hold"),
-        ("id: a\nx: !!python/name:os.system ''", "2: the tag '!!python/name:os.system' makes what"),
-        ("id: a\nx: !mine b", "2: the tag '!mine' makes what JSON can't hold; write a plain value"),
+        ("id: a\nx: !!set {b}", "2: the tag '!!set' is not supported; write a plain"),
+        ("id: a\nx: !!binary YQ==", "2: the tag '!!binary' is not supported; write a"),
+        ("id: a\nx: !!timestamp 2026-01-01", "2: the tag '!!timestamp' is not supported"),
+        (
+            "id: a\nx: !!python/name:os.system ''",
+            "2: the tag '!!python/name:os.system' is not supported",
+        ),
+        ("id: a\nx: !mine b", "2: the tag '!mine' is not supported; write a plain value"),
         ("id: a\nx: !!int b", "2: 'b' can't be read as a number; put it in quotes"),
         ("id: a\nx: !!float b", "2: 'b' can't be read as a number; put it in quotes"),
         ("id: a\nx: !!bool yes", "2: 'yes' is neither true nor false; write one of them"),
@@ -127,7 +133,7 @@ def test_cases_in_yaml(tmp_path: Path, content: str, problem: str) -> None:
         ('{"id": "a", "x": "\\ud800"}', r"1: holds half a character ('\ud800'), which UTF-8 can't"),
         (f'{{"id": "a", "x": {"9" * 5000}}}', "1: holds a number too long to be read; put it in"),
         ('{"id": "a"}\n{"id": "a"}', "2: id: 'a' is the id of the case in line 1; each case needs"),
-        ('{"id": 5}', "1: id: '5' is no text; put it in quotes"),
+        ('{"id": 5}', "1: id: '5' is not a string; put it in quotes"),
         ('{"input": 5}', "1: the case has no id; add one, such as `id: empty-input`"),
         (f'{{"id": "a", "x": {"[" * 101 + "]" * 101}}}', "1: nested too deep; write a flatter"),
         ("[" * 200_000, "1: nested too deep; write a flatter value"),
@@ -156,7 +162,7 @@ def test_every_line_is_read_on(tmp_path: Path) -> None:
     write_class(tmp_path, {"cases/b.jsonl": content})
     told = [line.partition(";")[0] for line in problems_of(tmp_path)]
     assert told == [
-        "cases/b.jsonl:1: tags: '1' is no list",
+        "cases/b.jsonl:1: tags: '1' is not a list",
         (
             "cases/b.jsonl:2: not JSON (Expecting property name enclosed in double quotes"
             " at column 2)"
@@ -224,10 +230,13 @@ GOOD: Final = "id: x\ncase: one\noutput: 1\n"
         ("case: one\noutput: 1\nexpect: gold", "1: the example has no id; add one that no other"),
         (GOOD + "expct: gold", "4: unknown key 'expct'; did you mean expect?"),
         (GOOD + "expect: gold\nzzz: 1", "5: unknown key 'zzz'; the keys are id, case, output,"),
-        (GOOD + "expect: good", "4: expect: 'good' is unknown; write gold for an output that"),
-        (GOOD + "expect: [gold]", "4: expect: a list is unknown; write gold for an output that"),
-        ("id: 5\ncase: one\noutput: 1\nexpect: null", "1: id: '5' is no text; put it in quotes"),
-        ("id: x\ncase: 5\noutput: 1\nexpect: null", "2: case: '5' is no text; write the id of"),
+        (GOOD + "expect: good", "4: expect: 'good' is unknown; did you mean gold?"),
+        (GOOD + "expect: [gold]", "4: expect: a list is unknown; write gold or null"),
+        (
+            "id: 5\ncase: one\noutput: 1\nexpect: null",
+            "1: id: '5' is not a string; put it in quotes",
+        ),
+        ("id: x\ncase: 5\noutput: 1\nexpect: null", "2: case: '5' is not a string; put it in"),
         ("id: x\ncase: On\noutput: 1\nexpect: null", "2: case: there is no case 'On'; did you"),
         (
             (
@@ -236,7 +245,7 @@ GOOD: Final = "id: x\ncase: one\noutput: 1\n"
             ),
             "2: id: 'x' is the id of the example in oracle/b.yaml:1; each example needs its own",
         ),
-        (GOOD + "expect: gold\noutput: .nan", "5: the key 'output' stands there twice; give it"),
+        (GOOD + "expect: gold\noutput: .nan", "5: the key 'output' stands in line 3 already;"),
     ],
 )
 def test_oracle(tmp_path: Path, content: str, problem: str) -> None:

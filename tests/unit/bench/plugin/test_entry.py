@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from pytest_failure_taxonomy.bench.loading import places
-from pytest_failure_taxonomy.bench.plugin import entry
-from pytest_failure_taxonomy.bench.plugin.options import SETTINGS
+from pytest_failure_taxonomy.bench.loading import folder
+from pytest_failure_taxonomy.bench.models import BenchSettings
+from pytest_failure_taxonomy.bench.plugin import names
 
 _PROGRAM = """
 import sys
@@ -28,11 +28,13 @@ def test_it_imports_next_to_nothing() -> None:
         "pytest_failure_taxonomy.bench",
         "pytest_failure_taxonomy.bench.plugin",
         "pytest_failure_taxonomy.bench.plugin.entry",
+        "pytest_failure_taxonomy.bench.plugin.names",
         "pytest_failure_taxonomy.imports",
     ]
 
 
 def test_what_it_repeats_is_as_it_stands_elsewhere() -> None:
-    """The file that marks a task class, and the options, stand in two places each."""
-    assert entry.MARKER_FILE == places.MARK
-    assert [name for _, name, _, _ in entry.OPTIONS] == list(SETTINGS)
+    """The plugin's names of files, and the settings that options stand for, exist."""
+    assert (names.MARKER_FILE, names.RUBRIC) == (folder.MARKER_FILE, folder.RUBRIC)
+    assert {names.CASES, names.ORACLE} <= folder.PARTS
+    assert {setting for _, setting, *_ in names.OPTIONS} <= BenchSettings.model_fields.keys()

@@ -1,0 +1,233 @@
+"""The operating system's side of a case: its limits, killing its processes, removing its files.
+
+What an operating system does not offer is left out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from . import wire
+
+resource: Any  # imported here because it would cost each fork a millisecond
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_MIB = 1 << 20
+
+MAX_OPEN_FILES = 256
+MAX_FILE_BYTES = 1 << 30
+SPARE_CPU_SECONDS = 5
+"""Added to the time limit; the CPU limit only matters if nobody is left to enforce that one."""
+
+
+def limit_process(memory_mb: int, limit_seconds: float) -> None:
+    """Limit this process and its children.
+
+    Args:
+        memory_mb: Address space in MiB (macOS ignores it).
+        limit_seconds: Wall-clock limit, from which the CPU limit is computed; 0 for no limit.
+    """
+    if resource is None:
+        return
+    wanted = {
+        resource.RLIMIT_AS: memory_mb * _MIB,
+        resource.RLIMIT_NOFILE: MAX_OPEN_FILES,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: MAX_FILE_BYTES,
+    }
+    if limit_seconds:
+        seconds = math.ceil(limit_seconds) * (os.cpu_count() or 1) + SPARE_CPU_SECONDS
+        wanted[resource.RLIMIT_CPU] = seconds
+    for which, most in wanted.items():
+        _lower(which, most)
+
+
+def _lower(which: int, most: int) -> None:
+    try:
+        _, hard = resource.getrlimit(which)
+        if hard != resource.RLIM_INFINITY:
+            most = min(most, hard)
+        resource.setrlimit(which, (most, most))
+    except (OSError, ValueError):
+        pass  # a limit that this system does not have
+
+
+def load_library() -> Any:
+    """Return the C library on Linux, `None` elsewhere."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        import ctypes
+
+        library = ctypes.CDLL(None)
+        _ = library.prctl
+    except (ImportError, OSError, AttributeError):
+        return None
+    return library
+
+
+def die_with_parent(library: Any, parent: int) -> None:
+    """Have the kernel kill this process when its parent dies, or exit if it is dead already."""
+    if library is not None:
+        library.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def outlive_parent(library: Any) -> None:
+    """Undo `die_with_parent`."""
+    if library is not None:
+        library.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
+def adopt_orphans(library: Any) -> None:
+    """Become the parent of orphaned descendants."""
+    if library is not None:
+        library.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def prefer_as_oom_victim() -> None:
+    """Ask the kernel to kill this process rather than pytest when memory runs out."""
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("500")
+    except OSError:
+        pass
+
+
+_SECONDS_TO_DIE = 2.0
+
+
+def kill_group(process_id: int) -> None:
+    """Kill a child and the process group that it leads."""
+    for kill in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            kill(process_id, signal.SIGKILL)
+
+
+def children() -> list[int]:
+    """Return the ids of this process's children, adopted ones included; empty without `/proc`."""
+    try:
+        with open("/proc/thread-self/children", "rb", buffering=0) as file:
+            return [int(word) for word in file.read(1 << 20).split()]
+    except OSError:
+        return _children_by_search()
+
+
+def _children_by_search() -> list[int]:
+    found = []
+    with suppress(OSError):
+        own = str(os.getpid()).encode()
+        for entry in os.listdir("/proc"):
+            with suppress(OSError, IndexError):
+                if entry.isdigit():
+                    with open(f"/proc/{entry}/stat", "rb") as file:
+                        if file.read().rpartition(b") ")[2].split()[1] == own:
+                            found.append(int(entry))
+    return found
+
+
+def ended_children(before: Callable[[int], None]) -> Iterator[tuple[int, int]]:
+    """Reap each child that has ended; yield its id and status.
+
+    Args:
+        before: Called with the id before it is reaped, while no other process can have it.
+    """
+    while True:
+        try:
+            if hasattr(os, "waitid"):
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if ended is None:
+                    return
+                before(ended.si_pid)
+                yield os.waitpid(ended.si_pid, 0)
+            else:  # macOS before Python 3.13
+                process_id, status = os.waitpid(-1, os.WNOHANG)
+                if not process_id:
+                    return
+                before(process_id)
+                yield process_id, status
+        except ChildProcessError:
+            return
+
+
+def kill_and_wait(child: int) -> None:
+    """Kill and reap a child; this process adopts the children that it leaves."""
+    kill_group(child)
+    with suppress(ChildProcessError):
+        os.waitpid(child, 0)
+
+
+def kill_children() -> None:
+    """Kill all children, and theirs as they are adopted; give up after two seconds."""
+    until = time.monotonic() + _SECONDS_TO_DIE
+    while time.monotonic() < until and (left := children()):
+        for child in left:
+            kill_and_wait(child)
+
+
+def kill_marked(mark: str) -> None:
+    """Kill the processes that a server left behind: those with `mark` in their environment."""
+    wanted = f"{wire.MARK}={mark}".encode()
+    until = time.monotonic() + _SECONDS_TO_DIE
+    while _kill_once(wanted) and time.monotonic() < until:
+        time.sleep(0.005)
+
+
+def _kill_once(wanted: bytes) -> bool:
+    found = False
+    with suppress(OSError):
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit() or int(entry) == os.getpid():
+                continue
+            with suppress(OSError):
+                with open(f"/proc/{entry}/environ", "rb") as file:
+                    is_marked = wanted in file.read().split(b"\0")
+                if is_marked:
+                    found = True
+                    os.kill(int(entry), signal.SIGKILL)
+    return found
+
+
+def remove_folder(folder: str) -> None:
+    """Remove one of our folders with all its content, whatever the file modes.
+
+    A rubric may have replaced the folder by a link or put links into it; none is followed.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.lexists(folder):
+        _open_up(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _open_up(folder: str) -> None:
+    """Give this user access to a folder and all its subfolders."""
+    waiting = [] if os.path.islink(folder) else [folder]
+    while waiting:
+        path = waiting.pop()
+        with suppress(OSError):
+            os.chmod(path, 0o700)
+            with os.scandir(path) as entries:
+                waiting += [each.path for each in entries if each.is_dir(follow_symlinks=False)]
+
+
+def remove_case_folder(folder: str) -> None:
+    """Remove the folder of a case; nearly always it is as empty as it was created."""
+    try:
+        os.rmdir(f"{folder}/work")
+        os.rmdir(folder)
+    except OSError:
+        remove_folder(folder)

@@ -1,0 +1,258 @@
+"""Read the YAML files of a task class: its settings, failure modes and breakdown keys."""
+
+# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, field_validator
+
+from pytest_failure_taxonomy.bench.loading.folder import MARKER_FILE, ClassFolder
+from pytest_failure_taxonomy.bench.loading.python_files import read_enum
+from pytest_failure_taxonomy.bench.models import (
+    RUNNER_CODES,
+    SEVERITIES,
+    BenchSettings,
+    GateSettings,
+    Severity,
+    banned_part,
+)
+from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted
+from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, not_a_string, read_tree
+from pytest_failure_taxonomy.documents.validation import FileModel, validate
+from pytest_failure_taxonomy.documents.yaml_files import Form
+from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy.values import value
+
+MAX_NAME: Final = 200
+"""Characters of a code, a key or an id."""
+MAX_NUMBER: Final = 1_000_000_000
+"""More than any limit or count needs, and less than what clocks and the system can't handle."""
+
+_SETTINGS: Final = "bench.yaml"
+_KEYS_YAML: Final = "breakdown_keys.yaml"
+_KEYS_PYTHON: Final = "breakdown_keys.py"
+_KEYS_EXAMPLE: Final = "write a list of keys, such as `- precision`, or [] for none"
+_SUT: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_MAX_REPEAT: Final = 1_000
+_MAX_BYTES: Final = 1024 * 1024
+
+
+def check_number(given: Any, limit: int = MAX_NUMBER) -> Any:
+    """Return what is given unless it is a number above the limit.
+
+    Raises:
+        WrongError: The number is too large.
+    """
+    if isinstance(given, int | float) and given > limit:
+        shown = str(given) if given < 10**30 else "the number"
+        raise WrongError(f"{shown} is more than {limit:,}; write {limit:,} or less")
+    return given
+
+
+def check_name(text: str) -> str:
+    """Return a text that can be a code or a key: printable, without blanks.
+
+    Raises:
+        WrongError: It is empty or too long, or has blanks or unprintable characters.
+    """
+    if not text:
+        raise WrongError("is empty; give it a name, such as tests.failed")
+    if not text.isprintable() or any(character.isspace() for character in text):
+        raise WrongError(
+            f"{quoted(text)} is no name; write printable characters without blanks,"
+            " such as tests.failed"
+        )
+    if len(text) > MAX_NAME:
+        raise WrongError(f"{quoted(text)} is longer than {MAX_NAME} characters; shorten it")
+    return text
+
+
+# bench.yaml.
+
+
+class _GateInFile(FileModel, GateSettings):
+    pass
+
+
+class _SettingsInFile(FileModel, BenchSettings):
+    gate: _GateInFile | None = None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_large_numbers(cls, given: Any) -> Any:
+        return check_number(given)
+
+    @field_validator("repeat", mode="before")
+    @classmethod
+    def _refuse_many_repetitions(cls, given: Any) -> Any:
+        return check_number(given, _MAX_REPEAT)
+
+    @field_validator("sut")
+    @classmethod
+    def _check_sut(cls, given: str) -> str:
+        if _SUT.fullmatch(given) is None:
+            raise WrongError(
+                f"{quoted(given)} names no callable; write it as package.module:callable"
+            )
+        return given
+
+
+def read_settings(folder: ClassFolder) -> BenchSettings:
+    """Return the settings of a task class; the defaults if the file has problems."""
+    if not folder.has(_SETTINGS):
+        return BenchSettings()
+    form = Form(right=f"{_SETTINGS} is YAML in UTF-8 with keys and values", is_fast=True)
+    example = "write keys and values, such as `concurrency: 4`"
+    tree = _read(folder, _SETTINGS, form, dict, example, may_be_empty=True)
+    if tree is None:
+        return BenchSettings()  # a file with nothing but comments is fine
+    settings = validate(_SettingsInFile, tree, folder.problems_of(_SETTINGS))
+    if settings is None:
+        # The rubric is checked by this setting, and must not be blamed for another one.
+        is_fresh = tree.value.get("rubric_isolation") == "fresh"
+        return BenchSettings(rubric_isolation="fresh" if is_fresh else "warm")
+    given = settings.model_dump(exclude_unset=True)
+    return BenchSettings.model_validate(given)
+
+
+# failure_modes.yaml.
+
+
+@value
+class FailureModes:
+    """The codes of a task class."""
+
+    severities: Mapping[str, Severity]
+    descriptions: Mapping[str, str]
+
+
+def _check_description(text: str) -> str:
+    if not text.strip():
+        raise WrongError("is empty; say what the code means")
+    return text
+
+
+class _ModeInFile(FileModel):
+    severity: Severity
+    description: Annotated[str, AfterValidator(_check_description)]
+
+
+_MISSING: Final = {
+    "severity": f"add one of {', '.join(SEVERITIES)}",
+    "description": "say what the code means",
+}
+
+
+def read_failure_modes(folder: ClassFolder) -> FailureModes:
+    """Return the codes of a task class that can be used."""
+    example = "write codes, such as `tests.failed: {severity: block, description: A test fails}`"
+    form = Form(
+        right=f"{MARKER_FILE} is YAML in UTF-8 with a code in each line",
+        max_bytes=_MAX_BYTES,
+        is_fast=True,
+    )
+    severities: dict[str, Severity] = {}
+    descriptions: dict[str, str] = {}
+    tree = None
+    if not folder.is_outside(MARKER_FILE):
+        tree = _read(folder, MARKER_FILE, form, dict, example, or_empty=", or {} for none")
+    problems = folder.problems_of(MARKER_FILE)
+    for code, part in tree.items() if tree is not None else ():
+        mode = _read_mode(code, part, problems)
+        if mode is not None:
+            severities[code] = mode.severity
+            descriptions[code] = mode.description
+    return FailureModes(severities=severities, descriptions=descriptions)
+
+
+def _read_mode(code: str, part: Tree, problems: Problems) -> _ModeInFile | None:
+    try:
+        check_name(code)
+    except WrongError as error:
+        problems.add(part.line, f"a code {error}")
+    if not isinstance(part.value, dict):
+        if part.value is not WRONG:
+            what = f"{quoted(code)} is {kind_of(part)}; write severity: and description: below it"
+            problems.add(part.line, what)
+        return None
+    mode = validate(
+        _ModeInFile, part, problems, subject=quoted(code), missing=_MISSING, prefix=f"{code}."
+    )
+    if code in RUNNER_CODES and part.value.get("severity") in ("warn", "info"):
+        what = f"{quoted(code)} is the runner's own code; its severity is block"
+        problems.add(part.at("severity").line, what)
+    return mode
+
+
+# breakdown_keys.yaml, or the same in Python.
+
+
+def read_breakdown_keys(folder: ClassFolder) -> frozenset[str]:
+    """Return the keys of a task class that can be used."""
+    if folder.is_outside(_KEYS_YAML) or folder.is_outside(_KEYS_PYTHON):
+        return frozenset()
+    if not folder.has(_KEYS_PYTHON):
+        problems = folder.problems_of(_KEYS_YAML)
+        if not folder.has(_KEYS_YAML):
+            problems.add(None, f"there is no such file; {_KEYS_EXAMPLE}")
+            return frozenset()
+        return _checked_keys(_read_keys(folder), problems)
+    problems = folder.problems_of(_KEYS_PYTHON)
+    if folder.has(_KEYS_YAML):
+        problems.add(None, f"stands beside {_KEYS_YAML}; keep one of the two")
+        return frozenset()
+    return _checked_keys(read_enum(folder, _KEYS_PYTHON), problems)
+
+
+def _read_keys(folder: ClassFolder) -> list[tuple[str, int]]:
+    right = f"{_KEYS_YAML} is YAML in UTF-8 with a list of keys"
+    form = Form(right=right, max_bytes=_MAX_BYTES, is_fast=True)
+    tree = _read(folder, _KEYS_YAML, form, list, _KEYS_EXAMPLE)
+    keys = []
+    for part in tree or ():
+        if isinstance(part.value, str):
+            keys.append((part.value, part.line))
+        elif part.value is not WRONG:
+            folder.problems_of(_KEYS_YAML).add(part.line, f"a key {not_a_string(part)}")
+    return keys
+
+
+def _checked_keys(keys: list[tuple[str, int]], problems: Problems) -> frozenset[str]:
+    lines: dict[str, int] = {}
+    for key, line in keys:
+        try:
+            check_name(key)
+        except WrongError as error:
+            problems.add(line, f"a key {error}")
+            continue
+        banned = banned_part(key)
+        if banned is not None:
+            what = f"the key {quoted(key)} holds {banned!r}, a model's opinion of itself"
+            problems.add(line, f"{what}; name what the rubric measures")
+        if key in lines:
+            what = f"the key {quoted(key)} stands in line {lines[key]} already; give it once"
+            problems.add(line, what)
+        lines.setdefault(key, line)
+    return frozenset(lines)
+
+
+def _read(
+    folder: ClassFolder,
+    name: str,
+    form: Form,
+    root: type,
+    example: str,
+    *,
+    or_empty: str = "",
+    may_be_empty: bool = False,
+) -> Tree | None:
+    """Return the value of a file; `None` if it has none, or problems of a kind that end reading."""
+    problems = folder.problems_of(name)
+    path = folder.path / name
+    if_empty = None if may_be_empty else f"the file is empty; {example}{or_empty}"
+    try:
+        return read_tree(path, problems, form, root=(root,), example=example, if_empty=if_empty)
+    except BenchError:  # it is among the problems
+        return None

@@ -1,0 +1,72 @@
+"""The names that the modules of the bench plugin share: options, stash keys, files.
+
+`entry` imports this module in every pytest run, so it imports nothing but pytest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.plugin.session import BenchSession
+
+MARKER_FILE = "failure_modes.yaml"
+"""Makes a folder a task class; repeated from `loading.folder`, which a test compares."""
+RUBRIC = "rubric.py"
+CASES, ORACLE = "cases", "oracle"
+"""The folders of a task class that hold items."""
+SYSTEM_FIXTURE = "system_under_test"
+
+SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
+"""In the stash of the configuration: the bench of this process."""
+JOURNAL = pytest.StashKey[str]()
+"""In the stash of xdist's controller: the folder of the journal that its workers write."""
+WIRE_KEY = "failure_taxonomy_bench"
+"""Under it a worker's input holds the journal's folder, and a test's report holds its results."""
+
+OPTIONS = (
+    ("--bench-sut", "sut", str, "MODULE:CALLABLE", "The system under test of all task classes"),
+    (
+        "--bench-sut-isolation",
+        "sut_isolation",
+        str,
+        "WHERE",
+        "Run a system that is named by --bench-sut or `sut:` in a `thread` or a `process`",
+    ),
+    (
+        "--bench-rubric-isolation",
+        "rubric_isolation",
+        str,
+        "HOW",
+        "Grade in a fork of a `warm` server or in a `fresh` interpreter a case",
+    ),
+    (
+        "--bench-timeout-per-case",
+        "timeout_per_case_seconds",
+        float,
+        "SECONDS",
+        "Limit of the system under test for cases that set none of their own",
+    ),
+    (
+        "--bench-rubric-wall-clock",
+        "rubric_wall_clock_seconds",
+        float,
+        "SECONDS",
+        "Limit of the rubric for cases that set none of their own",
+    ),
+    ("--bench-concurrency", "concurrency", int, "N", "Cases of a task class that run at a time"),
+    (
+        "--bench-max-cost",
+        "max_cost_usd",
+        float,
+        "USD",
+        "Start no case of a task class once its cases have cost more",
+    ),
+)
+"""Option, setting of a `bench.yaml`, type, metavar, help.
+
+The option's destination and the ini value are both called `bench_` and the setting's name. An
+option overrides a `bench.yaml`, which overrides the ini value.
+"""

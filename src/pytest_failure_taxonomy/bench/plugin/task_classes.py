@@ -1,0 +1,206 @@
+"""The task classes of one pytest process, and the settings that its options give them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from pydantic import ValidationError
+
+from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
+from pytest_failure_taxonomy.bench.loading.folder import is_task_class
+from pytest_failure_taxonomy.bench.loading.load import load_task_class
+from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan
+from pytest_failure_taxonomy.bench.plugin.names import MARKER_FILE, OPTIONS
+from pytest_failure_taxonomy.errors import BenchError
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
+
+_UNITS_PER_WORKER: Final = 4
+"""Enough that a worker with fast cases can take over some from a worker with slow ones."""
+_ROUNDS_PER_UNIT: Final = 2
+"""A unit has at least this many times the cases that run at once: its end leaves slots idle."""
+
+
+class TaskClasses:
+    """Task classes by their folder; each is read once."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._loaded: dict[Path, TaskClass | BenchError] = {}
+        self._settings: dict[str, BenchSettings] = {}
+
+    def load(self, folder: Path) -> TaskClass:
+        """Return the task class in a folder.
+
+        Raises:
+            BenchError: The task class can't be used; the message has a line for each problem.
+        """
+        if folder not in self._loaded:
+            try:
+                self._loaded[folder] = load_task_class(folder)
+            except BenchError as error:
+                text = str(error).replace(f"{folder}{os.sep}", f"{self.shown(folder)}{os.sep}")
+                self._loaded[folder] = BenchError(text)
+        found = self._loaded[folder]
+        if isinstance(found, BenchError):
+            raise found
+        return found
+
+    def find(self, name: str) -> TaskClass:
+        """Return the task class that a mark or a test names.
+
+        Args:
+            name: The name of a folder in `bench_root`, or a path relative to the root directory.
+
+        Raises:
+            BenchError: There is no such task class, or it can't be used.
+        """
+        root = self._config.rootpath
+        places = [root / str(self._config.getini("bench_root")) / name, root / name]
+        for place in places:
+            if is_task_class(place):
+                return self.load(place)
+        looked_at = " or ".join(self.shown(place) for place in dict.fromkeys(places))
+        raise BenchError(
+            f"{name}: there is no task class in {looked_at}; name a folder with a"
+            f" {MARKER_FILE} (ini: bench_root)"
+        )
+
+    def settings(self, task_class: TaskClass) -> BenchSettings:
+        """Return the settings of a task class with the options and ini values applied."""
+        key = str(task_class.folder or task_class.name)
+        if key not in self._settings:
+            self._settings[key] = _effective_settings(self._config, task_class)
+        return self._settings[key]
+
+    def plan(
+        self, task_class: TaskClass, cases: Sequence[BenchCase] | None = None, *, workers: int = 0
+    ) -> RunPlan:
+        """Return the plan for cases of a task class, for one of `workers` workers."""
+        settings = self.settings(task_class)
+        chosen = None if cases is None else tuple(cases)
+        plan = RunPlan.of(task_class.model_copy(update={"settings": settings}), chosen)
+        return plan.model_copy(update={"concurrency": share_of(plan.concurrency, workers)})
+
+    def units(self, task_class: TaskClass, nodeids: Sequence[str], workers: int) -> list[list[str]]:
+        """Split the selected cases of a task class into units that run on one worker each.
+
+        The controller and the workers of xdist compute this independently and must agree.
+        """
+        concurrency = self.settings(task_class).concurrency
+        return split_cases(nodeids, workers=workers, concurrency=concurrency)
+
+    def open_rubric(self, task_class: TaskClass) -> IsolatedRubric:
+        """Return a new isolated rubric of a task class, which the caller has to close.
+
+        Raises:
+            BenchError: The task class has no rubric of its own.
+        """
+        if task_class.rubric is None:
+            raise BenchError(f"{task_class.name}: has no rubric.py; load it from a folder")
+        settings = self.settings(task_class)
+        return IsolatedRubric(
+            task_class.rubric,
+            mode=settings.rubric_isolation,
+            wall_clock_seconds=settings.rubric_wall_clock_seconds,
+            memory_mb=settings.rubric_memory_mb,
+        )
+
+    def shown(self, path: Path) -> str:
+        """Return a path as a user would type it."""
+        started_in = self._config.invocation_params.dir
+        return os.path.relpath(path, started_in) if path.is_relative_to(started_in) else str(path)
+
+    def register_tag(self, tag: str) -> None:
+        """Register a case's tag as a mark, for `--strict-markers`."""
+        known = self._config.getini("markers")
+        if not any(line.split(":")[0].split("(")[0].strip() == tag for line in known):
+            self._config.addinivalue_line("markers", f"{tag}: a tag of bench cases")
+
+
+def share_of(concurrency: int, workers: int) -> int:
+    """Return how many cases one of several workers may run at a time."""
+    return max(1, concurrency // max(1, workers))
+
+
+def split_cases(nodeids: Sequence[str], *, workers: int, concurrency: int) -> list[list[str]]:
+    """Split the cases of one task class into units of consecutive cases.
+
+    There are no more units than `concurrency` if that is less than the number of workers, so that
+    no more cases than that run at a time.
+
+    Args:
+        nodeids: The selected cases in pytest's order.
+        workers: The number of workers; 0 without xdist.
+        concurrency: The limit of the task class, over all workers.
+    """
+    if not nodeids:
+        return []
+    if workers == 0:
+        return [list(nodeids)]
+    if concurrency < workers:
+        count = concurrency
+    else:
+        fitting = len(nodeids) // (_ROUNDS_PER_UNIT * share_of(concurrency, workers))
+        count = min(max(fitting, workers), _UNITS_PER_WORKER * workers)
+    count = min(count, len(nodeids))
+    size, bigger = divmod(len(nodeids), count)
+    ends = [0]
+    for number in range(count):
+        ends.append(ends[-1] + size + (number < bigger))
+    return [list(nodeids[start:end]) for start, end in pairwise(ends)]
+
+
+def check_options(config: pytest.Config) -> None:
+    """Refuse values that no task class could have, before anything is collected.
+
+    Raises:
+        pytest.UsageError: A value can't be used; the message has a line for each problem.
+    """
+    problems = []
+    for option, setting, convert, *_ in OPTIONS:
+        name = f"bench_{setting}"
+        for where, given in (
+            (option, config.getoption(name)),
+            (name, config.getini(name) or None),
+        ):
+            try:
+                if given is not None:
+                    _converted(where, setting, convert, given)
+            except pytest.UsageError as error:
+                problems.append(str(error))
+    if problems:
+        raise pytest.UsageError("\n".join(problems))
+
+
+def _effective_settings(config: pytest.Config, task_class: TaskClass) -> BenchSettings:
+    """Return the settings of a task class: an option wins, then its `bench.yaml`, then the ini."""
+    own = task_class.settings
+    values = {name: getattr(own, name) for name in BenchSettings.model_fields}
+    for _, setting, convert, *_ in OPTIONS:
+        name = f"bench_{setting}"
+        given: str | None = config.getoption(name)
+        if given is None and setting not in own.model_fields_set:
+            given = config.getini(name) or None
+        if given is not None:
+            values[setting] = _converted(name, setting, convert, given)
+    return BenchSettings(**values)
+
+
+def _converted(where: str, setting: str, convert: Callable[[str], Any], given: str) -> Any:
+    try:
+        value = convert(given)
+        BenchSettings.model_validate({setting: value})
+    except ValidationError as error:
+        what = error.errors()[0]["msg"]
+        raise pytest.UsageError(f"{where}: {given!r} can't be used: {what}") from None
+    except ValueError:
+        right = "a whole number" if convert is int else "a number"
+        raise pytest.UsageError(f"{where}: {given!r} is no number; give {right}") from None
+    return value

@@ -1,0 +1,342 @@
+"""The report of a run: its figures, its gate, and its lines on the terminal."""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+import statistics
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from pytest_failure_taxonomy.bench.bounds import FEWEST_SCORES, lower_bound_95
+from pytest_failure_taxonomy.bench.models import BenchRunReport, Counts, GateResult, GateSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan, Severity
+
+
+def aggregate(
+    plan: RunPlan,
+    per_case: Iterable[tuple[str, BenchScore]],
+    *,
+    run_id: str | None = None,
+    started: Collection[str] | None = None,
+) -> BenchRunReport:
+    """Make the report of a run, the same for the same scores in any order.
+
+    A case that failed counts as 0, and so does one that was started and has no score: its process
+    was lost. A case that was never started is in no average, and the report is not complete.
+
+    Args:
+        plan: what was to be run; its gate, if any, is evaluated.
+        per_case: the id and the score of each graded case.
+        run_id: of this run; a new one where not given.
+        started: ids of the cases that were started; those with a score always were.
+
+    Raises:
+        ValueError: for the id of a case that the plan has not, and for two scores of one case.
+    """
+    scores = _scores_by_id(plan, per_case)
+    begun = _begun(plan, scores, started)
+    counted = {key: scores[key].counted_score if key in scores else 0.0 for key in begun}
+    passed = sum(score.passed for score in scores.values())
+    values = list(counted.values())
+    report = BenchRunReport(
+        run_id=secrets.token_hex(16) if run_id is None else run_id,
+        task_class=plan.task_class.name,
+        per_case=tuple(scores.items()),
+        complete=len(scores) == len(plan.cases),
+        counts=Counts(
+            scheduled=len(plan.cases),
+            started=len(begun),
+            graded=len(scores),
+            passed=passed,
+            not_run=len(plan.cases) - len(begun),
+        ),
+        mean_score=_mean(values) if values else None,
+        # Of Fractions inside, so neither order nor rounding moves a digit.
+        score_stddev=statistics.stdev(values) if len(values) > 1 else None,
+        lower_bound_95=lower_bound_95(_means_by_distinct_case(plan, counted)),
+        passed_count=passed,
+        total_cost_usd=math.fsum(score.cost_usd for score in scores.values()),
+        block_severity_failure_modes=_block_codes(scores),
+        gate=None,
+    )
+    if plan.gate is None:
+        return report
+    result = evaluate_gate(report, plan.gate, is_selection=plan.is_selection)
+    return report.model_copy(update={"gate": result})
+
+
+def _scores_by_id(
+    plan: RunPlan, per_case: Iterable[tuple[str, BenchScore]]
+) -> dict[str, BenchScore]:
+    """Return the scores by case id, sorted, once each is known to be of a case of the plan."""
+    scores: dict[str, BenchScore] = {}
+    for case_id, score in per_case:
+        if case_id in scores:
+            raise ValueError(f"two scores for the case {case_id!r}; a case has one")
+        scores[case_id] = score
+    _refuse_unknown(plan, scores)
+    return dict(sorted(scores.items()))
+
+
+def _begun(
+    plan: RunPlan, scores: Mapping[str, BenchScore], started: Collection[str] | None
+) -> list[str]:
+    """Return the ids of the cases that were started, sorted."""
+    if started is None:
+        return list(scores)
+    _refuse_unknown(plan, started)
+    return sorted({*started, *scores})
+
+
+def _refuse_unknown(plan: RunPlan, case_ids: Iterable[str]) -> None:
+    """Raise for ids that no case of the plan has."""
+    unknown = sorted(set(case_ids) - {case.case_id for case in plan.cases})
+    if unknown:
+        raise ValueError(f"no case of the plan has the id {', '.join(map(repr, unknown))}")
+
+
+def _means_by_distinct_case(plan: RunPlan, counted: Mapping[str, float]) -> list[float]:
+    """Return one score a distinct case: the mean over its repetitions.
+
+    Repetitions of one case are not independent of each other; a bound computed as if they were
+    would claim more than the cases prove.
+    """
+    if all(case.repetition == 1 for case in plan.cases):
+        return list(counted.values())
+    groups: dict[str, list[float]] = {}
+    for case in plan.cases:
+        if case.case_id in counted:
+            name = case.case_id.removesuffix(f"#{case.repetition}")
+            groups.setdefault(name, []).append(counted[case.case_id])
+    return [_mean(scores) for scores in groups.values()]
+
+
+def _mean(scores: Collection[float]) -> float:
+    """Return the mean, rounded once."""
+    return math.fsum(scores) / len(scores)
+
+
+def _block_codes(scores: Mapping[str, BenchScore]) -> tuple[str, ...]:
+    """Return the codes of severity `block` that occurred, sorted, each once."""
+    modes = (mode for score in scores.values() for mode in score.failure_modes)
+    return tuple(sorted({mode.code for mode in modes if mode.severity == "block"}))
+
+
+_REPETITION: Final = re.compile(r"#[0-9]+\Z")
+
+
+def evaluate_gate(
+    report: BenchRunReport, settings: GateSettings | None = None, *, is_selection: bool = False
+) -> GateResult:
+    """Judge a run.
+
+    Adding a failure, or losing a case, never turns `FAIL` into `PASS`.
+
+    Args:
+        report: of the run; its own `gate` is not looked at.
+        settings: what to ask for; where not given, that something passed and nothing is blocked.
+        is_selection: the user chose some of the class's cases. That neither passes nor fails.
+
+    Returns:
+        `FAIL` where what was run is not good enough; else `INCOMPLETE` where cases are missing;
+        else `PASS`. The reasons stand in the order of their weight.
+    """
+    missing = _missing(report)
+    failing = _failing(report, settings or GateSettings())
+    if is_selection:
+        reasons = ("the user chose these cases; a gate needs all of the class", *missing)
+        return GateResult(verdict="INCOMPLETE", reasons=(*reasons, *failing))
+    if failing:
+        return GateResult(verdict="FAIL", reasons=(*failing, *missing))
+    if missing:
+        return GateResult(verdict="INCOMPLETE", reasons=missing)
+    return GateResult(verdict="PASS", reasons=())
+
+
+def _failing(report: BenchRunReport, settings: GateSettings) -> tuple[str, ...]:
+    """Return what makes the gate fail, in words."""
+    reasons = (_blocked(report), _below_bound(report, settings), _too_few(report, settings))
+    return tuple(reason for reason in reasons if reason)
+
+
+def _blocked(report: BenchRunReport) -> str:
+    """Say which failure modes of severity `block` occurred, and in how many cases."""
+    if not report.block_severity_failure_modes:
+        return ""
+    codes = count_codes(report, "block")
+    blocked = sum(
+        any(mode.severity == "block" for mode in score.failure_modes)
+        for _, score in report.per_case
+    )
+    of_all = f"{blocked} of {_cases(report.counts.scheduled)}"
+    listed = ", ".join(f"{code} ({count})" for code, count in codes)
+    return f"{of_all} ended with a failure mode of severity block: {listed}"
+
+
+def _below_bound(report: BenchRunReport, settings: GateSettings) -> str:
+    """Say that the lower bound is too low, or that there is none to compare."""
+    asked, bound = settings.lower_bound_95, report.lower_bound_95
+    if asked is None:
+        return ""
+    if bound.value is None:
+        why = bound.method.removeprefix("none: ")
+        return f"there is no lower bound to compare with {asked:g}: {why}"
+    if bound.value >= asked:
+        return ""
+    return f"the lower bound {cut_share(bound.value)} is below {asked:g}"
+
+
+def _too_few(report: BenchRunReport, settings: GateSettings) -> str:
+    """Say that too few cases passed to prove anything.
+
+    Those that failed don't count: else a class with one case too few would pass as soon as it
+    got one more that fails.
+    """
+    for_a_bound = 1 if settings.lower_bound_95 is None else FEWEST_SCORES
+    needed = max(settings.min_cases or 1, for_a_bound)
+    passed = _distinct_passed(report)
+    if passed >= needed:
+        return ""
+    if needed == 1:
+        return "no case passed"
+    return f"{_cases(passed)} passed; at least {needed} are needed"
+
+
+def _distinct_passed(report: BenchRunReport) -> int:
+    """Return how many cases passed, one that was repeated counted once."""
+    passed = [case_id for case_id, score in report.per_case if score.passed]
+    if report.lower_bound_95.n == report.counts.started:
+        return len(passed)
+    return len({_REPETITION.sub("", case_id) for case_id in passed})
+
+
+def _missing(report: BenchRunReport) -> tuple[str, ...]:
+    """Say which cases have no score."""
+    counts = report.counts
+    of_all = f"of {_cases(counts.scheduled)}"
+    reasons = []
+    if lost := counts.started - counts.graded:
+        reasons.append(f"{lost} {of_all} started and left no score")
+    if counts.not_run:
+        capped = report.run_id.startswith("partial:")
+        why = ": the cost cap was reached" if capped else ""
+        verb = "was" if counts.not_run == 1 else "were"
+        reasons.append(f"{counts.not_run} {of_all} {verb} not run{why}")
+    if not reasons and not report.complete:
+        reasons.append("the run is not complete")
+    return tuple(reasons)
+
+
+def count_codes(report: BenchRunReport, *severities: str) -> list[tuple[str, int]]:
+    """Return the codes of these severities with the number of cases, the most frequent first."""
+    found = Counter(
+        code
+        for _, score in report.per_case
+        for code in {mode.code for mode in score.failure_modes if mode.severity in severities}
+    )
+    return sorted(found.items(), key=lambda item: (-item[1], item[0]))
+
+
+def cut_share(share: float) -> str:
+    """Write a share with three digits, cut and not rounded: 0.9496 has not reached 0.950."""
+    # Of twelve digits, so that the 0.29999999999999998 that is meant by 0.3 stays 0.300.
+    return f"{share:.12f}"[:5]
+
+
+def _cases(count: int) -> str:
+    """Write a number of cases."""
+    return f"{count} case" if count == 1 else f"{count} cases"
+
+
+def summary_lines(
+    report: BenchRunReport, *, test: str = "", slowest: int = 3, detail: bool = False
+) -> list[str]:
+    """Return the lines of one task class: the first names it, the others are indented.
+
+    Args:
+        report: of its run.
+        test: the test that ran it, to be named; empty for items of the class's own.
+        slowest: how many of the slowest cases to name.
+        detail: list the failure modes of severity `warn` and `info` too.
+    """
+    severities: tuple[Severity, ...] = ("block", "warn", "info") if detail else ("block",)
+    facts: list[tuple[str, str]] = [(name, _codes(report, name)) for name in severities]
+    facts.append(("slowest", _slowest(report, slowest)))
+    facts.append(("cost", _cost(report.total_cost_usd)))
+    if report.gate is not None:
+        facts.append(("gate", ": ".join([report.gate.verdict, *_joined(report.gate.reasons)])))
+    return [
+        f"bench {report.task_class}{test and f' in {test}'}: {_outcome(report)}",
+        *(f"  {name}: {words}" for name, words in facts if words),
+    ]
+
+
+def _outcome(report: BenchRunReport) -> str:
+    """Say how many cases passed, and what the scores prove."""
+    counts = report.counts
+    passed = f"{counts.passed} of {counts.scheduled} passed"
+    if lost := counts.started - counts.graded:
+        passed += f", {lost} lost"
+    if counts.not_run:
+        passed += f", {counts.not_run} not run"
+    if report.mean_score is None:
+        return passed
+    return f"{passed}; mean {cut_share(report.mean_score)}; {_bound(report)}"
+
+
+def _bound(report: BenchRunReport) -> str:
+    """Write the lower bound with its method, or why there is none."""
+    bound = report.lower_bound_95
+    if bound.value is None:
+        return f"no lower bound: {bound.method.removeprefix('none: ')}"
+    return f"at least {cut_share(bound.value)} (95 %, {bound.method}, n={bound.n})"
+
+
+def _codes(report: BenchRunReport, severity: Severity) -> str:
+    """List the failure modes of a severity, each with the number of its cases."""
+    return ", ".join(f"{code} ({count})" for code, count in count_codes(report, severity))
+
+
+def _slowest(report: BenchRunReport, most: int) -> str:
+    """List the cases that took longest, the slowest first."""
+    measured = [item for item in report.per_case if item[1].wall_clock_ms > 0]
+    measured.sort(key=lambda item: (-item[1].wall_clock_ms, item[0]))
+    return ", ".join(
+        f"{case_id} {duration(score.wall_clock_ms)}" for case_id, score in measured[:most]
+    )
+
+
+def duration(wall_clock_ms: float) -> str:
+    """Write how long something took, in the unit that needs the fewest digits."""
+    if wall_clock_ms < 0.95:
+        return f"{wall_clock_ms:.1g} ms" if wall_clock_ms >= 0.1 else "<0.1 ms"
+    if wall_clock_ms < 999.5:
+        return f"{wall_clock_ms:.0f} ms"
+    if wall_clock_ms < 59_950:
+        return f"{wall_clock_ms / 1_000:.1f} s"
+    seconds = round(wall_clock_ms / 1_000)
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def _cost(cost_usd: float) -> str:
+    """Write a cost in dollars; nothing where there is none."""
+    if cost_usd <= 0:
+        return ""
+    if cost_usd < 0.0001:
+        return "<$0.0001"
+    return f"${cost_usd:.4f}" if cost_usd < 0.1 else f"${cost_usd:,.2f}"
+
+
+def _joined(reasons: tuple[str, ...]) -> list[str]:
+    """Return the reasons in one text, where there are any."""
+    return ["; ".join(reasons)] if reasons else []

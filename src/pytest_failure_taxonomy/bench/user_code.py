@@ -1,0 +1,78 @@
+"""Import code that a user names: a system under test, or the rubric of a task class."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pytest_failure_taxonomy.bench.models import TaskClass
+from pytest_failure_taxonomy.errors import BenchError
+
+
+def import_callable(target: str, where: str) -> Callable[..., Any]:
+    """Import what a user named.
+
+    Args:
+        target: `package.module:callable`; the callable may be an attribute of an attribute.
+        where: the place that names it, for the message.
+
+    Raises:
+        BenchError: it can't be imported, or is nothing that can be called.
+    """
+    name, _, path = target.partition(":")
+    if not name or not path:
+        raise BenchError(f"{where}: {target!r} names no callable; write package.module:callable")
+    try:
+        found: Any = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise BenchError(
+            f"{where}: there is no module {error.name!r} (for {target!r}); install it, or add its"
+            " folder to pytest's `pythonpath`"
+        ) from None
+    except Exception as error:
+        raise BenchError(
+            f"{where}: {name} can't be imported ({type(error).__name__}: {error}); mend the module"
+        ) from error
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise BenchError(
+                f"{where}: {name} has no {path!r}; name one of its callables"
+            ) from None
+    if not callable(found):
+        raise BenchError(f"{where}: {target!r} is {type(found).__name__} and can't be called")
+    return found  # type: ignore[no-any-return]  # callable() says no more of it
+
+
+def load_rubric(task_class: TaskClass) -> Callable[[dict[str, Any], object], dict[str, Any]]:
+    """Return the function `grade` of a task class, from a module loaded anew.
+
+    Raises:
+        BenchError: the task class has no rubric with a function `grade`.
+    """
+    if task_class.rubric is None:
+        raise BenchError(f"{task_class.name}: has no rubric.py; load it from a folder")
+    folder = str(task_class.rubric.parent)
+    sys.path.insert(0, folder)  # a rubric may import a module that stands beside it
+    try:
+        module = _load(task_class.rubric, f"rubric_of_{task_class.name}")
+    finally:
+        sys.path.remove(folder)
+    grade = getattr(module, "grade", None)
+    if not callable(grade):
+        raise BenchError(f"{task_class.rubric}: has no function `grade`; only it can be tested so")
+    return grade  # type: ignore[no-any-return]  # the author's function
+
+
+def _load(path: Path, name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise BenchError(f"{path}: can't be imported; give it the suffix .py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,147 @@
+"""Check a value from a file against a pydantic model, and report every problem with its line."""
+
+# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Final, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo, field_validator
+from pydantic_core import ErrorDetails
+
+from pytest_failure_taxonomy.documents.closed_model import ClosedModel
+from pytest_failure_taxonomy.documents.problems import (
+    Problems,
+    WrongError,
+    closest,
+    quoted,
+    right_words,
+    shown,
+)
+from pytest_failure_taxonomy.documents.trees import WRONG, Tree, not_a_string
+
+MAX_TEXT: Final = 200
+"""Characters of a line of text."""
+
+_M = TypeVar("_M", bound=BaseModel)
+
+_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "greater_than": "{given} is not more than {gt:g}; write a bigger number",
+        "greater_than_equal": "{given} is less than {ge:g}; write {ge:g} or more",
+        "less_than_equal": "{given} is more than {le:g}; write {le:g} or less",
+        "float_type": "{given} is not a number; write one, without quotes",
+        "int_type": "{given} is not a whole number; write one, without quotes",
+        "bool_type": "{given} is neither true nor false; write one of them, without quotes",
+        "model_type": "{given} is not a mapping; write keys and values below it",
+        "tuple_type": "{given} is not a list; write one in brackets: [a, b]",
+    }
+)
+"""Messages about a value, by the type of pydantic's error."""
+
+
+class FileModel(ClosedModel):
+    """Base of models of what a mapping in a file may hold: each key that is given has a value."""
+
+    may_be_null: ClassVar[frozenset[str]] = frozenset()
+    """The keys for which a null is a value."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_null(cls, given: Any, info: ValidationInfo) -> Any:
+        if given is None and info.field_name not in cls.may_be_null:
+            raise WrongError("is empty; give it a value or leave it out")
+        return given
+
+
+def _check_line(text: str) -> str:
+    if not text.strip():
+        raise WrongError("is empty; give it a value or leave it out")
+    if len(text) > MAX_TEXT:
+        raise WrongError(f"is longer than {MAX_TEXT} characters; shorten it")
+    if not text.isprintable():
+        raise WrongError(f"{quoted(text)} is not one line of printable text; write one")
+    return text
+
+
+Line = Annotated[str, AfterValidator(_check_line)]
+"""One printable line, not blank."""
+
+
+def validate(
+    model: type[_M],
+    tree: Tree,
+    problems: Problems,
+    *,
+    subject: str = "",
+    missing: Mapping[str, str] = MappingProxyType({}),
+    prefix: str = "",
+) -> _M | None:
+    """Return the value of a mapping as a model.
+
+    Args:
+        model: A `FileModel`.
+        tree: The mapping.
+        problems: Receives what is wrong. Parts that were reported before are not reported again.
+        subject: What the mapping is, for the message about a missing key.
+        missing: What to write for each key that may be missing.
+        prefix: The path to the mapping, for messages; empty, or ending in a dot.
+
+    Returns:
+        The model, or `None` if there is any problem.
+    """
+    try:
+        return model.model_validate(tree.value)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+    unknown = [str(each["loc"][-1]) for each in found if each["type"] == "extra_forbidden"]
+    # A key that a misspelled one was meant to be is not missing.
+    meant = {closest(key, model.model_fields) for key in unknown}
+    for each in found:
+        if each["input"] is WRONG:
+            continue
+        path = [part for part in each["loc"] if isinstance(part, str)]
+        name = shown(prefix + ".".join(path))
+        part = tree.at(*each["loc"])
+        if each["type"] == "missing":
+            key = path[-1]
+            if key not in meant:
+                problems.add(tree.line, f"{subject} has no {key}; {missing[key]}")
+        elif each["type"] == "extra_forbidden":
+            fields = _fields_at(model, path[:-1])
+            right = right_words(path[-1], fields, otherwise=f"the keys are {', '.join(fields)}")
+            problems.add(part.line, f"unknown key {quoted(name)}; {right}")
+        else:
+            problems.add(part.line, f"{name}: {_in_words(each, part)}")
+    return None
+
+
+def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
+    """Return the keys that a mapping within the model may have."""
+    for key in path:
+        annotation = model.model_fields[key].annotation
+        options = (annotation, *getattr(annotation, "__args__", ()))
+        model = next(
+            each for each in options if isinstance(each, type) and issubclass(each, BaseModel)
+        )
+    return list(model.model_fields)
+
+
+def _in_words(error: ErrorDetails, part: Tree) -> str:
+    context = error.get("ctx", {})
+    if error["type"] == "value_error":
+        return str(context["error"])
+    if error["type"] == "string_type":
+        return not_a_string(part)
+    given = part.in_words()
+    if error["type"] == "literal_error":
+        words = re.findall(r"'([^']*)'", context["expected"])
+        allowed = " or ".join([", ".join(words[:-1]), words[-1]])
+        word = part.value if isinstance(part.value, str) else ""
+        right = right_words(word, words, otherwise=f"write {allowed}")
+        return f"{given} is unknown; {right}"
+    form = _WORDS.get(error["type"])
+    if form is None:
+        return f"{given} can't be used ({error['msg']})"
+    return form.format(given=given, **context)

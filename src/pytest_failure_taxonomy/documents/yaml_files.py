@@ -1,0 +1,297 @@
+"""Read YAML files as nodes that know their lines, within bounds of size, depth and references.
+
+Plain scalars have the types of YAML 1.2's core schema: `no`, `on`, `1_000`, `12:30` and dates are
+strings.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from yaml.composer import Composer
+from yaml.resolver import Resolver
+
+from pytest_failure_taxonomy.documents.problems import Problems, quoted, shown
+from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.taxonomy.values import value
+
+REFUSED: Final = "!refused"
+"""The tag of a node that was already reported as a problem."""
+MAX_DEPTH: Final = 100
+"""Maximal nesting of lists and mappings."""
+MAX_REPEATED: Final = 100_000
+"""Maximal number of values that the aliases of a file repeat."""
+
+_FLOAT: Final = (
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
+_CORE: Final = (
+    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    ("float", _FLOAT, "-+.0123456789"),
+    ("merge", r"<<", "<"),
+)
+"""The tags of plain scalars in the core schema (YAML 1.2.2, section 10.3.2): name, expression, and
+the characters with which they begin.
+
+The core schema has no merge key; it is recognized here to be refused with a message of its own.
+"""
+
+
+@value
+class Form:
+    """How files of one kind are read."""
+
+    right: str
+    """What the file should be, for the message about a file that is something else."""
+    max_bytes: int = 64 * 1024
+    """The maximal size; parsing YAML is slow."""
+    takes_aliases: bool = False
+    """Whether aliases are followed, within `MAX_REPEATED`; otherwise each one is a problem."""
+    is_fast: bool = False
+    """Whether libyaml parses it if PyYAML has it: faster, but with poorer error messages."""
+
+
+def read_document(path: str | os.PathLike[str], problems: Problems, form: Form) -> yaml.Node | None:
+    """Return the root node of a YAML file.
+
+    Args:
+        path: Of a regular file.
+        problems: Receives the problems after which reading can continue.
+        form: How to read the file.
+
+    Returns:
+        The root node, or `None` for a file without a value.
+
+    Raises:
+        FailureTaxonomyError: The file can't be read or isn't YAML; of the problems' error class.
+    """
+    text = read_text(path, problems, right=form.right, max_bytes=form.max_bytes)
+    return _compose(text, problems, form)
+
+
+def read_text(
+    path: str | os.PathLike[str], problems: Problems, *, right: str, max_bytes: int
+) -> str:
+    """Return the text of a file in UTF-8.
+
+    Args:
+        path: Of a regular file.
+        problems: Receives the problem that makes this raise.
+        right: What the file should be, for the message.
+        max_bytes: The maximal size.
+
+    Raises:
+        FailureTaxonomyError: The file can't be read as text; of the problems' error class.
+    """
+    refusal = _Refusal(problems, right)
+    return _decode(_read(Path(path), max_bytes, refusal), refusal)
+
+
+def why_no_file(path: Path) -> str | None:
+    """Return in words why a path is not a regular file, or `None` if it is one.
+
+    Ask before opening it: opening a FIFO blocks, and opening a device can have side effects.
+    """
+    try:
+        if stat.S_ISREG(path.stat().st_mode):
+            return None
+        return "is a directory" if path.is_dir() else "is no regular file"
+    except FileNotFoundError:
+        return "there is no such file"
+    except OSError as error:
+        return f"can't be read ({error.strerror or error})"
+    except ValueError as error:
+        return f"is no path ({error})"
+
+
+class _Refusal:
+    """Creates the error that ends the reading of a file."""
+
+    def __init__(self, problems: Problems, right: str) -> None:
+        self._problems = problems
+        self._right = right
+
+    def __call__(self, what: str, *, line: int | None = None) -> FailureTaxonomyError:
+        self._problems.add(line, f"{what}; {self._right}")
+        return self._problems.as_error()
+
+
+def _read(path: Path, max_bytes: int, refusal: _Refusal) -> bytes:
+    why = why_no_file(path)
+    if why is not None:
+        raise refusal(why)
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except OSError as error:
+        raise refusal(f"can't be read ({error.strerror or error})") from None
+    if len(content) > max_bytes:
+        raise refusal(f"bigger than {max_bytes // 1024:,} KiB")
+    return content
+
+
+def _decode(content: bytes, refusal: _Refusal) -> str:
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise refusal("is UTF-16")
+    at = content.find(b"\0")
+    if at >= 0:
+        raise refusal("holds a NUL byte", line=_line_of(content, at))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = _line_of(content, error.start)
+        raise refusal(f"not UTF-8 at byte {error.start}", line=line) from None
+
+
+def _compose(text: str, problems: Problems, form: Form) -> yaml.Node | None:
+    refusal = _Refusal(problems, form.right)
+    # Checked here because libyaml and PyYAML report it with different words and positions.
+    forbidden = yaml.reader.Reader.NON_PRINTABLE.search(text)
+    if forbidden is not None:
+        line = text.count("\n", 0, forbidden.start()) + 1
+        raise refusal(f"holds the character {quoted(forbidden[0])}, which YAML forbids", line=line)
+    loader = (_FastLoader if form.is_fast else _Loader)(text)
+    loader.yaml_implicit_resolvers = _CORE_RESOLVERS
+    loader.problems = problems
+    loader.takes_aliases = form.takes_aliases
+    try:
+        root: yaml.Node | None = loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        at = mark.line + 1 if mark is not None else None
+        raise refusal(f"not YAML ({shown(_words(error))})", line=at) from None
+    except yaml.YAMLError as error:
+        raise refusal(f"not YAML ({shown(str(error))})") from None
+    except _TooManyError as error:
+        raise refusal(str(error), line=error.line) from None
+    except (_TooDeepError, RecursionError):
+        raise refusal("nested too deep") from None
+    finally:
+        loader.dispose()
+    return root
+
+
+def _words(error: yaml.MarkedYAMLError) -> str:
+    return "; ".join(part for part in (error.context, error.problem) if part)
+
+
+def _line_of(content: bytes, position: int) -> int:
+    return content.count(b"\n", 0, position) + 1
+
+
+class _TooDeepError(Exception):
+    """A value is nested deeper than `MAX_DEPTH`."""
+
+
+class _TooManyError(Exception):
+    """Aliases repeat more values than `MAX_REPEATED`."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(f"its references repeat more than {MAX_REPEATED:,} values")
+        self.line = line
+
+
+class _Bounded(Composer):
+    """Composes nodes and limits their depth and the number of values that aliases repeat."""
+
+    problems: Problems
+    takes_aliases: bool
+    # Methods of the parser that this is mixed with; the stubs lack some of their types.
+    check_event: Any
+    peek_event: Any
+    get_event: Any
+
+    def __init__(self) -> None:
+        Composer.__init__(self)
+        self._depth = 0
+        self._deepest = 0
+        self._count = 0
+        self._repeated = 0
+        self._extents: dict[str, tuple[int, int]] = {}
+        """The number of values and levels of each anchor whose value is complete."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            return self._follow(parent, index)
+        if self._depth == MAX_DEPTH:
+            raise _TooDeepError
+        anchor = self.peek_event().anchor
+        count, deepest = self._count, self._deepest
+        self._count += 1
+        self._depth += 1
+        self._deepest = self._depth
+        node: yaml.Node | None = super().compose_node(parent, index)
+        if anchor is not None:
+            self._extents[anchor] = (self._count - count, self._deepest - self._depth + 1)
+        self._deepest = max(deepest, self._deepest)
+        self._depth -= 1
+        return node
+
+    def _follow(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        name = quoted(f"*{event.anchor}")
+        if not self.takes_aliases:
+            return self._refuse(f"{name} refers to an anchor; write the value itself here")
+        if event.anchor in self.anchors and event.anchor not in self._extents:
+            return self._refuse(f"{name} stands in what it refers to; write a value that ends")
+        count, levels = self._extents.get(event.anchor, (0, 0))
+        self._count += count
+        self._repeated += count
+        if self._repeated > MAX_REPEATED:
+            raise _TooManyError(event.start_mark.line + 1)
+        self._deepest = max(self._deepest, self._depth + levels)
+        if self._deepest > MAX_DEPTH:
+            raise _TooDeepError
+        return super().compose_node(parent, index)  # raises if there is no such anchor
+
+    def _refuse(self, what: str) -> yaml.Node:
+        event = self.get_event()
+        self.problems.add(event.start_mark.line + 1, what)
+        return yaml.ScalarNode(REFUSED, "", event.start_mark, event.end_mark)
+
+
+class _Loader(_Bounded, yaml.SafeLoader):
+    """Parses in pure Python."""
+
+    def __init__(self, text: str) -> None:
+        yaml.SafeLoader.__init__(self, text)
+        _Bounded.__init__(self)
+
+
+if yaml.__with_libyaml__:
+    from yaml._yaml import CParser
+
+    class _FastLoader(_Bounded, CParser, Resolver):
+        """Parses with libyaml."""
+
+        def __init__(self, text: str) -> None:
+            CParser.__init__(self, text)
+            Resolver.__init__(self)
+            _Bounded.__init__(self)
+
+else:
+
+    class _FastLoader(_Loader):  # type: ignore[no-redef]  # one of the two
+        """Parses in pure Python: this PyYAML was built without libyaml."""
+
+
+def _core_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for name, expression, firsts in _CORE:
+        for first in firsts:
+            # PyYAML looks resolvers up by the first character, and by "" for an empty scalar.
+            resolvers.setdefault(first.strip("\0"), []).append(
+                (f"tag:yaml.org,2002:{name}", re.compile(rf"(?:{expression})\Z"))
+            )
+    return resolvers
+
+
+_CORE_RESOLVERS: Final = _core_resolvers()
