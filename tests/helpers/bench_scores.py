@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pytest_failure_taxonomy.bench.aggregate import aggregate
+from pytest_failure_taxonomy.bench.aggregation import aggregate
 from pytest_failure_taxonomy.bench.codes import Severity
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.aggregate import aggregate
+    from pytest_failure_taxonomy.bench.aggregation import aggregate
     from pytest_failure_taxonomy.bench.gate import evaluate_gate
     from pytest_failure_taxonomy.bench.loading.load import load_task_class
     from pytest_failure_taxonomy.bench.models import (
@@ -33,7 +33,7 @@ __all__ = [
 
 _HOMES = {
     "Runner": "runner",
-    "aggregate": "aggregate",
+    "aggregate": "aggregation",
     "evaluate_gate": "gate",
     "load_task_class": "loading.load",
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.bench.aggregate import aggregate
+from pytest_failure_taxonomy.bench.aggregation import aggregate
 from pytest_failure_taxonomy.bench.attempts import end_for_good
 from pytest_failure_taxonomy.bench.blocking import StepLedger
 from pytest_failure_taxonomy.bench.case_run import CaseRun

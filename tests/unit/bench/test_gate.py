@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.aggregate import aggregate
+from pytest_failure_taxonomy.bench.aggregation import aggregate
 from pytest_failure_taxonomy.bench.gate import cut_share, evaluate_gate
 from pytest_failure_taxonomy.bench.models import BenchScore, GateSettings
 from tests.helpers.bench_scores import make_plan, make_run, make_score

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_failure_taxonomy.bench.aggregate import aggregate
+from pytest_failure_taxonomy.bench.aggregation import aggregate
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
 
 MakePlan = Callable[[Path, Sequence[str]], RunPlan]
