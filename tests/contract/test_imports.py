@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -135,3 +137,10 @@ def test_the_report_meets_the_bench_in_its_models() -> None:
         if name.startswith(f"{PACKAGE}.bench")
     }
     assert of_bench == {f"{PACKAGE}.bench.models"}
+
+
+@pytest.mark.parametrize("package", [PACKAGE, f"{PACKAGE}.bench"])
+def test_no_module_has_the_name_of_a_public_name(package: str) -> None:
+    """Once it is imported, a module takes the place of what its package would load by that name."""
+    public = import_module(package).__all__
+    assert [name for name in public if find_spec(f"{package}.{name}") is not None] == []
