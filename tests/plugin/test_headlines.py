@@ -40,6 +40,19 @@ ENDINGS: Final = (
         files={"tests/pytest.ini": "[pytest]\naddopts = --cov-append2 --tb=short\n"},
         args=["--rootdir=.", "-c", "tests/pytest.ini"],
     ),
+    Ending(
+        "option-of-an-extra",
+        "usage.error]: unrecognized arguments: --numprocesses=2 (from addopts in pytest.ini) "
+        '(pytest-xdist has it: pip install "pytest-failure-taxonomy[xdist]")',
+        files={"pytest.ini": "[pytest]\naddopts = --numprocesses=2\n"},
+        args=["-p", "no:xdist"],
+    ),
+    Ending(
+        "another-option-of-an-extra",
+        "usage.error]: unrecognized arguments: --timeout=5 "
+        '(pytest-timeout has it: pip install "pytest-failure-taxonomy[timeout]")',
+        args=["--timeout=5", "-p", "no:timeout"],
+    ),
     Ending("path", "usage.error]: file or directory not found: nowhere", args=["nowhere"]),
     Ending(
         "node-id",
@@ -329,6 +342,16 @@ def test_the_words(pytester: pytest.Pytester, ending: Ending) -> None:
     assert [line for line in block[2:-1] if not line.startswith("also: 3 failures, 3")] == [
         *ending.middle
     ]
+
+
+def test_an_async_test_that_no_plugin_runs(pytester: pytest.Pytester) -> None:
+    """The extra that runs it is named."""
+    write(pytester.path, Ending("async", "", files={"test_a.py": "async def test_a(): pass\n"}))
+    report = run_inside(pytester, "-p", "no:asyncio", "-p", "no:anyio").report()
+    assert report["verdict"]["message"] == (
+        "1 test failed: async def functions are not natively supported "
+        '(pytest-asyncio runs them: pip install "pytest-failure-taxonomy[asyncio]")'
+    )
 
 
 @pytest.mark.parametrize(
