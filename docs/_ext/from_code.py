@@ -1,0 +1,232 @@
+"""Fill the pages of the site with what the code itself says.
+
+A page asks for it by a comment that GitHub doesn't show, such as `<!-- from the code: kinds -->`.
+The comment is replaced by Markdown before Sphinx reads the page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+
+from pytest_failure_taxonomy.report.schema import packaged_schema
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+_ASKED: Final = re.compile(r"^<!-- from the code: ([a-z ]+) -->$", re.MULTILINE)
+_MEMBERS: Final = "\n   :members:\n   :undoc-members:\n   :exclude-members: model_config"
+_CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+_LISTED: Final = re.compile(r"^- \[(.+?)\]\(([^)#]+)\.md\)", re.MULTILINE)
+
+
+def contents(page: str) -> str:
+    """Return a hidden table of contents for each section of the index, made from its links."""
+    trees = []
+    for section in page.split("\n## ")[1:]:
+        caption, _, text = section.partition("\n")
+        entries = "\n".join(path for _, path in _LISTED.findall(text))
+        trees.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```")
+    return "\n\n".join(trees)
+
+
+class _Parser:
+    """Stands in for pytest's parser and collects what a plugin registers."""
+
+    def __init__(self) -> None:
+        self.options: list[tuple[str, str]] = []
+        self.ini_values: list[tuple[str, str]] = []
+
+    def getgroup(self, name: str, description: str = "") -> _Parser:
+        """Collect the options of every group."""
+        return self
+
+    def addoption(self, name: str, **attributes: Any) -> None:
+        """Collect an option as `--help` shows it."""
+        metavar = attributes.get("metavar")
+        shown = f"{name}={metavar}" if metavar else name
+        self.options.append((shown, attributes["help"].replace("%%", "%")))
+
+    def addini(self, name: str, description: str, *_: Any, **__: Any) -> None:
+        """Collect an ini value."""
+        self.ini_values.append((name, description))
+
+
+def _registered(plugin: str) -> _Parser:
+    (entry,) = entry_points(group="pytest11", name=plugin)
+    parser, plugins = _Parser(), pytest.PytestPluginManager()
+    plugins.register(entry.load())
+    arguments = {"parser": parser, "pluginmanager": plugins}
+    plugins.hook.pytest_addoption.call_historic(kwargs=arguments)
+    return parser
+
+
+def _options(plugin: str) -> str:
+    parser = _registered(plugin)
+    return "\n\n".join(
+        (
+            _table(("option", "`pytest --help`"), parser.options),
+            _table(("ini value", "`pytest --help`"), parser.ini_values),
+        )
+    )
+
+
+def options(page: str) -> str:
+    """Return the options and ini values that the plugin registers."""
+    return _options("failure_taxonomy")
+
+
+def bench_options(page: str) -> str:
+    """Return the options and ini values that the bench's plugin registers."""
+    return _options("failure_taxonomy_bench")
+
+
+def kinds(page: str) -> str:
+    """Return the words in which the terminal puts each kind."""
+    rows = [
+        (kind.name, kind.one if kind.one == kind.many else f"{kind.one}; {kind.many}")
+        for kind in KINDS.values()
+    ]
+    return _table(("kind", "in words"), rows)
+
+
+def fields(page: str) -> str:
+    """Return every field of the report with the description in its schema."""
+    schema = packaged_schema()
+    return _table(("field", "the schema's description"), _fields(schema, schema, ""))
+
+
+def _fields(schema: dict[str, Any], node: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    for name, field in node.get("properties", {}).items():
+        here = f"{path}.{name}" if path else name
+        target, in_list = _resolved(schema, field)
+        yield here, field.get("description") or target.get("description", "")
+        yield from _fields(schema, target, f"{here}[]" if in_list else here)
+
+
+def _resolved(schema: dict[str, Any], node: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return what a node stands for, and whether it stands for a list of it."""
+    if "$ref" in node:
+        return _resolved(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
+    if "anyOf" in node:
+        (some,) = (each for each in node["anyOf"] if each.get("type") != "null")
+        return _resolved(schema, some)
+    if "prefixItems" in node:
+        return _resolved(schema, node["prefixItems"][-1])[0], False
+    if node.get("type") == "array":
+        return _resolved(schema, node["items"])[0], True
+    return node, False
+
+
+def python(page: str) -> str:
+    """Return the docstrings of the package's public names."""
+    return _documented("pytest_failure_taxonomy")
+
+
+def bench_python(page: str) -> str:
+    """Return the docstrings of the bench's public names."""
+    return _documented("pytest_failure_taxonomy.bench")
+
+
+def _documented(module: str) -> str:
+    public = import_module(module)
+    directives = []
+    for name in public.__all__:
+        is_class = isinstance(getattr(public, name), type)
+        directive = "autoclass" if is_class else "autofunction"
+        members = _MEMBERS if is_class else ""
+        directives.append(f".. {directive}:: {module}.{name}{members}")
+    return "```{eval-rst}\n" + "\n\n".join(directives) + "\n```"
+
+
+def _table(head: tuple[str, str], rows: Any) -> str:
+    lines = [f"| {head[0]} | {head[1]} |", "|---|---|"]
+    for name, words in rows:
+        in_cell = words.replace("|", "\\|").replace("\n", " ")
+        lines.append(f"| `{name}` | {in_cell} |")
+    return "\n".join(lines)
+
+
+class Part(NamedTuple):
+    """A piece of a page that the code provides."""
+
+    heading: str
+    """What stands above it; empty where it shows nothing."""
+    make: Callable[[str], str]
+    """Makes its Markdown from the page that it is for."""
+
+
+PARTS: Final[Mapping[str, Part]] = MappingProxyType(
+    {
+        "contents": Part("", contents),
+        "options": Part("What `pytest --help` says", options),
+        "bench options": Part("What `pytest --help` says", bench_options),
+        "kinds": Part("Kinds on the terminal", kinds),
+        "report fields": Part("Fields in the schema", fields),
+        "python names": Part("All names", python),
+        "bench python names": Part("All names", bench_python),
+    }
+)
+
+
+def fill(page: str) -> str:
+    """Replace each comment of a page that asks for a part.
+
+    Raises:
+        KeyError: there is no part of that name.
+    """
+
+    def made(asked: re.Match[str]) -> str:
+        part = PARTS[asked[1]]
+        return f"## {part.heading}\n\n{part.make(page)}" if part.heading else part.make(page)
+
+    return _ASKED.sub(made, page)
+
+
+def _on_read(app: Sphinx, name: str, source: list[str]) -> None:
+    source[0] = fill(source[0])
+
+
+def _before_napoleon(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Turn code in the manner of Markdown into that of reStructuredText."""
+    lines[:] = [_CODE.sub(r"``\1``", line) for line in lines]
+    if what == "attribute":
+        _attributes[name] = list(lines)
+
+
+def _after_napoleon(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Undo what napoleon does to an attribute: it takes words before a colon for a type."""
+    if what == "attribute":
+        lines[:] = _attributes.pop(name)
+
+
+def _on_signature(
+    app: Sphinx, what: str, name: str, obj: object, options: object, args: str, returns: str
+) -> tuple[str, str] | None:
+    """Leave out how a class is called: these are enums and models, whose fields follow."""
+    return ("", "") if what == "class" else None
+
+
+_attributes: Final[dict[str, list[str]]] = {}
+"""Docstrings of attributes between the two handlers."""
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register with Sphinx."""
+    app.setup_extension("sphinx.ext.autodoc")
+    app.connect("source-read", _on_read)
+    app.connect("autodoc-process-docstring", _before_napoleon, priority=100)
+    app.connect("autodoc-process-docstring", _after_napoleon, priority=900)
+    app.connect("autodoc-process-signature", _on_signature)
+    return {"parallel_read_safe": True}

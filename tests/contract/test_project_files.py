@@ -1,0 +1,89 @@
+"""What contributors and releases rely on agrees: extras, fragments, hooks, CI."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+EXTRAS: Final[dict[str, list[str]]] = PROJECT["project"]["optional-dependencies"]
+TYPES: Final = [each["directory"] for each in PROJECT["tool"]["towncrier"]["type"]]
+
+
+def read(name: str) -> str:
+    """Return a file of the repository; an sdist has no CI, and its tests are skipped."""
+    path = ROOT / name
+    if name.startswith(".") and not path.exists():
+        pytest.skip(f"an sdist has no {name}")
+    return path.read_text("utf-8")
+
+
+def hooks() -> dict[str, dict[str, Any]]:
+    """Return the pre-commit hooks by their ids."""
+    config = yaml.safe_load(read(".pre-commit-config.yaml"))
+    return {hook["id"]: hook for repo in config["repos"] for hook in repo["hooks"]}
+
+
+def test_all_is_every_extra() -> None:
+    """The extra `all` names each other extra, and the README says what each adds."""
+    (everything,) = EXTRAS["all"]
+    named = re.findall(r"[a-z]+", everything.partition("[")[2])
+    assert named == sorted(set(EXTRAS) - {"all"})
+    rows = re.findall(
+        r"^\| `([a-z]+)` \|", read("README.md").partition("## Extras")[2], re.MULTILINE
+    )
+    assert rows == [*named, "all"]
+
+
+def test_fragments_have_a_type() -> None:
+    """Every fragment is named as towncrier and the hook want it, and is a list."""
+    pattern = hooks()["changelog"]["exclude"]
+    for path in sorted((ROOT / "changelog.d").iterdir()):
+        assert re.search(pattern, f"changelog.d/{path.name}"), path.name
+        if path.name.split(".")[-2] in TYPES:
+            assert path.read_text("utf-8").startswith("- "), path.name
+
+
+def test_the_types_of_fragments_are_the_same_everywhere() -> None:
+    """Towncrier's table, the hook and the page on fragments name the same types."""
+    in_hook = re.search(r"\\\.\(([a-z|]+)\)", hooks()["changelog"]["exclude"])
+    assert in_hook is not None
+    assert in_hook[1].split("|") == TYPES
+    rows = re.findall(r"^\| `([a-z]+)` \|", read("changelog.d/README.md"), re.MULTILINE)
+    assert rows == TYPES
+
+
+def test_hooks_run_what_is_installed() -> None:
+    """Ruff has one version for tox and pre-commit: that of the environment."""
+    ours = {name: hook for name, hook in hooks().items() if "ruff" in name}
+    assert set(ours) == {"ruff-check", "ruff-format"}
+    assert {hook["language"] for hook in ours.values()} == {"system"}
+    assert {hook["entry"].split()[0] for hook in ours.values()} == {"ruff"}
+
+
+def test_the_workflows_run_every_python_and_check() -> None:
+    """CI runs the classifiers' Pythons on three systems, and the environments of tox."""
+    jobs = yaml.safe_load(read(".github/workflows/tests.yml"))["jobs"]
+    promised = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+    for name in ("linux", "other-systems"):
+        tried = jobs[name]["strategy"]["matrix"]["python"]
+        assert set(promised) <= set(tried)
+        may_fail = re.findall(r"'(3\.\d+)'", jobs[name]["continue-on-error"])
+        assert sorted(set(tried) - set(promised)) == may_fail
+    environments = re.findall(r"^\[testenv:([a-z]+)\]", read("tox.ini"), re.MULTILINE)
+    assert set(jobs["checks"]["strategy"]["matrix"]["check"]) <= set(environments)
+
+
+def test_a_release_builds_what_tox_checks() -> None:
+    """What is published has passed `tox run -e package`, and only that job may publish."""
+    jobs = yaml.safe_load(read(".github/workflows/release.yml"))["jobs"]
+    assert "tox run -e package" in [step.get("run") for step in jobs["build"]["steps"]]
+    assert jobs["publish"]["needs"] == "build"
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert "permissions" not in jobs["build"]
