@@ -30,6 +30,7 @@ include_patterns = [
     "example_project/README.md",
     "tests/benchmarks/README.md",
 ]
+exclude_patterns = [".*", "build", "dist"]  # not even looked into
 
 myst_heading_anchors = 4
 

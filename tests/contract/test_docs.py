@@ -25,7 +25,8 @@ from tests.helpers.children import run_pytest
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 PAGES: Final = (
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "changelog.d").glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 )
 """All that users and contributors are given to read, but for the example project's own page."""
