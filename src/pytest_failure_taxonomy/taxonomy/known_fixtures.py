@@ -1,4 +1,4 @@
-"""Fixtures of well-known plugins, and the distributions that bring them."""
+"""The fixtures of well-known plugins, by distribution."""
 
 from __future__ import annotations
 
@@ -80,10 +80,13 @@ FIXTURES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "time-machine": ("time_machine",),
     }
 )
-"""By distribution, as each lists them in `pytest --fixtures`. Names that only a project of its own
-would have are left out, and so are distributions that nobody installs on purpose."""
+"""Fixtures by distribution, as `pytest --fixtures` lists them.
+
+Without names that a project is more likely to use itself, and without distributions that are only
+installed as dependencies.
+"""
 
 
 def distributions_with(fixture: str) -> tuple[str, ...]:
-    """Return the distributions that are known to have a fixture of this name, sorted."""
+    """Return the sorted names of the distributions that have a fixture of this name."""
     return tuple(sorted(name for name, fixtures in FIXTURES.items() if fixture in fixtures))

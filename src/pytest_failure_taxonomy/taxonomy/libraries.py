@@ -1,8 +1,8 @@
-"""What the exceptions of well-known libraries mean, without importing those libraries.
+"""The meaning of exceptions of well-known libraries, without importing these libraries.
 
-An exception is known by the dotted names of its class and of its bases. The names are those that
-the classes give themselves (`__module__` and `__qualname__`), which are not always those that they
-are imported by; a test compares them with the libraries' own where these are installed.
+An exception is recognised by the dotted names of its class and base classes, which are made of
+`__module__` and `__qualname__`; a class is not always imported by that name. A test compares the
+tables with the libraries that are installed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REQUESTS: Final = (
     ("llm.rate_limited", ("RateLimitError",)),
     ("llm.unavailable", ("APIConnectionError", "InternalServerError")),
 )
-"""What the clients of OpenAI and Anthropic, which one generator made, share with LiteLLM."""
+"""What LiteLLM and the clients of OpenAI and Anthropic, made by one generator, have in common."""
 
 _OPENAI_0: Final = (
     ("llm.authentication", ("AuthenticationError", "PermissionError")),
@@ -91,7 +91,7 @@ EXCEPTIONS: Final[Mapping[str, str]] = MappingProxyType(
         for name in names
     }
 )
-"""The kind of single exceptions, by their dotted names."""
+"""The kinds of single exceptions, by their dotted names."""
 
 MODULES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -116,7 +116,7 @@ MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "gitdb.exc": "tool.git",
     }
 )
-"""The kind of every other exception that is defined in a module."""
+"""The kinds of all other exceptions, by the module that defines them."""
 
 _GENERATIVE: Final = (
     "/google/generativeai/",
@@ -128,8 +128,10 @@ _GENERATIVE: Final = (
 ONLY_WITHIN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"google.api_core.exceptions": _GENERATIVE}
 )
-"""Modules that serve other libraries, too: one of the texts has to be in the message or in the
-traceback, whose paths have forward slashes."""
+"""Texts for modules that other libraries use, too; one must be in the message or the traceback.
+
+The paths of the traceback are searched with forward slashes.
+"""
 
 GIT_KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -138,7 +140,7 @@ GIT_KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "switch": "git.checkout_failed",
     }
 )
-"""The kind of a git command by its sub-command; every other one is `tool.git`."""
+"""The kinds of git commands by subcommand; all others are `tool.git`."""
 
 _SUBPROCESS_COMMAND: Final = "subprocess.CalledProcessError"
 _GITPYTHON_COMMANDS: Final = frozenset(
@@ -163,7 +165,7 @@ HTTP_KINDS: Final[Mapping[int, str]] = MappingProxyType(
         529: "llm.unavailable",  # Anthropic: overloaded
     }
 )
-"""The kind by HTTP status, where a client's exception says no more than that."""
+"""Kinds by HTTP status, for exceptions that say nothing more specific."""
 
 PHRASES: Final = (
     ("insufficient_quota", "llm.quota_exceeded"),  # OpenAI: type and code of a 429
@@ -174,7 +176,10 @@ PHRASES: Final = (
     ("must be set either by passing", "llm.authentication"),  # OpenAI: no key given
     ("missing credentials. please pass", "llm.authentication"),  # OpenAI, the same, from 3.0
 )
-"""Words of a language model's service that say more than the type; lower-case, first one wins."""
+"""Phrases of language model services, in lower case, that say more than the exception's type.
+
+The first match decides.
+"""
 
 _WORTH_A_PHRASE: Final = frozenset({"llm.bad_request", "llm.rate_limited", "llm.error"})
 _STATUS: Final = re.compile(r"(?:Error code: )?([1-5][0-9]{2})\b")
@@ -184,24 +189,25 @@ _PRIVATE: Final = re.compile(r"\._[a-z]\w*(?=\.)")
 def classify_exception(
     raised: RaisedException, traceback: str | None = None
 ) -> tuple[FailureReason, str] | None:
-    """Return reason and kind of a well-known library's exception.
+    """Return the reason and kind of a well-known library's exception.
 
-    The most special class that the table knows decides. A class of the user's own counts as the
-    library's class that it is derived from.
+    The most derived class in the tables decides. A user's own class counts as the library's class
+    that it is derived from.
 
     Args:
-        raised: the exception; where its bases are not known, its own name has to do.
-        traceback: as pytest printed it, where it did; it tells whose a shared class is.
+        raised: The exception. If its base classes are unknown, only its own name is looked up.
+        traceback: The traceback that pytest printed, if any; it shows which library raised an
+            exception of a shared module.
 
     Returns:
-        `None` for every other exception.
+        `None` for any other exception.
     """
     kind = _kind_of(raised, traceback or "")
     return None if kind is None else (reason_of(kind), kind)
 
 
 def dotted_names(raised: RaisedException) -> tuple[str, ...]:
-    """Return the dotted names of an exception's classes, itself first."""
+    """Return the dotted names of an exception's class and base classes, its own first."""
     return raised.bases or (f"{raised.module}.{raised.type}",)
 
 
@@ -250,5 +256,5 @@ def _kind_of_status(message: str) -> str | None:
 
 
 def _public(name: str) -> str:
-    """Return the name without private modules, in which some versions keep a class."""
+    """Return a name without private modules, which some versions of a library have in it."""
     return _PRIVATE.sub("", name)

@@ -221,8 +221,8 @@ def test_a_huge_text_gets_an_answer(piece: str) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (None, "None is no text"),
-        (b"x", "is no text; give what was printed"),
+        (None, "None is not a string"),
+        (b"x", "is not a string; give what was printed"),
     ],
 )
 def test_what_is_no_text_is_told(given: Any, words: str) -> None:

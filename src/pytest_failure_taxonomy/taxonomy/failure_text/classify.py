@@ -77,9 +77,9 @@ def classify_failure(
         TypeError: `error` is not a string, or `history` is one.
     """
     if not isinstance(error, str):
-        raise TypeError(f"error: {error!r} is no text; give what was printed")
+        raise TypeError(f"error: {error!r} is not a string; give what was printed")
     if isinstance(history, str):
-        raise TypeError("history: a text is given; give a list of texts or of attempts")
+        raise TypeError("history: got a string; give a list of strings or of attempts")
     found = _by_text(error)
     if found is not FailureType.UNKNOWN or not history or approach is None:
         return found
