@@ -406,8 +406,9 @@ class PytestOutput:
     """
 
     def _feed_wording(self, line: Line) -> None:
+        text = line.text
         for look, take in self._WORDINGS:
-            found = look(line.text)
+            found = look(text)
             if found is not None:
                 take(self, line, found)
                 return
