@@ -111,7 +111,9 @@ def _expressions(
         ends = [end for word, ends in _ENDS_OF_NAMES.items() if word in words for end in ends]
         if any(f"{end}'," in lower or f'{end}",' in lower for end in ends):
             yield _TUPLE, _id_in_tuple
-    if "pass" in words and "password" in lower and ("machine" in lower or "default" in lower):
+    if "pass" in words and any(
+        _NETRC.match(lower, at) for word in ("machine", "default") for at in _places(lower, word)
+    ):
         yield _NETRC, _id_in_netrc
 
 
@@ -120,19 +122,25 @@ def _may_have_name_and_value(lower: str, words: Collection[str]) -> bool:
 
     Between the two there is no bracket, which source code is full of.
     """
-    for sign in ("value", "content"):
-        at = lower.find(sign)
-        while at >= 0:
-            if _VALUE_SIGN.match(lower, at):
-                before = _BRACKET.split(lower[max(0, at - _LONGEST_BETWEEN) : at])[-1]
-                if any(word in before for word in words) and _NAME_SIGN.search(before):
-                    return True
-                if quoted := _QUOTED_VALUE.match(lower, at):
-                    behind = lower[quoted.end() : quoted.end() + _LONGEST_BETWEEN]
-                    if any(word in behind for word in words):
-                        return True
-            at = lower.find(sign, at + len(sign))
+    for at in (*_places(lower, "value"), *_places(lower, "content")):
+        if not _VALUE_SIGN.match(lower, at):
+            continue
+        before = _BRACKET.split(lower[max(0, at - _LONGEST_BETWEEN) : at])[-1]
+        if any(word in before for word in words) and _NAME_SIGN.search(before):
+            return True
+        if quoted := _QUOTED_VALUE.match(lower, at):
+            behind = lower[quoted.end() : quoted.end() + _LONGEST_BETWEEN]
+            if any(word in behind for word in words):
+                return True
     return False
+
+
+def _places(text: str, word: str) -> Iterator[int]:
+    """Yield where the word stands in the text."""
+    at = text.find(word)
+    while at >= 0:
+        yield at
+        at = text.find(word, at + len(word))
 
 
 def _edited(

@@ -23,15 +23,15 @@ _BETWEEN_TEXTS: Final = "\0"
 _LONGEST: Final = 20_000
 """Characters of texts up to which their signs are looked for; longer ones are searched at once."""
 
-_HEADS: Final = (
-    *("pass", "pwd", "token", "secret", "key", "auth", "cred", "cookie", "bearer", "private"),
-)
+_PARTS_OF_NAMES: Final = ("pass", "pwd", "cre", "ok", "key", "auth", "bearer", "private")
+"""Of `secret` and `credential`, and of `token` and `cookie`, a part that the two share."""
 _NAMED: Final = re.compile(
-    r"(?:pass\w{0,12}|pwd|token|secret|key|auth\w{0,12}|cred\w{0,12}|cookie|bearer|private)"
+    r"(?:pass\w{0,12}|pwd|cre(?:t|d\w{0,12})|ok(?:en|ie)|key|auth\w{0,12}|bearer|private)"
     r"[\\\"'\])]{0,4}(?:[\s=,>&}]|:(?!:)|/>)",
     re.IGNORECASE,
 )
-"""A name, and behind it what may be its value, or the end of what has its value elsewhere."""
+"""A name from that part on, and behind it what may be its value, or the end of what has its value
+elsewhere."""
 _SIGNATURES: Final = ("sig=", "signature=")
 _SHORTEST_VALUE: Final = 6
 _WORD: Final = re.compile("[A-Za-z0-9]+")
@@ -288,12 +288,12 @@ def _is_suspicious(text: str) -> bool:
     if "://" in text or "..." in text or "…" in text:
         return True
     lower = text.replace("\u0130", "i").lower()  # the one letter whose small form is longer
-    for head in _HEADS:
-        start = lower.find(head)
+    for part in _PARTS_OF_NAMES:
+        start = lower.find(part)
         while start >= 0:
             if _NAMED.match(text, start):
                 return True
-            start = lower.find(head, start + 1)
+            start = lower.find(part, start + 1)
     if any(each in lower for each in _SIGNATURES):
         return True
     if may_hold_command(text):
