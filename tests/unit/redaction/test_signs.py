@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.recorder.secrets import Secrets
@@ -43,6 +43,7 @@ def test_a_secret_is_found_among_other_texts(text: str) -> None:
     assert not Redactor(environment={}).holds_none([*PLAIN_TEXTS, text, *PLAIN_TEXTS])
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([*PLAIN_TEXTS, *KEPT.values()]), max_size=6))
 def test_harmless_texts_hold_none_together(texts: list[str]) -> None:
     """Texts that stay as they are one by one are rarely looked at one by one; plain ones never."""
