@@ -15,7 +15,7 @@ from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.redaction.redactor import Redactor
 from pytest_failure_taxonomy.redaction.signs import Suspicion
 from tests.unit.redaction.samples import survives, tokens
-from tests.unit.redaction.test_fields import GONE, KEPT
+from tests.unit.redaction.test_named_secrets import GONE, KEPT
 
 TOKENS: Final = [token for _, token, _ in tokens()]
 SECRET_TEXTS: Final = [*GONE.values(), *(f"it was {token} then" for token in TOKENS)]
