@@ -1,7 +1,7 @@
 """Node ids without the secrets in them, as the record and the report show them.
 
-pytest, xdist and other plugins go on with the real ones, and so does all that compares them with
-pytest's. A mark has a digest of the whole node id, so that two of them stay two:
+pytest, xdist and other plugins use the real node ids, and so does all code that compares a node id
+with theirs. Each mark has a digest of the whole node id, so that two node ids stay different:
 `test_login[[REDACTED:github-token 3f2a9c41b0]]`. See docs/decisions/0016.
 """
 
@@ -18,11 +18,11 @@ T = TypeVar("T")
 _SEARCHED_AT_ONCE: Final = 10_000
 """Characters of node ids that are searched together."""
 _FIELDS: Final = frozenset({"nodeid", "crashed_on", "not_run"})
-"""Those of values that hold node ids."""
+"""The fields of values that hold node ids."""
 
 
 class NodeIds:
-    """Know which node ids of a run hold a secret, and what stands for them."""
+    """The node ids of a run that hold a secret, and what is shown in their place."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
@@ -32,7 +32,7 @@ class NodeIds:
         """What was known to be secret when all node ids were searched."""
 
     def shown_of_all(self, nodeids: Sequence[str]) -> Sequence[str]:
-        """Return many node ids as they are to be shown, in their order: those of a collection."""
+        """Return the node ids of all selected tests as they are to be shown, in their order."""
         self._search(nodeids)
         self._searched_at = self._secrets.state
         if not self._shown:
@@ -46,22 +46,22 @@ class NodeIds:
         return self._shown.get(nodeid, nodeid)
 
     def real(self, shown: str) -> str:
-        """Return the node id of which another process has noted how it is to be shown."""
+        """Return the real node id of one that another process has recorded as it is shown."""
         return self._real.get(shown, shown)
 
     def named(self, one: T) -> T:
-        """Return a value with the node ids in it, and in the values in it, as they are shown."""
+        """Return a value with all node ids in it as they are shown; they are searched first."""
         self._search(dict.fromkeys(_nodeids_in(one)))
         changed: T = self._changed(one) if self._shown else one
         return changed
 
     def selected(self, one: T) -> T:
-        """Return a value as `named` does, whose node ids are of tests that were selected."""
+        """Return a value as `named` does, but without a search: its tests were selected."""
         changed: T = self._changed(one) if self._shown else one
         return changed
 
     def settled(self, one: T) -> T:
-        """Return a value as `named` does, at the end of a run, when what is secret is known."""
+        """Return a value at the end of a run; search again if more has become known since."""
         if self._secrets.state != self._searched_at:
             return self.named(one)
         return self.selected(one)

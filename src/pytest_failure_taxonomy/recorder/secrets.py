@@ -34,8 +34,8 @@ _KEPT: Final = frozenset(
         *("path", "function", "entry", "leaf"),
     }
 )
-"""Names, which hold no secret, and what a reader compares with other fields. They are searched when
-the report is built, as everything is."""
+"""Fields that are searched only when the report is built: names, and what is compared with other
+fields."""
 
 _SHORTEST_ERASED: Final = 8
 """Characters of a value that is looked for in what was written before it was known."""
@@ -43,7 +43,7 @@ _DIGITS: Final = 6
 _MOST_REMEMBERED: Final = 20_000
 """Texts that are remembered to hold no secret: about 2 MB."""
 _MOST_PASSES: Final = 4
-"""One text of a value may give away what stands in another."""
+"""How often the texts of one value are searched: one may show a secret that is in another."""
 
 UNSEARCHABLE: Final = "[REDACTED:unsearchable]"
 """Stands for a text that can't be searched."""
@@ -52,8 +52,8 @@ UNSEARCHABLE: Final = "[REDACTED:unsearchable]"
 class Secrets:
     """Take the secrets out of the texts of one run.
 
-    What knows them all is loaded with the first text that could hold one: a run that passes has
-    nothing to show but its arguments.
+    The redactor is loaded with the first text that may hold a secret. A run that passes has no
+    texts but its arguments, and never loads it.
     """
 
     def __init__(self, patterns: Sequence[str] = (), key: bytes | None = None) -> None:
@@ -68,6 +68,7 @@ class Secrets:
         self.key = os.urandom(16) if key is None else key
         self._redactor: Redactor | None = None
         self._elsewhere: dict[str, str] = {}
+        self._times_learnt = 0
         self._redactor_of_elsewhere: Redactor | None = None
         self._learnt: LearntValues | None = None
         self._suspicion = Suspicion()
@@ -77,31 +78,28 @@ class Secrets:
         self._searched_at = self.state
 
     def learn(self, environment: Mapping[str, str]) -> None:
-        """Know the secrets of another process's environment, too."""
-        if environment.items() <= self._elsewhere.items():
-            return
-        from pytest_failure_taxonomy.redaction.redactor import Redactor
-
-        self._elsewhere |= environment
-        self._redactor_of_elsewhere = Redactor(
-            environment=self._elsewhere, learnt=self._learnt_values()
-        )
+        """Remove the secrets of another process's environment, too."""
+        if not environment.items() <= self._elsewhere.items():
+            self._elsewhere |= environment
+            self._redactor_of_elsewhere = None
+            self._times_learnt += 1
 
     def redact(self, text: str) -> str:
         """Return a text without its secrets."""
         if not self._to_search((text,)):
             return text
-        if self._redactor is None:
-            if not self.patterns and not self._elsewhere and self._suspicion.is_none_of((text,)):
-                self.note_searched((text,))
-                return text
-            try:
-                self._load()
-            except Exception:  # noqa: BLE001 - no file can be opened, say; then nothing is told
-                return UNSEARCHABLE
-        if self._redactor_of_elsewhere is not None:
-            text = self._redactor_of_elsewhere.redact(text)
-        text = self._load().redact(text)
+        needs_no_redactor = self._redactor is None and not self.patterns and not self._elsewhere
+        if needs_no_redactor and self._suspicion.is_none_of((text,)):
+            self.note_searched((text,))
+            return text
+        try:
+            self._load()  # which may learn what variables have held
+            redactors = [self._load_elsewhere(), self._load()]
+        except Exception:  # noqa: BLE001 - such as no free file descriptor; the text is hidden
+            return UNSEARCHABLE
+        for redactor in redactors:
+            if redactor is not None:
+                text = redactor.redact(text)
         self.note_searched((text,))
         return text
 
@@ -113,7 +111,7 @@ class Secrets:
 
     @property
     def known(self) -> int:
-        """How many values are known to be secret: texts from before the last are out of date."""
+        """How many values are known to be secret; when it grows, texts are searched again."""
         return sum(each.known for each in self._redactors())
 
     @property
@@ -125,7 +123,7 @@ class Secrets:
         return (
             self.known - self._known_when_loaded,
             self._suspicion.count,
-            len(self._elsewhere),
+            self._times_learnt,
         )
 
     def take_new(self) -> dict[str, str]:
@@ -141,10 +139,11 @@ class Secrets:
         }
 
     def holds_none(self, texts: Sequence[str]) -> bool:
-        """Tell whether it is sure that none of the texts holds a secret: all are searched at once.
+        """Return whether none of the texts holds a secret, by one search of all of them.
 
-        A user's pattern may ask for a text's start or end, so then they have to be looked at one by
-        one; nor are the secrets of other processes' environments looked for here.
+        False means that each has to be redacted by itself. With patterns of the user's this is the
+        answer for new texts, because a pattern may ask where a text begins or ends; so it is with
+        secrets of other processes' environments.
         """
         texts = self._to_search(texts)
         if not texts:
@@ -155,10 +154,9 @@ class Secrets:
         return True
 
     def holds_none_at_all(self, texts: Sequence[str]) -> bool:
-        """Tell the same, and search for the user's patterns, too: one by one, but for them alone.
+        """Return the same for very many short texts, of which hardly any holds a secret.
 
-        This is for very many short texts of which hardly any holds a secret; they are not
-        remembered.
+        The user's patterns are searched in each of them. The texts are not remembered.
         """
         if self._elsewhere or not self._is_found_in_none(texts):
             return False
@@ -167,11 +165,11 @@ class Secrets:
         try:
             redactor = self._load()
             return not any(redactor.matches_of_user(text) for text in texts)
-        except Exception:  # noqa: BLE001 - then each of them will tell
+        except Exception:  # noqa: BLE001 - then each text is redacted by itself
             return False
 
     def note_searched(self, texts: Sequence[str]) -> None:
-        """Remember that texts hold nothing of what is known now."""
+        """Remember that the texts hold no secret that is known now."""
         self._forget_what_is_out_of_date()
         if len(self._without_secrets) < _MOST_REMEMBERED:
             self._without_secrets.update(map(hash, texts))
@@ -200,7 +198,7 @@ class Secrets:
             return True
         try:
             return self._load().holds_none(texts)
-        except Exception:  # noqa: BLE001 - then each of them will tell
+        except Exception:  # noqa: BLE001 - then each text is redacted by itself
             return False
 
     def _load(self) -> Redactor:
@@ -214,6 +212,14 @@ class Secrets:
             known = self._suspicion.variables.items()
             self.learn({name: held for name, held in known if os.environ.get(name) != held})
         return self._redactor
+
+    def _load_elsewhere(self) -> Redactor | None:
+        if self._redactor_of_elsewhere is None and self._elsewhere:
+            from pytest_failure_taxonomy.redaction.redactor import Redactor
+
+            redactor = Redactor(environment=self._elsewhere, learnt=self._learnt_values())
+            self._redactor_of_elsewhere = redactor
+        return self._redactor_of_elsewhere
 
     def _learnt_values(self) -> LearntValues:
         if self._learnt is None:

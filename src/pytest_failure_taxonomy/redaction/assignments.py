@@ -73,8 +73,8 @@ _BEARER: Final = re.compile(
 _Removal = tuple[int, int, str]
 """Where a secret begins and ends, and its id."""
 _LONGEST_JUDGED: Final = 1_000
-"""Characters by which a value is judged: what is left is looked at again from the next name on, and
-a line of nothing but names would take the square of its length."""
+"""Characters by which a value is judged. Without a limit, a line that is all names would take
+quadratic time, because each match would reach to its end."""
 _RemovalOf = Callable[[re.Match[str]], "_Removal | None"]
 
 _BEHIND_AN_OPTION: Final = frozenset(

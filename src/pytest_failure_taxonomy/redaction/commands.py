@@ -73,9 +73,10 @@ SOME_IN_ALL: Final = tuple(
 )
 """Names of programs; each name of a program has one of these in it."""
 _LETTERS_OF_OPTIONS: Final = frozenset(
-    {option.rpartition(" ")[2][1] for options in (*PROGRAMS.values(),) for option in options}
+    {option.rpartition(" ")[2][1] for options in PROGRAMS.values() for option in options}
 )
 """What follows the dash of one of the options."""
+_BEFORE_OPTIONS: Final = frozenset(" '\",\t\n")
 _LONGEST: Final = 2_000
 """Characters of a command behind its program's name."""
 _STANDS_FOR_ONE: Final = frozenset(("pass", "password", "passwd", "pwd", "secret", "token"))
@@ -175,12 +176,11 @@ def _values_of_programs(args: Sequence[str]) -> dict[int, tuple[int, str]]:
 
 def may_hold_command(text: str) -> bool:
     """Return whether the text may hold a command line with one of `PROGRAMS` and its options."""
-    for sign in (" -", "'-", '"-', ",-", "\t-", "\n-"):
-        at = text.find(sign)
-        while at >= 0:
-            if text[at + 2 : at + 3] in _LETTERS_OF_OPTIONS:
-                return any(name in text for name in SOME_IN_ALL)
-            at = text.find(sign, at + 2)
+    at = text.find("-")
+    while at >= 0:
+        if text[at + 1 : at + 2] in _LETTERS_OF_OPTIONS and text[at - 1 : at] in _BEFORE_OPTIONS:
+            return any(name in text for name in SOME_IN_ALL)
+        at = text.find("-", at + 1)
     return False
 
 

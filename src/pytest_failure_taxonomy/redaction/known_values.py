@@ -80,7 +80,7 @@ class KnownValues:
     """Secret values, each with the id of its mark."""
 
     def __init__(self, most: int) -> None:
-        """Know none yet, and never more than `most`: the oldest are forgotten."""
+        """Begin without values. Of more than `most`, the oldest are forgotten."""
         self._most = most
         self._secrets: dict[str, _Secret] = {}
         self._in_order: list[_Secret] = []
@@ -88,13 +88,13 @@ class KnownValues:
         self._by_edge: dict[str, set[_Secret]] = {}
         self._new: list[_Secret] = []
         self.count = 0
-        """How many were ever added: who sees it grow looks at earlier texts again."""
+        """How many were ever added. When it grows, earlier texts are to be searched again."""
 
     def __contains__(self, secret: str) -> bool:
         return secret in self._secrets
 
     def add(self, values: Iterable[tuple[str, str]]) -> None:
-        """Know more of them, given by the id of their mark and the value."""
+        """Add values, each with the id of its mark."""
         for name, secret in values:
             known = self._secrets.pop(secret, None)
             if known is None:

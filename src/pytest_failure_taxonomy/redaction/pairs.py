@@ -7,7 +7,7 @@ Such as `<password>…</password>`, `name="csrf_token" value="…"`, `('password
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from pytest_failure_taxonomy.redaction.marks import Note
@@ -82,7 +82,7 @@ _LONGEST_BETWEEN: Final = 400
 """Characters between the sign of a name and that of its value."""
 
 
-def remove_pairs(text: str, lower: str, words: Container[str], note: Note) -> str:
+def remove_pairs(text: str, lower: str, words: Collection[str], note: Note) -> str:
     """Return the text without the secrets that stand beside a name that is no assignment.
 
     Args:
@@ -97,12 +97,12 @@ def remove_pairs(text: str, lower: str, words: Container[str], note: Note) -> st
 
 
 def _expressions(
-    lower: str, words: Container[str]
+    lower: str, words: Collection[str]
 ) -> Iterator[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
     """Yield what may find something: a search takes longer than looking for its signs."""
     if "</" in lower or "&lt;/" in lower:
         yield _ELEMENT, _id_of_value
-    if _may_have_name_and_value(lower):
+    if _may_have_name_and_value(lower, words):
         yield _NAME_THEN_VALUE, _id_of_value
         yield _VALUE_THEN_NAME, _id_of_value
         if "type" in lower:
@@ -111,24 +111,36 @@ def _expressions(
         ends = [end for word, ends in _ENDS_OF_NAMES.items() if word in words for end in ends]
         if any(f"{end}'," in lower or f'{end}",' in lower for end in ends):
             yield _TUPLE, _id_in_tuple
-    if "pass" in words and "password" in lower and ("machine" in lower or "default" in lower):
+    if "pass" in words and any(
+        _NETRC.match(lower, at) for word in ("machine", "default") for at in _places(lower, word)
+    ):
         yield _NETRC, _id_in_netrc
 
 
-def _may_have_name_and_value(lower: str) -> bool:
-    """Return whether a value has the sign of a name before it, or is quoted and may have it behind.
+def _may_have_name_and_value(lower: str, words: Collection[str]) -> bool:
+    """Return whether a value has a secret's name before it, or is quoted and has it behind.
 
     Between the two there is no bracket, which source code is full of.
     """
-    for word in ("value", "content"):
-        at = lower.find(word)
-        while at >= 0:
-            if _VALUE_SIGN.match(lower, at):
-                before = _BRACKET.split(lower[max(0, at - _LONGEST_BETWEEN) : at])[-1]
-                if _NAME_SIGN.search(before) or _QUOTED_VALUE.match(lower, at):
-                    return True
-            at = lower.find(word, at + len(word))
+    for at in (*_places(lower, "value"), *_places(lower, "content")):
+        if not _VALUE_SIGN.match(lower, at):
+            continue
+        before = _BRACKET.split(lower[max(0, at - _LONGEST_BETWEEN) : at])[-1]
+        if any(word in before for word in words) and _NAME_SIGN.search(before):
+            return True
+        if quoted := _QUOTED_VALUE.match(lower, at):
+            behind = lower[quoted.end() : quoted.end() + _LONGEST_BETWEEN]
+            if any(word in behind for word in words):
+                return True
     return False
+
+
+def _places(text: str, word: str) -> Iterator[int]:
+    """Yield where the word stands in the text."""
+    at = text.find(word)
+    while at >= 0:
+        yield at
+        at = text.find(word, at + len(word))
 
 
 def _edited(

@@ -1,7 +1,7 @@
-"""Quick signs of a secret: by these most texts are known to hold none.
+"""Quick signs that a text may hold a secret. Most texts show none.
 
-Loading all that removes secrets takes longer than pytest needs for some tests. So it is loaded with
-the first text that shows a sign. See docs/decisions/0015.
+Loading the redactor takes longer than running some tests. So it is loaded with the first text that
+shows a sign. See docs/decisions/0015.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pytest_failure_taxonomy.redaction.commands import may_hold_command
 from pytest_failure_taxonomy.redaction.names import may_be_secret_variable
 
 _BETWEEN_TEXTS: Final = "\0"
-"""No blank, which could stand between a name and its secret."""
+"""It is no blank, because a blank may stand between a name and its secret."""
 _LONGEST: Final = 20_000
 """Characters of texts up to which their signs are looked for; longer ones are searched at once."""
 
-_HEADS: Final = (
-    *("pass", "pwd", "token", "secret", "key", "auth", "cred", "cookie", "bearer", "private"),
-)
+_PARTS_OF_NAMES: Final = ("pass", "pwd", "cre", "ok", "key", "auth", "bearer", "private")
+"""Of `secret` and `credential`, and of `token` and `cookie`, a part that the two share."""
 _NAMED: Final = re.compile(
-    r"(?:pass\w{0,12}|pwd|token|secret|key|auth\w{0,12}|cred\w{0,12}|cookie|bearer|private)"
+    r"(?:pass\w{0,12}|pwd|cre(?:t|d\w{0,12})|ok(?:en|ie)|key|auth\w{0,12}|bearer|private)"
     r"[\\\"'\])]{0,4}(?:[\s=,>&}]|:(?!:)|/>)",
     re.IGNORECASE,
 )
-"""A name, and behind it what may be its value, or the end of what has its value elsewhere."""
+"""The rest of a secret's name, and a character with which its value may begin, or which ends an
+element or a tuple's item that has its value elsewhere."""
 _SIGNATURES: Final = ("sig=", "signature=")
 _SHORTEST_VALUE: Final = 6
 _WORD: Final = re.compile("[A-Za-z0-9]+")
@@ -116,9 +116,9 @@ class Suspicion:
         return not any(word in together for word in self._words) and not _is_suspicious(together)
 
     def see_environment(self) -> None:
-        """Look from now on for what variables may hold that were set or changed.
+        """Add the values of variables that were set or changed to what is looked for.
 
-        A value that is gone again by the time of a text may still stand in it.
+        They stay: a test may unset a variable before the text that quotes it is searched.
         """
         for name, value in self._environment.changed():
             found = url_passwords(value)
@@ -155,7 +155,7 @@ class TokenHeads:
         )
 
     def may_stand_in(self, text: str) -> bool:
-        """Return whether a run that is long enough begins like a token, or what is before it does.
+        """Return whether a long word begins like a token, or stands behind the start of one.
 
         Looking for a hundred heads in all of a traceback takes longer than looking for the few
         long words in it, and at their first letters.
@@ -266,7 +266,7 @@ def base64_parts(raw: bytes) -> list[str]:
 
 
 def _telling_words(value: str) -> Iterator[str]:
-    """Yield what stands in any text that shows the value, however it is quoted or encoded there.
+    """Yield parts of a value, of which each text that shows it has one, quoted or encoded.
 
     A word is empty, which stands in every text, where no part of the value is long enough.
     """
@@ -288,12 +288,12 @@ def _is_suspicious(text: str) -> bool:
     if "://" in text or "..." in text or "…" in text:
         return True
     lower = text.replace("\u0130", "i").lower()  # the one letter whose small form is longer
-    for head in _HEADS:
-        start = lower.find(head)
+    for part in _PARTS_OF_NAMES:
+        start = lower.find(part)
         while start >= 0:
             if _NAMED.match(text, start):
                 return True
-            start = lower.find(head, start + 1)
+            start = lower.find(part, start + 1)
     if any(each in lower for each in _SIGNATURES):
         return True
     if may_hold_command(text):

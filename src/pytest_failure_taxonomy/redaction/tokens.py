@@ -19,8 +19,7 @@ _FEW_CUTS: Final = 100
 # is a letter or a digit.
 _START: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
 
-# No token begins inside of what such a run may hold. So a run is read once, however many heads it
-# repeats.
+# No token begins inside of such a run. So each run is read once, however many heads it has.
 _START_OF_RUN: Final = r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
 _RUN: Final = r"(?:[A-Za-z0-9_-]|[.](?![.][.])){0,400}+"
 _LINE_BREAK: Final = r"[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:[ \t>|]|E(?=[ \t])){0,60}"
@@ -165,7 +164,7 @@ def remove_private_keys(text: str, note: Note) -> str:
     """Return the text without the private keys in it."""
     parts = []
     position = 0
-    # Both are looked up once: a text of a million starts is read no more often than others.
+    # Both are searched once, so that a text with a million starts takes linear time.
     begins = [found.span() for found in _BEGIN_OF_KEY.finditer(text)]
     ends = iter([*(found.span() for found in _END_OF_KEY.finditer(text)), None])
     end = next(ends)

@@ -8,7 +8,7 @@ import sys
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.redaction import redactor as redactor_module
@@ -30,6 +30,7 @@ ENDLESS: Final = r"(?:x|x|x)+y"
 HARMLESS: Final = st.text(alphabet="xyzXYZ 09.,:=/-_'\"()[]{}\n\t", max_size=300)
 
 
+@settings(deadline=None)
 @given(st.lists(PIECES, max_size=14).map("".join))
 def test_redacting_twice_changes_and_counts_nothing_more(text: str) -> None:
     """What was redacted stays as it is, whatever the secrets touch."""
@@ -41,6 +42,7 @@ def test_redacting_twice_changes_and_counts_nothing_more(text: str) -> None:
     assert "unsearchable" not in counts
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=400))
 def test_any_text_can_be_redacted(text: str) -> None:
     """No text breaks a search, lone surrogates and control characters included."""
@@ -49,6 +51,7 @@ def test_any_text_can_be_redacted(text: str) -> None:
     assert "unsearchable" not in redactor.counts
 
 
+@settings(deadline=None)
 @given(HARMLESS)
 def test_a_text_without_a_secret_stays(text: str) -> None:
     """Signs and letters that make no word of a secret are left alone."""

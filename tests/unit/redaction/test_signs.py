@@ -8,14 +8,14 @@ from typing import Final
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.redaction.redactor import Redactor
 from pytest_failure_taxonomy.redaction.signs import Suspicion
 from tests.unit.redaction.samples import survives, tokens
-from tests.unit.redaction.test_fields import GONE, KEPT
+from tests.unit.redaction.test_named_secrets import GONE, KEPT
 
 TOKENS: Final = [token for _, token, _ in tokens()]
 SECRET_TEXTS: Final = [*GONE.values(), *(f"it was {token} then" for token in TOKENS)]
@@ -43,6 +43,7 @@ def test_a_secret_is_found_among_other_texts(text: str) -> None:
     assert not Redactor(environment={}).holds_none([*PLAIN_TEXTS, text, *PLAIN_TEXTS])
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([*PLAIN_TEXTS, *KEPT.values()]), max_size=6))
 def test_harmless_texts_hold_none_together(texts: list[str]) -> None:
     """Texts that stay as they are one by one are rarely looked at one by one; plain ones never."""
