@@ -22,10 +22,7 @@ Function = Callable[..., Any]
 
 
 class Raised:
-    """What a call raised, as a value: a coroutine can't raise a `StopIteration`, a thread no more.
-
-    A plain class, as one is made for each call that raises.
-    """
+    """What a call raised, as a value: a future can't hold a `StopIteration`."""
 
     __slots__ = ("error",)
 
@@ -36,7 +33,7 @@ class Raised:
 def as_coroutine_function(function: Function) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return a coroutine function that calls another one, or a plain function in a thread.
 
-    What it returns is a `Raised` where the plain function raised.
+    It returns a `Raised` if the plain function raised.
     """
     if _is_async(function):
 
@@ -64,11 +61,11 @@ async def _call_in_thread(function: Function, *args: object) -> Any:
         result: Any
         try:
             result = context.run(function, *args)
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it decides
+        except BaseException as error:  # noqa: BLE001 - the caller decides about it
             result = Raised(error)
         try:
             loop.call_soon_threadsafe(_deliver, done, result)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # the loop is closed, nobody is waiting
             _drop(result)
 
     threading.Thread(target=work, name="bench-call", daemon=True).start()
@@ -87,32 +84,32 @@ def _deliver(done: asyncio.Future[Any], result: Any) -> None:
 
 def _drop(result: Any) -> None:
     if inspect.iscoroutine(result):
-        result.close()  # or Python would warn that it was never awaited
+        result.close()  # avoids the warning that it was never awaited
 
 
 BLOCKING_STEP_SECONDS: Final = 0.05
-"""A step this long keeps others from what they were waiting for; shorter ones are not counted."""
+"""A step this long blocks the other calls; shorter ones are not counted."""
 
 _never_closed: list[object] = []
-"""Coroutines that refuse to end, kept, as Python would complain of each when it is dropped."""
+"""Coroutines that refuse to end; Python would print an error when they are garbage-collected."""
 
 
 class StepLedger:
-    """Who makes a step just now, and for how long others have blocked the loop."""
+    """Which case is running a step now, and for how long steps have blocked the loop."""
 
     __slots__ = ("blocked_seconds", "current")
 
     def __init__(self) -> None:
         self.blocked_seconds = 0.0
-        """All blocking steps of all calls together."""
+        """The total of all blocking steps of all calls."""
         self.current: tuple[str, float] | None = None
-        """The case whose step is running, and since when on `time.perf_counter`."""
+        """The case whose step is running, and its start according to `time.perf_counter`."""
 
 
 class TimedCall(Coroutine[Any, Any, None]):
-    """A coroutine that runs another, times its steps, and keeps what comes of it as a value.
+    """A coroutine that runs another, times its steps, and stores its result or exception.
 
-    It raises nothing: a `KeyboardInterrupt` that leaves a task ends the whole event loop.
+    It never raises: a `KeyboardInterrupt` that leaves a task would end the whole event loop.
     """
 
     def __init__(
@@ -124,7 +121,7 @@ class TimedCall(Coroutine[Any, Any, None]):
     ) -> None:
         self.case_id = case_id
         self.held_seconds = 0.0
-        """All its own steps together."""
+        """The total of its own steps."""
         self.value: Any = None
         self.error: BaseException | None = None
         self._blocked_seconds = 0.0
@@ -136,19 +133,19 @@ class TimedCall(Coroutine[Any, Any, None]):
 
     @property
     def lost_seconds(self) -> float:
-        """How long others have blocked the loop since this call was made."""
+        """How long other calls have blocked the loop since this call began."""
         return self._ledger.blocked_seconds - self._blocked_before - self._blocked_seconds
 
     def end_at_next_step(self) -> None:
-        """Never give the other coroutine another step but the one in which it is closed."""
+        """Close the other coroutine at its next step."""
         self._is_to_end = True
 
     def send(self, value: Any, /) -> Any:
-        """Make a step."""
+        """Run a step."""
         return self._step(self._inner.send, value)
 
     def throw(self, typ: Any, val: Any = None, tb: Any = None, /) -> Any:
-        """Make a step that begins with an exception."""
+        """Run a step that begins with an exception."""
         del tb
         return self._step(self._inner.throw, typ if val is None else val)
 
@@ -170,7 +167,7 @@ class TimedCall(Coroutine[Any, Any, None]):
             return step(argument)
         except StopIteration as stop:
             self._take(stop.value)
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it decides
+        except BaseException as error:  # noqa: BLE001 - the caller decides about it
             self.error = error
         finally:
             ledger.current = None
@@ -192,14 +189,14 @@ class TimedCall(Coroutine[Any, Any, None]):
         chain = _awaited_chain(self._inner)
         try:
             self._inner.close()
-        except BaseException:  # noqa: BLE001 - it is given up; what it says has no one to hear it
+        except BaseException:  # noqa: BLE001 - the call was given up, its errors don't matter
             _never_closed.extend(chain)
         self.error = asyncio.CancelledError()
         self._on_end()
 
 
 def _awaited_chain(coroutine: object) -> list[object]:
-    """Return a coroutine and what it awaits, and what that awaits, and so on."""
+    """Return a coroutine and the chain of coroutines that it awaits."""
     chain = [coroutine]
     while (coroutine := getattr(coroutine, "cr_await", None)) is not None:
         chain.append(coroutine)
@@ -210,15 +207,15 @@ _LEAST_SECONDS: Final = 0.001
 _LAST_STEP_SECONDS: Final = 0.1
 _NOTABLE_HOLD_SECONDS: Final = 0.05
 _NOTABLE_LOSS: Final = 0.1
-"""The share of its time that a call must have lost to others to be owed another one."""
+"""The share of its time that a call must have lost to others to be repeated."""
 
 
 class Attempt:
-    """A call in a task of its own, and what came of it.
+    """A call in a task of its own, and its result.
 
-    The deadline is kept here and not by `asyncio.timeout`: it must know whether it was the one
-    that ended the call, give back what others' blocking took, and end the wait even for a call
-    that goes on.
+    It does not use `asyncio.timeout` for the deadline because it must know whether the deadline
+    ended the call, extend it by the time that other calls blocked the loop, and stop waiting even
+    for a call that ignores its cancellation.
     """
 
     def __init__(
@@ -230,20 +227,20 @@ class Attempt:
         limit_seconds: float | None,
         grace_seconds: float,
     ) -> None:
-        """Begin nothing yet.
+        """Prepare the call without starting it.
 
         Args:
-            case_id: named as long as the call makes a step.
-            work: the call.
-            ledger: of the loop.
-            limit_seconds: after which it is cancelled; `None` where it keeps a limit of its own.
-            grace_seconds: how long it may take to end once cancelled.
+            case_id: The case, which the ledger names while the call runs a step.
+            work: The call.
+            ledger: The ledger of the loop.
+            limit_seconds: When to cancel it; `None` if it enforces a limit of its own.
+            grace_seconds: How long it may take to end after it was cancelled.
         """
         self.elapsed_seconds = 0.0
         self.is_expired = False
-        """Our deadline, and nothing else, ended it."""
+        """Whether our deadline ended the call."""
         self.is_abandoned = False
-        """It goes on though it was cancelled."""
+        """Whether it continues although it was cancelled."""
         self._limit = limit_seconds
         self._grace = grace_seconds
         self._began = perf_counter()
@@ -254,11 +251,11 @@ class Attempt:
         self._task: asyncio.Task[None]
 
     async def run(self) -> None:
-        """Make the call and wait until it has ended, or is abandoned.
+        """Make the call and wait until it ends or is abandoned.
 
         Raises:
-            asyncio.CancelledError: whoever waits was cancelled; the call then is, too, and has
-                had its grace.
+            asyncio.CancelledError: The caller was cancelled. The call was then cancelled, too, and
+                had its grace period.
         """
         self._task = self._loop.create_task(self._call)
         if self._limit is not None and not self._ended.done():
@@ -285,7 +282,7 @@ class Attempt:
 
     @property
     def fatal_error(self) -> BaseException | None:
-        """What the call raised, if it is meant for the whole run."""
+        """What the call raised if it must end the whole run, or `None`."""
         error = self._call.error
         if error is not None and ends_run(error, is_cancelled_by_us=self.is_expired):
             return error
@@ -293,12 +290,12 @@ class Attempt:
 
     @property
     def is_too_late(self) -> bool:
-        """Whether it overran its limit, be it that it never let the deadline come."""
+        """Whether it exceeded its limit, or blocked the loop so long that no deadline fired."""
         return self.is_expired or self._held_too_long
 
     @property
     def why_late(self) -> str | None:
-        """What there is to say of an overrun beside that it was one."""
+        """Details about why it is too late, or `None`."""
         if self._held_too_long:
             return f"blocked the event loop for {self._call.held_seconds:.1f} s"
         if self.is_abandoned:
@@ -307,7 +304,7 @@ class Attempt:
 
     @property
     def is_owed_another(self) -> bool:
-        """Whether it gave up by a limit of its own in time that others took from it."""
+        """Whether other calls blocked the loop long enough to make it time out by itself."""
         lost = self._call.lost_seconds
         return lost > 0 and lost >= _NOTABLE_LOSS * self.elapsed_seconds
 
@@ -317,7 +314,7 @@ class Attempt:
         return self._limit is not None and held > max(self._limit, _NOTABLE_HOLD_SECONDS)
 
     def end_for_good(self) -> asyncio.Task[None] | None:
-        """Let an abandoned call make no further step; return its task if that still runs."""
+        """Stop an abandoned call at its next step; return its task if that still runs."""
         if self._task.done():
             return None
         self._call.end_at_next_step()
@@ -325,7 +322,7 @@ class Attempt:
         return self._task
 
     def forget(self) -> None:
-        """Let go of what was raised: its frames hold all that the call worked on."""
+        """Drop the exception: its frames keep everything that the call used alive."""
         self._call.error = None
 
     def _release(self) -> None:
@@ -358,7 +355,7 @@ class Attempt:
 async def end_for_good(attempts: Iterable[Attempt]) -> None:
     """End abandoned calls, so that no loop waits for them when it closes.
 
-    One that waits for a task of its own making that refuses to end can't be helped.
+    This can't end a call that waits for a task of its own that refuses to end.
     """
     tasks = [task for each in attempts if (task := each.end_for_good())]
     if tasks:

@@ -1,4 +1,4 @@
-"""What an exception of somebody else's code says, however badly it behaves."""
+"""Describe exceptions of foreign code, which may misbehave themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final
 
 MAX_MESSAGE: Final = 200
-"""Characters of a message that a score's detail has."""
+"""Characters of a message in the detail of a score."""
 MAX_TRACEBACK: Final = 8_000
 """Characters of a traceback that are kept."""
 
@@ -18,14 +18,14 @@ _MARK: Final = "\n... [{count} characters left out] ...\n"
 
 
 def ends_run(error: BaseException, *, is_cancelled_by_us: bool = False) -> bool:
-    """Tell whether an exception is meant for the whole run, so that no score may hide it.
+    """Return whether an exception must end the whole run instead of becoming a score.
 
-    So are `KeyboardInterrupt`, `SystemExit`, `CancelledError`, the `Exit` of `pytest.exit`, and a
-    group with one of them in it.
+    These are `KeyboardInterrupt`, `SystemExit`, `CancelledError`, the `Exit` of `pytest.exit`, and
+    groups that contain one of them.
 
     Args:
-        error: what was raised.
-        is_cancelled_by_us: a `CancelledError` is the answer to our own cancelling.
+        error: The exception.
+        is_cancelled_by_us: Whether we cancelled the call, so that `CancelledError` is expected.
     """
     pending = [error]
     while pending:
@@ -40,7 +40,7 @@ def ends_run(error: BaseException, *, is_cancelled_by_us: bool = False) -> bool:
 
 
 def _is_pytest_exit(error: BaseException) -> bool:
-    # Whoever raises it has loaded pytest; whoever has not shall not load it here.
+    # Code that raises it has loaded pytest; otherwise pytest must not be loaded here.
     outcomes = sys.modules.get("_pytest.outcomes")
     return outcomes is not None and isinstance(error, outcomes.Exit)
 
@@ -50,13 +50,13 @@ def describe(error: BaseException) -> str:
     name = type(error).__name__
     try:
         message = str(error)[:MAX_MESSAGE]
-    except Exception as problem:  # noqa: BLE001 - it is a message that is lost, not the case
+    except Exception as problem:  # noqa: BLE001 - `__str__` may raise anything
         message = f"<no message: {type(problem).__name__} in __str__>"
     return safe(f"{name}: {message}")
 
 
 def safe(text: str) -> str:
-    """Return a text with what UTF-8 and C strings can't hold written out as escapes."""
+    """Return a text in which surrogates and NUL characters are escaped."""
     if "\x00" in text:
         text = text.replace("\x00", "\\x00")
     if text.isascii():
@@ -65,9 +65,9 @@ def safe(text: str) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return the traceback of an exception without our own frames, capped in its middle.
+    """Return the traceback of an exception without our own frames, shortened in the middle.
 
-    One that was raised in another process brings its traceback along, as `RubricError` does.
+    An exception from another process has its traceback in an attribute, as `RubricError` has.
     """
     brought = getattr(error, "traceback", None)
     if isinstance(brought, str):
@@ -75,7 +75,7 @@ def traceback_of(error: BaseException) -> str:
     begin = _first_foreign(error.__traceback__)
     try:
         lines = traceback.format_exception(type(error), error, begin)
-    except Exception:  # noqa: BLE001 - an exception may break whatever shows it
+    except Exception:  # noqa: BLE001 - formatting calls methods of the exception
         return ""
     return cap(safe("".join(lines)), MAX_TRACEBACK)
 
@@ -90,7 +90,7 @@ _OURS: Final = frozenset(f"{__package__}.{name}" for name in ("calls", "fan_out"
 
 
 def cap(text: str, limit: int) -> str:
-    """Cut the middle out of a text longer than `limit` characters, and say how much went."""
+    """Return a text of at most `limit` characters: the middle is cut out if it is longer."""
     if len(text) <= limit:
         return text
     half = (limit - 50) // 2

@@ -1,6 +1,6 @@
 """Run cases on one background event loop while the main thread waits for them one by one.
 
-pytest's items run one after the other in the main thread. The first of a unit starts all of its
+pytest's items run one after another in the main thread. The first item of a unit starts all of the
 unit's cases here, and each item then waits for its own.
 """
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.outcomes import RubricRunner, SystemUnderTest
 
 _LOOK_SECONDS: Final = 0.25
-"""How often a waiting item looks whether the loop still turns."""
+"""How often a waiting item checks whether a case blocks the loop."""
 _STUCK_SECONDS: Final = 1.0
-"""How much longer than its limit a case may hold the loop before the loop is given up."""
+"""How much longer than its limit a case may block the loop before the loop is abandoned."""
 _CLOSE_SECONDS: Final = 5.0
-"""How long what is cancelled at the end may take."""
+"""How long cancelled work may take to end when everything is closed."""
 
 
 class NotStartedError(Exception):
-    """The case was never started: its run ended before, at the cost cap."""
+    """The case was never started because the run reached the cost cap."""
 
 
 class RunEndedError(Exception):
-    """The run ended before the case had a score, by what another case did."""
+    """Another case ended the run before this case had a score."""
 
 
 class _LeftError(Exception):
-    """Stands for a case's SystemExit or CancelledError, which is for its own item to raise."""
+    """Replaces a SystemExit or CancelledError of a case, which the case's own item raises."""
 
 
 class _StopError(Exception):
-    """Carries out of the loop's thread what would end that loop: KeyboardInterrupt, SystemExit."""
+    """Wraps a KeyboardInterrupt or SystemExit, which would end the event loop."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
@@ -71,15 +71,15 @@ class BackgroundLoop:
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self.loop)
-        while not self._is_closing:  # a system may stop the loop, which is not its own
+        while not self._is_closing:  # a system may have stopped the loop
             self.loop.run_forever()
 
     def submit(self, work: Awaitable[Any]) -> Future[Any]:
-        """Run a coroutine there; its future fails with `_StopError` for what would end the loop."""
+        """Run a coroutine on the loop; what would end the loop becomes a `_StopError`."""
         return asyncio.run_coroutine_threadsafe(_within_loop(work), self.loop)
 
     def close(self) -> None:
-        """Stop the loop and close it, unless something on it never comes back."""
+        """Stop and close the loop, unless something on it blocks forever."""
         self._is_closing = True
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
@@ -89,7 +89,7 @@ class BackgroundLoop:
 
 
 class Unit:
-    """Cases that run at the same time, each with a future that its item waits for."""
+    """Cases that run concurrently, each with a future for which its item waits."""
 
     def __init__(
         self,
@@ -134,9 +134,9 @@ class Unit:
         self._run.add_done_callback(lambda run: self._settle(runner, run))
 
     async def _call_system(self, case: BenchCase) -> Any:
-        """Call the system; keep for the case's item what would end the run of all others.
+        """Call the system; keep a SystemExit or CancelledError for the case's item.
 
-        To pytest, `SystemExit` and `CancelledError` are failures of one test.
+        In the runner they would end all cases, but for pytest they are failures of one test.
         """
         try:
             return await self._call(case)
@@ -151,7 +151,7 @@ class Unit:
             raise _LeftError from error
 
     def _deliver(self, runner: Runner, outcome: CaseOutcome) -> None:
-        if runner is not self._runner:  # what a loop that was given up still brings is too late
+        if runner is not self._runner:  # the outcome comes too late, from an abandoned loop
             return
         left = self._left.get(outcome.case_id)
         if left is None:
@@ -165,7 +165,7 @@ class Unit:
             waited_for.set_exception(left)
 
     def _settle(self, runner: Runner, run: Future[Any]) -> None:
-        """Give the cases without an outcome the reason why the run ended without them."""
+        """Set the reason why the run ended as the exception of all cases without an outcome."""
         if runner is not self._runner:
             return
         error: BaseException | None
@@ -185,12 +185,12 @@ class Unit:
         """Wait for the outcome of a case.
 
         Args:
-            case: one of the plan's.
-            renew: gives a new loop in the place of one that a case holds for good.
+            case: One of the plan's cases.
+            renew: Returns a new loop to replace one that a case blocks forever.
 
         Raises:
-            NotStartedError: the cost cap ended the run before.
-            BaseException: what a system raised that ends a run: KeyboardInterrupt and the like.
+            NotStartedError: The run reached the cost cap before.
+            BaseException: What a system raised that ends a run, such as KeyboardInterrupt.
         """
         outcome = self._outcomes[case.case_id]
         try:
@@ -201,7 +201,7 @@ class Unit:
                     self._give_up_on_stuck(renew)
             return outcome.result()
         finally:
-            del self._outcomes[case.case_id]  # of thousands, each keeps a lock
+            del self._outcomes[case.case_id]  # each holds a lock, and there may be thousands
 
     def _give_up_on_stuck(self, renew: Callable[[], BackgroundLoop]) -> None:
         step = self._runner.current_step()
@@ -221,7 +221,7 @@ class Unit:
         self.start(renew())
 
     def cancel(self) -> None:
-        """Cancel what still runs, and wait until it has ended, within limits."""
+        """Cancel the cases that still run, and wait until they end or a time limit passes."""
         if self._run.cancel():
             return
         with suppress(BaseException):
@@ -229,12 +229,12 @@ class Unit:
 
     @property
     def is_over(self) -> bool:
-        """Whether every case has an outcome, or will have none."""
+        """Whether every case has an outcome or an exception."""
         return all(outcome.done() for outcome in list(self._outcomes.values()))
 
 
 class FanOut:
-    """The units of one process, and the loop that they run on."""
+    """The units of one process, and the loop on which they run."""
 
     def __init__(self) -> None:
         self._background: BackgroundLoop | None = None
@@ -243,7 +243,7 @@ class FanOut:
 
     @property
     def background(self) -> BackgroundLoop:
-        """The loop; begun when first used."""
+        """The loop; started when it is first used."""
         if self._background is None:
             self._background = BackgroundLoop()
         return self._background
@@ -270,11 +270,11 @@ class FanOut:
             raise
 
     def at_close(self, closer: Callable[[], Awaitable[None]]) -> None:
-        """Have something closed on the loop before that ends."""
+        """Register a coroutine function to run on the loop before it closes."""
         self._closers.append(closer)
 
     def close(self) -> None:
-        """Cancel what runs, close what was opened, end the loop."""
+        """Cancel the units, run the registered closers, and close the loop."""
         for unit in self._units:
             if not unit.is_over:
                 unit.cancel()

@@ -34,13 +34,13 @@ RUNNER_CODES: Final[Mapping[str, str]] = MappingProxyType(
         RUBRIC_UNKNOWN_FAILURE_MODE: "the rubric gave a code that its class doesn't list",
     }
 )
-"""Codes that need no entry in a `failure_modes.yaml`, and their descriptions; always `block`."""
+"""Codes of the runner, with descriptions; always `block`, and valid without being listed."""
 
 BANNED_IN_KEYS: Final = ("confidence", "llm", "self_reported", "model_says")
-"""A breakdown key with one of these in it would be a model's opinion of itself, not a score."""
+"""A breakdown key with one of these would be a model's opinion of itself, not a score."""
 
 _T = TypeVar("_T")
-# Strict validation takes no list for a tuple; here it shall, so that JSON's lists fit.
+# Strict validation rejects a list for a tuple; here lists are accepted because JSON has no tuples.
 _Listed = Annotated[tuple[_T, ...], Field(strict=False)]
 
 
@@ -55,7 +55,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 _AtLeastOne = Annotated[int, Field(ge=1)]
 
 MOST_COST_USD = 1e9
-"""Of one case; more is a mistake, and could not be added up."""
+"""The maximal cost of one case; larger amounts are mistakes, and could not be added exactly."""
 DEFAULT_TIMEOUT_SECONDS = 300.0
 DEFAULT_RUBRIC_SECONDS = 60.0
 DEFAULT_CONCURRENCY = 8
@@ -96,7 +96,7 @@ class BenchScore(ClosedModel):
 
 
 class BenchCase(ClosedModel):
-    """One case. `case["name"]` reads any field of its file, and raises `KeyError` for others."""
+    """One case; `case["name"]` returns a field of its file, or raises `KeyError`."""
 
     case_id: Annotated[str, Field(min_length=1)]
     """The `id` of the file, unique in its task class."""
@@ -120,7 +120,7 @@ class BenchCase(ClosedModel):
     @model_validator(mode="before")
     @classmethod
     def _take_more_fields(cls, given: Any) -> Any:
-        """Take keyword arguments of any name as fields, and make `fields` whole."""
+        """Accept keyword arguments of any name, and fill `fields`."""
         if not isinstance(given, dict) or "fields" in given:
             return given
         known = {name: value for name, value in given.items() if name in cls.model_fields}
@@ -136,7 +136,7 @@ _NOT_IN_FILES = frozenset({"case_id", "fields", "path", "line", "repetition"})
 
 
 class OracleExample(ClosedModel):
-    """An output of a system that a rubric must judge as its author says: its self-test."""
+    """An output that a rubric must judge as expected: the rubric's self-test."""
 
     example_id: Annotated[str, Field(min_length=1)]
     """The `id` of the file."""
@@ -327,11 +327,11 @@ class BenchRunReport(ClosedModel):
 
 
 def banned_part(key: str) -> str | None:
-    """Return the banned word that a breakdown key contains, in any case, or `None`."""
+    """Return the banned word in a breakdown key, upper or lower case, or `None`."""
     lowered = key.lower()
     return next((word for word in BANNED_IN_KEYS if word in lowered), None)
 
 
 def offending_keys(given: Iterable[str], allowed: frozenset[str]) -> list[str]:
-    """Return the keys of a breakdown that its task class does not list, or nobody may, sorted."""
+    """Return the keys of a breakdown that are banned or not listed by its class, sorted."""
     return sorted(key for key in given if key not in allowed or banned_part(key))

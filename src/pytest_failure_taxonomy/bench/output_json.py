@@ -1,4 +1,4 @@
-"""Whether JSON can hold a value, and where it can't."""
+"""Find out why JSON can't represent what a system returned."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MAX_PATH: Final = 150
 
 
 def json_problem(value: object) -> str | None:
-    """Say why JSON can't hold a value, or return `None` where it can.
+    """Return why JSON can't represent a value, or `None` if it can.
 
-    Unlike `json.dumps`, which turns a key of another type into a text, it wants texts as keys: what
-    comes out at the other end would not be what the system returned.
+    Keys must be strings. `json.dumps` would convert other keys, and the rubric would get something
+    else than the system returned.
     """
     if value is None or type(value) is str:
         return None
@@ -43,7 +43,7 @@ def _has_odd_key(value: Any) -> bool:
 
 
 def _find(value: object) -> str | None:
-    """Return the first problem in the order in which JSON would be written, with its path."""
+    """Return the first problem, in the order in which JSON is written, with its path."""
     try:
         return _search(value, "$", ())
     except Exception:  # noqa: BLE001 - as above

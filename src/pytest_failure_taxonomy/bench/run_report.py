@@ -25,19 +25,20 @@ def aggregate(
     run_id: str | None = None,
     started: Collection[str] | None = None,
 ) -> BenchRunReport:
-    """Make the report of a run, the same for the same scores in any order.
+    """Return the report of a run; the order of the scores doesn't matter.
 
-    A case that failed counts as 0, and so does one that was started and has no score: its process
-    was lost. A case that was never started is in no average, and the report is not complete.
+    A case that failed counts as 0, and so does a case that was started and has no score because its
+    process was lost. A case that was never started counts in no average, and makes the report
+    incomplete.
 
     Args:
-        plan: what was to be run; its gate, if any, is evaluated.
-        per_case: the id and the score of each graded case.
-        run_id: of this run; a new one where not given.
-        started: ids of the cases that were started; those with a score always were.
+        plan: The plan of the run; its gate, if any, is evaluated.
+        per_case: The id and the score of each graded case.
+        run_id: The id of the run; a new one by default.
+        started: The ids of the cases that were started; those with a score always count as started.
 
     Raises:
-        ValueError: for the id of a case that the plan has not, and for two scores of one case.
+        ValueError: A case is not part of the plan, or has two scores.
     """
     scores = _scores_by_id(plan, per_case)
     begun = _begun(plan, scores, started)
@@ -57,7 +58,7 @@ def aggregate(
             not_run=len(plan.cases) - len(begun),
         ),
         mean_score=_mean(values) if values else None,
-        # Of Fractions inside, so neither order nor rounding moves a digit.
+        # It computes with fractions, so the order does not change a digit.
         score_stddev=statistics.stdev(values) if len(values) > 1 else None,
         lower_bound_95=lower_bound_95(_means_by_distinct_case(plan, counted)),
         passed_count=passed,
@@ -74,7 +75,7 @@ def aggregate(
 def _scores_by_id(
     plan: RunPlan, per_case: Iterable[tuple[str, BenchScore]]
 ) -> dict[str, BenchScore]:
-    """Return the scores by case id, sorted, once each is known to be of a case of the plan."""
+    """Return the scores sorted by case id, after checking them against the plan."""
     scores: dict[str, BenchScore] = {}
     for case_id, score in per_case:
         if case_id in scores:
@@ -95,17 +96,17 @@ def _begun(
 
 
 def _refuse_unknown(plan: RunPlan, case_ids: Iterable[str]) -> None:
-    """Raise for ids that no case of the plan has."""
+    """Raise ValueError for ids that no case of the plan has."""
     unknown = sorted(set(case_ids) - {case.case_id for case in plan.cases})
     if unknown:
         raise ValueError(f"no case of the plan has the id {', '.join(map(repr, unknown))}")
 
 
 def _means_by_distinct_case(plan: RunPlan, counted: Mapping[str, float]) -> list[float]:
-    """Return one score a distinct case: the mean over its repetitions.
+    """Return one score for each distinct case: the mean over its repetitions.
 
-    Repetitions of one case are not independent of each other; a bound computed as if they were
-    would claim more than the cases prove.
+    Repetitions of a case are not independent of each other. A bound computed as if they were would
+    be too high.
     """
     if all(case.repetition == 1 for case in plan.cases):
         return list(counted.values())
@@ -118,12 +119,12 @@ def _means_by_distinct_case(plan: RunPlan, counted: Mapping[str, float]) -> list
 
 
 def _mean(scores: Collection[float]) -> float:
-    """Return the mean, rounded once."""
+    """Return the mean, rounded only once."""
     return math.fsum(scores) / len(scores)
 
 
 def _block_codes(scores: Mapping[str, BenchScore]) -> tuple[str, ...]:
-    """Return the codes of severity `block` that occurred, sorted, each once."""
+    """Return the codes of severity `block` that occurred, sorted, without duplicates."""
     modes = (mode for score in scores.values() for mode in score.failure_modes)
     return tuple(sorted({mode.code for mode in modes if mode.severity == "block"}))
 
@@ -134,18 +135,18 @@ _REPETITION: Final = re.compile(r"#[0-9]+\Z")
 def evaluate_gate(
     report: BenchRunReport, settings: GateSettings | None = None, *, is_selection: bool = False
 ) -> GateResult:
-    """Judge a run.
+    """Return whether a run is good enough.
 
-    Adding a failure, or losing a case, never turns `FAIL` into `PASS`.
+    Another failure or a lost case never turns `FAIL` into `PASS`.
 
     Args:
-        report: of the run; its own `gate` is not looked at.
-        settings: what to ask for; where not given, that something passed and nothing is blocked.
-        is_selection: the user chose some of the class's cases. That neither passes nor fails.
+        report: The report of the run; its own `gate` is ignored.
+        settings: The requirements; by default, a case must pass and no failure mode may block.
+        is_selection: Whether the user chose some of the class's cases; that is `INCOMPLETE`.
 
     Returns:
-        `FAIL` where what was run is not good enough; else `INCOMPLETE` where cases are missing;
-        else `PASS`. The reasons stand in the order of their weight.
+        `FAIL` if the cases that ran are not good enough, else `INCOMPLETE` if cases are missing,
+        else `PASS`, with the most important reason first.
     """
     missing = _missing(report)
     failing = _failing(report, settings or GateSettings())
@@ -160,13 +161,13 @@ def evaluate_gate(
 
 
 def _failing(report: BenchRunReport, settings: GateSettings) -> tuple[str, ...]:
-    """Return what makes the gate fail, in words."""
+    """Return the reasons why the gate fails."""
     reasons = (_blocked(report), _below_bound(report, settings), _too_few(report, settings))
     return tuple(reason for reason in reasons if reason)
 
 
 def _blocked(report: BenchRunReport) -> str:
-    """Say which failure modes of severity `block` occurred, and in how many cases."""
+    """Return which failure modes of severity `block` occurred, and in how many cases, or ''."""
     if not report.block_severity_failure_modes:
         return ""
     codes = count_codes(report, "block")
@@ -180,7 +181,7 @@ def _blocked(report: BenchRunReport) -> str:
 
 
 def _below_bound(report: BenchRunReport, settings: GateSettings) -> str:
-    """Say that the lower bound is too low, or that there is none to compare."""
+    """Return that the lower bound is too low or missing, or ''."""
     asked, bound = settings.lower_bound_95, report.lower_bound_95
     if asked is None:
         return ""
@@ -193,10 +194,10 @@ def _below_bound(report: BenchRunReport, settings: GateSettings) -> str:
 
 
 def _too_few(report: BenchRunReport, settings: GateSettings) -> str:
-    """Say that too few cases passed to prove anything.
+    """Return that too few cases passed, or ''.
 
-    Those that failed don't count: else a class with one case too few would pass as soon as it
-    got one more that fails.
+    Failed cases don't count: otherwise a class with one case too few would pass as soon as it got
+    another one that fails.
     """
     for_a_bound = 1 if settings.lower_bound_95 is None else FEWEST_SCORES
     needed = max(settings.min_cases or 1, for_a_bound)
@@ -209,7 +210,7 @@ def _too_few(report: BenchRunReport, settings: GateSettings) -> str:
 
 
 def _distinct_passed(report: BenchRunReport) -> int:
-    """Return how many cases passed, one that was repeated counted once."""
+    """Return how many distinct cases passed, counting repetitions once."""
     passed = [case_id for case_id, score in report.per_case if score.passed]
     if report.lower_bound_95.n == report.counts.started:
         return len(passed)
@@ -217,7 +218,7 @@ def _distinct_passed(report: BenchRunReport) -> int:
 
 
 def _missing(report: BenchRunReport) -> tuple[str, ...]:
-    """Say which cases have no score."""
+    """Return how many cases have no score, and why."""
     counts = report.counts
     of_all = f"of {_cases(counts.scheduled)}"
     reasons = []
@@ -234,7 +235,7 @@ def _missing(report: BenchRunReport) -> tuple[str, ...]:
 
 
 def count_codes(report: BenchRunReport, *severities: str) -> list[tuple[str, int]]:
-    """Return the codes of these severities with the number of cases, the most frequent first."""
+    """Return the codes of these severities with their number of cases, most frequent first."""
     found = Counter(
         code
         for _, score in report.per_case
@@ -244,13 +245,13 @@ def count_codes(report: BenchRunReport, *severities: str) -> list[tuple[str, int
 
 
 def cut_share(share: float) -> str:
-    """Write a share with three digits, cut and not rounded: 0.9496 has not reached 0.950."""
-    # Of twelve digits, so that the 0.29999999999999998 that is meant by 0.3 stays 0.300.
+    """Return a share with three digits, truncated: 0.9496 has not reached 0.950."""
+    # Rounded to twelve digits first, so that 0.3, stored as 0.29999999999999998, stays 0.300.
     return f"{share:.12f}"[:5]
 
 
 def _cases(count: int) -> str:
-    """Write a number of cases."""
+    """Return a number of cases in words."""
     return f"{count} case" if count == 1 else f"{count} cases"
 
 
@@ -260,10 +261,10 @@ def summary_lines(
     """Return the lines of one task class: the first names it, the others are indented.
 
     Args:
-        report: of its run.
-        test: the test that ran it, to be named; empty for items of the class's own.
-        slowest: how many of the slowest cases to name.
-        detail: list the failure modes of severity `warn` and `info` too.
+        report: The report of its run.
+        test: The test that ran it; empty for the items of the class.
+        slowest: How many of the slowest cases to list.
+        detail: Whether to list failure modes of severity `warn` and `info`, too.
     """
     severities: tuple[Severity, ...] = ("block", "warn", "info") if detail else ("block",)
     facts: list[tuple[str, str]] = [(name, _codes(report, name)) for name in severities]
@@ -278,7 +279,7 @@ def summary_lines(
 
 
 def _outcome(report: BenchRunReport) -> str:
-    """Say how many cases passed, and what the scores prove."""
+    """Return how many cases passed, the mean, and the lower bound."""
     counts = report.counts
     passed = f"{counts.passed} of {counts.scheduled} passed"
     if lost := counts.started - counts.graded:
@@ -291,7 +292,7 @@ def _outcome(report: BenchRunReport) -> str:
 
 
 def _bound(report: BenchRunReport) -> str:
-    """Write the lower bound with its method, or why there is none."""
+    """Return the lower bound with its method, or why there is none."""
     bound = report.lower_bound_95
     if bound.value is None:
         return f"no lower bound: {bound.method.removeprefix('none: ')}"
@@ -299,12 +300,12 @@ def _bound(report: BenchRunReport) -> str:
 
 
 def _codes(report: BenchRunReport, severity: Severity) -> str:
-    """List the failure modes of a severity, each with the number of its cases."""
+    """Return the failure modes of a severity, each with its number of cases."""
     return ", ".join(f"{code} ({count})" for code, count in count_codes(report, severity))
 
 
 def _slowest(report: BenchRunReport, most: int) -> str:
-    """List the cases that took longest, the slowest first."""
+    """Return the cases that took longest, the slowest first."""
     measured = [item for item in report.per_case if item[1].wall_clock_ms > 0]
     measured.sort(key=lambda item: (-item[1].wall_clock_ms, item[0]))
     return ", ".join(
@@ -313,7 +314,7 @@ def _slowest(report: BenchRunReport, most: int) -> str:
 
 
 def duration(wall_clock_ms: float) -> str:
-    """Write how long something took, in the unit that needs the fewest digits."""
+    """Return a duration in the unit that needs the fewest digits."""
     if wall_clock_ms < 0.95:
         return f"{wall_clock_ms:.1g} ms" if wall_clock_ms >= 0.1 else "<0.1 ms"
     if wall_clock_ms < 999.5:
@@ -329,7 +330,7 @@ def duration(wall_clock_ms: float) -> str:
 
 
 def _cost(cost_usd: float) -> str:
-    """Write a cost in dollars; nothing where there is none."""
+    """Return a cost in dollars, or '' if there is none."""
     if cost_usd <= 0:
         return ""
     if cost_usd < 0.0001:
@@ -338,5 +339,5 @@ def _cost(cost_usd: float) -> str:
 
 
 def _joined(reasons: tuple[str, ...]) -> list[str]:
-    """Return the reasons in one text, where there are any."""
+    """Return a list of one text with all reasons, or an empty list."""
     return ["; ".join(reasons)] if reasons else []

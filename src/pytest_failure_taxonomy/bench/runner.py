@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.outcomes import SystemUnderTest
 
 LOG: Final = logging.getLogger("pytest_failure_taxonomy.bench")
-# Or Python would print each warning on stderr where nobody has set up logging.
+# Without a handler, Python would print warnings to stderr if logging is not configured.
 LOG.addHandler(logging.NullHandler())
 
 OnOutcome = Callable[[CaseOutcome], None]
@@ -56,7 +56,7 @@ OnStart = Callable[[str], None]
 
 
 class Runner:
-    """Runs plans. What one case does never costs another its score."""
+    """Runs plans. Whatever a case does, the others get their scores."""
 
     def __init__(
         self,
@@ -65,13 +65,13 @@ class Runner:
         on_start: OnStart | None = None,
         is_logging: bool = True,
     ) -> None:
-        """Run nothing yet.
+        """Create a runner.
 
         Args:
-            on_outcome: called on the event loop as soon as a case has its score. What it raises
-                ends the run.
-            on_start: likewise, with the id of a case whose system is about to be called.
-            is_logging: log each failure mode of severity `block`; off where somebody shows them.
+            on_outcome: Called on the event loop when a case has its score. An exception that it
+                raises ends the run.
+            on_start: Likewise called with the id of a case before its system is called.
+            is_logging: Whether to log each failure mode of severity `block`.
         """
         self._is_logging = is_logging
         self._on_outcome = on_outcome
@@ -81,20 +81,20 @@ class Runner:
     async def execute(
         self, plan: RunPlan, *, system_under_test: SystemUnderTest, rubric_runner: RubricRunner
     ) -> BenchRunReport:
-        """Run all cases of a plan and report.
+        """Run all cases of a plan and return the report.
 
-        Whatever a system or a rubric does becomes the score of its case, except for what is meant
-        for the run: `KeyboardInterrupt`, `SystemExit`, `CancelledError` and `pytest.exit`.
+        Exceptions of a system or a rubric become the score of their case, except for those that end
+        the run: `KeyboardInterrupt`, `SystemExit`, `CancelledError` and `pytest.exit`.
 
         Args:
-            plan: the cases and their limits.
-            system_under_test: takes a `BenchCase` and returns anything that JSON can hold. A plain
-                callable is called in a thread of its own, which goes on after its limit, as
-                nothing can end it.
-            rubric_runner: takes the case and what the system returned.
+            plan: The cases and their limits.
+            system_under_test: Takes a `BenchCase` and returns anything that JSON can represent. A
+                plain callable runs in a thread of its own, which nothing can end: it continues
+                after its limit.
+            rubric_runner: Takes the case and what the system returned.
 
         Raises:
-            BenchError: one of the two can't be called.
+            BenchError: One of the two is not callable.
         """
         run = await self._run_cases(plan, system_under_test, rubric_runner)
         run_id = secrets.token_hex(16)
@@ -108,7 +108,7 @@ class Runner:
     async def run_cases(
         self, plan: RunPlan, *, system_under_test: SystemUnderTest, rubric_runner: RubricRunner
     ) -> None:
-        """Run all cases of a plan as `execute` does, for whom `on_outcome` is told enough."""
+        """Run all cases of a plan as `execute` does, without a report."""
         await self._run_cases(plan, system_under_test, rubric_runner)
 
     async def _run_cases(
@@ -126,10 +126,10 @@ class Runner:
         return run
 
     def current_step(self) -> tuple[str, float] | None:
-        """Return the id of the case that keeps the event loop now, and since when.
+        """Return the id of the case whose step is running on the event loop, and its start.
 
-        Made to be asked by another thread, which sees by it who blocks a loop that doesn't come
-        back. The time is that of `time.perf_counter`, in seconds.
+        Another thread can call this to find out which case blocks the loop. The start is a time of
+        `time.perf_counter`, in seconds.
         """
         steps = (ledger.current for ledger in tuple(self._ledgers))
         return next((step for step in steps if step is not None), None)
@@ -154,7 +154,7 @@ def _refuse_uncallable(**given: Any) -> None:
 
 
 class _Run:
-    """One run of a plan: workers that take one case after the other."""
+    """One run of a plan: tasks that each take one case after another."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class _Run:
         self.per_case: list[tuple[str, BenchScore]] = []
         self.started: set[str] = set()
         self.is_capped = False
-        """A case was not started because of the cost cap."""
+        """Whether a case was not started because of the cost cap."""
         self._left = iter(plan.cases)
         self._case_run = case_run
         self._on_outcome = on_outcome
@@ -178,7 +178,7 @@ class _Run:
         self._working = min(plan.concurrency, len(plan.cases))
 
     async def run_all(self) -> None:
-        """Run the cases; end them all before leaving, by whatever way."""
+        """Run the cases; end all of them before returning or raising."""
         if not self._working:
             return
         workers = [asyncio.create_task(self._work()) for _ in range(self._working)]
@@ -193,10 +193,10 @@ class _Run:
             raise self._error
 
     async def _work(self) -> None:
-        """Take cases as long as there are any.
+        """Run one case after another until none is left.
 
-        Nothing leaves by an exception: the parent raises it. A `KeyboardInterrupt` that leaves a
-        task ends the event loop, which is not ours.
+        This never raises: `run_all` does. A `KeyboardInterrupt` that leaves a task would end the
+        event loop, which is not ours.
         """
         try:
             for case in self._left:
@@ -206,7 +206,7 @@ class _Run:
                     self.is_capped = True
                     break
                 await self._run_one(case)
-        except BaseException as error:  # noqa: BLE001 - the parent raises it
+        except BaseException as error:  # noqa: BLE001 - `run_all` raises it
             self._error = self._error or error
         self._working -= 1
         if not self._ended.done() and (self._error is not None or not self._working):
@@ -224,7 +224,7 @@ class _Run:
 
 
 def _exact(cost_usd: float | None) -> Decimal | None:
-    """Return an amount as it is written: three times 0.1 is not above 0.3."""
+    """Return an amount as a decimal number, so that three times 0.1 does not exceed 0.3."""
     return None if cost_usd is None else Decimal(repr(cost_usd))
 
 
@@ -241,13 +241,13 @@ def _log(outcome: CaseOutcome) -> None:
 
 
 _OWN_LIMITS: Final = (TimeoutError, RubricTimeoutError)
-"""What says that a limit was overrun that is not ours: the system's, or an isolated rubric's."""
+"""Exceptions of limits that we don't enforce: a system's own, or an isolated rubric's."""
 
 _Call = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class CaseRun:
-    """Runs any case of a plan; several at a time, on one event loop."""
+    """Runs single cases of a plan, several at a time on one event loop."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class CaseRun:
         ledger: StepLedger,
     ) -> None:
         self.abandoned: list[Attempt] = []
-        """Calls that went on after they were cancelled."""
+        """Calls that continued after they were cancelled."""
         self._plan = plan
         self._ledger = ledger
         self._call_system = as_coroutine_function(system_under_test)
@@ -265,10 +265,10 @@ class CaseRun:
         self._rubric_keeps_limit = getattr(rubric_runner, "enforces_limit", False) is True
 
     async def run(self, case: BenchCase) -> CaseOutcome:
-        """Run a case.
+        """Run a case: the system under test, then the rubric, each within its limit.
 
         Raises:
-            BaseException: what system or rubric raised that ends a run, as `ends_run` has it.
+            BaseException: What the system or rubric raised, if `ends_run` says that it ends a run.
         """
         limit = case.timeout_per_case_seconds or self._plan.timeout_per_case_seconds
         system = await self._try(case, self._call_system, (_copy(case),), limit)
@@ -290,7 +290,7 @@ class CaseRun:
     async def _try(
         self, case: BenchCase, call: _Call, arguments: tuple[Any, ...], limit: float | None
     ) -> Attempt:
-        """Make a call, and once more if it gave up only because another case blocked the loop."""
+        """Make a call; repeat it once if it timed out only because others blocked the loop."""
         attempt = await self._attempt(case, call, arguments, limit)
         if (
             isinstance(attempt.error, _OWN_LIMITS)
@@ -320,7 +320,7 @@ class CaseRun:
 
 
 def _copy(case: BenchCase) -> BenchCase:
-    """Return a case for a system to work on: what it changes there, no rubric shall see."""
+    """Return a copy for the system to work on, so that the rubric doesn't see its changes."""
     fields = deepcopy(case.fields)
     is_field = case.input is case.fields.get("input")
     given = fields.get("input") if is_field else deepcopy(case.input)
@@ -328,7 +328,7 @@ def _copy(case: BenchCase) -> BenchCase:
 
 
 def judge_system(attempt: Attempt) -> BenchScore | None:
-    """Return the score of a case that failed by its system; `None` where a rubric is to judge."""
+    """Return the score of a case whose system failed; `None` if the rubric is to judge."""
     wall_clock_ms = attempt.elapsed_seconds * 1000
     if attempt.is_too_late:
         return sut_timeout_score(wall_clock_ms=wall_clock_ms, detail=attempt.why_late)
@@ -341,7 +341,7 @@ def judge_system(attempt: Attempt) -> BenchScore | None:
 
 
 def judge_rubric(attempt: Attempt, task_class: TaskClass, *, wall_clock_ms: float) -> BenchScore:
-    """Return the score of a case by what became of its rubric."""
+    """Return the score of a case from the call of its rubric."""
     if attempt.is_too_late:
         return rubric_timeout_score(wall_clock_ms=wall_clock_ms, detail=attempt.why_late)
     error = attempt.error
@@ -362,7 +362,7 @@ def _message(error: BaseException) -> str:
 
 
 def _outcome(case: BenchCase, score: BenchScore, last: Attempt) -> CaseOutcome:
-    """Put together what is shown of a case whose last call this was."""
+    """Return the outcome of a case from its score and its last call."""
     error = last.error
     said = last.value if error is None else error
     outcome = CaseOutcome(

@@ -1,4 +1,4 @@
-"""Write a small task class that works, for its author to change."""
+"""Write a small working task class, which its author then changes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def write_starter(folder: Path) -> None:
     """Write the starter task class into a new or empty folder.
 
     Args:
-        folder: its last part is the class's name; the folders above it are made where needed.
+        folder: Its name is the name of the class. Missing parent folders are created.
 
     Raises:
-        BenchError: the name is none for a task class, or the folder can't be written. Nothing is
-            left behind of what was begun.
+        BenchError: The name is not valid, or the folder can't be written. Files that were already
+            written are removed.
     """
     where = shown(os.fspath(folder))
     if _NAME.fullmatch(folder.name) is None:
@@ -48,19 +48,19 @@ def write_starter(folder: Path) -> None:
 
 
 def starter_files() -> Iterator[tuple[str, str]]:
-    """Yield the names and the texts of the starter's files."""
+    """Yield the names and contents of the starter's files."""
     yield from _texts(files("pytest_failure_taxonomy.bench") / "starter", "")
 
 
 def _texts(folder: Traversable, name: str) -> Iterator[tuple[str, str]]:
     for entry in sorted(folder.iterdir(), key=lambda each: each.name):
         if entry.name.startswith((".", "__")):
-            continue  # what an interpreter or a system put there
+            continue  # created by an interpreter or the operating system
         below = f"{name}{entry.name}"
         if entry.is_dir():
             yield from _texts(entry, f"{below}/")
         else:
-            # Each ends in .txt here, so that no tool takes it for a file of this package.
+            # Here they end in .txt, so that no tool mistakes them for files of this package.
             yield below.removesuffix(".txt"), entry.read_text("utf-8")
 
 
@@ -69,7 +69,7 @@ def _write(folder: Path, made: list[Path]) -> None:
     for name, text in starter_files():
         path = folder / name
         _make(path.parent, made)
-        # Where something has come there since the folder was looked at, it is not ours.
+        # "x" refuses to overwrite a file that was created after the folder was checked.
         with path.open("x", encoding="utf-8", newline="\n") as file:
             made.append(path)
             file.write(text)
@@ -83,7 +83,7 @@ def _make(folder: Path, made: list[Path]) -> None:
 
 
 def _remove(made: list[Path]) -> None:
-    """Remove what was made, and nothing that has come into its folders since."""
+    """Remove what was created, and nothing else."""
     for path in reversed(made):
         with suppress(OSError):
             if path.is_dir() and not path.is_symlink():

@@ -14,14 +14,14 @@ from pytest_failure_taxonomy.errors import BenchError
 
 
 def import_callable(target: str, where: str) -> Callable[..., Any]:
-    """Import what a user named.
+    """Import a callable.
 
     Args:
-        target: `package.module:callable`; the callable may be an attribute of an attribute.
-        where: the place that names it, for the message.
+        target: `package.module:callable`; the callable may have dots.
+        where: The place that names it, for messages.
 
     Raises:
-        BenchError: it can't be imported, or is nothing that can be called.
+        BenchError: It can't be imported, or is not callable.
     """
     name, _, path = target.partition(":")
     if not name or not path:
@@ -50,15 +50,17 @@ def import_callable(target: str, where: str) -> Callable[..., Any]:
 
 
 def load_rubric(task_class: TaskClass) -> Callable[[dict[str, Any], object], dict[str, Any]]:
-    """Return the function `grade` of a task class, from a module loaded anew.
+    """Return the function `grade` of a task class's rubric, loaded into this process.
+
+    The rubric is not isolated here, and is loaded again at each call.
 
     Raises:
-        BenchError: the task class has no rubric with a function `grade`.
+        BenchError: The task class has no rubric with a function `grade`.
     """
     if task_class.rubric is None:
         raise BenchError(f"{task_class.name}: has no rubric.py; load it from a folder")
     folder = str(task_class.rubric.parent)
-    sys.path.insert(0, folder)  # a rubric may import a module that stands beside it
+    sys.path.insert(0, folder)  # a rubric may import modules from its folder
     try:
         module = _load(task_class.rubric, f"rubric_of_{task_class.name}")
     finally:

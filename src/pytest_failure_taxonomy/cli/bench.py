@@ -1,4 +1,4 @@
-"""`failure-taxonomy bench`: what is done with task classes outside a run of pytest."""
+"""The command `failure-taxonomy bench`, which creates task classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_parser(commands: Parsers) -> None:
-    """Add the command and its own commands to the command line."""
+    """Add the command and its subcommands to the command line."""
     parser = commands.add_parser(
         "bench",
         help="begin a task class",
@@ -41,7 +41,7 @@ def add_parser(commands: Parsers) -> None:
 
 
 def execute_init(options: argparse.Namespace) -> int:
-    """Write a task class and say what to do next."""
+    """Write a task class and print what to do next."""
     from pytest_failure_taxonomy.bench.start import write_starter
 
     folder: Path = options.folder

@@ -1,1 +1,1 @@
-"""Read files that people write, so that every problem of a file is told with its line."""
+"""Read files that people write, and report every problem of a file with its line."""

@@ -1,4 +1,4 @@
-"""The base of the models by which bytes come in and go out."""
+"""The base of the models of files and reports."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -22,6 +22,9 @@ _MERGE: Final = f"{_YAML}merge"
 WRONG: Final = object()
 """Takes the place of a value that was already reported as a problem."""
 
+_Places = dict[int, dict[str, tuple[int, yaml.Node]]]
+"""For each mapping, by the `id` of its node, the line of each key and the node of its value."""
+
 
 @value
 class Tree:
@@ -36,6 +39,8 @@ class Tree:
     """The line in which it begins, from 1; for a value of a mapping, that of its key."""
     node: yaml.Node | None = None
     """The node from which it was read; `None` for a file of JSON lines."""
+    places: Mapping[int, Mapping[str, tuple[int, yaml.Node]]] = MappingProxyType({})
+    """Where the keys of the file's mappings stand, as `_Places` describes."""
 
     def at(self, *path: int | str) -> Tree:
         """Return the part at a path of keys and indexes, or the last one on the way that exists."""
@@ -68,18 +73,18 @@ class Tree:
         return quoted(str(self.value).lower() if isinstance(self.value, bool) else str(self.value))
 
     def _part(self, step: int | str) -> Tree | None:
-        if isinstance(self.value, dict) and step in self.value:
-            value = self.value[step]
-            if not isinstance(self.node, yaml.MappingNode):
-                return Tree(value=value, line=self.line)
-            key, node = next(pair for pair in self.node.value if pair[0].value == step)
-            return Tree(value=value, line=line_of(key), node=node)
-        if isinstance(self.value, list) and isinstance(step, int) and step < len(self.value):
-            if not isinstance(self.node, yaml.SequenceNode):
-                return Tree(value=self.value[step], line=self.line)
-            node = self.node.value[step]
-            return Tree(value=self.value[step], line=line_of(node), node=node)
-        return None
+        values: Any = self.value
+        line, node = self.line, None
+        if isinstance(values, dict) and step in values:
+            if self.node is not None:
+                line, node = self.places[id(self.node)][str(step)]
+        elif isinstance(values, list) and isinstance(step, int) and step < len(values):
+            if self.node is not None:
+                node = self.node.value[step]
+                line = line_of(node)
+        else:
+            return None
+        return Tree(value=values[step], line=line, node=node, places=self.places)
 
 
 def read_tree(
@@ -112,7 +117,9 @@ def read_tree(
         if if_empty is not None:
             problems.add(1, if_empty)
         return None
-    found = Tree(value=_Reader(problems).read(node), line=line_of(node), node=node)
+    reader = _Reader(problems)
+    value = reader.read(node)
+    found = Tree(value=value, line=line_of(node), node=node, places=reader.places)
     if isinstance(found.value, root):
         return found
     if found.value is not WRONG:
@@ -137,6 +144,7 @@ class _Reader:
     """Reads the nodes of one document; a node that an alias repeats is reported once."""
 
     def __init__(self, problems: Problems) -> None:
+        self.places: _Places = {}
         self._problems = problems
         self._reported: set[int] = set()
 
@@ -160,17 +168,18 @@ class _Reader:
 
     def _mapping(self, node: yaml.MappingNode) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        lines: dict[str, int] = {}
+        places = self.places[id(node)] = {}
         for key_node, each in node.value:
             key = self._key(key_node)
             if not isinstance(key, str):
                 self.read(each)
             elif key in values:
-                what = f"the key {quoted(key)} stands in line {lines[key]} already; give it once"
+                first = places[key][0]
+                what = f"the key {quoted(key)} stands in line {first} already; give it once"
                 self._report(key_node, what)
             else:
                 values[key] = self.read(each)
-                lines[key] = line_of(key_node)
+                places[key] = (line_of(key_node), each)
         return values
 
     def _key(self, node: yaml.Node) -> object:

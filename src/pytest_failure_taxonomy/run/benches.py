@@ -1,4 +1,4 @@
-"""Bring what the task classes of a run came to into its report."""
+"""Add the reports of task classes to the report of a run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pytest_failure_taxonomy.recorder.guard import Faults
 from pytest_failure_taxonomy.report.text import cap_between_words, change_texts, encodable
 
 BENCH_PLUGIN: Final = "failure_taxonomy_bench_session"
-"""The name of the plugin that runs cases; it is there from when the first task class is seen."""
+"""The name of the plugin that runs cases; it is registered with the first task class."""
 
 MAX_TEXT: Final = 2_000
-"""Characters of one text, such as the detail of a failure mode."""
+"""Maximal length of a text, such as the detail of a failure mode."""
 
 
 def add_benches(

@@ -64,7 +64,7 @@ class Bench:
             report = await Runner(is_logging=False).execute(
                 plan, system_under_test=system_under_test, rubric_runner=rubric_runner
             )
-        reported_by(self._item).add_run(self._item.nodeid, report)
+        reported_by(self._item).runs.append((self._item.nodeid, report))
         return report
 
     def run_sync(

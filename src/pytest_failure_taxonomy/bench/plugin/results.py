@@ -114,48 +114,31 @@ class ReportedResults:
     """The results that the report of one test carries to the process that collects them."""
 
     def __init__(self) -> None:
-        self._runs: list[tuple[str, BenchRunReport]] = []
-        self._cases: list[tuple[Source, str, BenchScore]] = []
-        self._broken: list[tuple[Source, str]] = []
-        self._cost_caps: list[str] = []
-
-    def add_run(self, test: str, report: BenchRunReport) -> None:
-        """Add the report of a whole run that a test made."""
-        self._runs.append((test, report))
-
-    def add_case(self, source: Source, case_id: str, score: BenchScore) -> None:
-        """Add the score of a case."""
-        self._cases.append((source, case_id, score))
-
-    @property
-    def has_case(self) -> bool:
-        """Whether there is a score of a case."""
-        return bool(self._cases)
-
-    def add_broken(self, source: Source, case_id: str) -> None:
-        """Add a case whose test failed for another reason than the score."""
-        self._broken.append((source, case_id))
-
-    def add_cost_cap(self, source: Source) -> None:
-        """Record that a case was not started because of the cost cap."""
-        self._cost_caps.append(source.folder)
+        self.runs: list[tuple[str, BenchRunReport]] = []
+        """Tests and the reports of the whole runs that they made."""
+        self.cases: list[tuple[Source, str, BenchScore]] = []
+        """Cases and their scores."""
+        self.broken: list[tuple[Source, str]] = []
+        """Cases whose test failed for another reason than the score."""
+        self.cost_caps: list[str] = []
+        """Folders of task classes of which a case was not started because of the cost cap."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the results as plain data."""
         return {
-            "runs": [[test, report.model_dump(mode="json")] for test, report in self._runs],
+            "runs": [[test, report.model_dump(mode="json")] for test, report in self.runs],
             "cases": [
                 [*source, case_id, score.model_dump(mode="json")]
-                for source, case_id, score in self._cases
+                for source, case_id, score in self.cases
             ],
-            "broken": [[*source, case_id] for source, case_id in self._broken],
-            "cost_caps": self._cost_caps,
+            "broken": [[*source, case_id] for source, case_id in self.broken],
+            "cost_caps": self.cost_caps,
         }
 
     def as_properties(self) -> list[tuple[str, object]]:
         """Return the scores as user properties, which `--junitxml` writes."""
         properties: list[tuple[str, object]] = []
-        for _, _, score in self._cases:
+        for _, _, score in self.cases:
             properties.append(("bench_score", score.score))
             if score.failure_modes:
                 codes = " ".join(mode.code for mode in score.failure_modes)

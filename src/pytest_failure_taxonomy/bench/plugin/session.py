@@ -79,12 +79,12 @@ class BenchSession:
         try:
             outcome = self.runs.outcome_of(item)
         except NotStartedError:
-            reported_by(item).add_cost_cap(source)
+            reported_by(item).cost_caps.append(source.folder)
             cap = self.classes.settings(item.task_class).max_cost_usd
             pytest.skip(f"not started: the cases before it cost more than {cap:g} USD")
         except RunEndedError as error:
             raise CaseFailedError.of_line(f"no score: {error}") from None
-        reported_by(item).add_case(source, item.case.case_id, outcome.score)
+        reported_by(item).cases.append((source, item.case.case_id, outcome.score))
         return outcome
 
     def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
@@ -95,7 +95,7 @@ class BenchSession:
         self, item: pytest.Item, found: MarkedCase, outcome: CaseOutcome, score: BenchScore
     ) -> None:
         """Add a score to the report of a test with the mark `bench`, which fails unless passed."""
-        reported_by(item).add_case(found.source, found.case.case_id, score)
+        reported_by(item).cases.append((found.source, found.case.case_id, score))
         if not score.passed:
             lines = failure_lines(
                 found.task_class.name,
@@ -187,15 +187,15 @@ class BenchSession:
         """Record a case whose test failed for another reason than its score, which then is void."""
         if not report.failed or call.excinfo is None:
             return
-        is_scored = _REPORTED in item.stash and item.stash[_REPORTED].has_case
+        is_scored = _REPORTED in item.stash and item.stash[_REPORTED].cases
         if is_scored and isinstance(call.excinfo.value, CaseFailedError):
             return
         if isinstance(item, CaseItem):
-            reported_by(item).add_broken(source_of(item.task_class), item.case.case_id)
+            reported_by(item).broken.append((source_of(item.task_class), item.case.case_id))
         else:
             found = marked_case(item, self.classes)
             if found is not None:
-                reported_by(item).add_broken(found.source, found.case.case_id)
+                reported_by(item).broken.append((found.source, found.case.case_id))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
