@@ -1,4 +1,4 @@
-"""Read a report that anybody may have written, and refuse what is none.
+"""Read a report from a file that anybody may have written, and refuse all else.
 
 The standard library parses first, because it can be told to refuse what pydantic's parser lets
 pass: a key given twice (the last one would win) and a number that is none.
@@ -67,7 +67,7 @@ def load_report(path: str | os.PathLike[str]) -> FailureReport:
         path: a regular file of at most `MAX_REPORT_BYTES`, or a link to one.
 
     Raises:
-        ReportError: there is no such file, or it holds no report that this version reads.
+        ReportError: there is no such file, or it is not a report that this version reads.
     """
     where = safe_text(os.fspath(path))
     return parse_report(_read(Path(path), where), where)
@@ -81,7 +81,7 @@ def parse_report(data: bytes, where: str) -> FailureReport:
         where: what to call the source in an error, such as its path.
 
     Raises:
-        ReportError: it is no report that this version reads; the message lists every problem.
+        ReportError: it is not a report that this version reads; the message lists every problem.
     """
     where = safe_text(where)
     if len(data) > MAX_REPORT_BYTES:

@@ -164,7 +164,7 @@ _CALLED: Final = {"a path": _file_name, "a plur": _singular}
 __all__ = ["VERSION", "fingerprint_of", "normalize_message", "place_of_test", "title_of"]
 
 VERSION: Final = "1"
-"""Counts up when the rule changes, so that no old fingerprint can equal a new one by accident."""
+"""Counts up when the rule changes, so that no old fingerprint equals a new one by accident."""
 
 MAX_TITLE: Final = 160
 """Characters of a group's title."""
