@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +20,7 @@ from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.report.write import name_of_special_file
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -38,13 +37,6 @@ _MAX_WORD: Final = 80
 _VERSION: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-_NOT_FILES: Final[tuple[tuple[Callable[[int], bool], str], ...]] = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 _JSON_SORTS: Final[dict[type, str]] = {
     list: "an array",
     str: "a string",
@@ -121,9 +113,9 @@ def _read(path: Path, where: str) -> bytes:
 
 
 def _check_is_file(mode: int, where: str) -> None:
-    if not stat.S_ISREG(mode):
-        sort = next((name for is_sort, name in _NOT_FILES if is_sort(mode)), "a special file")
-        raise _refusal(where, f"is {sort} and not a file")
+    name = name_of_special_file(mode)
+    if name is not None:
+        raise _refusal(where, f"is {name} and not a file")
 
 
 class _BadJSONError(Exception):

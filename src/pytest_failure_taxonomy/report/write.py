@@ -64,11 +64,16 @@ def refuse_special_file(path: Path) -> None:
         mode = lstat(path).st_mode
     except (OSError, ValueError):
         return
-    for is_special, name in _SPECIAL:
-        if is_special(mode):
-            raise SettingsError(
-                f"--failure-taxonomy-report: {path} is {name}; give the name of a file"
-            )
+    name = name_of_special_file(mode)
+    if name is not None:
+        raise SettingsError(f"--failure-taxonomy-report: {path} is {name}; give the name of a file")
+
+
+def name_of_special_file(mode: int) -> str | None:
+    """Return in words what a file is that is not an ordinary one; `None` for one that is."""
+    if stat.S_ISREG(mode):
+        return None
+    return next((name for is_sort, name in _SPECIAL if is_sort(mode)), "a special file")
 
 
 def write_report(path: Path, report: dict[str, Any], reserve: Path | None = None) -> None:

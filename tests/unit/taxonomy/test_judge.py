@@ -1538,3 +1538,11 @@ def test_the_lines_of_a_log_tell_the_type_that_nothing_else_does() -> None:
     judgement = judge(ended(1, failures=(failed(),), output=output))
     assert judgement.verdict is not None
     assert judgement.verdict.failure_type is FailureType.VERIFICATION_FAILED
+
+
+def test_a_log_names_exceptions_without_their_modules() -> None:
+    """An import that failed in a test is a broken build in a log as it is in a report."""
+    missing = RaisedException(type="ModuleNotFoundError", module="", message="No module named 'x'")
+    run = ended(1, failures=(failed(exception=missing),), output=Output(by_subject={}))
+    [judged] = judge(run).failures
+    assert judged.failure_type is FailureType.BROKEN_BUILD
