@@ -1,4 +1,4 @@
-"""Build the report's JSON object, schema version 1.1, from evidence and judgement.
+"""Build the report's JSON object, schema version 1.1, from evidence and judgement, or amend one.
 
 This is plain data on purpose: the model in `model.py` says the same shape for readers, and the
 tests hold the two together, but importing pydantic would cost each run 50 ms or more.
@@ -276,7 +276,7 @@ def _own_extensions(run: RunEvidence, judgement: Judgement, faults: Sequence[str
 
 
 def _attributions(run: RunEvidence) -> list[JSONObject]:
-    """Return what was said of failures besides reason and kind, each once, most frequent first."""
+    """Return the attributions of failures, each once with its count, most frequent first."""
     counted = Counter(
         failure.attributed for failure in run.failures if failure.attributed is not None
     )
@@ -287,7 +287,7 @@ def _attributions(run: RunEvidence) -> list[JSONObject]:
 
 
 def _seconds(value: float | None) -> float | None:
-    """Round to microseconds; no clock, however patched, makes it negative or no number."""
+    """Round to microseconds; a patched clock can't make it negative, infinite or NaN."""
     if value is None or not isfinite(value):
         return None
     return round(max(0.0, value), 6)
@@ -308,17 +308,18 @@ def _plain(value: Any) -> Any:
 
 
 _MOST: Final = 1_000_000
-"""Findings of one reason; a run has no more tests that failed."""
+"""The most findings of one reason that a report may claim; no run has as many failed tests."""
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 
 
 def amend_report(report: dict[str, Any], end: ProcessExit) -> dict[str, Any]:
-    """Return the report with the end of its process in it; unchanged where that says nothing new.
+    """Return the report that pytest wrote, with how its process ended after that.
 
-    What was judged before stands; the end adds to it, and the judge says which comes first.
+    It is unchanged where that says nothing new. The reasons found before still hold; the end may
+    add one, and the judge says which comes first.
 
     Raises:
-        LookupError, TypeError, ValueError, AttributeError: it is no report of ours.
+        LookupError, TypeError, ValueError, AttributeError: it is not a report of ours.
     """
     before = report["exit"]["code"]
     if end.code is None or (end.code == before and end.signal == report["exit"]["signal"]):
@@ -347,7 +348,7 @@ def _verdict(before: JSONObject | None, after: JSONObject | None) -> JSONObject 
 
 
 def _findings(report: dict[str, Any]) -> Iterator[Finding]:
-    """Yield what was found before, as far as the report tells: all reasons, their first details."""
+    """Yield the findings that a report tells of: of each reason all, with the details it quotes."""
     verdict = report["verdict"] or {}
     for held in report["reasons"]:
         is_verdict = (held["reason"], held["kind"]) == (verdict["reason"], verdict["kind"])

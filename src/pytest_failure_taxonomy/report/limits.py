@@ -20,15 +20,16 @@ _SEARCHED_AT_ONCE: Final = 10_000
 Where that finds something each of them is searched by itself."""
 
 _MOST_PASSES: Final = 4
-"""What one text gives away may stand in an earlier one."""
+"""How often the texts are searched at most. A secret that is learnt from one text may also stand
+in a text that was searched before."""
 
 REDACTED: Final = "[REDACTED:"
 """How the marks begin that stand for secrets."""
 _MARK: Final = re.compile(r"\[REDACTED:([^\]]+?)(?: [0-9a-f]{10})?\]")
-"""Those in a node id have a digest of all of it, which keeps two of them apart."""
+"""A mark in a node id has a digest of the whole id beside it, so that two ids stay different."""
 
 MAX_REPORT_BYTES: Final = 64 * 1024 * 1024
-"""The other caps keep a report far below; a file that is bigger is none."""
+"""The other caps keep a report far below this; a bigger file is not a report."""
 MAX_FAILURES: Final = MAX_LISTED
 """Failures, collection errors, internal errors and groups listed, each; `limits` says how many
 more."""
@@ -43,7 +44,7 @@ MAX_TRACEBACKS: Final = 4_000_000
 
 
 class Redaction(Protocol):
-    """Who knows what is secret."""
+    """Removes secrets from texts."""
 
     @property
     def known(self) -> int:
@@ -57,7 +58,7 @@ class Redaction(Protocol):
 
 
 def removed_from(text: str) -> list[str]:
-    """Return what the marks in a text stand for that replace secrets."""
+    """Return the sorts of secrets that were removed from a text, as its marks name them."""
     return _MARK.findall(text) if REDACTED in text else []
 
 
@@ -115,7 +116,7 @@ class Limits:
     def fit(self, report: JSONObject) -> JSONObject:
         """Return the report with every text in it fit for UTF-8 and no longer than allowed.
 
-        Secrets leave here at the latest, those in node ids and arguments, too.
+        This is also the last search for secrets, in node ids and arguments as well.
         """
         texts: dict[str, None] = {}
         _gather(report, texts)
@@ -197,7 +198,7 @@ def _gather(value: Any, texts: dict[str, None]) -> None:
 
 
 CUT: Final = "there was no room on the disk for the whole report"
-"""How the fault begins that says what is missing and why."""
+"""Start of the fault that says what is missing and why."""
 
 _KEPT: Final = (500, 200, 100, 50, 20, 10, 5, 2, 1, 0)
 """How many entries of each list are kept, tried one after the other."""
@@ -214,7 +215,7 @@ _LISTS: Final = (
 def cut_to_fit(
     report: JSONObject, size: int, size_of: Callable[[JSONObject], int]
 ) -> JSONObject | None:
-    """Return as much of a report as fits into so many bytes; `None` where no report does.
+    """Return as much of a report as fits into a number of bytes; `None` where none does.
 
     What other plugins have added goes first, then the later tracebacks, then the later entries of
     all lists.

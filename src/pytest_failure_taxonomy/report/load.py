@@ -1,4 +1,4 @@
-"""Read a report that anybody may have written, and refuse what is none.
+"""Read a report from a file that anybody may have written, and refuse all else.
 
 The standard library parses first, because it can be told to refuse what pydantic's parser lets
 pass: a key given twice (the last one would win) and a number that is none.
@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +20,7 @@ from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.report.write import name_of_special_file
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -38,13 +37,6 @@ _MAX_WORD: Final = 80
 _VERSION: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-_NOT_FILES: Final[tuple[tuple[Callable[[int], bool], str], ...]] = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 _JSON_SORTS: Final[dict[type, str]] = {
     list: "an array",
     str: "a string",
@@ -67,7 +59,7 @@ def load_report(path: str | os.PathLike[str]) -> FailureReport:
         path: a regular file of at most `MAX_REPORT_BYTES`, or a link to one.
 
     Raises:
-        ReportError: there is no such file, or it holds no report that this version reads.
+        ReportError: there is no such file, or it is not a report that this version reads.
     """
     where = safe_text(os.fspath(path))
     return parse_report(_read(Path(path), where), where)
@@ -81,7 +73,7 @@ def parse_report(data: bytes, where: str) -> FailureReport:
         where: what to call the source in an error, such as its path.
 
     Raises:
-        ReportError: it is no report that this version reads; the message lists every problem.
+        ReportError: it is not a report that this version reads; the message lists every problem.
     """
     where = safe_text(where)
     if len(data) > MAX_REPORT_BYTES:
@@ -121,9 +113,9 @@ def _read(path: Path, where: str) -> bytes:
 
 
 def _check_is_file(mode: int, where: str) -> None:
-    if not stat.S_ISREG(mode):
-        sort = next((name for is_sort, name in _NOT_FILES if is_sort(mode)), "a special file")
-        raise _refusal(where, f"is {sort} and not a file")
+    name = name_of_special_file(mode)
+    if name is not None:
+        raise _refusal(where, f"is {name} and not a file")
 
 
 class _BadJSONError(Exception):

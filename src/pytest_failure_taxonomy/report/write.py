@@ -1,4 +1,4 @@
-"""Put the report on disk: whole, at once, and readable by whoever could read a plain file there."""
+"""Write the report to disk: atomically, and with the mode of an ordinary file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _encode_field(value: Any) -> str:
 
 
 def refuse_special_file(path: Path) -> None:
-    """Refuse a report path that names anything but a plain file or nothing yet.
+    """Refuse a report path at which there is anything but an ordinary file.
 
     Raises:
         SettingsError: it is a folder, a link, a pipe or a device; it has not been touched.
@@ -64,15 +64,20 @@ def refuse_special_file(path: Path) -> None:
         mode = lstat(path).st_mode
     except (OSError, ValueError):
         return
-    for is_special, name in _SPECIAL:
-        if is_special(mode):
-            raise SettingsError(
-                f"--failure-taxonomy-report: {path} is {name}; give the name of a file"
-            )
+    name = name_of_special_file(mode)
+    if name is not None:
+        raise SettingsError(f"--failure-taxonomy-report: {path} is {name}; give the name of a file")
+
+
+def name_of_special_file(mode: int) -> str | None:
+    """Return in words what a file is that is not an ordinary one; `None` for one that is."""
+    if stat.S_ISREG(mode):
+        return None
+    return next((name for is_sort, name in _SPECIAL if is_sort(mode)), "a special file")
 
 
 def write_report(path: Path, report: dict[str, Any], reserve: Path | None = None) -> None:
-    """Replace the file by the report, so that a reader sees the old one or the new one.
+    """Replace the file atomically: a reader sees the old report or the new one.
 
     The text is complete before a file is opened. Missing folders are made. The file gets the mode
     that `open()` would give it, not the 0600 of a temporary file, so that a CI agent can read it.
@@ -104,13 +109,13 @@ def write_report(path: Path, report: dict[str, Any], reserve: Path | None = None
 
 
 def write_what_fits(path: Path, report: dict[str, Any], reserve: Path) -> dict[str, Any]:
-    """Replace the file by as much of the report as the room that was kept for it can hold.
+    """Replace the file by as much of the report as the reserve has room for.
 
     Returns:
         what was written; `limits` says what is missing, and so does a fault in words.
 
     Raises:
-        OSError: no room was kept, or too little for any report.
+        OSError: there is no reserve, or it has too little room for any report.
     """
     from pytest_failure_taxonomy.report.limits import cut_to_fit
 
@@ -122,10 +127,10 @@ def write_what_fits(path: Path, report: dict[str, Any], reserve: Path) -> dict[s
 
 
 def _use_reserve(reserve: Path | None, folder: int | None, name: str, content: bytes) -> bool:
-    """Write into the room that was kept, and make it the new file; tell whether it was there.
+    """Move the reserve to where the report goes and write into it; tell whether that worked.
 
-    It is moved first: of two processes that want it one gets it, and nobody can write any more
-    into what may be the report by then.
+    It is moved before it is written: of two processes that want it only one gets it, and the other
+    can't write into what may be a report by then.
     """
     if reserve is None:
         return False
@@ -142,7 +147,11 @@ def _use_reserve(reserve: Path | None, folder: int | None, name: str, content: b
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it; a file in the way is told as what it is."""
+    """Make a folder and its parents.
+
+    Raises:
+        NotADirectoryError: one of them exists and is a file.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
@@ -152,20 +161,20 @@ def make_folder(folder: Path) -> None:
 
 
 def remove_report(path: Path) -> None:
-    """Remove the report of an earlier run where it can't be replaced: it must not pass for new."""
+    """Remove an earlier run's report that can't be replaced; it must not pass for this run's."""
     with suppress(OSError):
         unlink(path)
 
 
 def fallback_path(path: Path, run_id: str) -> Path:
-    """Return a place in the temporary folder for a report that can't be where it should."""
+    """Return a path in the temporary folder, for a report that can't be written to its own."""
     import tempfile  # here, because the watcher has to be quick and needs none
 
     return Path(tempfile.gettempdir()) / path_of_run(path, run_id).name
 
 
 def path_beside(path: Path, ending: str) -> Path:
-    """Return the path of what belongs to a report and is hidden beside it: its lock, its record.
+    """Return the path of a hidden file or folder beside the report, such as its lock.
 
     All such names are made here. The name is a dot, the report's name and the ending; where that is
     longer than a name may be, the report's name is cut, and a digest of all of it takes its place.
@@ -178,7 +187,7 @@ def path_beside(path: Path, ending: str) -> Path:
 
 
 def path_of_run(path: Path, run_id: str) -> Path:
-    """Return the path that a report gets where its own can't be had, in the same folder."""
+    """Return a path in the report's folder, for a report that can't be written to its own."""
     suffix = path.suffix if len(os.fsencode(path.suffix)) <= _MAX_SUFFIX_BYTES else ""
     stem = path.name.removesuffix(suffix)
     return path.with_name(_fitting_name("", stem, f".{run_id}{suffix}"))

@@ -39,8 +39,8 @@ def judge_test_failures(
 
     Args:
         failures: all of a run.
-        reads_text: the text of a failure may tell its type where nothing else does. That holds
-            for logs, where text is all there is.
+        reads_text: the text of a failure may tell its type, too, as in a log, where text is all
+            there is.
     """
     if not failures:
         return ()
@@ -59,8 +59,8 @@ def judge_test_failures(
         else:
             reason, kind = said.reason, said.kind
         failure_type = _type_of_test_failure(failure, kind)
-        if reads_text and failure_type is FailureType.UNKNOWN:
-            failure_type = type_in_text(_text_of(failure))
+        if reads_text:
+            failure_type = _type_with_text(failure_type, failure)
         if said is not None:
             retryable = said.retryable
         else:
@@ -100,8 +100,8 @@ def judge_collection_failures(
     judged = []
     for failure in failures:
         failure_type = _type_of_collection_failure(failure)
-        if reads_text and failure_type is FailureType.UNKNOWN:
-            failure_type = type_in_text(_text_of(failure))
+        if reads_text:
+            failure_type = _type_with_text(failure_type, failure)
         judged.append(
             FailureJudgement(
                 reason=reason_of(kind),
@@ -202,6 +202,17 @@ def _type_of_run_error(error: RunError) -> FailureType:
     return found if found is FailureType.BROKEN_BUILD else FailureType.UNKNOWN
 
 
-def _text_of(failure: TestFailure | CollectionFailure) -> str:
+def _type_with_text(
+    failure_type: FailureType, failure: TestFailure | CollectionFailure
+) -> FailureType:
+    """Return the failure type, by the failure's text where that says more.
+
+    A log names an exception without its module and its bases, so the one at the text's head may be
+    known better than by `failure_type`; the words count where nothing else does.
+    """
     raised = failure.exception
-    return failure.message if raised is None else f"{raised.type}: {raised.message}"
+    text = failure.message if raised is None else f"{raised.type}: {raised.message}"
+    at_head = failure_type_at_head(text)
+    if at_head is not None and at_head is not FailureType.UNKNOWN:
+        return at_head
+    return type_in_text(text) if failure_type is FailureType.UNKNOWN else failure_type

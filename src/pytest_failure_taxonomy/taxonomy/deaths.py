@@ -1,4 +1,4 @@
-"""Judge how a process ended of whose work nothing, or not the end, has been seen.
+"""Judge how a process ended that did not finish its session, or that no plugin has seen.
 
 What is inferred and not seen is `likely`, and what can't be told apart is named. The test that was
 in flight "was running when it died"; it never "caused" it.
@@ -238,7 +238,7 @@ _COMMAND_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "interrupt.keyboard": "the command was interrupted from the keyboard",
     }
 )
-"""What the kinds of a death are called where the command is no pytest."""
+"""The words for how a process ended whose command is not a pytest."""
 
 _PYTEST_WORDS: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -263,19 +263,19 @@ _PYTEST_KINDS: Final[Mapping[int, tuple[str, tuple[str, ...]]]] = MappingProxyTy
 """What pytest's exit codes are most likely to come from, and what else they could."""
 
 _CODES_OF_REFUSALS: Final = frozenset({1, 3, 4})
-"""How a pytest ends that can't load a plugin it is told to, by its version, or read its files."""
+"""Exit codes of a pytest that can't load a plugin or read its files; versions of it differ."""
 
 
 def judge_command(
     code: int, source: str, *, is_pytest: bool, refusal: RunError | None = None
 ) -> Iterator[Finding]:
-    """Yield what an exit code lets one think of a command.
+    """Yield what can be concluded from the exit code of a command.
 
     Args:
         code: the exit code.
         source: who saw it.
         is_pytest: what was run is a pytest.
-        refusal: what that pytest can't have got past.
+        refusal: an error that must have stopped that pytest before it loaded a plugin.
     """
     if code == 0:
         return

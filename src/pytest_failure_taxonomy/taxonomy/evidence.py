@@ -1,4 +1,4 @@
-"""What was seen of a run, as frozen values; the judge alone says what it means.
+"""What was seen of a run, as frozen values. What it means is for the judge to say.
 
 Every value here is plain data of the standard library, so that it can come from the live plugin,
 from a record on disk or from a log alike.
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 @value
 class OriginPlace:
-    """A place that edits elsewhere in the file, other folders and other machines don't move.
+    """The place in the user's own code that a failure comes from.
 
-    It holds no line number and no absolute path.
+    It holds no line number and no absolute path, so that it stays the same when other lines are
+    edited, in other folders and on other machines.
     """
 
     path: str
@@ -38,7 +39,7 @@ class OriginPlace:
 Phase = Literal["setup", "call", "teardown"]
 Completeness = Literal["full", "reconstructed", "running"]
 Part = Literal["test", "subtest", "sum"]
-"""What of a test failed: itself, one of its subtests, or nothing more than its subtests."""
+"""What failed: the test itself, one of its subtests, or the test only because its subtests did."""
 MAX_LISTED: Final = 1_000
 """Failures that are kept whole, and that a report lists."""
 
@@ -94,7 +95,7 @@ class TimeLimit:
 
 @value
 class Attribution:
-    """The reason of a failure in the words of somebody who knows: a test, a hook or a rule."""
+    """The reason of a failure as a test, a hook or a rule gives it."""
 
     reason: FailureReason
     kind: str
@@ -116,7 +117,7 @@ class SeenMarker:
     """The failure marker that an agent has left in its output."""
 
     name: str
-    """As in `[GZA_FAILURE:NAME]`; `UNKNOWN` where that is none that is known."""
+    """As in `[GZA_FAILURE:NAME]`; `UNKNOWN` where the name is not a known one."""
     reason: FailureReason
     """What it stands for."""
 
@@ -138,9 +139,9 @@ class TestFailure:
     forked: bool = False
     """It was a process that pytest-forked had made for this test alone."""
     limit: TimeLimit | None = None
-    """The test's time limit, where its worker left as one does that a limit ended."""
+    """The test's time limit, where its worker ended as it would by that limit."""
     attributed: Attribution | None = None
-    """Reason and kind, where somebody who knows has said them."""
+    """Reason and kind as a test, a hook or a rule has given them."""
     marker: SeenMarker | None = None
     """The last marker in what the test has printed."""
     location: Location | None = None
@@ -161,8 +162,8 @@ def in_order_of_selection(
 ) -> tuple[TestFailure, ...]:
     """Return failures in the order in which their tests were selected.
 
-    In one process that is the order of occurrence. Several workers fail in an order that is new in
-    each run; nothing that is said of a run may depend on it.
+    In one process that is the order of occurrence. With several workers that order differs from
+    run to run, and a report must not depend on it.
 
     Args:
         failures: in order of occurrence. Of those that are listed, all come before the others.
@@ -368,7 +369,7 @@ class RunEvidence:
     collection_failures: tuple[CollectionFailure, ...] = ()
     errors: tuple[RunError, ...] = ()
     early_refusal: RunError | None = None
-    """What pytest can't have got past before it loaded a plugin; nobody heard it say so."""
+    """An error that must have stopped pytest before it loaded a plugin, such as a wrong `-p`."""
     interruptions: tuple[Interruption, ...] = ()
     in_flight: tuple[InFlightTest, ...] = ()
     """In order of start."""
@@ -383,7 +384,7 @@ class RunEvidence:
     output: Output | None = None
     """What a log says, where a log is all that is left of the run."""
     settled: tuple[Finding, ...] = ()
-    """What was found before, where a report is judged again with the end of its process."""
+    """Findings of a report that is judged again, now with the end of its process."""
 
 
 @value

@@ -7,6 +7,7 @@ docs/explanation/fingerprints.md for the rule and its reasons.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -49,7 +50,7 @@ _ID: Final = (
 _TIME: Final = r"\d{4}-\d\d-\d\d(?:[t ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:z\b|[-+]\d\d:?\d\d)?)?"
 
 _SUBSTITUTIONS: Final = (
-    # what, pattern, replacement, the characters one of which must be there
+    # what, pattern, replacement, the characters one of which must be there (`*` is in `VALUE`)
     ("terminal colours", r"\x1b\[[0-9;]{0,20}[a-z]", "", "\x1b"),
     ("text in quotes", r"(?<![\w\\])[bruf]{0,2}'(?:[^'\\\n]|\\.)*+'(?!\w)", VALUE, "'"),
     ("text in double quotes", r'(?<![\w\\])[bruf]{0,2}"(?:[^"\\\n]|\\.)*+"(?!\w)', VALUE, '"'),
@@ -66,26 +67,28 @@ _SUBSTITUTIONS: Final = (
         "/\\",
     ),
     ("an address", r"\b0x[0-9a-f]+\b", VALUE, "x"),
-    ("an object", rf"<[^<>\n]{{1,200}} at {re.escape(VALUE)}>", VALUE, "<"),
+    ("an object", rf"<[^<>\n]{{1,200}} at {re.escape(VALUE)}>", VALUE, "*"),
     ("a constant", r"(?<![\w.])(?-i:None|True|False)(?![\w.])", VALUE, "NTF"),
     ("a date or time", rf"\b{_TIME}", VALUE, "-"),
     ("an id", rf"(?:(?<![\w)>])[-+])?(?<![^\W_])(?:{_ID})(?![^\W_])", VALUE, ""),
     ("a number", r"(?:(?<![\w)>])[-+])?\d[\d_]*(?:[.,:]\d+)*(?:e[-+]?\d+)?", VALUE, ""),
-    ("a unit", rf"(?<={re.escape(VALUE)}) ?(?:ns|us|µs|ms|s|m|h|d|[kmg]i?b|%)\b", "", ""),
+    ("a unit", rf"(?<={re.escape(VALUE)}) ?(?:ns|us|µs|ms|s|m|h|d|[kmg]i?b|%)\b", "", "*"),
     (
         "a list",
         rf"{re.escape(VALUE)}(?:[\s,:=.*/x+()\[\]{{}}-]{{0,6}}{re.escape(VALUE)})+",
         VALUE,
-        "",
+        "*",
     ),
     (
         "what holds values",
         rf"(?<![\w)])[\[({{]{{1,6}}\s?{re.escape(VALUE)}\s?[\])}}]{{1,6}}",
         VALUE,
-        "[({",
+        "*",
     ),
-    ("a plural", rf"({re.escape(VALUE)}) ([a-z-]{{2,30}})(?: ([a-z-]{{2,30}}))?", None, ""),
+    ("a plural", rf"({re.escape(VALUE)}) ([a-z-]{{2,30}})(?: ([a-z-]{{2,30}}))?", None, "*"),
 )
+
+_Replacement = Callable[[re.Match[str]], str]
 
 _TEMPORARY: Final = ("/tmp/", "/temp/", "pytest-of-", "/var/folders/", "/dev/shm/")  # noqa: S108 - looked for, not used
 """What tells a path of which not even the last part stays the same."""
@@ -103,21 +106,18 @@ def normalize_message(text: str, *, keeps_names: bool = False) -> str:
         keeps_names: text in quotes stays where it is the name of something in the code, as it is in
             what Python says of imports, attributes and arguments.
     """
+    is_noise = _noise().match
     lines = text[:MAX_READ].split("\n", MAX_LINES * 4)
-    patterns = _patterns()
-    noise = patterns["noise"]
-    kept = [line for each in lines if (line := each.strip()) and not noise.match(line)]
+    kept = [line for each in lines if (line := each.strip()) and not is_noise(line)]
     message = "\n".join(kept[:MAX_LINES])
-    for name, _, replacement, needed in _SUBSTITUTIONS:
-        if needed and not any(character in message for character in needed):
+    characters = frozenset(message)
+    for name, pattern, replacement, needed in _steps():
+        if needed and needed.isdisjoint(characters):
             continue
-        pattern = patterns[name]
-        if name.startswith("text in") and keeps_names:
-            message = pattern.sub(_unless_name, message)
-        elif replacement is not None:
-            message = pattern.sub(replacement, message)
-        else:
-            message = pattern.sub(_CALLED[name[:6]], message)
+        keeps = keeps_names and name.startswith("text in")
+        changed = pattern.sub(_unless_name if keeps else replacement, message)
+        if changed != message:
+            message, characters = changed, frozenset(changed)
     message = " ".join(message.split())
     return message if len(message) <= MAX_KEPT else message[:MAX_KEPT].rpartition(" ")[0]
 
@@ -137,9 +137,22 @@ def without_suggestion(message: str) -> str:
 
 
 @cache
-def _patterns() -> dict[str, re.Pattern[str]]:
-    compiled = {name: re.compile(each, re.IGNORECASE) for name, each, _, _ in _SUBSTITUTIONS}
-    return {**compiled, "noise": re.compile(_NOISE)}
+def _noise() -> re.Pattern[str]:
+    return re.compile(_NOISE)
+
+
+@cache
+def _steps() -> tuple[tuple[str, re.Pattern[str], str | _Replacement, frozenset[str]], ...]:
+    """Return the substitutions, compiled when the first failure needs them."""
+    return tuple(
+        (
+            name,
+            re.compile(pattern, re.IGNORECASE),
+            _CALLED[name[:6]] if replacement is None else replacement,
+            frozenset(needed),
+        )
+        for name, pattern, replacement, needed in _SUBSTITUTIONS
+    )
 
 
 def _unless_name(found: re.Match[str]) -> str:
@@ -164,7 +177,7 @@ _CALLED: Final = {"a path": _file_name, "a plur": _singular}
 __all__ = ["VERSION", "fingerprint_of", "normalize_message", "place_of_test", "title_of"]
 
 VERSION: Final = "1"
-"""Counts up when the rule changes, so that no old fingerprint can equal a new one by accident."""
+"""Counts up when the rule changes, so that no old fingerprint equals a new one by accident."""
 
 MAX_TITLE: Final = 160
 """Characters of a group's title."""

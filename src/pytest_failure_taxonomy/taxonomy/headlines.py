@@ -186,7 +186,7 @@ def is_worded_by_pytest(exception_type: str, *, is_test: bool) -> bool:
 
 
 def _without_python(said: str) -> str:
-    """Say that a module is missing in words about the module."""
+    """Put Python's words for a missing module into a sentence about who imports it."""
     found = re.fullmatch(_MISSING_MODULE, said)
     if found is None or found["path"] is None:
         return said
@@ -198,8 +198,8 @@ def _without_python(said: str) -> str:
 def one_line(text: str) -> str:
     """Return a text's first line; with those that follow where it is the head of a list.
 
-    What is too long is cut between words, if there are any: of a secret that is cut in two no half
-    is known for one.
+    A long line is cut between words where possible: half of a secret would not be recognised as
+    one.
     """
     lines = [line for each in text.splitlines() if (line := each.strip())]
     if not lines:

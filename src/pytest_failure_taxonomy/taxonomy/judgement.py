@@ -84,7 +84,7 @@ class Finding:
     words: tuple[str, ...] = ()
     """What names the thing that it is about, each in one line for the verdict's message."""
     is_hearsay: bool = False
-    """Somebody has said so and nothing was seen; it is never the verdict where anything was."""
+    """It was only said, as by a marker; it is not the verdict where anything was seen."""
 
 
 def finding(

@@ -32,7 +32,7 @@ KIND_FAMILIES: Final[Mapping[str, tuple[FailureReason, ...]]] = MappingProxyType
 
 @value
 class Rule:
-    """One rule; a field that is `None` matches everything, and one of the four is not."""
+    """One rule; a condition that is `None` matches everything, and one of the four is given."""
 
     name: str
     reason: FailureReason

@@ -1,6 +1,6 @@
-"""The form that all values of this package have.
+"""Frozen values: objects with named fields that never change.
 
-They could be frozen dataclasses. But those compile their methods at each start of Python, and took
+They could be frozen dataclasses, but those compile their methods at each start of Python, and took
 half of the time that a pytest with the option on needs to load this package; see
 docs/decisions/0007-values.md.
 """

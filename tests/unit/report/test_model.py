@@ -253,7 +253,7 @@ def _with_a_line_end(folder: Path) -> Path:
         pytest.param(_missing, "there is no such file", id="missing"),
         pytest.param(_directory, "is a directory and not a file", id="directory"),
         pytest.param(_below_a_file, "can't be read (Not a directory)", id="below a file"),
-        pytest.param(_fifo, "is a FIFO and not a file", id="FIFO without a writer"),
+        pytest.param(_fifo, "is a named pipe and not a file", id="FIFO without a writer"),
         pytest.param(_device, "is a device and not a file", id="device"),
         pytest.param(_socket, "is a socket and not a file", id="socket"),
         pytest.param(_huge, "bigger than 64 MiB", id="too big"),

@@ -1554,3 +1554,11 @@ def test_another_status_after_a_session_that_had_failed(
     end = ProcessExit(code=code, source="watcher", session_code=session_code)
     judgement = judge(RunEvidence(exit=end, failures=(failed(),)))
     assert [held.kind for held in judgement.reasons] == kinds
+
+
+def test_a_log_names_exceptions_without_their_modules() -> None:
+    """An import that failed in a test is a broken build in a log as it is in a report."""
+    missing = RaisedException(type="ModuleNotFoundError", module="", message="No module named 'x'")
+    run = ended(1, failures=(failed(exception=missing),), output=Output(by_subject={}))
+    [judged] = judge(run).failures
+    assert judged.failure_type is FailureType.BROKEN_BUILD
