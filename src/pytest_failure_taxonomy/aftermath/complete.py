@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from pytest_failure_taxonomy.aftermath.lock import ReportLock
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.recorder.record.layout import (
     RESERVE,
+    RUN_ID,
     STACKS,
     record_folder,
     worker_of,
@@ -52,7 +52,6 @@ from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 MAX_STACKS_BYTES: Final = 1024 * 1024
 """Enough for the stacks of some thousand threads; the rest is left out."""
 
-_RUN_ID: Final = re.compile("[0-9a-f]{32}")
 _COMPLETENESS: Final = frozenset({"full", "reconstructed", "running"})
 _SHAPE: Final[dict[str, type | tuple[type, ...]]] = {
     "run": dict,
@@ -379,4 +378,4 @@ def read_report(path: Path) -> dict[str, Any] | None:
     run_id, started_at = (report["run"].get(name) for name in ("id", "started_at"))
     if not isinstance(run_id, str) or not isinstance(started_at, str):
         return None
-    return report if _RUN_ID.fullmatch(run_id) else None
+    return report if RUN_ID.fullmatch(run_id) else None

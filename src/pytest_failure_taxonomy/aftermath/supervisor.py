@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.system.process import adopt_orphans, descendants, name_of
@@ -85,7 +85,7 @@ class Supervisor:
         """
         self._command = list(command)
         self._timeout_seconds = timeout_seconds
-        self._child: _Child = _ChildBySignals() if _hands_out_signals() else _ChildByHandlers()
+        self._child = _ChildBySignals() if _hands_out_signals() else _ChildByHandlers()
         self._deadline: float | None = None
         self._terminations = 0
 
@@ -151,54 +151,29 @@ class Supervisor:
             self._child.kill()
 
 
-class _Child(Protocol):
-    """The command's process, and a way to wait for it."""
-
-    sender: str | None
-    """The name of the process whose signal was forwarded last, if known."""
-
-    def prepare(self) -> None:
-        """Begin to receive the signals of this process."""
-
-    def restore(self) -> None:
-        """Undo `prepare`."""
-
-    def start(self, command: list[str], environment: dict[str, str]) -> None:
-        """Start the command."""
-
-    def wait(self, seconds: float | None) -> int | None:
-        """Wait for its end or a signal; return its return code if it has ended."""
-
-    def poll(self) -> int | None:
-        """Return its return code if it has ended."""
-
-    def terminate(self) -> None:
-        """Send it a SIGTERM."""
-
-    def kill(self) -> None:
-        """Kill it."""
-
-
 def _hands_out_signals() -> bool:
     needed = ((signal, "sigtimedwait"), (signal, "pthread_sigmask"), (os, "posix_spawnp"))
     return all(hasattr(module, name) for module, name in needed)
 
 
 class _ChildBySignals:
-    """Block signals and receive them one by one, with their senders."""
+    """The command's process, where signals are blocked and received one by one."""
 
     def __init__(self) -> None:
         self.sender: str | None = None
+        """The name of the process whose signal was forwarded last."""
         self._process_id = 0
         self._returncode: int | None = None
         self._mask: set[int | signal.Signals] = set()
 
     def prepare(self) -> None:
+        """Begin to receive the signals of this process."""
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
         # If SIGCHLD is ignored, the system discards the status of the command.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def restore(self) -> None:
+        """Undo `prepare`."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def start(self, command: list[str], environment: dict[str, str]) -> None:
@@ -211,6 +186,7 @@ class _ChildBySignals:
         )
 
     def wait(self, seconds: float | None) -> int | None:
+        """Wait for the end of the command or a signal; return the return code if it has ended."""
         seen = signal.sigtimedwait(_WAITED_FOR, MAX_WAIT_SECONDS if seconds is None else seconds)
         if seen is None:
             return None
@@ -222,7 +198,7 @@ class _ChildBySignals:
         return None
 
     def poll(self) -> int | None:
-        """Reap the command, and orphans that this process has adopted."""
+        """Reap the command and adopted orphans; return the command's return code, if any."""
         try:
             while True:
                 process_id, status = os.waitpid(-1, os.WNOHANG)
@@ -247,7 +223,7 @@ class _ChildBySignals:
 
 
 class _ChildByHandlers:
-    """Wait by `subprocess`, and forward signals from handlers. Their senders are unknown."""
+    """The same by `subprocess`. Handlers forward signals, and their senders are unknown."""
 
     def __init__(self) -> None:
         self.sender: str | None = None
@@ -318,7 +294,7 @@ def _is_in_foreground() -> bool:
         os.close(terminal)
 
 
-def _end(child: _Child) -> int:
+def _end(child: _ChildBySignals | _ChildByHandlers) -> int:
     """End a command after an error of the supervisor: by SIGTERM first, then by SIGKILL."""
     for end, seconds in ((child.terminate, GRACE_SECONDS), (child.kill, float("inf"))):
         with suppress(OSError):

@@ -17,7 +17,7 @@ _HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is imported on
 
 _MAX_SECONDS = 120
 """The time for all work after pytest's end; half a million tests take a twentieth of it."""
-_MAX_BYTES = 512 * 1024 * 1024  # as in record/reader.py
+_MAX_BYTES = 512 * 1024 * 1024  # as in record/layout.py
 
 # linux/pidfd.h: PIDFD_GET_INFO returns the exit status of a reaped process (Linux 6.15).
 _PIDFD_INFO_EXIT = 1 << 3

@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     NOT_STARTED,
     PHASES,
 )
-from pytest_failure_taxonomy.recorder.record.writer import MemoryRecord, Record
+from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.taxonomy.evidence import Counts, InFlightTest, Phase
 
 _INDEX: Final = {name: index for index, name in enumerate(COUNTERS)}
@@ -185,7 +185,7 @@ class Progress:
 
     def detach(self) -> None:
         """Continue in memory: a forked child must not write to the record of its parent."""
-        memory = MemoryRecord()
+        memory = Record()
         memory.counters = array("I", self._counters)
         self._record, self._counters = memory, memory.counters
         self._states, self._starts = bytearray(self._states), array("I", self._starts)

@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import state_after
 from pytest_failure_taxonomy.recorder.record.layout import DONE, STARTED, worker_folder
-from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, MemoryRecord, Record
+from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 
 OUTPUT_KEY: Final = "failure_taxonomy"
@@ -139,11 +139,11 @@ def _open_record(config: pytest.Config) -> Record:
     workerinput: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]  # xdist's
     folder = workerinput.get(OUTPUT_KEY, {}).get("folder")
     if folder is None or not os.path.isdir(folder):  # the worker is on another machine
-        return MemoryRecord()
+        return Record()
     try:
         return DiskRecord(Path(folder) / worker_folder(workerinput["workerid"]))
     except OSError as error:
-        return MemoryRecord(f"no record could be kept: {error.strerror or error}")
+        return Record(f"no record could be kept: {error.strerror or error}")
 
 
 def may_be_worker() -> bool:

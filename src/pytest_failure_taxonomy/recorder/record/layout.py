@@ -99,7 +99,7 @@ IN_TEARDOWN: Final = 3
 DONE: Final = 4
 PHASES: Final[dict[int, Phase]] = {IN_SETUP: "setup", IN_CALL: "call", IN_TEARDOWN: "teardown"}
 
-
+RUN_ID: Final = re.compile("[0-9a-f]{32}")
 _WORKER: Final = re.compile("gw[0-9]{1,6}")
 _CHOSEN_WORKER: Final = re.compile("gw-((?:[0-9a-f]{2}){1,100})")
 
