@@ -1,4 +1,4 @@
-"""Import this package's modules without pytest's rewriting of `assert`, which none of them uses."""
+"""Import modules of this package without pytest's assertion rewriting, which none of them needs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 @contextmanager
 def imports_as_they_are(config: Any) -> Generator[None, None, None]:
-    """Have modules imported past the hook that rewrites `assert`.
+    """Import modules without the hook that rewrites `assert` statements.
 
-    pytest rewrites all modules of an installed plugin. Ours are some sixty, at 0.3 ms each.
+    pytest rewrites all modules of an installed plugin: here some sixty, at 0.3 ms each.
 
     Args:
-        config: pytest's.
+        config: of pytest.
     """
     hook = getattr(config.pluginmanager, "rewrite_hook", None)
     if hook not in sys.meta_path:  # `--assert=plain`

@@ -25,16 +25,54 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.attribution import FailureTaxonomy
 
 STAGES = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "final_test")
-"""The values of `Stage`, repeated so that asking for `--help` loads nothing; a test compares."""
+"""The values of `Stage`, repeated so that `--help` imports nothing; a test compares them."""
 
 SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
 """Repeated from `aftermath.mailbox` for the same reason."""
 
 _REQUESTED = pytest.StashKey[bool]()
-"""Whether the report was asked for when pytest started."""
+"""Whether a report was asked for when pytest started."""
 
 _ONLY_ASK = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
-"""Options that make pytest print something and run nothing."""
+"""Options with which pytest prints something and runs no test."""
+
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "--failure-taxonomy": {
+        "action": "store_true",
+        "default": False,
+        "help": "Say why the run failed: a verdict on the terminal and a JSON report "
+        "(ini: failure_taxonomy)",
+    },
+    "--failure-taxonomy-report": {
+        "metavar": "PATH",
+        "help": "Write the report to PATH and switch --failure-taxonomy on; default: "
+        "failure-report.json where pytest was started (ini: failure_taxonomy_report)",
+    },
+    "--failure-taxonomy-stage": {
+        "metavar": f"{{{','.join(STAGES)}}}",
+        "help": "The step of an attempt that this run is; default: final_test "
+        "(ini: failure_taxonomy_stage)",
+    },
+    "--failure-taxonomy-rules": {
+        "metavar": "FILE",
+        "help": "Take the reasons of failures from the rules in this YAML file first "
+        "(ini: failure_taxonomy_rules)",
+    },
+    "--failure-taxonomy-redact": {
+        "metavar": "REGEX",
+        "action": "append",
+        "help": "Keep what matches out of the report and the verdict, besides the secrets of known "
+        "forms; the first group alone, if there is one; repeatable (ini: failure_taxonomy_redact)",
+    },
+    "--failure-taxonomy-strict-baseline": {
+        "action": "store_true",
+        "default": False,
+        "help": "In the stage baseline_run take exit code 1 alone for a valid baseline "
+        "(ini: failure_taxonomy_strict_baseline)",
+    },
+}
+"""The options of the command line, as `addoption` takes them."""
 
 
 class HookSpecs:
@@ -70,49 +108,8 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the options, and watch for a start that fails before any hook could see it."""
     group = parser.getgroup("failure-taxonomy", "why this run failed (pytest-failure-taxonomy)")
-    group.addoption(
-        "--failure-taxonomy",
-        action="store_true",
-        default=False,
-        help="Say why the run failed: a verdict on the terminal and a JSON report "
-        "(ini: failure_taxonomy)",
-    )
-    group.addoption(
-        "--failure-taxonomy-report",
-        metavar="PATH",
-        default=None,
-        help="Write the report to PATH and switch --failure-taxonomy on; default: "
-        "failure-report.json where pytest was started (ini: failure_taxonomy_report)",
-    )
-    group.addoption(
-        "--failure-taxonomy-stage",
-        metavar=f"{{{','.join(STAGES)}}}",
-        default=None,
-        help="The step of an attempt that this run is; default: final_test "
-        "(ini: failure_taxonomy_stage)",
-    )
-    group.addoption(
-        "--failure-taxonomy-rules",
-        metavar="FILE",
-        default=None,
-        help="Take the reasons of failures from the rules in this YAML file first "
-        "(ini: failure_taxonomy_rules)",
-    )
-    group.addoption(
-        "--failure-taxonomy-redact",
-        metavar="REGEX",
-        action="append",
-        default=None,
-        help="Keep what matches out of the report and the verdict, besides the secrets of known "
-        "forms; the first group alone, if there is one; repeatable (ini: failure_taxonomy_redact)",
-    )
-    group.addoption(
-        "--failure-taxonomy-strict-baseline",
-        action="store_true",
-        default=False,
-        help="In the stage baseline_run take exit code 1 alone for a valid baseline "
-        "(ini: failure_taxonomy_strict_baseline)",
-    )
+    for name, settings in _OPTIONS.items():
+        group.addoption(name, **settings)
     parser.addini(
         "failure_taxonomy", "Say why the run failed, as --failure-taxonomy", "bool", default=None
     )
@@ -175,7 +172,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
         begin(early_config, requested=requested)
     elif (stage := early_config.known_args_namespace.failure_taxonomy_stage) not in (None, *STAGES):
-        # Where the option is on, this is said with all else that is wrong.
+        # If the report is on, the settings report this with all other problems.
         raise pytest.UsageError(
             f"--failure-taxonomy-stage: unknown stage {stage!r}; one of {', '.join(STAGES)}"
         )
@@ -194,11 +191,11 @@ def is_requested(config: pytest.Config) -> bool:
         switch = config.getini("failure_taxonomy")
         return bool(config.getini("failure_taxonomy_report")) if switch is None else bool(switch)
     except (TypeError, ValueError, pytest.UsageError):
-        return True  # the settings will say what is wrong with the value
+        return True  # the settings report what is wrong with the value
 
 
 def _is_supervised() -> bool:
-    """Tell whether `failure-taxonomy run` is this process's parent: then it wants a report."""
+    """Tell whether `failure-taxonomy run` is the parent of this process."""
     if SUPERVISOR_VARIABLE not in os.environ:
         return False
     from pytest_failure_taxonomy.aftermath.mailbox import find_mailbox
@@ -207,9 +204,9 @@ def _is_supervised() -> bool:
 
 
 def _may_be_worker_of_supervised() -> bool:
-    """Tell whether this could be an xdist worker of a pytest that wants a report for its parent.
+    """Tell whether this may be an xdist worker of a pytest under `failure-taxonomy run`.
 
-    A worker gets the arguments of its controller, and under `run` these need not name the report.
+    A worker gets the arguments of its controller, which under `run` need not ask for a report.
     """
     return SUPERVISOR_VARIABLE in os.environ and "PYTEST_XDIST_WORKER" in os.environ
 
@@ -221,7 +218,7 @@ def _after_a_failed_start(config: pytest.Config) -> None:
     """
     error = sys.exception()
     if error is None or not hasattr(config, "known_args_namespace"):
-        return  # without an error, or one in the search for a configuration: nothing is known yet
+        return  # no error, or one in the search for a configuration, when nothing is known yet
     if not hasattr(config.known_args_namespace, "failure_taxonomy"):
         _parse_our_options(config)
     if config.stash.get(_REQUESTED, False) or is_requested(config):
@@ -231,17 +228,17 @@ def _after_a_failed_start(config: pytest.Config) -> None:
 
 
 def _parse_our_options(config: pytest.Config) -> None:
-    """Do for our options what pytest did not come to; what is wrong with them, it tells itself."""
+    """Parse our options if pytest failed before it did; it reports what is wrong with them."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name, const, default in (
-        ("--failure-taxonomy", True, False),
-        ("--failure-taxonomy-report", None, None),
-        ("--failure-taxonomy-stage", None, None),
-        ("--failure-taxonomy-rules", None, None),
-        ("--failure-taxonomy-strict-baseline", True, False),
-    ):
-        parser.add_argument(name, nargs="?", const=const, default=default)
-    parser.add_argument("--failure-taxonomy-redact", nargs="?", action="append")
+    for name, settings in _OPTIONS.items():
+        is_flag = settings.get("action") == "store_true"
+        parser.add_argument(
+            name,
+            nargs="?",
+            action="append" if settings.get("action") == "append" else "store",
+            const=True if is_flag else None,
+            default=False if is_flag else None,
+        )
     args = [
         *shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
         *config.getini("addopts"),

@@ -1,1 +1,1 @@
-"""What outlives pytest: the watcher, the supervisor, and the completion of a report."""
+"""What outlives pytest: the watcher, the supervisor, and the completion of reports."""

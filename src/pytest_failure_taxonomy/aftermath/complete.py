@@ -1,4 +1,4 @@
-"""Complete the report of a run whose process has ended, from what the run left behind.
+"""Complete the report of a run whose process has ended, from its record.
 
 Used by the watcher, by the supervisor and by `failure-taxonomy finalize`. It imports no pytest.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from pytest_failure_taxonomy.aftermath.lock import ReportLock
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.recorder.record.layout import (
     RESERVE,
+    RUN_ID,
     STACKS,
     record_folder,
     worker_of,
@@ -47,9 +47,8 @@ from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, 
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
 MAX_STACKS_BYTES: Final = 1024 * 1024
-"""The stacks of some thousand threads; what is behind them is left out."""
+"""Enough for the stacks of some thousand threads; the rest is left out."""
 
-_RUN_ID: Final = re.compile("[0-9a-f]{32}")
 _COMPLETENESS: Final = frozenset({"full", "reconstructed", "running"})
 _SHAPE: Final[dict[str, type | tuple[type, ...]]] = {
     "run": dict,
@@ -61,11 +60,11 @@ _SHAPE: Final[dict[str, type | tuple[type, ...]]] = {
     "failures": list,
     "extensions": dict,
 }
-"""What tells a report from other JSON, which a test may have put in its place."""
+"""The types by which a report is told from other JSON that a test may have put in its place."""
 
 
 class UnwrittenReportError(OSError):
-    """A report is complete, but there is no place for it."""
+    """A complete report could not be written."""
 
     def __init__(self, error: OSError, report: dict[str, Any]) -> None:
         super().__init__(error.errno, error.strerror)
@@ -74,7 +73,7 @@ class UnwrittenReportError(OSError):
 
 @value
 class ProcessEnd:
-    """How and when a process ended, as a second process saw it."""
+    """How and when a process ended, as another process saw it."""
 
     exit: ProcessExit
     ended_ns: int | None = None
@@ -82,14 +81,14 @@ class ProcessEnd:
 
 
 def end_from_status(status: int | None, source: str, ended_ns: int | None) -> ProcessEnd:
-    """Return the end of a process from the status that `waitpid` gives, `None` if there is none."""
+    """Return the end of a process from its `waitpid` status, which is `None` if unknown."""
     if status is None:
         return ProcessEnd(exit=ProcessExit(code=None, source=source), ended_ns=ended_ns)
     return end_from_returncode(os.waitstatus_to_exitcode(status), source, ended_ns)
 
 
 def end_from_returncode(returncode: int, source: str, ended_ns: int | None) -> ProcessEnd:
-    """Return the end of a process from the number that `subprocess` gives it."""
+    """Return the end of a process from its return code in the sense of `subprocess`."""
     return ProcessEnd(
         exit=ProcessExit(
             code=exit_code_from_returncode(returncode),
@@ -104,7 +103,7 @@ def end_from_returncode(returncode: int, source: str, ended_ns: int | None) -> P
 def complete_watched(
     report: str, run_id: str, status: int | None, ended_ns: int, contents: list[bytes]
 ) -> None:
-    """Complete a report for the watcher, from the record's files that it has held open."""
+    """Complete a report for the watcher, from the contents of the record that it has read."""
     end = end_from_status(status, "watcher", ended_ns)
     complete_run(Path(report), run_id, end, contents=contents)
 
@@ -119,18 +118,18 @@ def complete_run(
 ) -> dict[str, Any] | None:
     """Complete the report of one run, and return it.
 
-    The run's record is removed when a complete report that was made from it is on disk.
+    The record of the run is removed once a complete report is on disk.
 
     Args:
-        path: where the report is, or should be: a test may have removed or replaced it.
-        run_id: the run. A report of a later one is left alone, and nothing returned.
+        path: of the report; a test may have removed or replaced it.
+        run_id: the run. The report of a later run is not changed, and `None` is returned.
         end: how its process ended.
-        contents: the record's two files, where they have been held open.
-        warn: told in one line what stays of the record although it was to be removed.
+        contents: of the record's two files, if the caller has them.
+        warn: called with a line about what could not be removed of the record.
 
     Raises:
-        ReportError: the run's record is not there, or not to be understood.
-        UnwrittenReportError: the report can't be written; the record is kept.
+        ReportError: if the record is missing or can't be parsed.
+        UnwrittenReportError: if the report can't be written; the record is kept.
     """
     with _opened_record(record_folder(path, run_id)) as (folder, kept):
         if contents is None and folder is not None:
@@ -147,7 +146,7 @@ def complete_run(
             completed = written
         stays = kept
         if folder is not None:
-            # It stays where it holds more than the report, or the rest of what was lost.
+            # The record is kept if it has more than the report.
             stays = remove_record(folder) if is_whole else None
     if stays is not None and warn is not None:
         warn(stays)
@@ -164,7 +163,7 @@ def _completed(
     folder: Folder | None,
     kept: str | None,
 ) -> tuple[dict[str, Any], bool]:
-    """Return the report that a run comes to, and whether nothing of it is lost."""
+    """Return the complete report of a run, and whether it has all that the record had."""
     if current is not None and _is_trusted(current, path, end, contents):
         amended = _amended(current, end.exit)
         if amended is not None and contents is not None and is_cut(current):
@@ -180,7 +179,7 @@ def _completed(
 
 
 def _is_lacking(contents: list[bytes] | None, run_id: str) -> bool:
-    """Tell whether a record has lost events, so that no report made from it is complete."""
+    """Tell whether a record has lost events."""
     if contents is None:
         return False
     state, events = contents
@@ -191,7 +190,7 @@ def _is_lacking(contents: list[bytes] | None, run_id: str) -> bool:
 
 
 def _write(path: Path, completed: dict[str, Any], folder: Folder | None) -> dict[str, Any]:
-    """Write a report, or what there is room for of it; return what was written."""
+    """Write a report, or as much of it as there is room for; return what was written."""
     reserve = None if folder is None else folder.path / RESERVE
     try:
         write_report(path, completed, reserve)
@@ -210,7 +209,7 @@ def _fill_up(
     folder: Folder | None,
     end: ProcessEnd,
 ) -> tuple[dict[str, Any], bool]:
-    """Put into a report that was cut to fit what its record holds; tell whether that is all."""
+    """Complete a report that was cut, from its record; return whether it is complete then."""
     state, events = contents
     try:
         run = parse_record(state, events, run_id, "the record")
@@ -225,13 +224,13 @@ def _fill_up(
 
 
 def _omitted(report: dict[str, Any]) -> int:
-    """Return how many failures, tracebacks and so on a report lacks."""
+    """Return how many failures, tracebacks and so on were left out of a report."""
     return sum(count for name, count in report["limits"].items() if name.endswith("_omitted"))
 
 
 @contextmanager
 def _opened_record(path: Path) -> Iterator[tuple[Folder | None, str | None]]:
-    """Yield a run's record, and what of it will stay in words; nothing where it is gone."""
+    """Yield the folder of a record, and a sentence about what can't be removed of it."""
     try:
         folder = open_folder(path)
     except FileNotFoundError:
@@ -244,10 +243,10 @@ def _opened_record(path: Path) -> Iterator[tuple[Folder | None, str | None]]:
 
 
 def _is_of_later_run(path: Path, end: ProcessEnd, contents: list[bytes] | None) -> bool:
-    """Tell whether a report of another run is a later one's, and not what a test has left.
+    """Tell whether a later run has written a report, rather than a test that forged one.
 
-    The lock keeps runs apart: another run's report comes there after the end of this one's process,
-    or of its session where the process goes on to a second one.
+    Because of the lock, a later run writes its report after the end of this run's process, or after
+    the end of its session if both are in one process.
     """
     has_finished = contents is not None and has_ended(contents[0])
     return has_finished or is_written_after(path, end) is not False
@@ -256,10 +255,10 @@ def _is_of_later_run(path: Path, end: ProcessEnd, contents: list[bytes] | None) 
 def _is_trusted(
     report: dict[str, Any], path: Path, end: ProcessEnd, contents: list[bytes] | None
 ) -> bool:
-    """Tell whether a report that says it is complete was made by pytest or by one of us.
+    """Tell whether a complete report was written by this plugin, rather than by a test.
 
-    A test can write one as well. But pytest writes none before its session has ended, which the
-    record says, and the others none before its process has.
+    This plugin writes it after the end of the session, which the record has, and the watcher and
+    the supervisor write it after the end of the process.
     """
     if report["completeness"] == "running":
         return False
@@ -269,9 +268,9 @@ def _is_trusted(
 
 
 def is_written_after(path: Path, end: ProcessEnd) -> bool | None:
-    """Tell whether a file came to its place after a process ended; `None` if that is unknown.
+    """Tell whether a file was put in its place after a process ended; `None` if unknown.
 
-    The time is one that no program can set.
+    The ctime is used, which programs can't set.
     """
     if end.ended_ns is None:
         return None
@@ -283,7 +282,7 @@ def is_written_after(path: Path, end: ProcessEnd) -> bool | None:
 
 
 def _amended(report: dict[str, Any], end: ProcessExit) -> dict[str, Any] | None:
-    """Return a report with the end of its process in it; `None` where it is no report of ours."""
+    """Return a report with the end of its process; `None` if it is not a valid report."""
     try:
         return amend_report(report, end)
     except (LookupError, TypeError, ValueError, AttributeError):
@@ -291,7 +290,7 @@ def _amended(report: dict[str, Any], end: ProcessExit) -> dict[str, Any] | None:
 
 
 def _remove_lock(path: Path) -> None:
-    """Remove the file of a lock that its dead owner has left; another run may have it by now."""
+    """Remove the lock file that a dead process has left, unless another run holds the lock."""
     lock = ReportLock(path)
     with suppress(OSError):
         if lock.acquire(make=False):
@@ -301,16 +300,16 @@ def _remove_lock(path: Path) -> None:
 def reconstruct(
     run: RecordedRun, folder: Folder | None, end: ProcessEnd, *, faults: list[str] | None = None
 ) -> dict[str, Any]:
-    """Return the report of a run that did not live to write it.
+    """Return the report of a run that could not write it.
 
     Args:
         run: its record.
-        folder: of the record, where that is still there.
+        folder: of the record, if it still exists.
         end: how its process ended.
-        faults: what else there is to be said of the record.
+        faults: further problems with the record.
 
     Raises:
-        ReportError: the record holds what this version does not know.
+        ReportError: if the record has contents that this version does not know.
     """
     workers = {}
     stacks = None
@@ -335,7 +334,7 @@ def reconstruct(
             faults=(*run.notes, *problems, *(faults or ())),
             redaction=secrets,
         )
-    except (LookupError, TypeError, ValueError, AttributeError) as error:  # of another version, say
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # another version's
         raise ReportError(
             f"run {run.header.run_id}: the record can't be understood "
             f"({safe_text(f'{type(error).__name__}: {error}')}); "
@@ -344,25 +343,25 @@ def reconstruct(
 
 
 def is_still_running(path: Path, report: dict[str, Any]) -> bool:
-    """Tell whether the process that a `running` report is of still runs.
+    """Tell whether the process of a `running` report still runs.
 
     Raises:
-        ReportError: the run's record is not there, or not to be understood.
+        ReportError: if the record is missing or can't be parsed.
     """
     run_id = report["run"]["id"]
     return is_alive(to_dict(read_record(record_folder(path, run_id), run_id).header.process))
 
 
 def _with_memory(run: RecordedRun, end: ProcessExit) -> ProcessExit:
-    """Add whether the OOM killer was at work in the run's cgroup while the run lasted."""
+    """Add whether the OOM killer was active in the cgroup of the run during the run."""
     before, after = run.header.memory.oom_kills, read_oom_count(run.header.memory.events_file)
     return replace(end, out_of_memory=before is not None and after is not None and after > before)
 
 
 def read_report(path: Path) -> dict[str, Any] | None:
-    """Return a report of ours as it is on disk; `None` where there is none, or something else.
+    """Return the report in a file; `None` if there is no file or it has something else.
 
-    That it has a report's shape is all that is checked.
+    Only the top-level types are checked.
     """
     try:
         content = read_file(path, MAX_REPORT_BYTES + 1)
@@ -376,4 +375,4 @@ def read_report(path: Path) -> dict[str, Any] | None:
     run_id, started_at = (report["run"].get(name) for name in ("id", "started_at"))
     if not isinstance(run_id, str) or not isinstance(started_at, str):
         return None
-    return report if _RUN_ID.fullmatch(run_id) else None
+    return report if RUN_ID.fullmatch(run_id) else None

@@ -1,8 +1,8 @@
-"""What a pytest has refused before it loaded any plugin: only its command and its files tell.
+"""Find out why a pytest failed before it loaded this plugin, from its command and its files.
 
-Then no plugin of ours was there to hear why, and what pytest has printed is not ours to read. So
-the two things that end it so early and can be seen from outside are looked at: a configuration
-file that can't be parsed, and a plugin that is named and not installed. Nothing is run.
+Its output may be a terminal or a pipe, which is not read. So the two causes that can be seen from
+outside are checked: a configuration file that can't be parsed, and a plugin that is not installed.
+Nothing is executed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final
 from pytest_failure_taxonomy.taxonomy.evidence import RunError
 
 MAX_BYTES: Final = 1_000_000
-"""Of a configuration file; a longer one is not looked at."""
+"""The size of a configuration file; longer ones are not read."""
 
 _FILES: Final = (
     "pytest.toml",
@@ -31,18 +31,18 @@ _FILES: Final = (
     "tox.ini",
     "setup.cfg",
 )
-"""Where pytest looks for its configuration in each folder, in its order."""
+"""The configuration files that pytest looks for in each folder, in its order."""
 
 
 def early_refusal(
     command: Sequence[str], environment: Mapping[str, str], folder: Path
 ) -> RunError | None:
-    """Return what pytest can't have got past, if that can be seen.
+    """Return the error that pytest must have ended with, if there is one to see.
 
     Args:
-        command: that ran pytest.
-        environment: that it was given.
-        folder: absolute; where it was started.
+        command: of pytest.
+        environment: of pytest.
+        folder: the absolute path that pytest was started in.
     """
     arguments = _arguments_of_pytest(command)
     try:
@@ -50,7 +50,7 @@ def early_refusal(
     except _BrokenFileError as error:
         return RunError(origin="usage", message=str(error))
     if not _is_our_interpreter(command[0]):
-        return None  # what is installed there can't be seen from here
+        return None  # what is installed there is unknown
     written = (
         ("", arguments),
         (" (from PYTEST_ADDOPTS)", _words(environment.get("PYTEST_ADDOPTS", ""))),
@@ -76,10 +76,10 @@ def _arguments_of_pytest(command: Sequence[str]) -> list[str]:
 
 
 def _configuration(arguments: list[str], folder: Path) -> tuple[str, list[str]]:
-    """Return the file that pytest takes its configuration from, and the `addopts` in it.
+    """Return the configuration file of pytest and the `addopts` in it.
 
     Raises:
-        _BrokenFileError: it, or one that pytest reads before it, can't be parsed.
+        _BrokenFileError: if that file, or one that pytest reads before it, can't be parsed.
     """
     for path in _candidates(arguments, folder):
         read = _read(path)
@@ -108,7 +108,7 @@ def _candidates(arguments: list[str], folder: Path) -> Iterator[Path]:
 
 
 def _read(path: Path) -> str | None:
-    """Return the text of a regular file that is not too long; `None` where there is none."""
+    """Return the text of a file, or `None` if it does not exist, is special or too long."""
     with suppress(OSError, ValueError):
         if path.is_file() and path.stat().st_size <= MAX_BYTES:
             return path.read_text("utf-8")
@@ -154,7 +154,7 @@ def _words(text: str) -> list[str]:
 
 
 def _plugins_in(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the plugins that arguments name by `-p`, but for those that are switched off."""
+    """Yield the plugins that arguments load by `-p`."""
     for option, value in pairwise([*arguments, ""]):
         attached = option.startswith("-p") and not option.startswith("--") and option != "-p"
         name = option[2:].strip() if attached else value.strip() if option == "-p" else ""
@@ -163,7 +163,7 @@ def _plugins_in(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _is_our_interpreter(program: str) -> bool:
-    """Tell whether a command is of the environment that this very process runs in."""
+    """Tell whether a program belongs to the environment that this process runs in."""
     found = shutil.which(program)
     return found is not None and os.path.dirname(os.path.abspath(found)) == os.path.dirname(
         sys.executable
@@ -171,7 +171,7 @@ def _is_our_interpreter(program: str) -> bool:
 
 
 def _is_importable(name: str, folder: Path) -> bool:
-    """Tell whether pytest could find a plugin: a module, one of its own, or an entry point."""
+    """Tell whether pytest can find a plugin: a module, one of its own, or an entry point."""
     from importlib.metadata import entry_points
     from importlib.util import find_spec
 

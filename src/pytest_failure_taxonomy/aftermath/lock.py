@@ -1,4 +1,4 @@
-"""Keep two runs from writing to one report."""
+"""Keep two runs from writing to the same report."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pytest_failure_taxonomy.report.write import path_beside
 from pytest_failure_taxonomy.system.own_files import identity_of, move_high, open_shared
 
 _held: set[Path] = set()
-"""Paths that runs of this process have: a lock of POSIX does not tell two runs of one process
-apart, and a test may run a pytest of its own inside of this one."""
+"""Paths that runs of this process have locked. A POSIX lock does not exclude its own process, and a
+test may run another pytest in this process."""
 
 
 class ReportLock:
-    """Hold a report's path against other runs until this process ends or lets go.
+    """A lock on the path of a report, held until this process ends or releases it.
 
-    A POSIX lock on a file of its own: it ends with the process, and a process that a test leaves
-    behind does not inherit it, as it would a `flock`.
+    It is a POSIX lock on a file of its own. Unlike a `flock`, it is not inherited by a process that
+    a test leaves behind.
     """
 
     def __init__(self, report: Path) -> None:
@@ -31,15 +31,15 @@ class ReportLock:
         self._identity = (0, 0)
 
     def acquire(self, *, make: bool = True) -> bool:
-        """Take the lock; tell whether this run has it.
+        """Take the lock; return whether this run has it now.
 
-        A system without such locks has no say: there the later run wins.
+        On a system without such locks every run gets it.
 
         Args:
-            make: make the lock's file where it is not there.
+            make: create the file of the lock if it does not exist.
 
         Raises:
-            OSError: the lock's file can't be made; it belongs to another user, say, or is no file.
+            OSError: if the file can't be created or opened; another user may own it, for one.
         """
         if self._path in _held:
             return False
@@ -56,9 +56,9 @@ class ReportLock:
         return True
 
     def _lock_file(self, fcntl: Any, *, make: bool) -> int | None:
-        """Return a descriptor of the locked file, `None` if another process has the lock."""
+        """Return a descriptor of the locked file, or `None` if another process has the lock."""
         while True:
-            # Moved first: closing any descriptor of a file lets go of all its locks.
+            # Moved first: closing any descriptor of a file releases all locks on it.
             descriptor = move_high(open_shared(self._path, make=make))
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,10 +68,10 @@ class ReportLock:
             with suppress(FileNotFoundError):
                 if os.path.samestat(fstat(descriptor), lstat(self._path)):
                     return descriptor
-            close(descriptor)  # the one who had it removed the file when it let go
+            close(descriptor)  # its owner has released it and removed the file
 
     def release(self) -> None:
-        """Let go and remove the lock's file."""
+        """Release the lock and remove its file."""
         if self._descriptor < 0:
             return
         _held.discard(self._path)
@@ -86,5 +86,5 @@ class ReportLock:
 
 
 def lock_path(report: Path) -> Path:
-    """Return the file that is locked for a report's path."""
+    """Return the path of the file that is locked for a report."""
     return path_beside(report, ".lock")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,13 +16,12 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.recorder.record.layout import MAX_EVENTS_BYTES
+from pytest_failure_taxonomy.recorder.record.layout import MAX_EVENTS_BYTES, RUN_ID
 from pytest_failure_taxonomy.system.own_files import CAREFUL, READ, read_descriptor
 
 SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
 """Holds the supervisor's process id, a colon, and the path of the mailbox."""
 
-_RUN_ID: Final = re.compile("[0-9a-f]{32}")
 _MAX_MESSAGE_BYTES: Final = 64 * 1024
 
 _FOLDER: Final = "failure-taxonomy-"
@@ -120,7 +118,7 @@ def _is_message(found: dict[str, Any]) -> bool:
     if "run_id" not in found:
         return True
     is_path = os.path.isabs(found.get("report") or "")
-    return is_path and _RUN_ID.fullmatch(found["run_id"] or "") is not None
+    return is_path and RUN_ID.fullmatch(found["run_id"] or "") is not None
 
 
 class Mailbox:

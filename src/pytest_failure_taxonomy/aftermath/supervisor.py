@@ -1,8 +1,7 @@
-"""Run a command as its parent: see exactly how it ends, and who or what ended it.
+"""Run a command as its parent, to see exactly how it ends and what ended it.
 
-There are two ways to wait for it. Where the system can hand out signals one by one (Linux), they
-come with their senders, and nothing can be missed. Elsewhere `subprocess` waits, and handlers pass
-signals on.
+There are two ways to wait for the command. With `sigtimedwait` (Linux) signals arrive one by one
+with their senders. Elsewhere `subprocess` waits, and signal handlers forward signals.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.system.process import adopt_orphans, descendants, name_of
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
     import subprocess
 
 GRACE_SECONDS: Final = 5.0
-"""How long a command that has used up its limit may take to end by itself."""
+"""How long a command may take to end after the SIGTERM at its time limit."""
 QUIET_SECONDS: Final = 10.0
-"""How long after the command's end signals can't keep its report from being written."""
+"""How long signals are ignored after the command's end, so that the report gets written."""
 
 MAX_WAIT_SECONDS: Final = 3_600.0
-"""What is waited for at once: longer times don't fit into what some systems count them in."""
+"""The longest single wait; some systems can't represent much longer ones."""
 _POLL_SECONDS: Final = 0.02
 _REAP_SECONDS: Final = 1.0
 
@@ -41,9 +40,9 @@ _FORWARDED: Final = _signals(
     "SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGBREAK"
 )
 _BY_TERMINAL: Final = _signals("SIGINT", "SIGQUIT")
-"""What a terminal sends to all processes in its foreground, so to the command as well."""
+"""A terminal sends these to all processes in the foreground, so also to the command."""
 _IGNORED_BY_PYTHON: Final = _signals("SIGPIPE", "SIGXFSZ")
-"""What Python ignores for itself; a command has to find it as a shell would give it."""
+"""Python ignores these for itself; the command must not inherit that."""
 _CHILD_ENDED: Final = _signals("SIGCHLD")
 _WAITED_FOR: Final = frozenset({*_CHILD_ENDED, *_FORWARDED})
 
@@ -53,23 +52,23 @@ class CommandEnd:
     """How a supervised command ended."""
 
     returncode: int
-    """As `subprocess` has it: negative for a death by signal."""
+    """In the sense of `subprocess`: negative for a death by signal."""
     ended_ns: int
     """On the monotonic clock."""
     limit_reached: bool
-    """It was ended because its time was up."""
+    """It was ended at its time limit."""
     sender: str | None
-    """Name of the process whose signal was passed on to it last."""
+    """The name of the process whose signal was forwarded last."""
     fault: str | None = None
-    """What went wrong in the supervisor, which has ended the command for it."""
+    """An error of the supervisor, which has ended the command because of it."""
 
 
 class Supervisor:
     """The parent of one command.
 
-    The command stays in the terminal's foreground process group, so that a debugger, Ctrl+C and
-    Ctrl+Z work: what the terminal sends, the command gets by itself; what another process sends to
-    the supervisor is passed on.
+    The command stays in the foreground process group, so that a debugger, Ctrl+C and Ctrl+Z work.
+    It gets the signals of the terminal directly. Signals that other processes send to the
+    supervisor are forwarded.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Supervisor:
         """
         self._command = list(command)
         self._timeout_seconds = timeout_seconds
-        self._child: _Child = _ChildBySignals() if _hands_out_signals() else _ChildByHandlers()
+        self._child = _ChildBySignals() if _hands_out_signals() else _ChildByHandlers()
         self._deadline: float | None = None
         self._terminations = 0
 
@@ -94,7 +93,7 @@ class Supervisor:
         """Run the command to its end.
 
         Raises:
-            SettingsError: it can't be started.
+            SettingsError: if it can't be started.
         """
         fault = None
         child = self._child
@@ -109,7 +108,7 @@ class Supervisor:
                 raise SettingsError(_why_not_started(self._command[0], error)) from error
             try:
                 returncode = self._wait()
-            except BaseException as error:  # noqa: BLE001 - no command must be left without its parent
+            except BaseException as error:  # noqa: BLE001 - the command must not be left running
                 fault = f"{type(error).__name__}: {error}"
                 returncode = _end(child)
             ended_ns = time.monotonic_ns()
@@ -118,9 +117,9 @@ class Supervisor:
                 _kill_all(left)
                 _see_end_of(left)
         finally:
-            # What came too late for the command, or comes now, must not cost it its report.
-            _keep_quiet()
-            child.put_back()
+            # A signal that comes now must not prevent the report.
+            _ignore_signals()
+            child.restore()
         return CommandEnd(
             returncode=returncode,
             ended_ns=ended_ns,
@@ -141,7 +140,7 @@ class Supervisor:
                 self._terminate()
 
     def _terminate(self) -> None:
-        """Ask the command to end; the second time, end it with all that it has started."""
+        """Ask the command to end; at the second call kill it with all its descendants."""
         self._terminations += 1
         if self._terminations == 1:
             self._deadline = time.monotonic() + GRACE_SECONDS
@@ -152,54 +151,29 @@ class Supervisor:
             self._child.kill()
 
 
-class _Child(Protocol):
-    """The command's process, and a way to wait for it."""
-
-    sender: str | None
-    """Name of the process whose signal was passed on last; `None` where it can't be known."""
-
-    def prepare(self) -> None:
-        """Take charge of this process's signals."""
-
-    def put_back(self) -> None:
-        """Give up that charge."""
-
-    def start(self, command: list[str], environment: dict[str, str]) -> None:
-        """Start the command."""
-
-    def wait(self, seconds: float | None) -> int | None:
-        """Wait for its end, perhaps for less; return how it ended, if it has."""
-
-    def poll(self) -> int | None:
-        """Return how it ended, if it has, by the plainest means."""
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-
-    def kill(self) -> None:
-        """End it."""
-
-
 def _hands_out_signals() -> bool:
     needed = ((signal, "sigtimedwait"), (signal, "pthread_sigmask"), (os, "posix_spawnp"))
     return all(hasattr(module, name) for module, name in needed)
 
 
 class _ChildBySignals:
-    """Block all signals and take them one by one, with who has sent them."""
+    """The command's process, where signals are blocked and received one by one."""
 
     def __init__(self) -> None:
         self.sender: str | None = None
+        """The name of the process whose signal was forwarded last."""
         self._process_id = 0
         self._returncode: int | None = None
         self._mask: set[int | signal.Signals] = set()
 
     def prepare(self) -> None:
+        """Begin to receive the signals of this process."""
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
-        # Where a caller had it ignored, the system would take the command's status for itself.
+        # If SIGCHLD is ignored, the system discards the status of the command.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
+        """Undo `prepare`."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def start(self, command: list[str], environment: dict[str, str]) -> None:
@@ -212,18 +186,19 @@ class _ChildBySignals:
         )
 
     def wait(self, seconds: float | None) -> int | None:
+        """Wait for the end of the command or a signal; return the return code if it has ended."""
         seen = signal.sigtimedwait(_WAITED_FOR, MAX_WAIT_SECONDS if seconds is None else seconds)
         if seen is None:
             return None
         if seen.si_signo == signal.SIGCHLD:
             return self.poll()
-        if seen.si_code <= 0:  # sent by a process; the terminal's reach the command anyway
+        if seen.si_code <= 0:  # sent by a process; the command gets those of the terminal directly
             self.sender = name_of(seen.si_pid)
             self._send(seen.si_signo)
         return None
 
     def poll(self) -> int | None:
-        """Reap the command, and any orphan that came to us (as process 1)."""
+        """Reap the command and adopted orphans; return the command's return code, if any."""
         try:
             while True:
                 process_id, status = os.waitpid(-1, os.WNOHANG)
@@ -248,7 +223,7 @@ class _ChildBySignals:
 
 
 class _ChildByHandlers:
-    """Wait by `subprocess`, and pass signals on from handlers. Nobody says who has sent them."""
+    """The same by `subprocess`. Handlers forward signals, and their senders are unknown."""
 
     def __init__(self) -> None:
         self.sender: str | None = None
@@ -257,28 +232,28 @@ class _ChildByHandlers:
         self._is_windows = os.name == "nt"
 
     def prepare(self) -> None:
-        import subprocess  # noqa: F401 - here, so that no signal comes in the middle of its import
+        import subprocess  # noqa: F401 - imported before the handlers are set
 
         for number in _CHILD_ENDED:
             signal.signal(number, signal.SIG_DFL)
         for number in _FORWARDED:
-            if signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` wants it for the command
-                signal.signal(number, self._pass_on)
+            if signal.getsignal(number) != signal.SIG_IGN:  # `nohup` ignores it for the command
+                signal.signal(number, self._forward)
 
-    def put_back(self) -> None:
-        """Do nothing: `_keep_quiet` has put handlers of its own in the place of these."""
+    def restore(self) -> None:
+        """Do nothing: `_ignore_signals` has replaced the handlers."""
 
     def start(self, command: list[str], environment: dict[str, str]) -> None:
         import subprocess
 
-        # As a shell would start it: with every descriptor that this process has inherited.
+        # As from a shell, with all descriptors that this process has inherited.
         self._process = subprocess.Popen(command, env=environment, close_fds=False)  # noqa: S603 - the user's own command
 
     def wait(self, seconds: float | None) -> int | None:
         import subprocess
 
         while self._early:
-            self._pass_on(self._early.pop(0), None)
+            self._forward(self._early.pop(0), None)
         with suppress(subprocess.TimeoutExpired):
             return self._started.wait(seconds)
         return None
@@ -298,7 +273,7 @@ class _ChildByHandlers:
             raise ValueError("the command has not been started")
         return self._process
 
-    def _pass_on(self, number: int, _: FrameType | None) -> None:
+    def _forward(self, number: int, _: FrameType | None) -> None:
         if self._process is None:
             self._early.append(number)
         elif not self._is_windows and not (number in _BY_TERMINAL and _is_in_foreground()):
@@ -306,7 +281,7 @@ class _ChildByHandlers:
 
 
 def _is_in_foreground() -> bool:
-    """Tell whether what the terminal sends comes to our whole process group."""
+    """Tell whether the terminal sends its signals to this process group."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
@@ -319,8 +294,8 @@ def _is_in_foreground() -> bool:
         os.close(terminal)
 
 
-def _end(child: _Child) -> int:
-    """End a command that nobody can supervise any more, gently first, and reap it."""
+def _end(child: _ChildBySignals | _ChildByHandlers) -> int:
+    """End a command after an error of the supervisor: by SIGTERM first, then by SIGKILL."""
     for end, seconds in ((child.terminate, GRACE_SECONDS), (child.kill, float("inf"))):
         with suppress(OSError):
             end()
@@ -332,8 +307,8 @@ def _end(child: _Child) -> int:
     raise AssertionError("a loop without end has ended")
 
 
-def _keep_quiet() -> None:
-    """Take no notice of signals for a while; after that they end this process as ever."""
+def _ignore_signals() -> None:
+    """Ignore signals for a while; after that they end this process as usual."""
     until = time.monotonic() + QUIET_SECONDS
 
     def ignore(number: int, _: FrameType | None) -> None:
@@ -363,9 +338,9 @@ def _why_not_started(name: str, error: OSError | ValueError) -> str:
 def end_like(returncode: int) -> int:
     """End this process by the signal that ended the command, or return its exit code.
 
-    Process 1 of a container can't end itself by a signal; it returns what a shell would show.
+    Process 1 of a container can't end itself by a signal; it returns the code that a shell shows.
     """
-    if returncode > 0x7FFF_FFFF:  # Windows counts without a sign, and Python's exit with one
+    if returncode > 0x7FFF_FFFF:  # Windows has unsigned codes, and sys.exit() takes signed ones
         return returncode - (1 << 32)
     if returncode >= 0:
         return returncode
@@ -374,7 +349,7 @@ def end_like(returncode: int) -> int:
         with suppress(ImportError, OSError, ValueError):
             import resource
 
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command's own core is enough
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has dumped its own core
         with suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
         with suppress(OSError):
@@ -383,9 +358,9 @@ def end_like(returncode: int) -> int:
 
 
 def _see_end_of(process_ids: Sequence[int]) -> None:
-    """Wait until killed processes are gone, for a second at most: a report may be one of theirs.
+    """Wait up to a second until killed processes have ended: one of them may write a report.
 
-    Those whose parent has died are ours to reap; others are so when their parent is gone.
+    This process has adopted those whose parent has died, and has to reap them.
     """
     deadline = time.monotonic() + _REAP_SECONDS
     for process_id in process_ids:

@@ -1,8 +1,8 @@
-"""Report a command of which no plugin has told anything, by its end and by what it has printed.
+"""Report a command that no plugin has recorded, by its end and its output.
 
-Most such commands are no pytest. Where one is, its interpreter may lack the plugin: then the user
-gets to know, and the report says what the exit code tells and, where the output goes to a file,
-what stands there. A terminal and a pipe are the user's own, and are not read.
+Most such commands are no pytest. If one is, its interpreter may lack the plugin. Then the user is
+told, and the report is made from the exit code and, if it goes to a file, the output. Terminals and
+pipes are not read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PYTEST: Final = frozenset({"pytest", "pytest.exe", "py.test", "py.test.exe"})
 _RUNNERS: Final = frozenset(
     {"env", "nice", "nohup", "sudo", "time", "timeout", "stdbuf", "xvfb-run"}
 )
-"""Programs whose arguments hold the command that they start; so do those of any `… run`."""
+"""Programs that run the command in their arguments, as any `… run` does."""
 _MAX_RUNNER_WORDS: Final = 4
 
 _PROBE_SECONDS: Final = 10.0
@@ -57,13 +57,13 @@ class Absence:
     """Why a pytest has not recorded its run."""
 
     words: str
-    """One line: what is wrong, and what would be right."""
+    """One line: what is wrong, and how to mend it."""
     has_pytest: bool = True
-    """The interpreter has a pytest at all."""
+    """The interpreter has pytest."""
 
 
 class OutputFile:
-    """The file that a command's stdout goes to, if it is one, from where it stands now."""
+    """The file that stdout goes to, if it is one, from its current position on."""
 
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
@@ -71,15 +71,15 @@ class OutputFile:
         with suppress(OSError):
             status = os.fstat(descriptor)
             if stat.S_ISREG(status.st_mode):
-                # Who appends writes at the end, wherever the descriptor stands.
+                # With `>>` the position is 0, and output goes to the end.
                 position = os.lseek(descriptor, 0, os.SEEK_CUR)
                 self._start = position or status.st_size
 
     def open(self) -> BinaryIO | None:
-        """Open what the command has written, to be read; `None` where that can't be."""
+        """Open what the command has written for reading; `None` if that is not possible."""
         if self._start is None:
             return None
-        with suppress(OSError):  # no Linux; or the user may write the file and not read it
+        with suppress(OSError):  # not Linux, or the user has no permission to read the file
             file = open(f"/proc/self/fd/{self._descriptor}", "rb")  # noqa: SIM115 - the caller's
             file.seek(self._start)
             return file
@@ -87,7 +87,7 @@ class OutputFile:
 
 
 def is_pytest(command: Sequence[str]) -> bool:
-    """Tell whether a command runs pytest, as far as its words tell."""
+    """Tell whether a command runs pytest, judging by its words."""
     if "-m" in command:
         after = command.index("-m") + 1
         return after < len(command) and command[after] == "pytest"
@@ -109,20 +109,20 @@ def report_of_command(
     lost_run_id: str | None,
     absence: Absence | None = None,
 ) -> dict[str, Any]:
-    """Return the report of a command of which no plugin has told anything.
+    """Return the report of a command that no plugin has recorded.
 
-    Where a plugin has begun a run of which nothing is left, its session came to no end: it would
-    have written its report.
+    If a plugin has begun a run and left nothing, its session did not end: it would have written a
+    report.
 
     Args:
         command: its words.
-        stage: the stage of an attempt that it was.
+        stage: of the command.
         seen: how it ended.
         started_at: when it was started.
         folder: where it was started.
         output: where its stdout went.
-        lost_run_id: the run that a plugin has begun and of which nothing is left.
-        absence: why no plugin has recorded it, where that is known.
+        lost_run_id: the run that a plugin has begun and that has left nothing.
+        absence: why no plugin has recorded it, if known.
     """
     duration = (datetime.now(UTC) - started_at).total_seconds()
     evidence: RunEvidence | None = None
@@ -162,25 +162,25 @@ def report_of_command(
 
 
 def _early_refusal(command: Sequence[str], folder: Path) -> RunError | None:
-    """Return what a pytest can't have got past that has not come to load our plugin."""
+    """Return why a pytest ended before it loaded this plugin."""
     from pytest_failure_taxonomy.aftermath.early_refusals import early_refusal
 
     try:
         return early_refusal(command, os.environ, folder)
-    except Exception:  # noqa: BLE001 - foreign files are read; without them the exit code still tells
+    except Exception:  # noqa: BLE001 - it reads foreign files; the report does without them
         return None
 
 
 def timestamp(at: datetime) -> str:
-    """Return a time as it stands in a report."""
+    """Return a time in the form that reports have."""
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _evidence_of_output(output: OutputFile, seen: ProcessEnd, stage: Stage) -> RunEvidence | None:
-    """Return what pytest has printed into a file, with how its process ended.
+    """Return the evidence in the output file of a pytest, with the end of its process.
 
-    Nothing where it tells less than an exit code of 0: that pytest has not finished shows by what
-    is missing, and there are plugins that change what pytest prints.
+    Return `None` if the output looks unfinished and the exit code is 0: a plugin may have changed
+    what pytest prints.
     """
     file = output.open()
     if file is None:
@@ -206,12 +206,12 @@ def _evidence_of_output(output: OutputFile, seen: ProcessEnd, stage: Stage) -> R
 
 
 def why_unrecorded(command: Sequence[str]) -> Absence | None:
-    """Say why a pytest has loaded no plugin of ours, and what would be right.
+    """Return why a pytest has not loaded this plugin.
 
-    Its interpreter is asked, in a process of its own, whether the plugin is installed there.
+    Its interpreter is asked, in a new process, whether the plugin is installed.
 
     Returns:
-        `None` where the interpreter can't be told from the command, or can't tell.
+        `None` if the interpreter is not known from the command, or gives no answer.
     """
     interpreter = _interpreter_of(command)
     if not interpreter or not is_pytest(command):
@@ -240,7 +240,7 @@ def why_unrecorded(command: Sequence[str]) -> Absence | None:
 
 
 def _interpreter_of(command: Sequence[str]) -> list[str]:
-    """Return the words that start the Python of a pytest; none where they can't be told."""
+    """Return the command of the interpreter that runs pytest; an empty one if it is unknown."""
     name = Path(command[0]).name
     if name.startswith(("python", "pypy")):
         return list(command[: command.index("-m")]) if "-m" in command else []
@@ -256,9 +256,9 @@ def _interpreter_of(command: Sequence[str]) -> list[str]:
 
 
 def _ask(interpreter: list[str]) -> tuple[str, tuple[int, int]]:
-    """Return `installed` or `missing`, and the version of Python; nothing where there is no answer.
+    """Return `installed`, `missing` or `no-pytest`, and the version of Python; `""` for no answer.
 
-    The interpreter is asked as it was started: with its options, folder and environment.
+    The interpreter gets the same options, folder and environment as for pytest.
     """
     import subprocess
 

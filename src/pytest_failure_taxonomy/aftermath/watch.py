@@ -1,7 +1,7 @@
 """The process that watches pytest: run as a script by `watcher`, with the standard library alone.
 
-It waits for one process to end, learns how, and imports the package only when there is something
-to write. It is given the record's files open: a test may have removed them by then.
+It waits for one process to end, and imports the package only if there is a report to complete. It
+inherits the descriptors of the record, because a test may remove the files.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import struct
 import sys
 import time
 
-_HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is not loaded before it is needed
+_HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is imported only when it is needed
 
 _MAX_SECONDS = 120
-"""For all that is to be done after pytest's end; half a million tests take a twentieth of it."""
-_MAX_BYTES = 512 * 1024 * 1024  # as in record/reader.py
+"""The time for all work after pytest's end; half a million tests take a twentieth of it."""
+_MAX_BYTES = 512 * 1024 * 1024  # as in record/layout.py
 
-# linux/pidfd.h: PIDFD_GET_INFO tells how a process ended once it has been waited for (Linux 6.15).
+# linux/pidfd.h: PIDFD_GET_INFO returns the exit status of a reaped process (Linux 6.15).
 _PIDFD_INFO_EXIT = 1 << 3
 _PIDFD_INFO = struct.Struct("=QQ11Ii8x")
 _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
@@ -28,13 +28,13 @@ _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
 def watch(
     pidfd: int, files: list[int], process_id: int, root: str, report: str, run_id: str
 ) -> None:
-    """Wait for the end of a process and complete its report if need be.
+    """Wait for the end of a process, and complete its report unless it is complete.
 
     Args:
         pidfd: a descriptor of the process.
         files: descriptors of the two files of its record.
         process_id: its id.
-        root: the folder that the package is in.
+        root: the folder of the package.
         report: the path of its report.
         run_id: the run.
     """
@@ -53,9 +53,9 @@ def watch(
 
 
 def _wait_status(pidfd: int, process_id: int) -> int | None:
-    """Return the status of a process that is not our child, as `waitpid` would, if it can be had.
+    """Return the status of a process that is no child, as `waitpid` would; `None` if unknown.
 
-    While it is a zombie its `/proc` entry says; after it was waited for, the kernel does.
+    While it is a zombie, `/proc` has the status. After it was reaped, the pidfd has it.
     """
     for _ in range(50):
         try:
@@ -86,7 +86,7 @@ def _status_from_pidfd(pidfd: int) -> int | None:
 
 
 def _is_done(state: int, status: int | None) -> bool:
-    """Tell whether the run has written its report, and its process ended as the session said."""
+    """Tell whether the report was written, and the process ended with the session's exit code."""
     head = _read(state)[: _HEAD.size]
     if len(head) < _HEAD.size:
         return False
@@ -95,9 +95,9 @@ def _is_done(state: int, status: int | None) -> bool:
 
 
 def _end_in_time() -> None:
-    """Have the system end this process when it has not done its work in time.
+    """Have the system end this process if its work takes too long.
 
-    Nothing is known of what the run has left to be read, and no signal of the user's ends us.
+    A test may have left anything in the record, and this process ignores the user's signals.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
@@ -112,8 +112,8 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-def _leave_the_users_world(keep: list[int]) -> None:
-    """Cut what ties this process to the run: its session, its signals, folder and descriptors."""
+def _detach(keep: list[int]) -> None:
+    """Detach this process from the run: from its session, signals, folder and descriptors."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     os.setsid()
@@ -124,5 +124,5 @@ def _leave_the_users_world(keep: list[int]) -> None:
 
 if __name__ == "__main__":
     descriptors = [int(number) for number in sys.argv[1].split(",")]
-    _leave_the_users_world(sorted(descriptors))
+    _detach(sorted(descriptors))
     watch(descriptors[0], descriptors[1:], int(sys.argv[2]), *sys.argv[3:6])

@@ -1,4 +1,4 @@
-"""`failure-taxonomy finalize`: complete a report whose run did not live to do it."""
+"""`failure-taxonomy finalize`: complete a report whose run has died."""
 
 from __future__ import annotations
 
@@ -41,15 +41,17 @@ def add_parser(commands: Parsers) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Complete the report and print its verdict."""
-    from pytest_failure_taxonomy.report.load import load_report  # slow, and no other command's
+    from pytest_failure_taxonomy.report.load import (
+        load_report,  # slow, and not needed by other commands
+    )
 
     path: Path = options.report.absolute()
     if options.exit_code is not None and not 0 <= options.exit_code <= 255:
         raise ReportError(f"--exit-code: {options.exit_code} is no exit code; give 0 to 255")
     wait_for_watcher(path)
-    load_report(path)  # refuses what is no report
+    load_report(path)  # raises if it is not a report
     report = read_report(path)
-    if report is None:  # in the meantime it was replaced, or it never was a file
+    if report is None:  # it was replaced in the meantime, or is not a regular file
         raise ReportError(f"{path}: not a regular file; give the name of the report itself")
     if report["completeness"] == "running" and is_still_running(path, report):
         raise ReportError(f"{path}: the run is still going on; finalize it when it has ended")

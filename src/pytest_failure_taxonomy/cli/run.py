@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
 
 EXIT_LIMIT: Final = 124
-"""As GNU `timeout` says it."""
+"""The exit code of GNU `timeout`."""
 EXIT_UNFINISHED: Final = 3
-"""pytest answered 0 and had not finished its session."""
+"""pytest returned 0 before its session had ended."""
 
 
 def add_parser(commands: Parsers) -> None:
@@ -69,18 +69,18 @@ def add_parser(commands: Parsers) -> None:
 
 
 @value
-class Told:
-    """What a command's pytest has told its supervisor."""
+class Answer:
+    """What the pytest of a command has answered its supervisor."""
 
     run_id: str | None = None
-    """`None` where no pytest with our plugin has taken the command's place."""
+    """`None` if no pytest with this plugin has answered."""
     report: str | None = None
     record: list[bytes] | None = None
-    """What the files of its record held at its end."""
+    """The contents of its record's files at its end."""
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command, complete or write its report, and end as it ended."""
+    """Run the command, complete or write its report, and return or die as it did."""
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         raise SettingsError("run: no command; give one after --, as in: run -- pytest -x")
@@ -90,7 +90,7 @@ def execute(options: argparse.Namespace) -> int:
     started_at = datetime.now(UTC)
     output = OutputFile()
     try:
-        end, told = _supervise(command, options, path)
+        end, answer = _supervise(command, options, path)
     except FailureTaxonomyError:
         _forget_earlier_report(path)
         raise
@@ -102,10 +102,10 @@ def execute(options: argparse.Namespace) -> int:
     problem = None
     try:
         seen = _process_end(end, options.timeout)
-        path = Path(told.report or path)
-        report = _report_of_plugin(path, told, seen, started_at, is_named=bool(options.report))
+        path = Path(answer.report or path)
+        report = _report_of_plugin(path, answer, seen, started_at, is_named=bool(options.report))
         if report is None:
-            absence = why_unrecorded(command) if told.run_id is None else None
+            absence = why_unrecorded(command) if answer.run_id is None else None
             if absence is not None:
                 tell(absence.words)
             report = report_of_command(
@@ -115,19 +115,19 @@ def execute(options: argparse.Namespace) -> int:
                 started_at=started_at,
                 folder=folder,
                 output=output,
-                lost_run_id=told.run_id,
+                lost_run_id=answer.run_id,
                 absence=absence,
             )
             problem = _write(path, report)
         if report["completeness"] != "full":
             print_verdict(report, _shown(path, folder), problem=problem)
-    except Exception as error:  # noqa: BLE001 - the command's status stands, whatever is wrong here
+    except Exception as error:  # noqa: BLE001 - the command's status stands
         tell(f"{path}: the report can't be made: {type(error).__name__}: {error}")
     return _exit_code(end, report)
 
 
 def _forget_earlier_report(path: Path) -> None:
-    """Remove the report of an earlier run: a command that could not be started has none."""
+    """Remove the report of an earlier run, because the command could not be started."""
     earlier = read_report(path)
     if earlier is not None and earlier["completeness"] != "running":
         remove_report(path)
@@ -135,15 +135,15 @@ def _forget_earlier_report(path: Path) -> None:
 
 def _supervise(
     command: list[str], options: argparse.Namespace, report: Path
-) -> tuple[CommandEnd, Told]:
+) -> tuple[CommandEnd, Answer]:
     mailbox = Mailbox(stage=options.stage, report=options.report and str(report))
     try:
         supervisor = Supervisor(command, timeout_seconds=options.timeout)
         end = supervisor.run({**os.environ, **mailbox.environment})
         said = read_message(mailbox.path)
         if "run_id" not in said:
-            return end, Told()
-        return end, Told(
+            return end, Answer()
+        return end, Answer(
             run_id=said["run_id"], report=said["report"], record=mailbox.contents(said["run_id"])
         )
     finally:
@@ -151,20 +151,20 @@ def _supervise(
 
 
 def _report_of_plugin(
-    path: Path, told: Told, seen: ProcessEnd, started_at: datetime, *, is_named: bool
+    path: Path, answer: Answer, seen: ProcessEnd, started_at: datetime, *, is_named: bool
 ) -> dict[str, Any] | None:
-    """Return what a plugin has reported, completed; `None` where none has, or nothing is left."""
-    if told.run_id is not None:
-        return _complete(path, told.run_id, seen, told.record)
+    """Return the plugin's report, completed; `None` if there is none."""
+    if answer.run_id is not None:
+        return _complete(path, answer.run_id, seen, answer.record)
     return None if is_named else _report_from_within(path, seen, started_at)
 
 
 def _report_from_within(
     path: Path, seen: ProcessEnd, started_at: datetime
 ) -> dict[str, Any] | None:
-    """Return the report of a pytest that the command, a shell say, has run: it knows more.
+    """Return the report of a pytest that the command has run, which may be a shell.
 
-    Where the limit has ended all of the command, nobody is left to complete it but us.
+    If the time limit has ended that pytest, complete its report.
     """
     wait_for_watcher(path)
     report = read_report(path)
@@ -178,14 +178,14 @@ def _report_from_within(
                 within = replace(seen, exit=end)
                 return complete_run(path, report["run"]["id"], within) or report
     if report["verdict"] is None and report["exit"]["code"] != seen.exit.code:
-        return None  # that pytest was fine, and what else the command has done was not
+        return None  # that pytest passed, and something else in the command failed
     return report
 
 
 def _complete(
     path: Path, run_id: str, seen: ProcessEnd, contents: list[bytes] | None
 ) -> dict[str, Any] | None:
-    """Complete the plugin's report; `None` where nothing is left of it."""
+    """Complete the plugin's report; return `None` if nothing is left of it."""
     try:
         return complete_run(path, run_id, seen, contents=contents, warn=tell)
     except UnwrittenReportError as error:
@@ -212,7 +212,7 @@ def _process_end(end: CommandEnd, timeout_seconds: float | None) -> ProcessEnd:
 
 
 def _write(path: Path, report: dict[str, Any]) -> str | None:
-    """Write a report; return in words what has become of it where it can't be written."""
+    """Write a report; return what became of it if it can't be written."""
     try:
         write_report(path, report)
     except OSError as error:
@@ -230,7 +230,7 @@ def _exit_code(end: CommandEnd, report: dict[str, Any] | None) -> int:
     kinds = {reason["kind"] for reason in report["reasons"]} if report else set()
     if end.returncode == 0 and "process.exited" in kinds:
         return EXIT_UNFINISHED
-    let_go_of_streams()  # a signal leaves no time for that
+    let_go_of_streams()  # a signal would leave no time for that
     return end_like(end.returncode)
 
 
@@ -239,7 +239,7 @@ def _shown(path: Path, folder: Path) -> Path:
 
 
 def _seconds(text: str) -> float:
-    """Read a time limit; an error of argparse says the rest."""
+    """Parse a time limit."""
     try:
         seconds = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the controller of an xdist run records of its workers."""
+"""The recorder on the controller of an xdist run: how its workers ran and ended."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from pytest_failure_taxonomy.taxonomy.evidence import TimeLimit, WorkerEnd
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_name
 
 MAX_WAIT_SECONDS: Final = 0.25
-"""How long to wait for the exit status of a worker that went down. Its pipe breaks before the
-system lets go of it; but a worker with a broken conftest does not exit at all."""
+"""How long to wait for the exit status of a worker that has died. Its pipe breaks before it exits,
+and a worker with a broken conftest file does not exit at all."""
 
 
 class _Worker:
-    """What is known of one worker so far."""
+    """What is known of one worker."""
 
     def __init__(self, node: Any) -> None:
         self.node = node
         self.tests = 0
         self.crashed_on: str | None = None
         self.has_exited = False
-        """Whether `pytest.exit` ended its session; xdist takes that for a Ctrl+C, or asserts."""
+        """Whether `pytest.exit` ended its session, which xdist takes for a Ctrl+C."""
         self.error: str | None = None
         self.returncode: int | None = None
         self.limit: TimeLimit | None = None
         self.out_of_memory = False
 
     def end(self) -> WorkerEnd:
-        """Return how it ended, or that it has not yet."""
+        """Return how the worker ended; `finished` if it has not ended yet."""
         returncode = _returncode(self.node, 0) if self.returncode is None else self.returncode
         signal = signal_name(-returncode) if returncode is not None and returncode < 0 else None
         ending: Literal["finished", "died", "interrupted", "exited"] = "finished"
@@ -65,7 +65,7 @@ class _Worker:
 
 
 class ControllerRecorder:
-    """A plugin that follows the workers of an xdist run."""
+    """A plugin that records what the workers of an xdist run do."""
 
     def __init__(self, config: pytest.Config, session: SessionRecorder, faults: Faults) -> None:
         self.faults = faults
@@ -73,7 +73,7 @@ class ControllerRecorder:
         self._record = session.record
         self._each = config.getoption("dist", "no") == "each"
         self._workers: dict[str, _Worker] = {}
-        # xdist hands its workers the options that the controller was given, `-o` among them.
+        # xdist passes the options of the controller on to its workers, `-o` included.
         self._faulthandler_seconds = faulthandler_exit_seconds(config)
         self._oom_file = oom_events_file()
         self._oom_kills = read_oom_count(self._oom_file)
@@ -81,7 +81,7 @@ class ControllerRecorder:
     @pytest.hookimpl(optionalhook=True)
     @guarded
     def pytest_configure_node(self, node: Any) -> None:
-        """Record that a worker is about to be, and tell it where the record is."""
+        """Record a new worker, and tell it where the record is."""
         worker = self._workers[node.gateway.id] = _Worker(node)
         self._session.facts.write("worker", worker=worker.end())
         folder = str(self._record.folder) if isinstance(self._record, DiskRecord) else None
@@ -95,7 +95,7 @@ class ControllerRecorder:
     @pytest.hookimpl(optionalhook=True)
     @guarded
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        """Record which tests are selected; every worker collects the same ones."""
+        """Record which tests are selected; all workers collect the same."""
         del node
         progress = self._session.progress
         if self._each:
@@ -106,7 +106,7 @@ class ControllerRecorder:
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record which worker ran a test, and take off what its report carries."""
+        """Record which worker ran a test, and receive what its report carries."""
         self._session.exceptions.receive_from(report)
         node = getattr(report, "node", None)
         if node is None or report.when in ("call", "teardown"):
@@ -115,7 +115,7 @@ class ControllerRecorder:
         if report.when == "setup":
             worker.tests += 1
             self._session.progress.assign_worker(report.nodeid, node.gateway.id)
-        elif not is_of_forked_test(report):  # xdist's own, of a worker that went down
+        elif not is_of_forked_test(report):  # xdist's own report of a worker that has died
             worker.crashed_on = report.nodeid
             end = worker.end()
             self._session.failures.limit_of_crash = end.limit if is_ended_by_limit(end) else None
@@ -124,7 +124,7 @@ class ControllerRecorder:
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Take off what a worker's report carries."""
+        """Receive what the report of a worker carries."""
         self._session.exceptions.receive_from(report)
 
     @pytest.hookimpl(optionalhook=True)
@@ -132,7 +132,7 @@ class ControllerRecorder:
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Record how a worker ended."""
         output = (getattr(node, "workeroutput", None) or {}).get(OUTPUT_KEY, {})
-        if "deselected" in output:  # every worker deselects the same ones
+        if "deselected" in output:  # all workers deselect the same tests
             self._session.progress.set_deselected(output["deselected"])
         worker = self._workers[node.gateway.id]
         if output.get("exit") and not worker.has_exited:
@@ -155,9 +155,9 @@ class ControllerRecorder:
 
     @guarded
     def catch_up(self) -> None:
-        """Learn which tests the workers have started, where a run is over before they could tell.
+        """Read which tests the workers have started from their records.
 
-        The controller of an interrupted run does not listen to them any more.
+        The controller of an interrupted run no longer receives their reports.
         """
         for worker in self._workers:
             test = self._state_of(worker).test
@@ -166,12 +166,12 @@ class ControllerRecorder:
                 self._session.progress.start_unheard(nodeid, test.phase, test.start_ns, worker)
 
     def ends(self) -> tuple[WorkerEnd, ...]:
-        """Return how each worker ended, sorted by id; call it when the session is over."""
+        """Return how each worker ended, sorted by id. To be called when the session is over."""
         workers = sorted(self._workers, key=lambda worker: (len(worker), worker))
         return tuple(self._workers[worker].end() for worker in workers)
 
     def _running_limit(self, worker: str) -> TimeLimit | None:
-        """Return the limit that a worker's test had come nearest to when it went down, just now."""
+        """Return the time limit that was nearest for the test of a worker that has just died."""
         state = self._state_of(worker)
         if state.test is None:
             return None
@@ -186,7 +186,7 @@ class ControllerRecorder:
         return max(limits, key=lambda limit: limit.share, default=None)
 
     def _state_of(self, worker: str) -> WorkerState:
-        """Return what a worker has noted of itself, where that can be read."""
+        """Return what a worker has recorded of itself, as far as it can be read."""
         if not isinstance(self._record, DiskRecord):
             return WorkerState()
         try:
@@ -197,12 +197,12 @@ class ControllerRecorder:
 
 
 def _returncode(node: Any, wait_seconds: float) -> int | None:
-    """Return the status of a worker's process, or `None` while it runs or where there is none.
+    """Return the return code of a worker's process; `None` if it runs or is on another host.
 
-    xdist and execnet have no public way to ask; a worker on another host has no process here.
+    Neither xdist nor execnet has a public way to ask for it.
     """
     try:
-        popen = node.gateway._io.popen  # noqa: SLF001
+        popen = node.gateway._io.popen  # noqa: SLF001 - see above
         return int(popen.wait(timeout=wait_seconds) if wait_seconds else popen.poll())
     except (AttributeError, TypeError, OSError, subprocess.TimeoutExpired):
         return None

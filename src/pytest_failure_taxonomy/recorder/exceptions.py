@@ -60,7 +60,7 @@ _UNCAUGHT: Final = {
     "PytestUnraisableExceptionWarning": "unraisable",
     "PytestUnhandledThreadExceptionWarning": "unhandled in a thread:",
 }
-"""pytest's warnings of exceptions that nobody could catch, and what to call those."""
+"""pytest's warnings of exceptions that could not be caught, and a word for each."""
 
 _MAX_PART: Final = 200
 """Characters of what a doctest expects, and of what it got."""
@@ -70,7 +70,7 @@ Report = pytest.TestReport | pytest.CollectReport
 
 
 class ExceptionMemory:
-    """Keep what was raised until its report comes by."""
+    """Keep exceptions until their reports come by."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class ExceptionMemory:
         attributor: Attributor,
         learn: Callable[[dict[str, str]], None] = lambda _: None,
     ) -> None:
-        """Remember nothing yet.
+        """Begin without exceptions.
 
         Args:
             rootdir: of the run.
-            attributor: asks who knows why a test failed.
-            learn: on the controller, called with what may be secret in a worker's environment.
+            attributor: asks the user's code why a test failed.
+            learn: called on the controller with possible secrets of a worker's environment.
         """
         self._rootdir = rootdir
         self._attributor = attributor
@@ -95,19 +95,19 @@ class ExceptionMemory:
         self._received: tuple[Report, dict[str, Any]] | None = None
 
     def see_test(self, node: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-        """Hold what a phase of a test raised."""
-        # Not the exception: that of a unittest is put into the call by a hook that runs later.
+        """Keep the outcome of a phase of a test."""
+        # Not the exception: a later hook puts that of a unittest into the call.
         self._raised[node.nodeid, call.when] = node, call
 
     def take_test(
         self, report: pytest.TestReport
     ) -> tuple[RaisedException | None, Attribution | None]:
-        """Return what failed a test and what is said of it, and let go of the exception."""
+        """Return the exception of a failed test and its attribution, and forget them."""
         sent = self._sent_with(report)
         if sent is not None:
             return raised_from(sent["exception"]), attribution_from(sent["attributed"])
         node, call = self._raised.pop((report.nodeid, str(report.when)), (None, None))
-        # pytest-forked puts its own words there, of a process that is no more.
+        # pytest-forked puts a text there, of a process that has ended.
         error = None if call is None else getattr(call.excinfo, "value", None)
         if node is None or error is None:
             return None, None
@@ -116,7 +116,7 @@ class ExceptionMemory:
     def explain_test(
         self, node: pytest.Item, error: BaseException, report: pytest.TestReport
     ) -> tuple[RaisedException, Attribution | None]:
-        """Describe what failed a test, and ask who knows why."""
+        """Describe the exception of a failed test, and ask the user's code for the reason."""
         raised = describe_exception(error, self._origins)
         said = longrepr.words_for_people(report.longrepr)
         if said:
@@ -125,24 +125,24 @@ class ExceptionMemory:
         return raised, self._attributor.ask(node, error, str(report.when))
 
     def describe_error(self, error: BaseException) -> RaisedException | None:
-        """Describe what is behind an error that left pytest or a plugin's hook.
+        """Describe the cause of an error outside of the tests.
 
-        xdist passes a worker's error on as text, whose own type is known by that text alone.
+        Return `None` for a worker's error that xdist passes on as text: only the text has its type.
         """
         cause = cause_of(error)
         if isinstance(cause, pytest.UsageError) and isinstance(cause.__cause__, ImportError):
-            cause = cause.__cause__  # of a plugin that is not there
+            cause = cause.__cause__  # a plugin is missing
         if quotes_a_traceback(cause):
             return None
         return describe_exception(cause, self._origins)
 
     def forget(self) -> None:
-        """Let go of exceptions that failed no test: skips, expected failures, reruns."""
+        """Forget exceptions that failed no test: skips, expected failures, reruns."""
         if self._raised:
             self._raised.clear()
 
     def see_collector(self, node: pytest.Collector, call: pytest.CallInfo[Any]) -> None:
-        """Remember why a node could not be collected."""
+        """Keep the exception of a node that could not be collected."""
         if call.excinfo is None:
             return
         error = cause_of(call.excinfo.value)
@@ -155,7 +155,7 @@ class ExceptionMemory:
     def take_collector(
         self, report: pytest.CollectReport
     ) -> tuple[RaisedException | None, Location | None]:
-        """Return what is known of why a node could not be collected."""
+        """Return exception and place of a node that could not be collected, and forget them."""
         sent = self._sent_with(report)
         if sent is not None:
             place = sent["place"]
@@ -163,7 +163,7 @@ class ExceptionMemory:
         return self._collecting.pop(report.nodeid, (None, None))
 
     def send_with(self, report: Report) -> None:
-        """On a worker: let a report carry what was raised to the controller."""
+        """Attach the exception to a report on a worker."""
         place: Location | None = None
         said: Attribution | None = None
         if isinstance(report, pytest.TestReport):
@@ -179,7 +179,7 @@ class ExceptionMemory:
         setattr(report, _ATTRIBUTE, sent)
 
     def receive_from(self, report: Report) -> None:
-        """On the controller: take off what a report carries, before any other plugin sees it."""
+        """Detach the exception from a report on the controller, before other plugins see it."""
         sent = report.__dict__.pop(_ATTRIBUTE, None)
         self._received = None if sent is None else (report, sent)
         if sent is not None:
@@ -191,7 +191,7 @@ class ExceptionMemory:
 
 
 def sent_of(one: Any) -> Any:
-    """Return a value as xdist and JSON can carry it: objects by their fields, tuples as lists."""
+    """Return a value in the form that xdist can send: dicts for objects, lists for tuples."""
     if isinstance(one, str):
         return encodable(one.value if isinstance(one, Enum) else one)
     if isinstance(one, tuple):
@@ -202,7 +202,7 @@ def sent_of(one: Any) -> Any:
 
 
 def raised_from(sent: dict[str, Any] | None) -> RaisedException | None:
-    """Return the exception that was sent."""
+    """Return the exception that `sent_of` was given."""
     if sent is None:
         return None
     origin = sent["origin"] and OriginPlace(**sent["origin"])
@@ -210,16 +210,16 @@ def raised_from(sent: dict[str, Any] | None) -> RaisedException | None:
 
 
 def attribution_from(sent: dict[str, Any] | None) -> Attribution | None:
-    """Return what was said of a failure and sent."""
+    """Return the attribution that `sent_of` was given."""
     if sent is None:
         return None
     return Attribution(**{**sent, "reason": FailureReason(sent["reason"])})
 
 
 def describe_exception(error: BaseException, origins: OriginFinder) -> RaisedException:
-    """Describe an exception by its type, message and the places that it comes from."""
+    """Describe an exception by its type, message and origin."""
     kind = type(error)
-    module: object = kind.__module__  # anything may be assigned to it
+    module: object = kind.__module__  # code may assign anything to it
     return RaisedException(
         type=kind.__qualname__,
         module=module if isinstance(module, str) else "<unknown>",
@@ -231,28 +231,25 @@ def describe_exception(error: BaseException, origins: OriginFinder) -> RaisedExc
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return what is behind the exceptions in which pytest wraps what an import raised."""
+    """Return the exception that pytest has wrapped, if it wraps the error of an import."""
     is_wrapper = isinstance(error, pytest.Collector.CollectError) or is_import_failure(error)
     return error.__cause__ or error if is_wrapper else error
 
 
 def words_of_refusal(error: BaseException) -> str:
-    """Return what a collector says to people by pytest's own exception, if it is in words.
-
-    Of an import that failed pytest shows the traceback there; then the cause says it shorter.
-    """
+    """Return the message of a `CollectError`, unless it is the traceback of a failed import."""
     said = error.args[0] if isinstance(error, pytest.Collector.CollectError) and error.args else ""
     is_traceback = not isinstance(said, str) or "\nTraceback:\n" in said
     return "" if is_traceback else cap_between_words(said.strip(), MAX_MESSAGE)
 
 
 def missing_fixtures_beside(error: BaseException) -> list[str]:
-    """Name the other fixtures that a test asks for and nobody has; pytest stops at the first."""
+    """List the other missing fixtures of a test; pytest stops at the first one."""
     if type(error).__name__ != "FixtureLookupError":
         return []
-    with suppress(Exception):  # not public: without it there is still the first
+    with suppress(Exception):  # not public; the first missing fixture is known anyway
         missing: Any = error
-        found = missing.request.node._fixtureinfo.name2fixturedefs  # noqa: SLF001 - asks for no other way
+        found = missing.request.node._fixtureinfo.name2fixturedefs  # noqa: SLF001 - there is no public way
         asked = dict.fromkeys(missing.request.fixturenames)
         known = {missing.argname, "request", *found, *_parameters_of(missing.request.node)}
         return [f"fixture {name!r} not found" for name in asked if name not in known]
@@ -270,9 +267,9 @@ def is_import_failure(error: BaseException) -> bool:
 
 
 def message_of(error: BaseException) -> str:
-    """Return `str(error)`, capped; a placeholder where even that raises.
+    """Return `str(error)`, capped; a placeholder if it raises.
 
-    That of a doctest's failure names the test and not what was wrong; so that is said instead.
+    The text of a doctest's failure does not say what was wrong, so it is replaced.
     """
     try:
         is_doctest = type(error).__name__ in _OF_DOCTESTS
@@ -285,15 +282,15 @@ def message_of(error: BaseException) -> str:
 
 
 def quotes_a_traceback(error: BaseException) -> bool:
-    """Tell whether an exception's message is the traceback of another process's exception."""
+    """Tell whether the message of an exception is a traceback from another process."""
     text = message_of(error).strip()
     return not text.startswith(telling_line(text))
 
 
 def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
-    """Return type and message of an exception, and where in the user's code it comes from.
+    """Return type and message of an exception, and the place in the user's code.
 
-    xdist passes a worker's error on by an exception of its own, whose message is the traceback.
+    xdist passes a worker's error on as an exception whose message is the traceback.
 
     Args:
         error: any exception.
@@ -324,9 +321,9 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
 
 
 def _uncaught_behind(error: BaseException) -> tuple[str, BaseException, int] | None:
-    """Return what nobody could catch, and how many more there were.
+    """Return an exception that could not be caught, such as in a thread, and how many more.
 
-    pytest warns of it, and `-W error` makes an error of that which is raised where no test runs.
+    pytest warns of such exceptions. With `-W error` the warning is raised outside of any test.
     """
     group = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
     where = _UNCAUGHT.get(type(group[0]).__name__)
@@ -335,9 +332,9 @@ def _uncaught_behind(error: BaseException) -> tuple[str, BaseException, int] | N
 
 
 def _with_whole_path(text: str, path: str) -> str:
-    """Name an installed file by its path: Python gives its name alone, which may be `__init__.py`.
+    """Replace the name of an installed file by its path: the name may be just `__init__.py`.
 
-    A file of the user's is named by the place that is told with it.
+    For a file of the user the place is added anyway.
     """
     if LIBRARIES.isdisjoint(path.split(os.sep)) and not path.startswith(STANDARD_LIBRARY):
         return text
@@ -345,7 +342,7 @@ def _with_whole_path(text: str, path: str) -> str:
 
 
 def _words_of_doctest(error: Any) -> str:
-    """Return what a doctest expected and what it got; of several failures, of the first."""
+    """Return what the first failure of a doctest expected and what it got."""
     kind = type(error)
     if kind.__module__ not in ("doctest", "_pytest.doctest"):
         return str(error)

@@ -192,7 +192,7 @@ class Failures:
         if nodeid in self._with_failed_subtests:
             self._with_failed_subtests.discard(nodeid)
             count = self._facts.remove_subtests(nodeid, _worker_of(report))
-            self._progress.take_back("failed", count)
+            self._progress.uncount("failed", count)
         self.superseded.add(nodeid)
 
     def _record(

@@ -1,4 +1,4 @@
-"""Keep our own faults from the user's run, and the user's Ctrl+C from the middle of our work."""
+"""Keep errors of this plugin out of the user's run, and Ctrl+C out of its critical sections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Hook = TypeVar("Hook", bound=Callable[..., Any])
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MAX_FAULTS: Final = 100
-"""How many different faults are kept; a hook that fails once a test must not fill the memory."""
+"""Different faults that are kept: a hook that fails in each test must not fill the memory."""
 
 _MAX_TEXT: Final = 500
 
@@ -31,11 +31,11 @@ _FOREIGN: Final = "{where} failed: {error}. What it would have said is missing f
 
 
 class FailureTaxonomyWarning(pytest.PytestWarning):
-    """Say that the recorder itself has failed."""
+    """Warn that the recorder itself has failed."""
 
 
 class Faults:
-    """Collect the recorder's own failures: the first becomes a warning, all go to the report."""
+    """Collect the recorder's own errors: the first becomes a warning, all go to the report."""
 
     def __init__(self, config: pytest.Config, *, is_worker: bool = False) -> None:
         self._config = config
@@ -44,12 +44,12 @@ class Faults:
         self.messages: list[str] = []
 
     def add(self, where: str, error: BaseException) -> None:
-        """Take note of an exception that left the function `where` of ours."""
+        """Record an exception that left a function of this plugin."""
         text = f"{type(error).__name__}: {_text(error)}"
         self.note(_WARNING.format(where=where, error=_one_line(text)))
 
     def add_foreign(self, where: str, error: BaseException) -> None:
-        """Take note of an exception in what is the user's, such as a hook's implementation."""
+        """Record an exception in the user's code, such as the implementation of a hook."""
         text = _one_line(f"{type(error).__name__}: {_text(error)}")
         frame = error.__traceback__
         while frame is not None and frame.tb_next is not None:
@@ -58,29 +58,29 @@ class Faults:
         self.note(_FOREIGN.format(where=where, error=text), place)
 
     def note(self, message: str, place: tuple[str, int] | None = None) -> None:
-        """Take note of a fault in words, and tell the user.
+        """Record a fault and warn the user.
 
         Args:
-            message: the words.
-            place: file and line that a warning is to point to; this file's where it is not known.
+            message: describes the fault.
+            place: file and line that the warning points to; by default this file.
         """
         if message in self.messages or len(self.messages) >= MAX_FAULTS:
             return
         self.messages.append(message)
         if self._is_worker:
-            return  # the controller gets to know, and tells it once for all workers
+            return  # the controller is told, and warns once for all workers
         if self._is_over:
-            with suppress(Exception):  # stderr can be anything that a test has put there
+            with suppress(Exception):  # a test may have replaced stderr by anything
                 write_words(sys.stderr, f"{message}\n")
         elif len(self.messages) == 1 and not self._limits_warnings():
             self._warn(message, place or (__file__, 1))
 
     def session_is_over(self) -> None:
-        """Use stderr from now on, because pytest shows no more warnings."""
+        """Write to stderr from now on, because pytest shows no more warnings."""
         self._is_over = True
 
     def _warn(self, message: str, place: tuple[str, int]) -> None:
-        # Not warnings.warn(): with `-W error` that would raise in the middle of the user's run.
+        # Not warnings.warn(), which raises under `-W error`.
         shown = warnings.WarningMessage(
             FailureTaxonomyWarning(message), FailureTaxonomyWarning, *place
         )
@@ -89,7 +89,7 @@ class Faults:
         )
 
     def _limits_warnings(self) -> bool:
-        """Tell whether a warning more could change the exit status (pytest 9.1, --max-warnings)."""
+        """Tell whether one more warning could change the exit code (pytest 9.1, --max-warnings)."""
         option = getattr(self._config.option, "max_warnings", None)
         try:
             ini = self._config.getini("max_warnings")
@@ -99,13 +99,13 @@ class Faults:
 
 
 def guarded(hook: Hook) -> Hook:
-    """Wrap a hook method of an object that has `faults`: what it raises is noted, not raised on."""
+    """Wrap a hook method of an object that has `faults`, to record what it raises."""
 
     @functools.wraps(hook)
     def call(self: Any, *args: Any) -> Any:
         try:
             return hook(self, *args)
-        except Exception as error:  # noqa: BLE001 - the user's run goes on, whatever is wrong here
+        except Exception as error:  # noqa: BLE001 - the user's run goes on
             self.faults.add(hook.__name__, error)
             return None
 
@@ -113,9 +113,9 @@ def guarded(hook: Hook) -> Hook:
 
 
 def defer_sigint(function: Function) -> Function:
-    """Wrap a function of some milliseconds so that Ctrl+C is raised when it has returned.
+    """Wrap a short function so that Ctrl+C has its effect only when the function has returned.
 
-    Half a beginning would be no run that could be reported, and half an end no report.
+    Without that, a Ctrl+C in the middle of the start of a run would leave no report.
     """
 
     @functools.wraps(function)
@@ -134,11 +134,11 @@ def defer_sigint(function: Function) -> Function:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - a message that can't be had is no reason to fail
+    except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything
         return "(no message)"
 
 
 def _one_line(text: str) -> str:
-    """Return the text with all that could break a line or a terminal written as an escape."""
+    """Return a text with its control characters, line breaks included, as escapes."""
     shown = text[:_MAX_TEXT]
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)

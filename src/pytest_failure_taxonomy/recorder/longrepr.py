@@ -1,7 +1,7 @@
-"""Read text and place from a report's `longrepr`, whatever sort of object it is.
+"""Read text and place from the `longrepr` of a report, which may be one of several types.
 
-pytest renders a `longrepr` through a terminal writer, at 100 µs and more each. Here the lines it
-holds are joined as they are, which shows the same text.
+pytest renders it by a terminal writer, which takes 100 µs and more. Here its lines are joined,
+which gives the same text.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 
 MAX_TEXT: Final = 100_000
-"""Characters kept of one traceback; the report cuts further. A comparison of large values has
-megabytes, which are not to be searched for secrets, written to the record and kept in memory."""
+"""Characters kept of one traceback; the report cuts further. The comparison of large values has
+megabytes: too many to search for secrets, to write to the record and to keep in memory."""
 MAX_MESSAGE: Final = 8_000
-"""The same of a message."""
+"""Characters kept of one message."""
 
 
 def text_of(longrepr: Any) -> str | None:
-    """Return the text of a `longrepr`, its middle cut out if need be; `None` if there is none."""
+    """Return the text of a `longrepr`, without its middle if it is too long."""
     return None if longrepr is None else cap_between_words(_whole_text(longrepr), MAX_TEXT)
 
 
@@ -51,22 +51,22 @@ def message_of(longrepr: Any) -> str:
 
 
 def words_for_people(longrepr: Any) -> str:
-    """Return what pytest or an item of its own kind says in place of a traceback, if it does.
+    """Return the text that pytest or a custom item shows instead of a traceback, if it does.
 
-    That is what was written for whoever reads it: `str()` of the exception may be its arguments.
+    Such a text is meant for people; the `str()` of the exception may be its arguments.
     """
     said = longrepr if isinstance(longrepr, str) else getattr(longrepr, "errorstring", "")
     if not said or not isinstance(said, str):
         return ""
-    if said is not longrepr:  # of a fixture that is not there; a list of all that are follows
+    if said is not longrepr:  # of a missing fixture; a list of the existing ones follows
         said = said.strip().partition("\n")[0]
     return cap_between_words(said.strip(), MAX_MESSAGE)
 
 
 def place_of(longrepr: Any, rootdir: Path) -> Location | None:
-    """Return where pytest saw the failure; in a library, where the user's code called it.
+    """Return the place that pytest shows; if that is in a library, where the user's code called it.
 
-    Where the traceback shows no line of the user's, pytest's own place is the best there is.
+    If the traceback has no line of the user's code, return pytest's place anyway.
     """
     crash = getattr(longrepr, "reprcrash", None)
     if crash is None:
@@ -95,7 +95,9 @@ def _extend(lines: list[str], reprtraceback: Any) -> None:
 
 
 def _entry_lines(entry: Any) -> list[str]:
-    if not hasattr(entry, "reprfileloc"):  # --tb=native: lines of Python's own, each with its end
+    if not hasattr(
+        entry, "reprfileloc"
+    ):  # --tb=native: lines as Python prints them, with line ends
         return [line.rstrip("\n") for line in entry.lines]
     place = entry.reprfileloc
     where = [] if place is None else [f"{place.path}:{place.lineno}: {_head(place.message)}"]

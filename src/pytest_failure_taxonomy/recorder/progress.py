@@ -1,7 +1,7 @@
-"""How far a run has come: which tests have started, where they are, and what came of them.
+"""The progress of a run: which tests have started, their phases, and the counts of the results.
 
-The numbers live in the arrays of the run's record, so that they are on disk the moment they change.
-Memory does not grow with the tests that pass: each selected test has five bytes from the start.
+The numbers are in the arrays of the run's record, so that they are on disk as soon as they change.
+A test that passes takes no memory: each selected test has five bytes from the start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     NOT_STARTED,
     PHASES,
 )
-from pytest_failure_taxonomy.recorder.record.writer import MemoryRecord, Record
+from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.taxonomy.evidence import Counts, InFlightTest, Phase
 
 _INDEX: Final = {name: index for index, name in enumerate(COUNTERS)}
@@ -30,7 +30,7 @@ _PASSED: Final = _INDEX["passed"]
 _STATES: Final = {phase: state for state, phase in PHASES.items()}
 
 _UNKNOWN: Final = -1
-"""Index of a test that was never selected: each array has one element more at its end for it."""
+"""The index of tests that were not selected: each array has an extra element for them."""
 
 
 class Progress:
@@ -45,11 +45,11 @@ class Progress:
         """Begin without any test.
 
         Args:
-            record: has the numbers.
+            record: has the arrays.
             started_ns: when the run began, on the monotonic clock.
-            shown: returns node ids as the record may hold them.
+            shown: removes the secrets from node ids.
         """
-        # Held here because a test may replace the function in its module (freezegun, pyfakefs).
+        # Kept because freezegun, for one, replaces the function in its module.
         self.clock = time.monotonic_ns
         self.started_ns = started_ns
         self.nodeids: Sequence[str] = ()
@@ -65,7 +65,7 @@ class Progress:
         self._recovered: set[str] = set()
 
     def select(self, nodeids: Sequence[str]) -> None:
-        """Take the tests that are going to run, in their order."""
+        """Set the tests that are going to run, in their order."""
         self.nodeids = nodeids
         self._states, self._starts = self._record.select(self._shown(nodeids))
         self._counters = self._record.counters
@@ -73,7 +73,7 @@ class Progress:
         self._indices = None
 
     def start(self, nodeid: str) -> None:
-        """Note that a test has started."""
+        """Record that a test has started."""
         nodeids = self.nodeids
         index = self._cursor
         # Tests start in the order of selection, or nearly so under xdist.
@@ -86,7 +86,7 @@ class Progress:
         self._states[index] = IN_SETUP
 
     def start_unheard(self, nodeid: str, phase: Phase, start_ns: int, worker: str) -> None:
-        """Note what a worker has left on disk of its test, unless its own word has said more."""
+        """Record a test that a worker's own record names, if the worker has reported less of it."""
         running = self._running.get(nodeid)
         if running is not None:
             self._states[running] = max(self._states[running], _STATES[phase])
@@ -100,13 +100,13 @@ class Progress:
         self._workers[nodeid] = worker
 
     def advance(self, nodeid: str, state: int) -> None:
-        """Note that a test has come to another phase."""
+        """Record the state of a running test."""
         index = self._running.get(nodeid)
         if index is not None:
             self._states[index] = state
 
     def finish(self, nodeid: str) -> None:
-        """Note that a test has ended."""
+        """Record that a test has ended."""
         index = self._running.pop(nodeid, None)
         if index is not None:
             self._states[index] = DONE
@@ -123,32 +123,32 @@ class Progress:
             self._record.write("recovered", nodeid=self._shown((nodeid,))[0])
 
     def count_rerun(self, nodeid: str, attempt: int | None) -> None:
-        """Count an attempt that failed and is made again.
+        """Count a test that failed and is run again.
 
         Args:
             nodeid: the test.
-            attempt: which one, from 0 on, where that is known; one attempt may be told twice, of
-                its call and of its teardown.
+            attempt: the number of the attempt from 0 on, if known. One attempt may be reported
+                twice, for its call and its teardown.
         """
         self.count("rerun")
         told = self._reruns[nodeid]
         self._reruns[nodeid] = told + 1 if attempt is None else max(told, attempt + 1)
 
-    def take_back(self, name: str, by: int) -> None:
-        """Count less: what was a result has turned out to be none."""
+    def uncount(self, name: str, by: int) -> None:
+        """Take results back that no longer count."""
         index = _INDEX[name]
         self._counters[index] = max(0, self._counters[index] - by)
 
     def set_deselected(self, count: int) -> None:
-        """Set how many tests the options left out."""
+        """Set how many tests options have deselected."""
         self._counters[_INDEX["deselected"]] = count
 
     def attempts(self, nodeid: str) -> int:
-        """Return how often a test has been tried."""
+        """Return how often a test has been run."""
         return 1 + self._reruns[nodeid] if self._reruns else 1
 
     def assign_worker(self, nodeid: str, worker: str) -> None:
-        """Note which worker runs a test."""
+        """Record which worker runs a test."""
         self._workers[nodeid] = worker
 
     def phase_of(self, nodeid: str) -> Phase | None:
@@ -157,7 +157,7 @@ class Progress:
         return None if index is None else _phase(self._states[index])
 
     def counts(self, failed: set[str]) -> Counts:
-        """Return the numbers so far; `failed` are the node ids that failed for good."""
+        """Return the counts; `failed` are the node ids of the tests that failed in the end."""
         numbers = dict(zip(COUNTERS, self._counters, strict=True))
         del numbers["started"]
         flaky = len(self._recovered - failed)
@@ -184,20 +184,20 @@ class Progress:
         )
 
     def detach(self) -> None:
-        """Go on in memory alone: a forked child must not write into its parent's record."""
-        memory = MemoryRecord()
+        """Continue in memory: a forked child must not write to the record of its parent."""
+        memory = Record()
         memory.counters = array("I", self._counters)
         self._record, self._counters = memory, memory.counters
         self._states, self._starts = bytearray(self._states), array("I", self._starts)
 
     def _find(self, nodeid: str) -> int:
-        """Return the index of a test that starts out of order."""
+        """Return the index of a test that starts out of the order of selection."""
         if self._indices is None:
             self._indices = {each: index for index, each in reversed([*enumerate(self.nodeids)])}
         index = self._indices.get(nodeid, _UNKNOWN)
         if index == _UNKNOWN or self._states[index] == NOT_STARTED:
             return index
-        # Started before: it is started again, or selected more than once (`--dist each`).
+        # It has started before: it is run again, or selected more than once (`--dist each`).
         for later in range(index + 1, len(self.nodeids)):
             if self._states[later] == NOT_STARTED and self.nodeids[later] == nodeid:
                 return later

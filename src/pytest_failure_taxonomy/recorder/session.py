@@ -1,7 +1,7 @@
-"""The hooks of a session: each records one fact and decides nothing.
+"""The hooks of a session. Each records one fact and decides nothing.
 
-Five of them are called for every test, so they are kept to what must be done there: a passing
-test leaves a number behind and nothing else.
+Three of them are called for every test and have to be quick: a test that passes only changes
+numbers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TestReport: Final = pytest.TestReport
 
 
 class SessionRecorder:
-    """A plugin that records a session: in one process, or on the controller of several."""
+    """A plugin that records a session, in the only process or on the controller of xdist."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class SessionRecorder:
         self._rootdir = config.rootpath
         self.record = record
 
-    # What is called for every test. The guard is written out in these three, because a wrapper
-    # around each would cost as much as what they do.
+    # These three are called for every test. They contain what `guarded` does, because its wrapper
+    # would cost as much as their own work.
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Record that a test is in flight."""
+        """Record that a test starts."""
         try:
             self.progress.start(nodeid)
             if self.failures.awaiting is not None:
@@ -84,7 +84,7 @@ class SessionRecorder:
         except Exception as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logstart", error)
 
-    # Last, because the terminal's own hook may turn a pass into a failure (core subtests do).
+    # Last: the terminal's own hook turns a pass into a failure if a subtest has failed.
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record how a phase of a test ended."""
@@ -105,7 +105,7 @@ class SessionRecorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Record that a test is in flight no more."""
+        """Record that a test has ended."""
         try:
             self.progress.finish(nodeid)
             if self.failures.awaiting is not None:
@@ -114,7 +114,7 @@ class SessionRecorder:
         except Exception as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logfinish", error)
 
-    # What is called now and then.
+    # The other hooks are called now and then.
 
     @guarded
     @defer_sigint
@@ -127,7 +127,7 @@ class SessionRecorder:
         """Record how many tests were left out by options."""
         self.progress.count("deselected", len(items))
 
-    # First, because the debugger of `--pdb` waits there for the user.
+    # First: the debugger of `--pdb` waits for the user in this hook.
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_exception_interact(
@@ -136,10 +136,10 @@ class SessionRecorder:
         call: pytest.CallInfo[Any],
         report: pytest.TestReport | pytest.CollectReport,
     ) -> None:
-        """Record what was raised; pytest calls this for failures alone.
+        """Record the exception behind a failure.
 
-        For a node that could not be collected, and for an attempt that pytest-rerunfailures looks
-        at, that is before the report comes by; for any other test right after.
+        pytest calls this hook after `pytest_runtest_logreport`. For collectors, and for tests under
+        pytest-rerunfailures, it is called before the report.
         """
         if isinstance(node, pytest.Collector):
             self.exceptions.see_collector(node, call)
@@ -151,7 +151,7 @@ class SessionRecorder:
     @pytest.hookimpl(trylast=True)
     @guarded
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Record a node that could not be collected, once however many workers say so."""
+        """Record a node that could not be collected."""
         if report.skipped:
             self.progress.count("skipped")
         if not report.failed:
@@ -196,7 +196,7 @@ class SessionRecorder:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
-        """Record what the session says of itself after all other plugins have had their say."""
+        """Record the session's `shouldfail` after all other plugins may have set it."""
         try:
             return (yield)
         except pytest.exit.Exception as error:
@@ -205,7 +205,7 @@ class SessionRecorder:
         finally:
             self.should_fail = str(session.shouldfail or "")
 
-    # What is known at the end.
+    # The rest is called at the end of a run.
 
     def record_error(
         self,
@@ -215,7 +215,7 @@ class SessionRecorder:
         message: str | None = None,
         traceback: str | None = None,
     ) -> None:
-        """Record an error outside of any test; `message` replaces the exception's own words."""
+        """Record an error outside of any test; `message` replaces that of the exception."""
         message = message or words_of(error, self._rootdir)
         self.facts.add_error(
             RunError(
@@ -243,7 +243,7 @@ class SessionRecorder:
         exit_seen: ProcessExit,
         workers: tuple[WorkerEnd, ...],
     ) -> RunEvidence:
-        """Return all that was recorded, with how the run ended, its node ids as they are shown."""
+        """Return all that was recorded, without secrets in node ids, and how the run ended."""
         self.failures.await_no_more()
         self.facts.settle()
         facts, progress = self.facts, self.progress
@@ -282,14 +282,14 @@ class SessionRecorder:
             self.progress.count("skipped")
 
     def _hides_subtests(self) -> bool:
-        """Tell whether pytest's last line leaves out subtests that did not fail."""
+        """Tell whether pytest's summary line leaves out subtests that did not fail."""
         with suppress(AttributeError, ValueError):  # pytest < 9 has no such verbosity
             return self._config.get_verbosity(pytest.Config.VERBOSITY_SUBTESTS) == 0
         return False
 
 
 def _in_words(exception: RaisedException) -> str:
-    """Return what a collector raised; pytest's own type for a refusal tells nobody anything."""
+    """Return type and message of a collector's exception; pytest's own type is left out."""
     if exception.type == pytest.Collector.CollectError.__qualname__:
         return exception.message
     return f"{exception.type}: {exception.message}"

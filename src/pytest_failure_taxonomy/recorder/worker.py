@@ -1,4 +1,4 @@
-"""What an xdist worker records: only what the controller could not see by itself."""
+"""The recorder on an xdist worker: only what the controller can't see by itself."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import state_after
 from pytest_failure_taxonomy.recorder.record.layout import DONE, STARTED, worker_folder
-from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, MemoryRecord, Record
+from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 
 OUTPUT_KEY: Final = "failure_taxonomy"
-"""Our entry in the worker's output, which the controller gets when the worker's session ends."""
+"""The key of this plugin in xdist's `workerinput` and `workeroutput`."""
 
 
 class WorkerRecorder:
-    """A plugin that describes exceptions on the worker that saw them."""
+    """A plugin that describes exceptions on the worker that raised them."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.faults = Faults(config, is_worker=True)
@@ -42,20 +42,20 @@ class WorkerRecorder:
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Note which test runs here; the controller hears of it later, or never."""
+        """Record which test runs here; the controller is told later, or never."""
         self.record.counters[STARTED] += 1
         self.record.set_current(self._clock(), self._shown.get(nodeid, nodeid))
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-        """Hold what was raised until the report of it comes by."""
+        """Keep the exception of a test until its report comes by."""
         self._exceptions.see_test(item, call)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Let a failed report carry its exception's description, and note how far the test is."""
+        """Attach the description of its exception to a failed report; record the test's phase."""
         if report.failed:
             self._exceptions.send_with(report)
         if report.when != "teardown":
@@ -63,7 +63,7 @@ class WorkerRecorder:
 
     @guarded
     def pytest_runtest_logfinish(self) -> None:
-        """Note that no test runs; let go of exceptions that no report asked for."""
+        """Record that no test runs, and forget exceptions that no report asked for."""
         self.record.set_current_state(DONE)
         self._exceptions.forget()
 
@@ -72,21 +72,21 @@ class WorkerRecorder:
     def pytest_exception_interact(
         self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]
     ) -> None:
-        """Hold why a node could not be collected until its report comes by."""
+        """Keep the exception of a collector until its report comes by."""
         if isinstance(node, pytest.Collector):
             self._exceptions.see_collector(node, call)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Let a failed collection's report carry its exception's description."""
+        """Attach the description of its exception to the report of a failed collection."""
         if report.failed:
             self._exceptions.send_with(report)
 
     @pytest.hookimpl(trylast=True)
     @guarded
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Find the node ids that hold a secret; the controller's digests of them are the same."""
+        """Find the node ids that hold a secret; the controller makes the same digests of them."""
         if isinstance(self.record, DiskRecord):
             given = self._config.workerinput[OUTPUT_KEY]  # type: ignore[attr-defined]  # xdist's
             names = NodeIds(Secrets(given["patterns"], given["key"]))
@@ -98,12 +98,12 @@ class WorkerRecorder:
 
     @guarded
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        """Count the tests that were left out by options; the controller never sees them."""
+        """Count the tests that options have deselected; the controller never sees them."""
         self._deselected += len(items)
 
     @guarded
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Remember a `pytest.exit`: what the controller sees of it is a test that never ends."""
+        """Keep a `pytest.exit`: all that the controller sees of it is a test that never ends."""
         error = excinfo.value
         if isinstance(error, pytest.exit.Exception):
             where = own_place_of(error, self._config.rootpath)
@@ -112,7 +112,7 @@ class WorkerRecorder:
 
     @guarded
     def pytest_sessionfinish(self) -> None:
-        """Hand the controller what was counted, and what failed here."""
+        """Send the controller what was counted, and what failed here."""
         output: dict[str, Any] = self._config.workeroutput  # type: ignore[attr-defined]  # xdist's
         output[OUTPUT_KEY] = {
             "deselected": self._deselected,
@@ -122,11 +122,11 @@ class WorkerRecorder:
         }
 
     def _refusal(self) -> str | None:
-        """Return what pytest has refused here, which ends this worker's session without a word.
+        """Return the usage error that ends the session of this worker, if there is one.
 
-        The controller checks no node id and no expression. It sees workers that have no tests.
+        Only workers check node ids and expressions. The controller just sees workers without tests.
         """
-        error = sys.exception()  # pytest ends a session while such an error is on its way
+        error = sys.exception()  # pytest calls this hook while such an error propagates
         if not isinstance(error, pytest.UsageError):
             return None
         from pytest_failure_taxonomy.recorder.startup_errors import words_of_usage_error
@@ -135,26 +135,26 @@ class WorkerRecorder:
 
 
 def _open_record(config: pytest.Config) -> Record:
-    """Return the worker's own record, beside the controller's where that can be reached."""
+    """Open the record of this worker, below the controller's if that is on this machine."""
     workerinput: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]  # xdist's
     folder = workerinput.get(OUTPUT_KEY, {}).get("folder")
     if folder is None or not os.path.isdir(folder):  # the worker is on another machine
-        return MemoryRecord()
+        return Record()
     try:
         return DiskRecord(Path(folder) / worker_folder(workerinput["workerid"]))
     except OSError as error:
-        return MemoryRecord(f"no record could be kept: {error.strerror or error}")
+        return Record(f"no record could be kept: {error.strerror or error}")
 
 
 def may_be_worker() -> bool:
-    """Tell whether this process looks like an xdist worker, before `workerinput` is there to say.
+    """Tell whether this process looks like an xdist worker, before it has a `workerinput`.
 
-    The environment alone does not tell: a pytest that a test starts inherits it. xdist runs its
-    workers by execnet, which executes them in a module of this name.
+    The environment is not enough: a pytest that a test starts inherits it. execnet, by which xdist
+    runs its workers, executes them in a module named `__channelexec__`.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return False
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - callers are to be had no other way
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to see the callers
     while frame is not None and frame.f_globals.get("__name__") != "__channelexec__":
         frame = frame.f_back
     return frame is not None
@@ -166,5 +166,5 @@ def is_followed(config: pytest.Config) -> bool:
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Tell for certain, from `pytest_cmdline_main` on."""
+    """Tell whether this process is an xdist worker. Certain from `pytest_cmdline_main` on."""
     return hasattr(config, "workerinput")

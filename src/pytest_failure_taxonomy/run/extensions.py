@@ -1,4 +1,4 @@
-"""Ask other plugins what they want to add to a report."""
+"""Add the `extensions` of other plugins to a report."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _HOOK: Final = "the hook pytest_failure_taxonomy_report"
 def add_extensions(
     config: pytest.Config, report: dict[str, Any], faults: Faults, redact: Callable[[Any], Any]
 ) -> None:
-    """Add to the report's `extensions` what the hook's implementations return, without secrets.
+    """Add what the implementations of the hook return to the report, without secrets.
 
-    What can't be added is left out and becomes a fault; where two give one name, the first stays.
+    An invalid answer becomes a fault. If two answers have the same key, the first one counts.
     """
     hook = config.hook.pytest_failure_taxonomy_report
     if not hook.get_hookimpls():
@@ -50,7 +50,7 @@ def add_extensions(
 
 
 def search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
-    """Take out of a report what its extensions and benches have given away, and count anew."""
+    """Remove secrets that extensions and benches have made known, and count all again."""
     report |= change_texts(report, redact)
     own = report["extensions"].setdefault(OWN_NAME, {})
     own.pop("redacted", None)
@@ -58,10 +58,10 @@ def search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
 
 
 def _as_json_object(answer: object) -> dict[str, Any]:
-    """Return what a reader of the report will find.
+    """Return an answer in its JSON form.
 
     Raises:
-        TypeError, ValueError, RecursionError: JSON can't hold it, or it is no object.
+        TypeError, ValueError, RecursionError: if it has no JSON form or is not an object.
     """
     if not isinstance(answer, dict):
         raise TypeError(

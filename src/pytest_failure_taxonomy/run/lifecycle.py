@@ -1,6 +1,6 @@
-"""One run from its start to its report: record, judge, build, write, and tell the user.
+"""One run from its start to its report: record, judge, build, write, and print the verdict.
 
-This is the only place that knows all the parts. `plugin` loads it when the option is given.
+Only this module knows all the parts. `plugin` imports it when the report is on.
 """
 
 from __future__ import annotations
@@ -66,25 +66,25 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
 
 RUN = pytest.StashKey["Run | None"]()
-"""The run of a config; `None` where its settings leave no place for a report."""
+"""The run of a config; `None` if its settings leave no place for a report."""
 
 MAX_ERROR: Final = 4_000
-"""Characters of a usage error of ours, which is one line whatever a path or a value holds."""
+"""Characters of a usage error, which is one line whatever a path or a value contains."""
 
-_getpid = os.getpid  # held here, because a test may replace it in its module
+_getpid = os.getpid  # kept, because a test may replace it in its module
 
 
 def begin(config: pytest.Config, *, requested: bool = True) -> None:
-    """Begin to record a run, and put a report on disk that says that it is running.
+    """Begin to record a run, and write a first report that says that it is running.
 
-    On an xdist worker, only let it tell the controller what that can't see.
+    On an xdist worker, only record what the controller can't see.
 
     Args:
         config: of the run.
-        requested: this process was asked for a report; where not, its controller may have been.
+        requested: this process was asked for a report. If not, its controller may have been.
 
     Raises:
-        pytest.UsageError: the settings can't be used.
+        pytest.UsageError: if the settings are invalid.
     """
     if may_be_worker():
         start = _WorkerStart(requested=requested)
@@ -114,7 +114,7 @@ def startup_failed(config: pytest.Config, error: BaseException) -> None:
     if RUN not in config.stash:
         if may_be_worker():
             return
-        with suppress(pytest.UsageError):  # pytest is about to tell the error that came first
+        with suppress(pytest.UsageError):  # pytest is about to report the first error
             begin(config)
     run = config.stash[RUN]
     if run is not None and not run.has_main:
@@ -127,9 +127,9 @@ class Run:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self.faults = Faults(config)
         self.session: SessionRecorder
-        """Made by `announce`."""
+        """Set by `announce`."""
         self.has_main = False
-        """pytest's main hook has been called, and its end will be seen there."""
+        """Whether pytest's main hook has been called, which `pytest_cmdline_main` wraps."""
         self._config = config
         self._settings = settings
         self._controller: ControllerRecorder | None = None
@@ -143,10 +143,10 @@ class Run:
         self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
 
     def announce(self) -> None:
-        """Replace the report of an earlier run by one that says that this one is running.
+        """Write the first report, which replaces that of an earlier run, and begin the record.
 
         Raises:
-            SettingsError: the report can't be written where the user wants it.
+            SettingsError: if the report can't be written to the path that the user gave.
         """
         try:
             if not getattr(self._config.known_args_namespace, "collectonly", False):
@@ -161,7 +161,7 @@ class Run:
                 die_with_parent()
         except SettingsError:
             raise
-        except Exception as error:  # noqa: BLE001 - the user's run begins, whatever is wrong here
+        except Exception as error:  # noqa: BLE001 - the user's run goes on
             self._report_file.discard()
             self.faults.add("the start of the run", error)
         record = self._crash_record.record
@@ -176,17 +176,17 @@ class Run:
         call_after_fork(self.session.progress.detach, self._crash_record.leave_to_parent)
 
     def _begin_on_disk(self) -> None:
-        """Write the first report, begin the record, and have this process watched."""
+        """Write the first report, begin the record, and start the watcher."""
         is_watched = self._settings.watcher and is_watchable()
         if is_watched:
             self._environment = replace(self._environment, watcher=WatcherState(active=True))
         self._report_file.open(self._running_report())
         why_not = self._crash_record.begin(self._header(), watch=is_watched)
         if why_not is not None:
-            self._note_no_watcher(why_not)
+            self._record_no_watcher(why_not)
             self._report_file.correct(self._running_report())
 
-    def _note_no_watcher(self, why_not: str) -> None:
+    def _record_no_watcher(self, why_not: str) -> None:
         watcher = WatcherState(active=False, why_not=why_not)
         self._environment = replace(self._environment, watcher=watcher)
         self._crash_record.record_watcher(watcher)
@@ -202,14 +202,14 @@ class Run:
         return self._build(evidence, "running", None)
 
     def _header(self) -> dict[str, Any]:
-        """Return what a reader of the record has to know of the run."""
+        """Return the first event of the record."""
         return {
             "started_ns": self._started_ns,
             "stage": self._settings.stage,
             "strict_baseline": self._settings.strict_baseline,
             "faulthandler_exit_seconds": faulthandler_exit_seconds(self._config),
             "rules": self._settings.rules,
-            # One that matches itself is a secret; the texts of the record have been without it.
+            # A pattern that matches itself shows a secret, and the record has no such secret.
             "redact": [
                 each for each in self._settings.redact if self._secrets.redact(each) == each
             ],
@@ -219,7 +219,7 @@ class Run:
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_sessionstart(self) -> None:
-        """Follow the workers if there will be any."""
+        """Register the recorders of workers and of timers, if there will be any."""
         manager = self._config.pluginmanager
         if manager.has_plugin("dsession"):
             from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
@@ -232,7 +232,7 @@ class Run:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
-        """See pytest's main hook end, by returning a status or by raising."""
+        """Finish the run when pytest's main hook returns or raises."""
         self.has_main = True
         try:
             status = yield
@@ -243,9 +243,9 @@ class Run:
         return status
 
     def finish(self, exit_seen: ProcessExit) -> None:
-        """Judge the run, write its report and print the verdict; the second call does nothing.
+        """Judge the run, write its report and print the verdict; further calls do nothing.
 
-        A process that a test has forked and that goes on to the end of the session is not the run.
+        A forked child of a test may come to the end of the session, too; there it does nothing.
         """
         if self._is_finished or _getpid() != self._process_id:
             return
@@ -253,7 +253,7 @@ class Run:
         self.faults.session_is_over()
         try:
             self._finish(exit_seen)
-        except Exception as error:  # noqa: BLE001 - the user's exit status stands, whatever is wrong here
+        except Exception as error:  # noqa: BLE001 - the user's exit status stands
             self.faults.add("the end of the run", error)
 
     def _finish(self, exit_seen: ProcessExit) -> None:
@@ -266,18 +266,18 @@ class Run:
             exit_seen=exit_seen,
             workers=self._controller.ends() if self._controller else (),
         )
-        coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, where it measures
+        coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, if it measures
         if coverage is not None and not evidence.should_fail:
             evidence = replace(evidence, coverage=coverage_shortfall(coverage))
         self._crash_record.record_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
         if self._crash_record.has_lost_watcher():
-            self._note_no_watcher("it was ended before pytest was")
+            self._record_no_watcher("it was ended before pytest was")
         try:
             evidence, faults = attribute(evidence, self._settings.rules)
             for fault in faults:
                 self.faults.note(fault)
             report = self._build(evidence, "full", duration)
-        except OSError as error:  # no file can be opened, not even one of ours to be imported
+        except OSError as error:  # no file can be opened, not even to import a module
             print_lines(self._config, problem_lines(self._report_file.give_up(error)))
             return
         known = self._secrets.known
@@ -302,7 +302,7 @@ class Run:
 
     @cached_property
     def _environment(self) -> Environment:
-        """Looked at once, at the start: a test may patch or change what it is read from."""
+        """Read once, at the start: a test may change or patch what it is read from."""
         plugins = self._config.pluginmanager.list_plugin_distinfo()
         return describe_environment(pytest.__version__, [each for _, each in plugins])
 
@@ -340,14 +340,14 @@ def _begin_worker(config: pytest.Config) -> None:
 
 
 class _WorkerStart:
-    """A plugin that waits until it is certain whether this is an xdist worker."""
+    """A plugin that begins when it is certain whether this is an xdist worker."""
 
     def __init__(self, *, requested: bool) -> None:
         self._requested = requested
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Any, Any]:
-        """Begin as a worker, or as a run of its own in a pytest that a worker's test runs."""
+        """Begin as a worker or, in a pytest that a test of a worker runs, as a run of its own."""
         if is_worker(config):
             if self._requested or is_followed(config):
                 _begin_worker(config)
@@ -356,5 +356,5 @@ class _WorkerStart:
             return (yield)
         _begin_run(config)
         run = config.stash[RUN]
-        # Its own implementation of this hook comes too late to be called.
+        # It was registered too late for this call of the hook.
         return (yield from run.pytest_cmdline_main()) if run is not None else (yield)

@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     STATE,
     record_folder,
 )
-from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, MemoryRecord, Record
+from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
 from pytest_failure_taxonomy.report.write import (
     fallback_path,
     make_folder,
@@ -177,7 +177,7 @@ class CrashRecord:
     """What completes the report of a run if its process dies: lock, record, watcher, stacks."""
 
     def __init__(self, report: Path, run_id: str) -> None:
-        self.record: Record = MemoryRecord()
+        self.record: Record = Record()
         self._report = report
         self._run_id = run_id
         self._lock = ReportLock(report)
@@ -225,7 +225,7 @@ class CrashRecord:
 
     def _keep_in_memory(self, why: str) -> str:
         lost = f"no record could be kept: {why}"
-        self.record = MemoryRecord(lost)
+        self.record = Record(lost)
         return lost
 
     def record_watcher(self, watcher: WatcherState) -> None:

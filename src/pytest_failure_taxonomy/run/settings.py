@@ -1,4 +1,4 @@
-"""What a run was asked for: options and ini values, checked and settled."""
+"""The settings of a run, from options and ini values."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ _ENDS_OF_FOLDERS: Final = ("/", os.sep)
 
 @value
 class Settings:
-    """The settled options of one run."""
+    """The settings of one run."""
 
     report: Path
     """Absolute."""
     report_was_named: bool
-    """The user chose the path; where not, a folder that can't be written is no error."""
+    """The user chose the path. If not, a folder that can't be written is no error."""
     stage: Stage
     strict_baseline: bool
     watcher: bool
-    """Have another process complete the report if this one dies."""
+    """Start a process that completes the report if this one dies."""
     rules: tuple[Rule, ...] = ()
-    """The user's own, in their order."""
+    """The user's rules, in their order."""
     redact: tuple[str, ...] = ()
-    """Regular expressions of what is to be kept out of the report."""
+    """Regular expressions of what to remove from the report."""
     markers: Mapping[str, FailureReason]
-    """What other markers than the usual ones stand for, by their names."""
+    """The reasons of markers beyond the built-in ones, by their names."""
     mailbox: Path | None = None
-    """Where the supervisor looks for this run's report, if there is one."""
+    """The mailbox of the supervisor, if there is one."""
     problems: tuple[str, ...] = ()
-    """What is wrong with the rest: no test must run, but the report has a place and can say so."""
+    """What else is wrong. No test runs then, but a report is written that says so."""
 
 
 def read_settings(config: pytest.Config) -> Settings:
-    """Settle the options of a run; a flag wins over its ini value.
+    """Return the settings of a run. An option overrides its ini value.
 
     Raises:
-        SettingsError: there is no place for the report; the message names all problems.
+        SettingsError: if there is no place for the report; the message has all problems.
     """
     problems: list[str] = []
     options = config.known_args_namespace
@@ -149,7 +149,7 @@ def _redact(
 
 
 def _markers(config: pytest.Config, problems: list[str]) -> dict[str, FailureReason]:
-    """Return what the user's own markers stand for: `NAME` or `NAME = REASON` a line."""
+    """Return the reasons of the user's markers, from lines of `NAME` or `NAME = REASON`."""
     lines = _ini(config, "failure_taxonomy_markers", "one marker a line", problems)
     markers = {}
     for line in lines or ():
@@ -172,13 +172,13 @@ def _markers(config: pytest.Config, problems: list[str]) -> dict[str, FailureRea
 def _ini(config: pytest.Config, name: str, wanted: str, problems: list[str]) -> Any:
     try:
         return config.getini(name)
-    except (TypeError, ValueError, pytest.UsageError) as error:  # it differs by pytest's version
+    except (TypeError, ValueError, pytest.UsageError) as error:  # depends on the version of pytest
         problems.append(f"ini value {name}: {error}; give {wanted}")
         return None
 
 
 def _report_path(config: pytest.Config, option: str | None, ini: str) -> tuple[Path, bool]:
-    """Return where the report goes, and whether the user has chosen that."""
+    """Return the path of the report, and whether the user has chosen it."""
     started_in = config.invocation_params.dir
     given = ini if option is None else option
     problem = None
@@ -186,7 +186,7 @@ def _report_path(config: pytest.Config, option: str | None, ini: str) -> tuple[P
         problem = "is empty"
     elif "\0" in (given or ""):
         problem = "holds a null character"
-    elif (given or "").endswith(".py"):  # where the value was forgotten, it is a test's path
+    elif (given or "").endswith(".py"):  # the value was forgotten, and this is a test file
         problem = f"is a Python file's, {given}"
     elif given != os.sep and (given or "").endswith(_ENDS_OF_FOLDERS):
         problem = f"is a folder's, {given}"
@@ -213,5 +213,5 @@ def _refuse_shared_path(config: pytest.Config, options: argparse.Namespace, repo
 
 
 def _absolute(base: Path, path: str) -> Path:
-    # Not resolve(): a symbolic link has to stay one to be refused.
+    # Not resolve(): a symbolic link is refused later.
     return Path(os.path.abspath(base / os.path.expanduser(os.path.expandvars(path))))

@@ -1,4 +1,4 @@
-"""Print lines after pytest has printed its last, with pytest's own terminal writer."""
+"""Print lines after the last line of pytest, by pytest's own terminal writer."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from _pytest._io import TerminalWriter  # public only through the reporter, which may not be there
+from _pytest._io import TerminalWriter  # public only through the reporter, which may be missing
 
 from pytest_failure_taxonomy.report.render.terminal import Line
 
 
 def verbosity(config: pytest.Config) -> int:
-    """Return how much the user wants to read: -1 for `-q`, -2 for `-qq`, 0 by default."""
+    """Return the verbosity: 0 by default, -1 for `-q`, -2 for `-qq`."""
     if getattr(config, "args", None):
         return int(getattr(config.option, "verbose", 0))
-    # pytest did not come to its options. What it knows of them until then counts `-q` twice
-    # before pytest 9.
+    # pytest has failed before it parsed its options. Until pytest 9, what it knows of them by then
+    # counts `-q` twice.
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("-q", "--quiet", action="count", default=0)
     parser.add_argument("-v", "--verbose", action="count", default=0)
@@ -29,9 +29,9 @@ def verbosity(config: pytest.Config) -> int:
 
 
 def print_lines(config: pytest.Config, lines: Sequence[Line]) -> None:
-    """Print lines to where pytest prints; nothing where its terminal output is switched off.
+    """Print lines to where pytest prints, unless its terminal plugin is switched off.
 
-    A pytest that failed to start has no reporter yet and says so on stderr, and so do we.
+    A pytest that failed to start has no reporter; then lines go to stderr, as its errors do.
     """
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None and config.pluginmanager.is_blocked("terminal"):
@@ -39,11 +39,11 @@ def print_lines(config: pytest.Config, lines: Sequence[Line]) -> None:
     writer = TerminalWriter(sys.stderr) if reporter is None else reporter._tw  # noqa: SLF001 - pytest's own colours and width
     if reporter is None:
         _follow_color_option(config, writer)
-    # A closed pipe or terminal is the user's choice, and no reason to fail.
+    # The user may have closed the pipe or terminal.
     with suppress(OSError, ValueError):
         if reporter is not None:
             reporter.ensure_newline()
-            if writer.width_of_current_line:  # the reporter forgets xdist's line of progress
+            if writer.width_of_current_line:  # the reporter does not know of xdist's progress line
                 writer.line()
         for line in lines:
             _print_line(writer, line)

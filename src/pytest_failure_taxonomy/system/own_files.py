@@ -1,9 +1,9 @@
-"""Read, write and remove only what is ours, in folders that others may write to.
+"""Read, write and remove only this package's own files, in folders that others may write to.
 
-Anybody may put a link, a pipe or a folder of their own in the place of what we made. So a folder is
-opened once, without following a link, and what is in it is reached by that descriptor; a file is
-read where it is a regular one of the folder's owner, up to a cap; and nothing is removed but names
-that we make. Systems without such descriptors look at each path right before they use it.
+Anybody may replace such a file or folder by a link, a pipe or another folder. So a folder is opened
+once, without following links, and its files are accessed by that descriptor. A file is read only if
+it is a regular file of the folder's owner, and only up to a maximum size. Systems without
+descriptors for folders check each path right before they use it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ CAREFUL: Final = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
-"""Follow no link, wait for nobody at a pipe, and give no device its effect."""
+"""Don't follow links, wait at pipes, or trigger the effects of devices."""
 READ: Final = os.O_RDONLY | CAREFUL
-"""How a file is opened that may be anything."""
+"""Flags to open a file for reading that may be of any type."""
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | CAREFUL
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | CAREFUL
 
@@ -47,22 +47,22 @@ _REPARSE_POINT: Final = 0x400
 """Windows' attribute of its links, junctions among them."""
 _PIECE_BYTES: Final = 1 << 20
 MAX_NAMES: Final = 100_000
-"""Names of one folder that are looked at."""
+"""Names that are read of one folder."""
 
 Identity = tuple[int, int]
 """Device and inode of a file or folder."""
 
 
 def identity_of(status: os.stat_result) -> Identity:
-    """Return what tells a file from all others on this machine while it exists."""
+    """Return the identity of a file, which no other existing file on this machine has."""
     return status.st_dev, status.st_ino
 
 
 def read_file(path: str | Path, max_bytes: int) -> bytes:
-    """Return what a regular file holds, up to a cap.
+    """Return the contents of a regular file, up to a maximum size.
 
     Raises:
-        OSError: there is none, it can't be read, or it is a link, a pipe, a device or a folder.
+        OSError: if it can't be read, or is a link, a pipe, a device or a folder.
     """
     _refuse_special(lstat(path), path)
     descriptor = open_descriptor(path, READ)
@@ -73,10 +73,10 @@ def read_file(path: str | Path, max_bytes: int) -> bytes:
 
 
 def read_descriptor(descriptor: int, max_bytes: int) -> bytes:
-    """Return what a regular file holds from its descriptor's position on, up to a cap.
+    """Return the contents of a regular file from the current position on, up to a maximum size.
 
     Raises:
-        OSError: it can't be read, or is no regular file.
+        OSError: if it can't be read, or is not a regular file.
     """
     _refuse_special(fstat(descriptor), "")
     pieces = []
@@ -89,11 +89,12 @@ def read_descriptor(descriptor: int, max_bytes: int) -> bytes:
 def open_shared(path: Path, *, make: bool) -> int:
     """Return a descriptor to read and write a regular file that others may share.
 
-    Where it is there it is not opened as one to be made: in folders such as `/tmp` Linux refuses
-    that for another user's file even to root.
+    An existing file is opened without `O_CREAT`: in folders such as `/tmp` Linux refuses that for
+    another user's file, even to root.
 
     Raises:
-        OSError: there is none and none was to be made, it is no regular file, or can't be opened.
+        OSError: if it can't be opened or created, is not a regular file, or `make` is false and it
+            does not exist.
     """
     while True:
         try:
@@ -115,18 +116,18 @@ def open_shared(path: Path, *, make: bool) -> int:
 
 
 def write_file(path: Path, fill: Callable[[int | None, str], None]) -> None:
-    """Replace a file at once by a new one that a function makes beside it.
+    """Replace a file atomically by a new one that a function creates beside it.
 
-    The folder is opened once, so that nobody can put another one in its place in between, and the
-    new file's name can't be foreseen.
+    The folder is opened once, so that nobody can replace it in between, and the name of the new
+    file can't be predicted.
 
     Args:
-        path: what is replaced.
-        fill: called with the folder's descriptor, `None` on a system that has none for folders, and
-            the name of the new file below it, or its path; it makes the file.
+        path: of the file.
+        fill: creates the new file. It is called with the descriptor of the folder and a name, or
+            with `None` and a path on systems without descriptors for folders.
 
     Raises:
-        OSError: as `fill` does, or the file can't be moved; nothing is left of the new one then.
+        OSError: if `fill` raises it or the file can't be moved; the new file is removed then.
     """
     # Fifty characters are two hundred bytes at most, and a name may have 255.
     name = f".{path.name[:50]}.{urandom(8).hex()}.tmp"
@@ -143,10 +144,10 @@ def write_file(path: Path, fill: Callable[[int | None, str], None]) -> None:
 
 
 def write_new(name: str | Path, content: bytes, *, dir_fd: int | None = None) -> None:
-    """Make a file that is not there yet, with the mode that `open()` would give it.
+    """Create a new file, with the mode that `open()` would give it.
 
     Raises:
-        OSError: there is something of that name, a link included, or it can't be written.
+        OSError: if anything with that name exists, a link included, or it can't be written.
     """
     with fdopen(open_descriptor(name, _NEW, 0o666, dir_fd=dir_fd), "wb") as file:
         file.write(content)
@@ -154,7 +155,7 @@ def write_new(name: str | Path, content: bytes, *, dir_fd: int | None = None) ->
 
 @contextmanager
 def _descriptor_of(folder: Path) -> Iterator[int | None]:
-    """Yield a descriptor of a folder that the user has named: a link to it is theirs."""
+    """Yield a descriptor of a folder that the user has named, which may be a link."""
     if not _HAS_DESCRIPTORS:
         yield None
         return
@@ -166,14 +167,14 @@ def _descriptor_of(folder: Path) -> Iterator[int | None]:
 
 
 class Folder:
-    """A folder of ours that is open: whatever is put in its place, this is the one that it was."""
+    """An open folder; it stays the same one even if its path is replaced."""
 
     def __init__(self, path: Path, descriptor: int | None, status: os.stat_result) -> None:
-        """Take over a descriptor; `open_folder` and `make_folder` are how to get one."""
+        """Take ownership of a descriptor. Use `open_folder` or `make_folder` instead."""
         self.path = path
         self.identity = identity_of(status)
         self.is_new = False
-        """It was not there before `make_folder`."""
+        """Whether `make_folder` has created it."""
         self._owner = status.st_uid
         self._descriptor = descriptor
 
@@ -189,26 +190,26 @@ class Folder:
         self.close()
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the descriptor."""
         if self._descriptor is not None:
             with suppress(OSError):
                 close(self._descriptor)
             self._descriptor = None
 
     def names(self) -> list[str]:
-        """Return the names in the folder, sorted; no more than `MAX_NAMES`.
+        """Return up to `MAX_NAMES` names of the folder, sorted.
 
         Raises:
-            OSError: they can't be read.
+            OSError: if they can't be read.
         """
         with scan(self._descriptor if self._descriptor is not None else self._checked()) as entries:
             return sorted(entry.name for entry in islice(entries, MAX_NAMES))
 
     def open_file(self, name: str, flags: int, mode: int = 0o600) -> int:
-        """Return a descriptor of a regular file in the folder that has the folder's owner.
+        """Open a regular file of the folder's owner, and return its descriptor.
 
         Raises:
-            OSError: there is none such, or it can't be opened.
+            OSError: if it can't be opened, is not a regular file, or has another owner.
         """
         where, at = self._at(name)
         with suppress(FileNotFoundError):
@@ -225,10 +226,10 @@ class Folder:
         return descriptor
 
     def read(self, name: str, max_bytes: int) -> bytes:
-        """Return what a file in the folder holds, up to a cap.
+        """Return the contents of a file, up to a maximum size.
 
         Raises:
-            OSError: as `open_file` does, or it can't be read.
+            OSError: as `open_file` does, or if it can't be read.
         """
         descriptor = self.open_file(name, os.O_RDONLY)
         try:
@@ -237,19 +238,19 @@ class Folder:
             close(descriptor)
 
     def open_folder(self, name: str) -> Folder:
-        """Return a folder in this one that has its owner.
+        """Open a folder in this one that has the same owner.
 
         Raises:
-            OSError: there is none such.
+            OSError: if it can't be opened, is a link, or has another owner.
         """
         where, at = self._at(name)
         return _open(self.path / name, where, at, owner=self._owner)
 
     def unlink(self, name: str) -> None:
-        """Remove a file, or a link but not what it points to.
+        """Remove a file; of a link only the link itself.
 
         Raises:
-            OSError: there is none, or it can't be removed.
+            OSError: if it can't be removed.
         """
         where, at = self._at(name)
         unlink(where, dir_fd=at)
@@ -258,16 +259,16 @@ class Folder:
         """Move a file out of the folder.
 
         Raises:
-            OSError: there is none, or it can't be moved.
+            OSError: if it can't be moved.
         """
         where, at = self._at(name)
         replace(where, target, src_dir_fd=at, dst_dir_fd=dir_fd)
 
     def rmdir(self) -> None:
-        """Remove the folder if it is empty and still in its place.
+        """Remove the folder.
 
         Raises:
-            OSError: it is not, or another one is in its place.
+            OSError: if it is not empty, or another one is in its place.
         """
         with _descriptor_of(self.path.parent) as parent:
             where = self.path if parent is None else Path(self.path.name)
@@ -277,7 +278,7 @@ class Folder:
             rmdir(where, dir_fd=parent)
 
     def _at(self, name: str) -> tuple[str, int | None]:
-        """Return a name and the descriptor that it is relative to; a path where there is none."""
+        """Return a name and the descriptor it is relative to, or a path and `None`."""
         if self._descriptor is not None:
             return name, self._descriptor
         return str(self._checked() / name), None
@@ -289,14 +290,14 @@ class Folder:
 
 
 def open_folder(path: Path, identity: Identity | None = None) -> Folder:
-    """Open a folder that is this user's; root may open another's, to complete what they left.
+    """Open a folder of this user. Root may open those of others, to complete their reports.
 
     Args:
-        path: of the folder; its last part is no link.
-        identity: what it was when it was made, where that is known.
+        path: of the folder; its last part must not be a link.
+        identity: that the folder must have, if it is known.
 
     Raises:
-        OSError: there is no folder, it is a link, another user's, or not the one it was.
+        OSError: if it can't be opened, is a link, has another owner or another identity.
     """
     is_any = identity is not None or _user() == 0
     folder = _open(path, path, None, owner=None if is_any else _user())
@@ -307,18 +308,18 @@ def open_folder(path: Path, identity: Identity | None = None) -> Folder:
 
 
 def make_folder(path: Path) -> Folder:
-    """Make a folder that this user alone can enter, with those above it, and open it.
+    """Create a folder that only this user can enter, with its parents, and open it.
 
     Raises:
-        OSError: it can't be made, or what is there is no folder of this user's.
+        OSError: if it can't be created, or exists and is not a folder of this user.
     """
-    with suppress(FileExistsError):  # a file is in the way, which the next call says
+    with suppress(FileExistsError):  # a parent is a file: the next call raises NotADirectoryError
         path.parent.mkdir(parents=True, exist_ok=True)
     owner: int | None = _user()
     with suppress(FileExistsError):
         mkdir(path, 0o700)
-        # Some file systems give all that is made to one user. Where it isn't ours, but another's in
-        # its place, no file that we make in it has its owner, and `open_file` refuses it.
+        # Some file systems give all new files to one user, so the owner is not checked here. If
+        # somebody has replaced the folder, `open_file` raises, because the owners differ.
         owner = None
     folder = _open(path, path, None, owner=owner, is_private=True)
     folder.is_new = owner is None
@@ -368,7 +369,7 @@ def _refuse_special(status: os.stat_result, path: str | Path) -> None:
 
 
 def reason_of(error: OSError) -> str:
-    """Return what is wrong with a folder, in words that follow its name."""
+    """Return what is wrong with a folder, as a phrase to follow its name."""
     words = error.strerror or str(error)
     return words if words.startswith(("is ", "belongs ")) else f"can't be used ({words})"
 

@@ -1,8 +1,8 @@
-"""Write our words to stdout and stderr, so that what can't be written changes nothing else.
+"""Write text to stdout and stderr without an effect on the exit status.
 
-A stream can be closed, a full disk, or a pipe that nobody reads any more. Python keeps what it
-could not write, tries again at its end, and then changes the exit status to 120. So the words go
-to the descriptor itself, past the stream's buffer.
+A stream may be closed, on a full disk, or a pipe without a reader. Python keeps what it could not
+write, tries again when it exits, and changes the exit status to 120. So the text goes to the
+descriptor, past the buffer of the stream.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from contextlib import suppress
 from typing import IO, Final
 
 WAIT_SECONDS: Final = 5.0
-"""How long to wait for room where the other side has made the stream non-blocking."""
+"""How long to wait for room in a non-blocking stream."""
 
 
 def write_words(stream: IO[str] | None, text: str) -> OSError | None:
-    """Write text at once, behind what was written before.
+    """Write text at once, after what was written before.
 
     Args:
-        stream: stdout or stderr as `sys` has it; `None` where it was closed from the start.
-        text: whole lines. What the stream's encoding lacks is written as an escape.
+        stream: `sys.stdout` or `sys.stderr`, which is `None` if it was closed from the start.
+        text: whole lines. Characters that the encoding lacks are written as escapes.
 
     Returns:
-        Why it could not be written; `None` if it was.
+        The error if the text could not be written.
     """
     try:
         if stream is None:
@@ -33,15 +33,15 @@ def write_words(stream: IO[str] | None, text: str) -> OSError | None:
         _write(stream, text)
     except OSError as error:
         return error
-    except ValueError as error:  # it was closed, by the start or since
+    except ValueError as error:  # the stream is closed
         return OSError(errno.EBADF, str(error))
     return None
 
 
 def drop_unwritten(stream: IO[str] | None) -> None:
-    """Write what is left in a stream's buffer, or give it up where it can't be written.
+    """Flush a stream or, if that fails, discard what it still gets.
 
-    For a process that is about to end: the stream leads nowhere afterwards.
+    For a process that is about to end.
     """
     if stream is None:
         return
@@ -73,10 +73,10 @@ def _write(stream: IO[str], text: str) -> None:
 
 
 def _descriptor_of(stream: IO[str]) -> int | None:
-    """Return the descriptor to write to, `None` where the stream itself knows better how."""
-    if os.name == "nt":  # it turns the ends of lines, and speaks to the console in UTF-16
+    """Return the descriptor to write to; `None` if the stream itself has to be used."""
+    if os.name == "nt":  # the stream converts line ends, and writes UTF-16 to the console
         return None
     try:
         return stream.fileno()
-    except (AttributeError, OSError, ValueError):  # a host's own object: a notebook, a capture
+    except (AttributeError, OSError, ValueError):  # the object of a notebook, say
         return None

@@ -49,7 +49,6 @@ from pytest_failure_taxonomy.recorder.record.rebuild import context_of, evidence
 from pytest_failure_taxonomy.recorder.record.removal import remove_record
 from pytest_failure_taxonomy.recorder.record.writer import (
     DiskRecord,
-    MemoryRecord,
     Record,
 )
 from pytest_failure_taxonomy.recorder.secrets import Secrets
@@ -224,7 +223,7 @@ def test_the_reader_says_what_the_run_knew(
     the tests in flight, those not run, and each failure, error and interruption.
     """
     folder = tmp_path_factory.mktemp("record")
-    disk, memory = Recording(DiskRecord(folder)), Recording(MemoryRecord())
+    disk, memory = Recording(DiskRecord(folder)), Recording(Record())
     for recording in (disk, memory):
         recording.progress.select(selection)
         for step, word in steps:

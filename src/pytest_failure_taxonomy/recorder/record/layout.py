@@ -1,16 +1,16 @@
-"""Where a record lies and how its files are laid out.
+"""The path of a record and the layout of its files.
 
-A record is a hidden folder beside the report, named after the run. It holds
+A record is a hidden folder beside the report, named after the run. It has
 
-- `state`: a file of fixed size, mapped into memory. One page of numbers, then one byte and one
+- `state`: a file of fixed size, mapped into memory: one page of numbers, then a byte and a start
   time for each selected test. A store into it takes 0.1 µs, survives the death of the process, and
   needs no descriptor that a test could close or use.
-- `events`: JSON lines, appended when something happens that is not just a test passing.
-- `stacks`: what all threads were at when a SIGTERM came.
-- `reserve`: room for the report, which is written into it where the disk has none left.
-- a folder for each xdist worker, with a `state` of its own.
+- `events`: JSON lines, appended when anything happens but a test that passes.
+- `stacks`: the stacks of all threads at a SIGTERM.
+- `reserve`: room for the report in case that the disk is full at the end.
+- a folder for each xdist worker, with its own `state`.
 
-The folder is its user's alone. Whoever removes it removes these names and no other.
+Only its user can enter the folder. These names, and no others, are ever removed from it.
 """
 
 from __future__ import annotations
@@ -26,30 +26,29 @@ from pytest_failure_taxonomy.taxonomy.evidence import Phase
 STATE: Final = "state"
 EVENTS: Final = "events"
 STACKS: Final = "stacks"
-"""Where faulthandler writes what all threads were at when a SIGTERM came."""
+"""faulthandler writes the stacks of all threads to it at a SIGTERM."""
 RESERVE: Final = "reserve"
 FILES: Final = frozenset({STATE, EVENTS, STACKS, RESERVE})
-"""All names of files that a record, or a worker's, has."""
+"""The files of a record and of a worker's folder in it."""
 RESERVE_BYTES: Final = 64 * 1024
-"""A failing test with a short traceback takes 1.4 KB of a report."""
+"""Room for some 45 failing tests: one with a short traceback takes 1.4 KB of a report."""
 
 MAX_EVENTS_BYTES: Final = 512 * 1024 * 1024
-"""A record's events beyond this are not read; half a million long node ids take a tenth of it."""
+"""Events beyond this size are not read; half a million long node ids take a tenth of it."""
 
 MAGIC: Final = b"PFTREC01"
-"""The two last characters are the version of the layout."""
+"""The last two characters are the version of the layout."""
 PAGE: Final = 4096
-"""Bytes of numbers before the tests' own."""
+"""Size in bytes of the numbers before the states of the tests."""
 
 HEAD: Final = struct.Struct("<8sIiI")
 """Magic, whether the session has ended, its exit code, how many tests are selected."""
 
 WRITTEN_AT: Final = HEAD.size
-"""32 bits: 1 once the whole report is written. Until then the record is all that there is; no disk
-has to have room for a mark that is missing."""
+"""32 bits: 1 once the whole report is written. Setting it needs no room on the disk."""
 
 LOSS_AT: Final = HEAD.size + 4
-"""32 bits: the number of the system's error by which the first event was lost, 0 for none."""
+"""32 bits: the errno of the error that lost the first event, 0 for none."""
 
 COUNTERS_AT: Final = 64
 COUNTERS: Final = (
@@ -64,10 +63,10 @@ COUNTERS: Final = (
     "deselected",
     "started",
 )
-"""What is counted, each in 32 bits, in this order from `COUNTERS_AT` on."""
+"""The counters: 32 bits each, in this order from `COUNTERS_AT` on."""
 
 STARTED: Final = COUNTERS.index("started")
-"""On a worker: how many tests it has started."""
+"""The index of the counter of started tests, which workers have."""
 
 COUNTED_AT: Final = COUNTERS_AT + 4 * len(COUNTERS)
 COUNTED_EVENTS: Final = (
@@ -78,19 +77,19 @@ COUNTED_EVENTS: Final = (
     "worker",
     "recovered",
 )
-"""Events that are counted before they are written, each in 32 bits, in this order from `COUNTED_AT`
-on. A disk that is full loses events and no counts, so a reader knows how many it lacks."""
+"""Events that are counted before they are written: 32 bits each, in this order, at `COUNTED_AT`. A
+full disk loses events but no counts, so that a reader knows how many are missing."""
 
 TIMER_AT: Final = 128
 TIMER: Final = struct.Struct("<QdI")
-"""When pytest-timeout's timer was armed in ns of the monotonic clock, for how many seconds, and
-by which method (0 for none)."""
+"""pytest-timeout's timer: when it was armed in ns of the monotonic clock, its seconds, and the
+index of its method (0 for none)."""
 TIMER_METHODS: Final = ("", "thread", "signal")
 
 CURRENT_AT: Final = 192
 CURRENT: Final = struct.Struct("<QII")
-"""On a worker: when its test started in ns of the monotonic clock, the test's state, and the length
-of its node id in bytes, which follows."""
+"""A worker's current test: its start in ns of the monotonic clock, its state, and the length in
+bytes of its node id, which follows."""
 MAX_NODEID_BYTES: Final = PAGE - CURRENT_AT - CURRENT.size
 
 NOT_STARTED: Final = 0
@@ -100,7 +99,7 @@ IN_TEARDOWN: Final = 3
 DONE: Final = 4
 PHASES: Final[dict[int, Phase]] = {IN_SETUP: "setup", IN_CALL: "call", IN_TEARDOWN: "teardown"}
 
-
+RUN_ID: Final = re.compile("[0-9a-f]{32}")
 _WORKER: Final = re.compile("gw[0-9]{1,6}")
 _CHOSEN_WORKER: Final = re.compile("gw-((?:[0-9a-f]{2}){1,100})")
 
@@ -111,12 +110,12 @@ def record_folder(report: Path, run_id: str) -> Path:
 
 
 def worker_folder(worker: str) -> str:
-    """Return the name of a worker's folder: its id, in hexadecimal where the user chose that."""
+    """Return the name of a worker's folder: its id, in hexadecimal if the user has chosen it."""
     return worker if _WORKER.fullmatch(worker) else f"gw-{worker.encode().hex()}"
 
 
 def worker_of(name: str) -> str | None:
-    """Return the id of the worker whose folder has a name; `None` where it is no worker's."""
+    """Return the id of the worker that a folder belongs to, or `None`."""
     if _WORKER.fullmatch(name):
         return name
     chosen = _CHOSEN_WORKER.fullmatch(name)
@@ -124,10 +123,10 @@ def worker_of(name: str) -> str | None:
 
 
 def starts_offset(tests: int) -> int:
-    """Return where the tests' start times begin: behind their states, on a multiple of four."""
+    """Return the offset of the start times: after the states, on a multiple of four."""
     return PAGE + (tests + 1 + 3) // 4 * 4
 
 
 def file_size(tests: int) -> int:
-    """Return the size of the state file for so many tests, and one more that stands for unknown."""
+    """Return the size of the state file for a number of tests, and one more for unknown tests."""
     return starts_offset(tests) + 4 * (tests + 1)

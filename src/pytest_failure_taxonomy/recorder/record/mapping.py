@@ -1,4 +1,4 @@
-"""Make files whose blocks are there, and map them without a descriptor that stays open."""
+"""Create files with allocated blocks, and map them into memory without an open descriptor."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT
 
 
 def allocate_file(folder: Folder, name: str, size: int) -> None:
-    """Make a file that keeps its room on the disk for later.
+    """Create a file that reserves room on the disk.
 
-    It has the mode that `open()` would give it, because it may be moved to where the report goes.
+    It has the mode that `open()` would give it, because it may become the report.
 
     Raises:
-        OSError: there is no room, or no right; no file is left.
+        OSError: if there is no room or no permission; no file is left then.
     """
     descriptor = folder.open_file(name, _FLAGS, 0o666)
     try:
@@ -37,16 +37,16 @@ def allocate_file(folder: Folder, name: str, size: int) -> None:
 
 
 def map_file(folder: Folder, name: str, size: int, *, make: bool = True) -> memoryview:
-    """Map a file, made or made larger, whose blocks are there: a full disk can't hurt it later.
+    """Create or enlarge a file, and map it. Its blocks are allocated, in case the disk fills up.
 
     Args:
-        folder: where it is.
+        folder: has the file.
         name: of the file.
         size: in bytes.
-        make: make it where it is not there; a new one has lost what the old one held.
+        make: create the file if it does not exist.
 
     Raises:
-        OSError: there is no room, or no right, or no file.
+        OSError: if there is no room, no permission, or no file and `make` is false.
     """
     descriptor = folder.open_file(name, _FLAGS if make else os.O_RDWR)
     try:
@@ -64,10 +64,10 @@ def _allocate(descriptor: int, size: int) -> None:
 
 
 def _map(descriptor: int, size: int) -> memoryview:
-    """Map a descriptor, and hold on to none.
+    """Map a file without keeping a descriptor of it.
 
-    `mmap` keeps a duplicate under the lowest number that is free, and closes that number at its
-    end, whosever file it is by then; only Python 3.13 can be told not to.
+    `mmap` keeps a duplicate with the lowest free number, and closes that number in the end, even if
+    it belongs to another file by then. Since Python 3.13 it has an option not to.
     """
     if os.name != "posix":
         return memoryview(mmap.mmap(descriptor, size))

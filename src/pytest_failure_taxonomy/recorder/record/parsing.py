@@ -1,8 +1,4 @@
-"""From JSON that anybody may have written to a value, or a refusal.
-
-The annotations of the values' classes say what is right; so a field that is added to a class is
-checked from then on.
-"""
+"""Turn JSON from an untrusted file into values, checked by the annotations of their classes."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ T = TypeVar("T")
 _Parser = Callable[[Any], Any]
 
 _MOST: Final = 1 << 63
-"""Above all whole numbers that we write: times in ns are the largest of them."""
+"""Larger than any number in a record; the largest are times in ns."""
 
 _WORDS: Final[dict[Any, str]] = {
     NoneType: "null",
@@ -62,23 +58,23 @@ _SOUND: Final[dict[type, Callable[[Any], bool]]] = {
     TestFailure: lambda one: one.attempts >= 1 and (one.duration_seconds or 0) >= 0,
     WorkerEnd: lambda one: one.tests >= 0,
 }
-"""What annotations can't say and a report needs."""
+"""Checks that annotations can't express."""
 
 
 class ParseError(ValueError):
-    """What was sent is not what the class says."""
+    """JSON does not match the annotations of a class."""
 
 
 def parse(kind: Callable[..., T], sent: Any, *, ignores_unknown: bool = False) -> T:
-    """Return the value of a class that was sent as JSON.
+    """Return a value of a class.
 
     Args:
         kind: a class that `taxonomy.values.value` has made.
         sent: anything that `json.loads` returns.
-        ignores_unknown: leave out fields that the class does not have.
+        ignores_unknown: ignore fields that the class does not have.
 
     Raises:
-        ParseError: it is none of that class; the message says where and why, on one line.
+        ParseError: if `sent` does not match the class; the message says where and why.
     """
     if ignores_unknown and isinstance(sent, dict):
         names = frozenset(_hints(kind))
@@ -194,5 +190,5 @@ def _value_of(kind: Any) -> _Parser:
 
 
 def _within(name: str, words: str) -> str:
-    """Put a field's name before what is wrong in it, as a path where that is deeper."""
+    """Put the name of a field before a message, with a dot if the message begins with a field."""
     return f"{name} {words}" if words.startswith(("is ", "has ", "lacks ")) else f"{name}.{words}"

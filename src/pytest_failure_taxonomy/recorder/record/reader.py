@@ -1,4 +1,4 @@
-"""Read the record of a run, whole or torn, and turn it back into evidence."""
+"""Read the record of a run, which may be incomplete, damaged or forged, into values."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ _WORDS: Final = {
     "worker": ("worker's state", "workers' states"),
     "recovered": ("recovered test", "recovered tests"),
 }
-"""How counted events are called where some are missing."""
+"""What counted events are called in a message, singular and plural."""
 
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
-"""One event that is longer is not read: parsed, it takes a multiple of that."""
+"""Longer events are not read: parsed, they take a multiple of this."""
 MAX_EVENTS: Final = 1_000_000
 """Further events are not read."""
 MAX_STATE_BYTES: Final = file_size(10_000_000)
@@ -77,7 +77,7 @@ _MAX_WORD: Final = 80
 
 @value
 class Timer:
-    """A timer of pytest-timeout that was armed."""
+    """An armed timer of pytest-timeout."""
 
     armed_ns: int
     budget_seconds: float
@@ -86,7 +86,7 @@ class Timer:
 
 @value
 class StartedTest:
-    """A test that had started and not finished."""
+    """A test that had started and not ended."""
 
     nodeid: str
     phase: Phase
@@ -95,7 +95,7 @@ class StartedTest:
 
 @value
 class WorkerState:
-    """What an xdist worker was at when it last said so."""
+    """What an xdist worker has recorded of itself."""
 
     test: StartedTest | None = None
     timer: Timer | None = None
@@ -105,7 +105,7 @@ class WorkerState:
 
 @value
 class RecordedProcess:
-    """Which process a run is of, as `system.process.read_identity` has it."""
+    """The identity of a run's process, from `system.process.read_identity`."""
 
     pid: int
     start_ticks: int | None
@@ -114,7 +114,7 @@ class RecordedProcess:
 
 @value
 class EnclosingLimit:
-    """The budget of a `timeout` command around the run."""
+    """The limit of a `timeout` command around the run."""
 
     pid: int
     budget_seconds: float
@@ -123,7 +123,7 @@ class EnclosingLimit:
 
 @value
 class RecordedMemory:
-    """How often the OOM killer had been at work when the run began, and where that is counted."""
+    """How often the OOM killer had been active when the run began, and the file with the count."""
 
     events_file: str | None
     oom_kills: int | None
@@ -131,7 +131,7 @@ class RecordedMemory:
 
 @value
 class Header:
-    """What a record says first."""
+    """The first event of a record."""
 
     run_id: str
     started_ns: int
@@ -172,27 +172,27 @@ _EVENTS: Final[dict[str, tuple[str, type]]] = {
     "worker": ("worker", WorkerEnd),
     "watcher": ("watcher", WatcherState),
 }
-"""The field that an event of a name has, and what it holds."""
+"""The only field of each of these events, and its class."""
 _PLAIN_EVENTS: Final[dict[str, type]] = {
     "recovered": _NamedTest,
     "rerun": _Rerun,
     "end": _End,
 }
-"""Events whose own fields are all that they hold."""
+"""Events that have several fields, as the fields of a class."""
 
 
 @value
 class RecordedRun:
-    """All that a record holds."""
+    """The contents of a record."""
 
     header: Header
     events: list[tuple[str, Any]]
-    """All further events that are known but the selection, in their order, as values."""
+    """The known events after the header, without the selection, in their order."""
     nodeids: list[str]
     """The selected tests, in their order."""
     counters: dict[str, int]
     exit_code: int | None
-    """What the session ended with, if it did."""
+    """The exit code of the session, if it has ended."""
     in_flight: tuple[StartedTest, ...]
     """In order of selection."""
     not_run: tuple[str, ...]
@@ -200,12 +200,12 @@ class RecordedRun:
     is_reported: bool
     """The run itself has written its whole report."""
     missing: Mapping[str, int]
-    """How many events were counted and are not there, by their names."""
+    """By name of event: how many were counted and are not in the file."""
     notes: tuple[str, ...] = ()
-    """What could not be read, in words."""
+    """Sentences about what could not be read."""
 
     def named(self, event: str) -> list[Any]:
-        """Return what all events of one name hold, in their order."""
+        """Return the values of all events of one name, in their order."""
         return [held for name, held in self.events if name == event]
 
 
@@ -213,7 +213,7 @@ def read_record(folder: Path, run_id: str) -> RecordedRun:
     """Read the record in a folder.
 
     Raises:
-        ReportError: there is none, it is of another run, or it can't be understood.
+        ReportError: if there is none, if it belongs to another run, or if it can't be parsed.
     """
     try:
         opened = open_folder(folder)
@@ -226,10 +226,10 @@ def read_record(folder: Path, run_id: str) -> RecordedRun:
 
 
 def read_contents(folder: Folder) -> tuple[bytes, bytes]:
-    """Return what the two files of a record hold; nothing where one is not there.
+    """Return the contents of the two files of a record; empty for a file that is missing.
 
     Raises:
-        ReportError: one can't be read, or is no file of the folder's owner.
+        ReportError: if one can't be read, or does not belong to the owner of the folder.
     """
     return _read(folder, STATE, MAX_STATE_BYTES), _read(folder, EVENTS, MAX_EVENTS_BYTES)
 
@@ -243,7 +243,7 @@ def has_ended(state: bytes) -> bool:
 
 
 def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> RecordedRun:
-    """Read a record from the contents of its two files; `read_record` says what is raised."""
+    """Parse the contents of the two files of a record; raises as `read_record` does."""
     notes: list[str] = []
     parsed = _parse_events(events, notes)
     if not parsed or parsed[0][0] != "run":
@@ -253,7 +253,7 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
     rest = []
     unknown = 0
     for name, fields in parsed[1:]:
-        if name == "selection":  # made anew each time a worker of `--dist each` has collected
+        if name == "selection":  # repeated each time that a worker of `--dist each` has collected
             nodeids = []
         elif name == "selected":
             named = fields.get("nodeids")
@@ -288,7 +288,7 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
 
 
 def read_worker(folder: Folder, worker: str) -> WorkerState:
-    """Read what an xdist worker has noted of itself below a record, as far as it is there."""
+    """Read what an xdist worker has recorded of itself, as far as that is possible."""
     try:
         with folder.open_folder(worker_folder(worker)) as inner:
             return parse_worker(inner.read(STATE, PAGE))
@@ -308,7 +308,7 @@ def parse_worker(state: bytes) -> WorkerState:
 
 
 class _State:
-    """The state file, as far as it is there."""
+    """The state file, as far as it can be read."""
 
     def __init__(self, content: bytes, selected: int, where: str, notes: list[str]) -> None:
         self.tests = 0
@@ -380,7 +380,9 @@ def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str,
         notes.append(f"the record was read up to {MAX_EVENTS_BYTES} bytes")
     events: list[tuple[str, dict[str, Any]]] = []
     unreadable = 0
-    for line in BytesIO(content):  # one at a time: a hostile file has more of them than fit
+    for line in BytesIO(
+        content
+    ):  # one at a time: a hostile file may have more than fit into memory
         if line[-1:] != b"\n":
             notes.append("the record's last event is torn")
             break
@@ -401,7 +403,7 @@ def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str,
 
 
 def _missing_words(missing: Mapping[str, int], loss: int) -> str:
-    """Say what the record lacks, and why where the run could still note that."""
+    """Return what the record lacks, and why if the run could still record that."""
     names = ", ".join(f"{count} {_WORDS[name][count != 1]}" for name, count in missing.items())
     why = f": {os.strerror(loss)}" if loss in errno.errorcode else ""
     return f"the record lacks {names or 'what could not be written'}{why}"

@@ -1,6 +1,6 @@
 """Write the record of a run: on disk or, if that is not possible, in memory alone.
 
-Both have the same arrays, so that the code that fills them need not know which one it is.
+Both have the same arrays, so that the code that fills them need not know which one it has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from json import JSONEncoder
 from os import close, fstat, getpid
 from os import write as write_bytes
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pytest_failure_taxonomy.recorder.record.layout import (
     COUNTED_AT,
@@ -65,19 +65,22 @@ Numbers = MutableSequence[int] | memoryview
 _encode: Final = JSONEncoder(default=to_dict, check_circular=False).encode
 
 
-class Record(Protocol):
-    """What the recorder writes while a run goes on."""
+class Record:
+    """A record in memory, which is lost with its process: only its arrays are kept."""
 
-    counters: Numbers
-    """In the order of `layout.COUNTERS`."""
-    lost: str | None
-    """A sentence that says why the record is not complete, or `None`."""
+    def __init__(self, lost: str | None = None) -> None:
+        self.counters: Numbers = array("I", [0] * len(COUNTERS))
+        """In the order of `layout.COUNTERS`."""
+        self.lost = lost
+        """A sentence that says why the record is not complete, or `None`."""
 
     def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
         """Return the arrays of the tests' states and of their starts in ms.
 
         Each has one more element at its end, which stands for tests that were not selected.
         """
+        size = len(nodeids) + 1
+        return bytearray(size), array("I", bytes(4 * size))
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event."""
@@ -92,38 +95,10 @@ class Record(Protocol):
         """Record the state of that test."""
 
     def erase(self, fillers: Mapping[str, str]) -> None:
-        """Overwrite secrets in the events that are on disk."""
+        """Overwrite secrets that have become known in the events that are on disk."""
 
 
-class MemoryRecord:
-    """A record that is lost with its process."""
-
-    def __init__(self, lost: str | None = None) -> None:
-        self.counters: Numbers = array("I", [0] * len(COUNTERS))
-        self.lost = lost
-
-    def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
-        """Return the arrays of the tests."""
-        size = len(nodeids) + 1
-        return bytearray(size), array("I", bytes(4 * size))
-
-    def write(self, event: str, **fields: Any) -> None:
-        """Do nothing."""
-
-    def arm_timer(self, armed_ns: int, seconds: float, method: str) -> None:
-        """Do nothing."""
-
-    def set_current(self, start_ns: int, nodeid: str) -> None:
-        """Do nothing."""
-
-    def set_current_state(self, state: int) -> None:
-        """Do nothing."""
-
-    def erase(self, fillers: Mapping[str, str]) -> None:
-        """Do nothing."""
-
-
-class DiskRecord:
+class DiskRecord(Record):
     """A record that outlives its process.
 
     The state file is mapped and its descriptor closed. The descriptor of the events has a number
@@ -137,8 +112,8 @@ class DiskRecord:
         Raises:
             OSError: if they can't be created; nothing is left then.
         """
+        super().__init__()
         self.folder = folder
-        self.lost: str | None = None
         self._process_id = getpid()
         self._events = -1
         self._events_identity = (0, 0)
@@ -153,7 +128,7 @@ class DiskRecord:
                     remove_record(made)
                 raise
         HEAD.pack_into(self._map, 0, MAGIC, 0, 0, 0)
-        self.counters: Numbers = self._view_counters()
+        self.counters = self._view_counters()
 
     def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
         """Make room for the tests, write their node ids, and return their arrays."""
@@ -163,7 +138,7 @@ class DiskRecord:
                 larger = map_file(folder, STATE, file_size(count), make=False)
         except OSError as error:
             self._lose(error)
-            return MemoryRecord().select(nodeids)
+            return Record().select(nodeids)
         self._map = larger
         self.counters = self._view_counters()
         magic, finished, code, _ = HEAD.unpack_from(larger)
