@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Generator, Iterator
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.helpers.portability import SYSTEMS, environment_of, pretended_system
 from tests.helpers.reports import assert_valid_reports_in
 from tests.helpers.runs import PytestRuns
 from tests.helpers.warm_pytest import Switch
@@ -47,6 +52,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "pytest; takes half as long again",
     )
 
+    group = parser.getgroup("portability")
+    group.addoption(
+        "--as-on",
+        choices=SYSTEMS,
+        help="hide from the package and its tests what that system lacks",
+    )
+    group.addoption(
+        "--without-posix",
+        action="store_const",
+        dest="as_on",
+        const="windows",
+        help="the same as --as-on=windows",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Start the same run anew where it is to be as on another system.
+
+    What is hidden must be so before our plugin is imported, which was long ago in this process.
+    """
+    system = config.getoption("as_on")
+    if system is None or pretended_system() is not None:
+        return None
+    params = config.invocation_params
+    with tempfile.TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
+        return subprocess.call(
+            [sys.executable, "-m", "pytest", *params.args],
+            cwd=params.dir,
+            env={**os.environ, **environment_of(system, Path(folder))},
+        )
+    return pytest.ExitCode.INTERRUPTED
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Handle signals as in a shell's foreground, however the suite was started.
@@ -62,6 +100,15 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):  # not on Windows
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Skip what is about a system that this is not, for the reason in its mark."""
+    absent = {"posix": sys.platform == "win32", "linux": sys.platform != "linux"}
+    for item in items:
+        for mark in item.iter_markers():
+            if absent.get(mark.name):
+                item.add_marker(pytest.mark.skip(reason=mark.args[0]))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.helpers.portability import pretended_system
 from tests.helpers.reports import read_report
 from tests.helpers.warm_pytest import warm_server
 
@@ -86,6 +87,8 @@ def child_environment(changes: Mapping[str, str | None] | None = None) -> dict[s
         "COLUMNS": "80",
         **(changes or {}),
     }
+    if pretended_system() is not None and (path := given.get("PYTHONPATH")):
+        given["PYTHONPATH"] = f"{path}{os.pathsep}{os.environ['PYTHONPATH']}"
     inherited.update({name: value for name, value in given.items() if value is not None})
     return {k: v for k, v in inherited.items() if given.get(k, v) is not None}
 

@@ -1,11 +1,12 @@
-"""Run our code as on a system that this is not: what Windows or macOS lack is hidden from it.
+"""Run the package and its tests as on another system, by hiding what Windows or macOS lack.
 
-Only from it: pytest and the standard library find everything, as their own versions for those
-systems would. A module of ours that imports `os`, say, gets one without `os.fork`, and `fcntl` is
-not there at all. What can't be had in this way: files that can't be removed while they are open,
-drive letters, real consoles.
+It is hidden from the package and from its tests alone: pytest and the standard library find
+everything, as their own versions for those systems would. A module of ours that imports `os`, say,
+gets one without `os.fork`, and `fcntl` can't be imported at all. What can't be had in this way:
+files that can't be removed while they are open, drive letters, real consoles.
 
-The file is loaded by `sitecustomize` in each Python of a run, so it imports little.
+`python -m pytest --as-on=windows` runs the suite so. This file is loaded by `sitecustomize` in each
+Python that such a run starts, so it imports little.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-PACKAGE: Final = "pytest_failure_taxonomy"
 SYSTEMS: Final = ("windows", "macos")
+
+_HIDDEN_FROM: Final = ("pytest_failure_taxonomy", "tests")
+_SYSTEM: Final = "TESTS_RUN_AS_ON"
+"""The environment variable that names the system."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -81,11 +85,19 @@ def environment_of(system: str, folder: Path) -> dict[str, str]:
         f"import runpy\nrunpy.run_path({__file__!r})['install']({system!r})\n", "utf-8"
     )
     path = os.environ.get("PYTHONPATH")
-    return {"PYTHONPATH": f"{place}{os.pathsep}{path}" if path else str(place)}
+    return {
+        "PYTHONPATH": f"{place}{os.pathsep}{path}" if path else str(place),
+        _SYSTEM: system,
+    }
+
+
+def pretended_system() -> str | None:
+    """Return which of `SYSTEMS` this process takes itself to be on; `None` if the true one."""
+    return os.environ.get(_SYSTEM)
 
 
 def install(system: str) -> None:
-    """Hide from our package what a system lacks."""
+    """Hide from the package and its tests what a system lacks."""
     import faulthandler
     import select
     import signal
@@ -112,10 +124,12 @@ def install(system: str) -> None:
 
 def _shown_part(
     module: types.ModuleType,
-    own: Mapping[str, Any],
+    own: dict[str, Any],
     lacks: frozenset[str],
     has: frozenset[str] | None,
 ) -> types.ModuleType:
+    """Return what is to be seen of a module; what a test patches there is patched for everybody."""
+
     class Shown(types.ModuleType):
         def __getattr__(self, name: str) -> Any:
             if name in own:
@@ -126,6 +140,22 @@ def _shown_part(
             if is_hidden:
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
             return getattr(module, name)
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if name in own:
+                own[name] = value
+            else:
+                setattr(module, name, value)
+
+        def __delattr__(self, name: str) -> None:
+            if name in own:
+                del own[name]
+            else:
+                delattr(module, name)
+
+        @property
+        def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # pytest's monkeypatch asks it
+            return {**vars(module), **own}
 
     return Shown(module.__name__)
 
@@ -220,7 +250,7 @@ def _replace_imports(shown: Mapping[str, types.ModuleType], absent: frozenset[st
     ) -> Any:
         module = real(name, globals, locals, fromlist, level)
         importer = str((globals or {}).get("__name__", ""))
-        if level or importer.partition(".")[0] != PACKAGE:
+        if level or importer.partition(".")[0] not in _HIDDEN_FROM:
             return module
         if name.partition(".")[0] in absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)

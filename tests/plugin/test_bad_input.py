@@ -497,6 +497,7 @@ def write_filling_test(folder: Path, disk: Path, *then: str) -> None:
     (folder / "test_it.py").write_text(test, encoding="utf-8")
 
 
+@pytest.mark.linux("no room is kept on the disk elsewhere")
 @pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
 def test_a_full_disk_at_the_end(folder: Path, disk: Path, is_failing: bool) -> None:
     """The report is written into the room that was kept for it, and nobody need know."""
@@ -512,6 +513,7 @@ def test_a_full_disk_at_the_end(folder: Path, disk: Path, is_failing: bool) -> N
     assert path.stat().st_mode == (folder / "plain").stat().st_mode
 
 
+@pytest.mark.linux("no room is kept on the disk elsewhere")
 def test_a_full_disk_at_a_death(folder: Path, disk: Path) -> None:
     """`finalize` uses that room, too."""
     write_filling_test(folder, disk, "os._exit(7)")
@@ -559,6 +561,7 @@ def test_a_full_disk_and_no_room_kept(
     assert sorted(each.name for each in small_disk.iterdir()) == ["r.json"]
 
 
+@pytest.mark.linux("no room is kept on the disk elsewhere")
 @pytest.mark.parametrize("is_failing", [False, True], ids=["passing", "failing"])
 def test_a_full_disk_and_a_large_report(
     folder: Path, disk: Path, tmp_path: Path, is_failing: bool

@@ -86,7 +86,8 @@ def _first_foreign(begin: TracebackType | None) -> TracebackType | None:
     return begin
 
 
-_OURS: Final = frozenset(f"{__package__}.{name}" for name in ("calls", "fan_out"))
+_BENCH: Final = __name__.rpartition(".")[0]
+_OURS: Final = frozenset(f"{_BENCH}.{name}" for name in ("calls", "fan_out"))
 
 
 def cap(text: str, limit: int) -> str:

@@ -237,7 +237,8 @@ def joined_heads(form: dict[str, Any]) -> list[str]:
 
 def read_table() -> dict[str, Any]:
     """Return the packaged table of token forms."""
-    table: dict[str, Any] = json.loads(pkgutil.get_data(__package__, "patterns.json") or b"{}")
+    package = __name__.rpartition(".")[0]
+    table: dict[str, Any] = json.loads(pkgutil.get_data(package, "patterns.json") or b"{}")
     return table
 
 

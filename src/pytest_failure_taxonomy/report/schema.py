@@ -64,7 +64,7 @@ def report_json_schema() -> JSONSchema:
 
 def packaged_schema() -> JSONSchema:
     """Read the JSON Schema that ships with this package."""
-    text = files(__package__).joinpath(FILE_NAME).read_text("utf-8")
+    text = files(__name__.rpartition(".")[0]).joinpath(FILE_NAME).read_text("utf-8")
     schema: JSONSchema = json.loads(text)
     return schema
 

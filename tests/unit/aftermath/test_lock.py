@@ -18,7 +18,7 @@ from pytest_failure_taxonomy.aftermath.lock import ReportLock, lock_path
 from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command, run_pytest
 from tests.helpers.reports import assert_valid_report
 
-pytest.importorskip("fcntl", reason="needs POSIX locks")
+pytestmark = pytest.mark.posix("Windows has no `fcntl` to lock a file by")
 
 DEADLINE_SECONDS: Final = 60.0
 HOLD: Final = (

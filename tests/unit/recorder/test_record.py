@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -65,8 +63,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import assert_valid_report, make_context, make_failure
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and descriptors")
 
 RUN_ID: Final = "0123456789abcdef" * 2
 STARTED_NS: Final = 5_000_000_000
@@ -269,7 +265,7 @@ def test_a_record_is_read_while_it_is_written(folder: Path, recording: Recording
     assert read(folder).timer is None
 
 
-@pytest.mark.parametrize("exit_code", [0, 1, 255, -1])
+@pytest.mark.parametrize("exit_code", [0, 1, 255, 0xC000_0005, 0xFFFF_FFFF])  # as on Windows
 def test_the_end_of_a_session_is_noted(folder: Path, recording: Recording, exit_code: int) -> None:
     """A finished session says so with its exit code, and loses nothing of what it was."""
     assert isinstance(recording.record, DiskRecord)
@@ -605,11 +601,14 @@ def test_a_workers_state_that_is_none(folder: Path, content: bytes) -> None:
 # Descriptors, forks, folders.
 
 
+@pytest.mark.linux("lists the descriptors in `/proc`")
 def test_the_events_have_a_high_descriptor(folder: Path) -> None:
     """Our descriptor is where no program looks for one, and is not inherited by an exec."""
     before = descriptors()
     record = DiskRecord(folder)
     (ours,) = set(descriptors()) - set(before)
+    import resource
+
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert ours >= min(soft, 1 << 16) // 2 if soft > 0 else ours > 1_000
     assert not os.get_inheritable(ours)
@@ -635,6 +634,7 @@ def test_high_numbers_are_within_the_limit(limit: int) -> None:
         assert 24 < number < (limit if limit > 0 else 1 << 16)
 
 
+@pytest.mark.posix("elsewhere than on POSIX a descriptor can't be moved up")
 def test_a_record_holds_no_low_descriptor(folder: Path) -> None:
     """Neither the map nor the events take a number that a test would get: it closes what it finds
     there, or counts what is open.
@@ -657,6 +657,7 @@ def test_a_descriptor_that_was_closed_by_others(folder: Path, recording: Recordi
     assert [error.message for error in evidence(read(folder)).errors] == ["after"]
 
 
+@pytest.mark.posix("the number has to be one that `open` doesn't give at once")
 def test_a_foreign_file_under_our_number_stays_untouched(
     tmp_path: Path, folder: Path, recording: Recording
 ) -> None:
@@ -721,6 +722,7 @@ def test_no_room_for_a_record(tmp_path: Path) -> None:
         DiskRecord(tmp_path / "file" / "record")
 
 
+@pytest.mark.posix("needs `os.fork`")
 def test_a_forked_child_leaves_the_record_alone(folder: Path, recording: Recording) -> None:
     """A child that a test forks runs on with numbers of its own; the parent's record is as if it
     had never been.

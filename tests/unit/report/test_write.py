@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +16,6 @@ from pytest_failure_taxonomy.report import write
 from pytest_failure_taxonomy.report.write import encode, write_report
 from pytest_failure_taxonomy.system import own_files
 from pytest_failure_taxonomy.system.own_files import open_folder
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="of POSIX systems")
 
 keeps_room = pytest.mark.skipif(
     not hasattr(os, "posix_fallocate"), reason="the system can't allocate a file's blocks"
@@ -159,7 +156,7 @@ def test_no_reserve(report: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> 
         keep_room(reserve, RESERVE_BYTES)
 
         def replace(source: str, target: str, **folders: int) -> None:
-            if source == reserve.name:
+            if os.path.basename(source) == reserve.name:
                 reserve.unlink()
             os.replace(source, target, **folders)
 

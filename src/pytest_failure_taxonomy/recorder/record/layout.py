@@ -41,8 +41,10 @@ MAGIC: Final = b"PFTREC01"
 PAGE: Final = 4096
 """Size in bytes of the numbers before the states of the tests."""
 
-HEAD: Final = struct.Struct("<8sIiI")
-"""Magic, whether the session has ended, its exit code, how many tests are selected."""
+HEAD: Final = struct.Struct("<8sIII")
+"""Magic, whether the session has ended, its exit code (32 bits on Windows), how many tests are
+selected.
+"""
 
 WRITTEN_AT: Final = HEAD.size
 """32 bits: 1 once the whole report is written. Setting it needs no room on the disk."""
