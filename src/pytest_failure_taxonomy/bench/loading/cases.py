@@ -1,6 +1,6 @@
 """Read the cases of a task class, and the examples of its oracle."""
 
-# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+from __future__ import annotations
 
 import keyword
 import os

@@ -1,6 +1,6 @@
 """Read the YAML files of a task class: its settings, failure modes and breakdown keys."""
 
-# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+from __future__ import annotations
 
 import re
 from collections.abc import Mapping
