@@ -28,6 +28,7 @@ VALUE: Final = "correct horse"
         ("--client-secret", "secret"),
         ("--secret", "secret"),
         ("--private-key", "api-key"),
+        ("--auth-key", "api-key"),
         ("--auth", "auth"),
         ("--proxy-auth", "auth"),
         ("--pwd", "pwd"),

@@ -216,3 +216,9 @@ def test_the_oldest_values_are_forgotten() -> None:
     known.add(("token", value) for value in values)
     left = known.remove(" ".join(values), lambda name, _="", /: f"[{name}]", cut=False)
     assert left.split() == [*values[:2], "[token]", "[token]", "[token]"]
+
+
+@pytest.mark.parametrize("name", ["SHARED_KEY", "AZURE_SHARED_KEY", "DEPLOY_TOKEN", "db_password"])
+def test_a_variable_whose_name_says_secret(name: str) -> None:
+    """Its whole value is one."""
+    assert secret_values(name, PART) == [PART]
