@@ -29,6 +29,9 @@ from tests.helpers.children import (
 from tests.helpers.reports import read_report
 from tests.helpers.waiting import wait_until
 
+if sys.platform == "win32":  # its names for signals are needed below
+    pytest.skip("needs /proc and /dev/full", allow_module_level=True)
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and /dev/full")
 
 CLI: Final = (sys.executable, "-m", "pytest_failure_taxonomy")

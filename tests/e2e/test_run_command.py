@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import select
 import shlex
@@ -30,7 +29,8 @@ from tests.helpers.children import (
 )
 from tests.helpers.reports import read_report
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+if sys.platform == "win32":  # its names for signals are needed below
+    pytest.skip("needs POSIX signals", allow_module_level=True)
 
 DEADLINE_SECONDS: Final = 60.0
 CLI: Final = (sys.executable, "-m", "pytest_failure_taxonomy")
@@ -600,6 +600,8 @@ class Terminal:
     """A program on a terminal of its own, in the foreground of a new session."""
 
     def __init__(self, folder: Path, command: Sequence[str]) -> None:
+        import pty
+
         environment = {**child_environment({"TERM": "dumb"}), "PYTHONUNBUFFERED": "1"}
         self.process_id, self.master = pty.fork()
         if self.process_id == 0:

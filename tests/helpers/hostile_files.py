@@ -43,7 +43,7 @@ HOSTILE_FILES: Final[dict[str, Callable[[Path], object]]] = {
     "deep": lambda path: path.write_bytes(b"[" * 100_000),
     "64-gib-of-nothing": _sparse,
     "folder": Path.mkdir,
-    "fifo": os.mkfifo,
+    "fifo": lambda path: os.mkfifo(path),  # noqa: PLW0108 - Windows has none to be named here
     "socket": _socket,
     "link-to-itself": lambda path: path.symlink_to(path.name),
     "link-to-nothing": lambda path: path.symlink_to("there-is-none"),

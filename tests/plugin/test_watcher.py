@@ -24,6 +24,9 @@ from tests.helpers.children import (
 )
 from tests.helpers.reports import assert_valid_report, read_report
 
+if sys.platform == "win32":  # its names for signals are needed below
+    pytest.skip("the watcher needs Linux", allow_module_level=True)
+
 pytestmark = [
     pytest.mark.skipif(
         not hasattr(os, "pidfd_open") or not Path("/proc/self/stat").exists(),

@@ -7,6 +7,7 @@ sorted by precedence.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -62,8 +63,8 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 _SESSION_LIMIT: Final = "session-timeout:"
 """How the message of pytest-timeout's --session-timeout begins; it leaves nothing else behind."""
 
-_OF_XDIST: Final = "<WorkerController"
-"""What xdist's own errors name."""
+_OF_XDIST: Final = re.compile(r"<WorkerController|\((?:xdist|execnet)/[^()]*\)$")
+"""What xdist's own errors name: a worker, or a place in itself or in what it talks through."""
 
 _ENVIRONMENT_REASONS: Final = frozenset(
     {
@@ -236,11 +237,11 @@ def _follows_from_another(error: RunError, run: RunEvidence) -> bool:
     """Tell whether xdist stumbled over a worker whose session something else had ended.
 
     Its controller asserts that a worker that is done has run all of its tests, and looks for one
-    that has never come to its tests.
+    that has never come to its tests. It writes to workers that are gone.
     """
-    if _OF_XDIST not in error.message:
+    if not _OF_XDIST.search(error.message):
         return False
-    return _has_exited(run) or any(_OF_XDIST not in other.message for other in run.errors)
+    return _has_exited(run) or any(not _OF_XDIST.search(other.message) for other in run.errors)
 
 
 def _has_exited(run: RunEvidence) -> bool:

@@ -333,6 +333,24 @@ def test_xdist_passes_ctrl_c_on_in_its_own_words() -> None:
     assert judgement.exit_reason is FailureReason.INTERRUPTED
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "KeyError: <WorkerController gw0> (xdist/dsession.py:138, in pytest_runtestloop)",
+        "OSError: cannot send to <Channel id=1 closed> (execnet/gateway_base.py:951, in send)",
+        "AssertionError (xdist/scheduler/load.py:173, in mark_test_pending)",
+    ],
+)
+def test_what_xdist_stumbles_over_is_no_error_of_its_own(words: str) -> None:
+    """Where another error has ended the session, xdist's follows from it; alone it counts."""
+    stumbled = RunError(origin="internal", message=words)
+    first = RunError(origin="internal", message="ValueError: hook broke (conftest.py:2, in hook)")
+    assert held(judge(ended(3, errors=(first, stumbled)))) == [
+        ("INTERNAL_ERROR", "internal.error", 1)
+    ]
+    assert held(judge(ended(3, errors=(stumbled,)))) == [("INTERNAL_ERROR", "internal.error", 1)]
+
+
 def test_ctrl_c_in_a_worker_is_no_crash() -> None:
     """A worker that got Ctrl+C interrupted the run, though xdist reports its test as crashed."""
     words = "<WorkerController gw0> received keyboard-interrupt"
