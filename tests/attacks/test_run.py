@@ -142,8 +142,8 @@ def test_an_answer_that_is_lost_is_told(subjects: Path) -> None:
     run = run_child(subjects, ["sh", "-c", line])
     assert run.status == 1
     (line,) = run.stderr.splitlines()
-    words = "stdout: the answer can't be written: No space left on device; give it a place that"
-    assert line == f"failure-taxonomy: {words} can be"
+    words = "stdout: the answer can't be written: No space left on device; redirect it"
+    assert line == f"failure-taxonomy: {words} elsewhere"
 
 
 @pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full"])
@@ -183,7 +183,7 @@ def test_a_working_directory_that_is_gone(tmp_path: Path, words: str) -> None:
     run = run_child(tmp_path, ["sh", "-c", script])
     assert run.status == 2
     (line,) = run.stderr.splitlines()
-    assert re.search("not there any more; change to|there is no such file|can't be written", line)
+    assert re.search("doesn't exist any more; change to|there is no such file|can't be written", line)
     assert list(tmp_path.iterdir()) == []
 
 
