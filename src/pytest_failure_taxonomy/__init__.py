@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.logs.marker_search import find_marker
-    from pytest_failure_taxonomy.report.load import load_report
     from pytest_failure_taxonomy.report.model import FailureReport
-    from pytest_failure_taxonomy.taxonomy.failure_text.classify import classify_failure
+    from pytest_failure_taxonomy.report.reading import load_report
+    from pytest_failure_taxonomy.taxonomy.failure_text.classifier import classify_failure
     from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, primary_reason
     from pytest_failure_taxonomy.taxonomy.recovery import (
         FailureType,
@@ -44,7 +44,7 @@ _HOMES = {
     "classify_failure": "taxonomy.failure_text",
     "find_marker": "logs.marker_search",
     "is_circular_fix": "taxonomy.recovery",
-    "load_report": "report.load",
+    "load_report": "report.reading",
     "primary_reason": "taxonomy.reasons",
     "recommend_recovery": "taxonomy.recovery",
 }

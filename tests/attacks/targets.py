@@ -17,8 +17,8 @@ from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, complete_run,
 from pytest_failure_taxonomy.errors import LogError, ReportError, RulesError
 from pytest_failure_taxonomy.logs.answer import classify_log
 from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
-from pytest_failure_taxonomy.report.load import parse_report
-from pytest_failure_taxonomy.rules.load import load_rules
+from pytest_failure_taxonomy.report.reading import parse_report
+from pytest_failure_taxonomy.rules.rules_file import load_rules
 from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS
 from tests.helpers.reports import assert_valid_report
 

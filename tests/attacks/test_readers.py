@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy import load_report
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
-from pytest_failure_taxonomy.rules.load import load_rules
+from pytest_failure_taxonomy.rules.rules_file import load_rules
 from tests.attacks.conftest import Attacks
 from tests.attacks.mutations import mutate
 from tests.attacks.targets import BETWEEN, MAX_INPUT_BYTES, RUN_ID, TARGETS, corpus_of

@@ -183,7 +183,9 @@ def test_a_working_directory_that_is_gone(tmp_path: Path, words: str) -> None:
     run = run_child(tmp_path, ["sh", "-c", script])
     assert run.status == 2
     (line,) = run.stderr.splitlines()
-    assert re.search("doesn't exist any more; change to|there is no such file|can't be written", line)
+    assert re.search(
+        "doesn't exist any more; change to|there is no such file|can't be written", line
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.bounds import lower_bound_95
 from pytest_failure_taxonomy.bench.models import RUNNER_CODES
 from pytest_failure_taxonomy.bench.plugin import entry
-from pytest_failure_taxonomy.bench.plugin.names import OPTIONS
+from pytest_failure_taxonomy.bench.plugin.bench_names import OPTIONS
 from tests.contract.test_docs import code_blocks, code_in, read_page, section, table, tables
 from tests.helpers.children import run_child
 

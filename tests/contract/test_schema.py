@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
-from pytest_failure_taxonomy.report.load import parse_report
 from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.reading import parse_report
 from pytest_failure_taxonomy.report.schema import (
     FILE_NAME,
     packaged_schema,

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.loading.load import load_task_class
+from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.bench.start import starter_files
 from tests.helpers.children import ChildRun, run_child
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.failure_text.classify import classify_failure
+from pytest_failure_taxonomy.taxonomy.failure_text.classifier import classify_failure
 from pytest_failure_taxonomy.taxonomy.failure_text.exceptions import (
     ENVIRONMENT_ERRNOS,
     ENVIRONMENT_EXCEPTIONS,

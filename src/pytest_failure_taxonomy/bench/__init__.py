@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.loading.load import load_task_class
+    from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
     from pytest_failure_taxonomy.bench.models import (
         BenchCase,
         BenchRunReport,
@@ -34,7 +34,7 @@ _HOMES = {
     "Runner": "runner",
     "aggregate": "run_report",
     "evaluate_gate": "run_report",
-    "load_task_class": "loading.load",
+    "load_task_class": "loading.task_class",
 }
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
-from pytest_failure_taxonomy.bench.exceptions import ends_run
+from pytest_failure_taxonomy.bench.user_errors import ends_run
 
 Function = Callable[..., Any]
 

@@ -16,7 +16,6 @@ from pytest_failure_taxonomy.bench.calls import (
     as_coroutine_function,
     end_for_good,
 )
-from pytest_failure_taxonomy.bench.exceptions import describe, traceback_of
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
     BenchRunReport,
@@ -42,6 +41,7 @@ from pytest_failure_taxonomy.bench.scores import (
     sut_output_score,
     sut_timeout_score,
 )
+from pytest_failure_taxonomy.bench.user_errors import describe, traceback_of
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pytest_failure_taxonomy.bench import models
-from pytest_failure_taxonomy.bench.exceptions import describe, safe
 from pytest_failure_taxonomy.bench.models import (
     MOST_COST_USD,
     BenchScore,
@@ -29,6 +28,7 @@ from pytest_failure_taxonomy.bench.models import (
     TaskClass,
 )
 from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError
+from pytest_failure_taxonomy.bench.user_errors import describe, safe
 
 _MAX_NAME: Final = 1_000
 """Characters of a key or code in a detail: a rubric may invent one of any length."""

@@ -41,7 +41,7 @@ def add_parser(commands: Parsers) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Complete the report and print its verdict."""
-    from pytest_failure_taxonomy.report.load import (
+    from pytest_failure_taxonomy.report.reading import (
         load_report,  # slow, and not needed by other commands
     )
 

@@ -146,7 +146,7 @@ def _is_report(path: Path) -> bool:
 
 
 def _check_task_class(path: Path) -> str:
-    from pytest_failure_taxonomy.bench.loading.load import load_task_class
+    from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 
     task_class = load_task_class(path)
     times = task_class.settings.repeat
@@ -157,7 +157,7 @@ def _check_task_class(path: Path) -> str:
 
 def _check_report(path: Path) -> str:
     from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
-    from pytest_failure_taxonomy.report.load import load_report
+    from pytest_failure_taxonomy.report.reading import load_report
 
     wait_for_watcher(path)
     report = load_report(path)
@@ -165,7 +165,7 @@ def _check_report(path: Path) -> str:
 
 
 def _check_rules(path: Path) -> str:
-    from pytest_failure_taxonomy.rules.load import load_rules
+    from pytest_failure_taxonomy.rules.rules_file import load_rules
 
     count = len(load_rules(path))
     return "1 rule" if count == 1 else f"{count} rules"

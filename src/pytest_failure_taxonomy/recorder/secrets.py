@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pytest_failure_taxonomy.redaction.commands import redact_arguments, secret_arguments
-from pytest_failure_taxonomy.redaction.names import may_be_secret_variable
+from pytest_failure_taxonomy.redaction.secret_names import may_be_secret_variable
 from pytest_failure_taxonomy.redaction.signs import Suspicion
 from pytest_failure_taxonomy.report.limits import Redaction
 from pytest_failure_taxonomy.report.text import change_texts, encodable

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from pytest_failure_taxonomy.redaction.marks import Note, cuts
-from pytest_failure_taxonomy.redaction.names import KINDS_OF_KEYS, mark_id
-from pytest_failure_taxonomy.redaction.values import (
+from pytest_failure_taxonomy.redaction.ordinary_values import (
     is_code,
     is_ordinary_bare,
     is_placeholder,
     is_prose_of_header,
     is_too_little,
 )
+from pytest_failure_taxonomy.redaction.secret_names import KINDS_OF_KEYS, mark_id
 
 _WORDS: Final = {
     "pass": ("pass", "passw", "passp", "pass="),

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.redaction import MARK_START
-from pytest_failure_taxonomy.redaction.names import option_id
+from pytest_failure_taxonomy.redaction.secret_names import option_id
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.redaction.marks import Note
@@ -211,7 +211,7 @@ def remove_from_commands(text: str, note: Note) -> str:
 
 def _is_none(value: str) -> bool:
     from pytest_failure_taxonomy.redaction.marks import MARK
-    from pytest_failure_taxonomy.redaction.values import is_placeholder
+    from pytest_failure_taxonomy.redaction.ordinary_values import is_placeholder
 
     return (
         value.lower() in _STANDS_FOR_ONE

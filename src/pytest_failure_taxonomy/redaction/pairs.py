@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from pytest_failure_taxonomy.redaction.marks import Note
-from pytest_failure_taxonomy.redaction.names import find_secret_key, mark_id
-from pytest_failure_taxonomy.redaction.values import (
+from pytest_failure_taxonomy.redaction.ordinary_values import (
     is_code,
     is_placeholder,
     is_too_little,
     looks_random,
 )
+from pytest_failure_taxonomy.redaction.secret_names import find_secret_key, mark_id
 
 _UNMARKED: Final = r"(?!\[REDACTED:)"
 _NAME: Final = r"(?P<name>[\w.:-]{2,100}+)"

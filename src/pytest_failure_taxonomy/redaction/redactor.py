@@ -16,8 +16,8 @@ from pytest_failure_taxonomy.redaction.assignments import (
 from pytest_failure_taxonomy.redaction.commands import may_hold_command, remove_from_commands
 from pytest_failure_taxonomy.redaction.known_values import EnvironmentValues, LearntValues
 from pytest_failure_taxonomy.redaction.marks import MARK, Note, is_cut
-from pytest_failure_taxonomy.redaction.names import find_secret_key
 from pytest_failure_taxonomy.redaction.pairs import remove_pairs
+from pytest_failure_taxonomy.redaction.secret_names import find_secret_key
 from pytest_failure_taxonomy.redaction.tokens import Tokens, may_hold_key, remove_private_keys
 from pytest_failure_taxonomy.redaction.urls import remove_from_urls, remove_signatures
 from pytest_failure_taxonomy.user_patterns import UserPattern

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Final
 
 from pytest_failure_taxonomy.redaction.commands import may_hold_command
-from pytest_failure_taxonomy.redaction.names import may_be_secret_variable
+from pytest_failure_taxonomy.redaction.secret_names import may_be_secret_variable
 
 _BETWEEN_TEXTS: Final = "\0"
 """It is no blank, because a blank may stand between a name and its secret."""

@@ -6,13 +6,13 @@ import re
 from typing import Any, Final
 
 from pytest_failure_taxonomy.redaction.marks import CONTEXT, CUT, Note, cuts
+from pytest_failure_taxonomy.redaction.ordinary_values import looks_random
 from pytest_failure_taxonomy.redaction.signs import (
     LETTERS_OF_HEAD,
     TokenHeads,
     joined_heads,
     read_table,
 )
-from pytest_failure_taxonomy.redaction.values import looks_random
 
 _FEW_CUTS: Final = 100
 # A token may also begin behind an escape (`\n` in a repr) or a percent code, whose last character

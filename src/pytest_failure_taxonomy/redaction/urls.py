@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from pytest_failure_taxonomy.redaction.marks import Note
-from pytest_failure_taxonomy.redaction.values import is_placeholder, looks_random
+from pytest_failure_taxonomy.redaction.ordinary_values import is_placeholder, looks_random
 
 _UNMARKED: Final = r"(?!\[REDACTED:)"
 _PASSWORD: Final = re.compile(

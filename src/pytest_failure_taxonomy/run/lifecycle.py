@@ -49,7 +49,7 @@ from pytest_failure_taxonomy.run.benches import add_benches
 from pytest_failure_taxonomy.run.extensions import add_extensions, search_again
 from pytest_failure_taxonomy.run.report_file import CrashRecord, ReportFile, call_after_fork
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
-from pytest_failure_taxonomy.run.terminal import print_lines, verbosity
+from pytest_failure_taxonomy.run.verdict_lines import print_lines, verbosity
 from pytest_failure_taxonomy.system.process import die_with_parent
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,

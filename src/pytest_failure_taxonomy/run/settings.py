@@ -125,7 +125,7 @@ def _rules(config: pytest.Config, option: str | None, problems: list[str]) -> tu
     if not option.strip():
         problems.append("--failure-taxonomy-rules: the path is empty; give the name of a file")
         return ()
-    from pytest_failure_taxonomy.rules.load import load_rules
+    from pytest_failure_taxonomy.rules.rules_file import load_rules
 
     try:
         return load_rules(_absolute(base, option))

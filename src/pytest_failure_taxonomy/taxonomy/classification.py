@@ -141,7 +141,7 @@ def is_strict_xpass(failure: TestFailure) -> bool:
 
 def type_in_text(text: str) -> FailureType:
     """Return the failure type that a log's text tells."""
-    from pytest_failure_taxonomy.taxonomy.failure_text.classify import classify_failure
+    from pytest_failure_taxonomy.taxonomy.failure_text.classifier import classify_failure
 
     return classify_failure(text[:MAX_TEXT_READ], "")
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.exceptions import cap, describe, safe
 from pytest_failure_taxonomy.bench.models import (
     RUNNER_CODES,
     BenchScore,
@@ -29,6 +28,7 @@ from pytest_failure_taxonomy.bench.scores import (
     sut_output_score,
     sut_timeout_score,
 )
+from pytest_failure_taxonomy.bench.user_errors import cap, describe, safe
 
 
 def _grade(answer: dict[str, Any], **taxonomy: Severity) -> BenchScore:

@@ -126,5 +126,8 @@ def test_nothing_heavy_is_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        "['pytest_failure_taxonomy.redaction.commands', 'pytest_failure_taxonomy.redaction.names']"
+        (
+            "['pytest_failure_taxonomy.redaction.commands', "
+            "'pytest_failure_taxonomy.redaction.secret_names']"
+        )
     ]

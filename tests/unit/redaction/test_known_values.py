@@ -15,8 +15,8 @@ from pytest_failure_taxonomy.redaction.known_values import (
     LearntValues,
     secret_values,
 )
+from pytest_failure_taxonomy.redaction.ordinary_values import is_telling
 from pytest_failure_taxonomy.redaction.redactor import Redactor
-from pytest_failure_taxonomy.redaction.values import is_telling
 from pytest_failure_taxonomy.report.text import cap
 from tests.unit.redaction.samples import random_part, survives
 

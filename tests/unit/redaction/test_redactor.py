@@ -160,7 +160,7 @@ def test_the_searches_are_loaded_with_the_first_sign_of_a_secret() -> None:
         "s.redact('token=a1b2c3d4'); print('regex' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["['commands', 'names', 'signs']", "False"]
+    assert done.stdout.splitlines() == ["['commands', 'secret_names', 'signs']", "False"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.report.limits import (
     MAX_TRACEBACK,
     MAX_TRACEBACKS,
 )
-from pytest_failure_taxonomy.report.load import parse_report
+from pytest_failure_taxonomy.report.reading import parse_report
 from pytest_failure_taxonomy.report.write import encode
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,

@@ -19,13 +19,13 @@ from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report import model
 from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
-from pytest_failure_taxonomy.report.load import (
+from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.reading import (
     MAX_INTEGER_DIGITS,
     MAX_PROBLEMS,
     load_report,
     parse_report,
 )
-from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.write import encode
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType, RecoveryAction

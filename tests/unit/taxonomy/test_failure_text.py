@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.taxonomy.failure_text.classify import classify_failure
+from pytest_failure_taxonomy.taxonomy.failure_text.classifier import classify_failure
 from pytest_failure_taxonomy.taxonomy.failure_text.exceptions import (
     failure_type_at_head,
     failure_type_of,

@@ -11,8 +11,8 @@ import pytest
 
 from pytest_failure_taxonomy.bench.fan_out import FanOut, NotStartedError, Unit
 from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric, IsolatedSystem
+from pytest_failure_taxonomy.bench.plugin.bench_names import SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem
-from pytest_failure_taxonomy.bench.plugin.names import SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.runner import Runner
 from pytest_failure_taxonomy.bench.user_code import import_callable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_failure_taxonomy.bench.plugin.names import (
+from pytest_failure_taxonomy.bench.plugin.bench_names import (
     CASES,
     JOURNAL,
     MARKER_FILE,

@@ -13,7 +13,7 @@ from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocat
 
 from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskClass
 from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
-from pytest_failure_taxonomy.bench.plugin.names import SESSION, SYSTEM_FIXTURE
+from pytest_failure_taxonomy.bench.plugin.bench_names import SESSION, SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.user_code import import_callable
 from pytest_failure_taxonomy.errors import BenchError

@@ -13,6 +13,7 @@ from pytest_failure_taxonomy.bench.fan_out import NotStartedError, RunEndedError
 from pytest_failure_taxonomy.bench.loading.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
+from pytest_failure_taxonomy.bench.plugin.bench_names import CASES, JOURNAL, SESSION, WIRE_KEY
 from pytest_failure_taxonomy.bench.plugin.case_runs import CaseRuns, group_by_class, source_of
 from pytest_failure_taxonomy.bench.plugin.items import (
     CaseFailedError,
@@ -20,7 +21,6 @@ from pytest_failure_taxonomy.bench.plugin.items import (
     marked_case,
     represent,
 )
-from pytest_failure_taxonomy.bench.plugin.names import CASES, JOURNAL, SESSION, WIRE_KEY
 from pytest_failure_taxonomy.bench.plugin.results import (
     Journal,
     ReportedResults,

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
 from pytest_failure_taxonomy.bench.loading.folder import is_task_class
-from pytest_failure_taxonomy.bench.loading.load import load_task_class
+from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan
-from pytest_failure_taxonomy.bench.plugin.names import MARKER_FILE, OPTIONS
+from pytest_failure_taxonomy.bench.plugin.bench_names import MARKER_FILE, OPTIONS
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:

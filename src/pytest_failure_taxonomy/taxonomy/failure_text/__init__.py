@@ -1,6 +1,6 @@
 """What sort of failure a text or an exception tells of."""
 
-from pytest_failure_taxonomy.taxonomy.failure_text.classify import classify_failure
+from pytest_failure_taxonomy.taxonomy.failure_text.classifier import classify_failure
 from pytest_failure_taxonomy.taxonomy.failure_text.exceptions import (
     failure_type_at_head,
     failure_type_of,

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.loading.load import load_task_class
+from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.errors import BenchError
 
 GOOD: Final = {

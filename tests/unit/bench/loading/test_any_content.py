@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.loading.load import load_task_class
+from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchCase
 from pytest_failure_taxonomy.errors import BenchError
 from tests.unit.bench.loading.a_class import write_class

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from pytest_failure_taxonomy.bench.loading.cases import MAX_JSONL_BYTES, MAX_YAML_BYTES
-from pytest_failure_taxonomy.bench.loading.load import load_task_class
+from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from tests.unit.bench.loading.a_class import problems_of, write_class
 
 ONE: Final = "write one mapping with an id, or a list of such"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.bench.loading.load import load_task_class
+from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings
 from tests.unit.bench.loading.a_class import write_class
 

@@ -7,7 +7,7 @@ import sys
 
 from pytest_failure_taxonomy.bench.loading import folder
 from pytest_failure_taxonomy.bench.models import BenchSettings
-from pytest_failure_taxonomy.bench.plugin import names
+from pytest_failure_taxonomy.bench.plugin import bench_names as names
 
 _PROGRAM = """
 import sys
@@ -28,7 +28,7 @@ def test_it_imports_next_to_nothing() -> None:
         "pytest_failure_taxonomy.bench",
         "pytest_failure_taxonomy.bench.plugin",
         "pytest_failure_taxonomy.bench.plugin.entry",
-        "pytest_failure_taxonomy.bench.plugin.names",
+        "pytest_failure_taxonomy.bench.plugin.bench_names",
         "pytest_failure_taxonomy.imports",
     ]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.loading.load import load_task_class
+from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings, GateSettings
 from pytest_failure_taxonomy.documents import yaml_files
 from pytest_failure_taxonomy.errors import BenchError
