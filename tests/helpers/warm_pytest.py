@@ -17,9 +17,9 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -90,19 +90,19 @@ class _Server:
             subprocess.TimeoutExpired: it has not ended in time.
         """
         request = json.dumps({"arguments": command[3:], "cwd": str(cwd), "env": dict(env)})
-        with (
-            open(os.devnull, "rb") as stdin,
-            tempfile.TemporaryFile() as stdout,
-            tempfile.TemporaryFile() as stderr,
-        ):
-            streams = [stdin.fileno(), stdout.fileno(), stderr.fileno()]
-            socket.send_fds(self._socket, [request.encode()], streams)
+        # Pipes, as `subprocess` has them: a limit on files must not cut what is printed.
+        with open(os.devnull, "rb") as stdin, ThreadPoolExecutor(2) as readers:
+            pipes = [os.pipe(), os.pipe()]
+            outputs = [readers.submit(_read_all, read) for read, _ in pipes]
+            streams = [stdin.fileno(), *(write for _, write in pipes)]
+            try:
+                socket.send_fds(self._socket, [request.encode()], streams)
+            finally:
+                for _, write in pipes:
+                    os.close(write)
             status = self._status(command, timeout)
-            outputs = []
-            for file in (stdout, stderr):
-                file.seek(0)
-                outputs.append(file.read())
-        return status, outputs[0], outputs[1]
+            stdout, stderr = (output.result() for output in outputs)
+        return status, stdout, stderr
 
     def _status(self, command: Sequence[str], timeout: float) -> int:
         process_id = int(self._socket.recv(64))
@@ -119,6 +119,11 @@ class _Server:
         if os.getpid() == process_id:
             self._socket.close()
             self._process.wait()
+
+
+def _read_all(pipe: int) -> bytes:
+    with open(pipe, "rb") as file:
+        return file.read()
 
 
 def serve(connection: socket.socket) -> list[str] | None:
