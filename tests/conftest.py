@@ -21,6 +21,11 @@ with suppress(ImportError):
     # `pytester` forgets the modules that a test imports, and NumPy warns when it is imported twice.
     import numpy as np  # noqa: F401 - see above
 
+_HERE: Final = Path(__file__).parent
+_SLOW_FOLDERS: Final = ("attacks", "e2e")
+_BENCH_CASES: Final = "plugin/bench_cases"
+"""Folders whose tests start one process after another."""
+
 BREAKS_REPORTS: Final = "breaks_reports"
 """The pytest mark of a test that leaves a report which it has broken itself."""
 
@@ -102,10 +107,17 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Skip what is about a system that this is not, for the reason in its mark."""
+    """Mark what takes long, and skip what is about a system that this is not."""
     absent = {"posix": sys.platform == "win32", "linux": sys.platform != "linux"}
     for item in items:
+        folder = item.path.relative_to(_HERE)
+        if "xdist" in f"{folder.name} {item.name}":  # each starts three Pythons
+            item.add_marker("versions")
+            item.add_marker("slow")
+        if folder.is_relative_to(_BENCH_CASES) or folder.parts[0] in _SLOW_FOLDERS:
+            item.add_marker("slow")
         for mark in item.iter_markers():
             if absent.get(mark.name):
                 item.add_marker(pytest.mark.skip(reason=mark.args[0]))

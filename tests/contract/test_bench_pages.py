@@ -96,6 +96,7 @@ def as_pattern(printed: list[str]) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_the_page_from_nothing_to_a_gate(tmp_path: Path) -> None:
     """Who writes each file and runs each command in turn sees what the page shows."""
     commands = 0

@@ -46,6 +46,7 @@ def test_signals_are_what_a_shell_gives() -> None:
     assert child.stdout.strip() == "[] set()", child.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 @pytest.mark.skipif("SUITE_STARTED_ODDLY" in os.environ, reason="this is the inner run")
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "worker"])

@@ -287,6 +287,7 @@ def classify(
     return ended.returncode, json.loads(ended.stdout or b"{}"), ended.stderr.decode()
 
 
+@pytest.mark.versions
 @pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, ())) for name in CASES])
 def test_log_and_plugin_agree(tmp_path: Path, name: str) -> None:
     """The log and the exit code of a run give reason and kind that the plugin's report has."""

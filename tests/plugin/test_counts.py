@@ -9,6 +9,8 @@ import pytest
 
 from tests.helpers.runs import FinishedRun, PytestRuns, assert_counts_agree
 
+pytestmark = pytest.mark.slow
+
 SORTS: Final = (
     "def test_{n}(): pass\n",
     "def test_{n}(): assert 0\n",

@@ -73,6 +73,7 @@ def test_collection_error(runs: PytestRuns, broken: str) -> None:
     check_broken(runs, broken, [], 2, {"collected": 1, "not_run": 1, **FAILED})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["import", "syntax", "indentation", "conftest-below"])
 @pytest.mark.parametrize(("args", "counts"), MODES)
 def test_collection_error_with_exit_code_1(

@@ -38,6 +38,7 @@ RAISING: Final = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hook", "exit_status", "kind", "counts"), RAISING)
 def test_hook_that_raises(
     runs: PytestRuns, hook: str, exit_status: int, kind: str, counts: Mapping[str, int] | None

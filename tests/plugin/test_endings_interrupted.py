@@ -86,6 +86,7 @@ INTERRUPTS: Final = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("files", "counts", "in_flight"), INTERRUPTS)
 def test_ctrl_c(
     runs: PytestRuns,
@@ -262,6 +263,7 @@ EXITS: Final = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("files", "exit_status", "counts"), EXITS)
 def test_pytest_exit(
     runs: PytestRuns, files: dict[str, str], exit_status: int, counts: dict[str, int]

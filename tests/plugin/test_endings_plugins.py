@@ -48,6 +48,7 @@ TIMEOUTS: Final = (
 )
 
 
+@pytest.mark.slow
 @NEEDS_SIGNALS
 @pytest.mark.parametrize(("files", "args", "phase", "other"), TIMEOUTS)
 def test_time_limit_of_a_test(

@@ -20,6 +20,8 @@ from tests.helpers.children import (
     run_pytest,
 )
 
+pytestmark = pytest.mark.slow
+
 PASSING: Final = "def test_passes(): pass\n"
 FAILING: Final = "def test_fails(): assert 0\n"
 FAULTY: Final = " failed inside pytest-failure-taxonomy: RuntimeError: broken here. The run is not"

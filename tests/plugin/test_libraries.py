@@ -146,6 +146,7 @@ def test_libraries_are_known(runs: PytestRuns, workers: list[str]) -> None:
     assert run.verdict == ("GIT_CLONE_FAILED", "git.clone_failed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "row",
     [row for number, row in enumerate(RAISED) if number in (0, 3, 6, 7, 8, 13, 16, 18, 22, 23)],

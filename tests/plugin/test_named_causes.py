@@ -128,6 +128,7 @@ def test_a_warning_that_nobody_could_catch(runs: PytestRuns) -> None:
 TIMEOUT: Final = "import time\ndef test_passes(): pass\ndef test_hangs(): time.sleep(60)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("pytest_timeout") is None, reason="needs pytest-timeout")
 def test_a_thread_timeout_on_a_worker(runs: PytestRuns) -> None:
     """The worker died because the test used up its time; that is what is said."""

@@ -163,6 +163,7 @@ def test_ways_to_stay_off(
     assert files_in(folder) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "ini", "addopts", "path"),
     [

@@ -123,6 +123,7 @@ def test_a_secret_argument_of_its_own_goes(runs: PytestRuns, workers: int) -> No
     assert removed == {"password": 1, "token": 1}
 
 
+@pytest.mark.slow
 def test_a_huge_text_is_cut_before_it_is_searched(runs: PytestRuns) -> None:
     """Megabytes of a comparison cost neither minutes nor memory, and lose no secret at the cut."""
     body = (

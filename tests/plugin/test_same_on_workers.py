@@ -9,7 +9,10 @@ import pytest
 
 from tests.helpers.runs import FinishedRun, PytestRuns
 
-pytestmark = pytest.mark.skipif(find_spec("xdist") is None, reason="needs pytest-xdist")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("xdist") is None, reason="needs pytest-xdist"),
+]
 
 FIXTURES: Final = (
     "import pytest, unittest\n"

@@ -157,6 +157,7 @@ def test_a_syntax_error_names_its_place_once(tmp_path: Path) -> None:
     assert why(run) == "because: SyntaxError: invalid syntax (sub/test_syn.py:1)"
 
 
+@pytest.mark.slow
 @posix_only
 def test_ctrl_c_on_the_controller(tmp_path: Path) -> None:
     """What the controller was at says nothing of the test that hung."""

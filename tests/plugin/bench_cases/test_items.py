@@ -20,6 +20,8 @@ from tests.helpers.task_classes import (
     task_class_files,
 )
 
+pytestmark = pytest.mark.versions
+
 SIX: list[dict[str, Any]] = [
     {"id": "passes", "input": 1},
     {"id": "raises", "input": 1, "raises": "no such model"},
