@@ -241,3 +241,32 @@ def test_no_secret_of_a_command_is_in_its_report(tmp_path: Path) -> None:
     assert secrets_in(json.dumps(report)) == []
     args = report["run"]["invocation"]["args"]
     assert args[-4:-1] == ["--api-key", "[REDACTED:api-key]", "--password=[REDACTED:password]"]
+
+
+WORDS_OF_OURS: Final = ("[0-9a-f]{32}", "full|running|reconstructed", "test", "T[A-Z_]+", r"\d+")
+
+
+@pytest.mark.parametrize("pattern", WORDS_OF_OURS)
+def test_a_pattern_that_matches_words_of_ours(runs: PytestRuns, pattern: str) -> None:
+    """The report of a run, also of one that dies, stays one that can be read."""
+    suite = "import os\ndef test_1(): pass\ndef test_2(): assert 0\n"
+    runs.write({"test_it.py": suite})
+    run = runs.run_unchecked(f"--failure-taxonomy-redact={pattern}")
+    assert run.verdict == ("TESTS_FAILED", "test.failed")
+    runs.write({"test_it.py": f"{suite}def test_3(): os._exit(1)\n"})
+    runs.run_unchecked(f"--failure-taxonomy-redact={pattern}")
+    report = runs.wait_for_completion()
+    assert (report["verdict"]["kind"], report["summary"]["passed"]) == ("test.failed", 1)
+    assert "unsearchable" not in json.dumps(report)
+
+
+@pytest.mark.parametrize("password", ["final_test", "test.failed", "TESTS_FAILED", "certain_"])
+def test_a_password_that_is_a_word_of_ours(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, password: str
+) -> None:
+    """It is no secret where only we can have written it."""
+    monkeypatch.setenv("DB_PASSWORD", password)
+    runs.write({"test_it.py": f"def test_it(): assert 0, 'it is {password}'\n"})
+    run = runs.run()
+    assert run.verdict == ("TESTS_FAILED", "test.failed")
+    assert f"it is {password}" not in json.dumps(run.report)

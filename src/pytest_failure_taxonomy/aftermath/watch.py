@@ -26,7 +26,13 @@ _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
 
 
 def watch(
-    pidfd: int, files: list[int], process_id: int, root: str, report: str, run_id: str
+    pidfd: int,
+    files: list[int],
+    process_id: int,
+    root: str,
+    report: str,
+    run_id: str,
+    *others: str,
 ) -> None:
     """Wait for the end of a process, and complete its report unless it is complete.
 
@@ -37,6 +43,7 @@ def watch(
         root: the folder of the package.
         report: the path of its report.
         run_id: the run.
+        others: further folders to import from.
     """
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
@@ -46,7 +53,7 @@ def watch(
     status = _wait_status(pidfd, process_id)
     if _is_done(files[0], status):
         return
-    sys.path.insert(0, root)
+    sys.path[:0] = [root, *others]
     from pytest_failure_taxonomy.aftermath.complete import complete_watched
 
     complete_watched(report, run_id, status, ended_ns, [_read(file) for file in files])
@@ -125,4 +132,4 @@ def _detach(keep: list[int]) -> None:
 if __name__ == "__main__":
     descriptors = [int(number) for number in sys.argv[1].split(",")]
     _detach(sorted(descriptors))
-    watch(descriptors[0], descriptors[1:], int(sys.argv[2]), *sys.argv[3:6])
+    watch(descriptors[0], descriptors[1:], int(sys.argv[2]), *sys.argv[3:])

@@ -74,6 +74,7 @@ class Watch:
                     str(_SCRIPT.parents[2]),
                     str(report),
                     run_id,
+                    *_folders_of_users_patterns(),
                 ]
             )
         except OSError as error:
@@ -201,3 +202,12 @@ def _wait_for_end(process_id: int, deadline: float) -> None:
             select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
         finally:
             os.close(descriptor)
+
+
+def _folders_of_users_patterns() -> list[str]:
+    """Return where the library is imported from that searches patterns of the user, if it is.
+
+    The watcher starts without `site`, and an editable install is not beside that library.
+    """
+    path = getattr(sys.modules.get("regex"), "__file__", None)
+    return [] if path is None else [str(Path(path).parents[1])]

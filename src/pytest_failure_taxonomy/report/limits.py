@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from pytest_failure_taxonomy.report.text import cap, encodable
+from pytest_failure_taxonomy.report.text import cap, encodable, is_closed
 from pytest_failure_taxonomy.taxonomy.evidence import MAX_LISTED, Unrecorded
 
 JSONObject = dict[str, Any]
@@ -156,7 +156,10 @@ class Limits:
         if kind is str:
             return self._fit_text(value) if value in unfit else value
         if kind is dict:
-            return {name: self._fitted(each, unfit) for name, each in value.items()}
+            return {
+                name: each if is_closed(name, each) else self._fitted(each, unfit)
+                for name, each in value.items()
+            }
         if kind is list:
             return [self._fitted(each, unfit) for each in value]
         return value
@@ -189,7 +192,9 @@ class Limits:
 
 def _gather(value: Any, texts: dict[str, None]) -> None:
     """Gather the texts in a JSON object or array, each once; the keys are ours."""
-    for each in value.values() if type(value) is dict else value:
+    if type(value) is dict:
+        value = [each for name, each in value.items() if not is_closed(name, each)]
+    for each in value:
         kind = type(each)
         if kind is str:
             texts[each] = None

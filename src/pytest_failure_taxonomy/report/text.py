@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, Final
 
 MAX_ONE_LINE: Final = 400
@@ -32,6 +32,19 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+CLOSED_FIELDS: Final = frozenset(
+    {
+        *("$schema", "schema_version", "completeness", "stage", "started_at", "id", "fingerprint"),
+        *("reason", "kind", "confidence", "failure_type", "recovery_action"),
+        *("phase", "severity", "verdict"),
+    }
+)
+"""Fields of a report whose words are our own. A password may well be `final_test`, and a
+pattern of the user's may match each run's id; no reader knows `[REDACTED]` in their place."""
+_LONG: Final = 100
+"""Characters that no word of ours has."""
+
+
 def change_texts(value: Any, change: Callable[[str], str]) -> Any:
     """Return the JSON value with every text in it changed, keys included."""
     if isinstance(value, str):
@@ -40,6 +53,27 @@ def change_texts(value: Any, change: Callable[[str], str]) -> Any:
         return {change(key): change_texts(each, change) for key, each in value.items()}
     if isinstance(value, list):
         return [change_texts(each, change) for each in value]
+    return value
+
+
+def is_closed(name: str, value: Any, fields: Container[str] = CLOSED_FIELDS) -> bool:
+    """Tell whether a field holds one word of our own."""
+    return name in fields and type(value) is str and len(value) < _LONG and value.isascii()
+
+
+def change_free_texts(
+    value: Any, change: Callable[[str], str], closed: Container[str] = CLOSED_FIELDS
+) -> Any:
+    """Return a JSON value with every text in it changed, but for keys and closed fields."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {
+            name: each if is_closed(name, each, closed) else change_free_texts(each, change, closed)
+            for name, each in value.items()
+        }
+    if isinstance(value, list):
+        return [change_free_texts(each, change, closed) for each in value]
     return value
 
 

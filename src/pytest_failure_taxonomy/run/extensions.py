@@ -13,7 +13,7 @@ import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults
 from pytest_failure_taxonomy.report.limits import OWN_NAME, removed_from
-from pytest_failure_taxonomy.report.text import change_texts, encodable
+from pytest_failure_taxonomy.report.text import change_free_texts, change_texts, encodable
 
 _HOOK: Final = "the hook pytest_failure_taxonomy_report"
 
@@ -51,7 +51,8 @@ def add_extensions(
 
 def search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
     """Remove secrets that extensions and benches have made known, and count all again."""
-    report |= change_texts(report, redact)
+    foreign = change_texts(report["extensions"], redact)
+    report |= {**change_free_texts(report, redact), "extensions": foreign}
     own = report["extensions"].setdefault(OWN_NAME, {})
     own.pop("redacted", None)
     own["redacted"] = dict(Counter(removed_from(dumps(report))))

@@ -118,12 +118,16 @@ def _missing_fixture(name: str, known: tuple[str, ...]) -> str:
     return f"fixture {name!r} not found{hint}"
 
 
+_PYTESTS_REFUSAL: Final = "Collector.CollectError"
+"""The type by which pytest itself refuses a file; it tells users nothing."""
+
+
 def words_of_collection_failure(failure: CollectionFailure) -> tuple[str, ...]:
     """Name the file that could not be collected, and what is wrong with it."""
     raised = failure.exception
     said = (
         one_line(failure.message)
-        if raised is None
+        if raised is None or raised.type == _PYTESTS_REFUSAL
         else said_in_one_line(raised.type, raised.message, is_test=False)
     )
     place = failure.location

@@ -516,3 +516,12 @@ def test_python_tests_beside_the_cases(runs: PytestRuns) -> None:
         }
     )
     assert runs.run("bench", plugins=[BENCH]).outcomes == {"passed": 2}
+
+
+def test_the_verdict_on_a_class_that_can_not_be_loaded(runs: PytestRuns) -> None:
+    """It begins with the file and the line; the type that pytest wants for that is left out."""
+    runs.write(task_class_files(passing_cases(1), settings="nonsense: 1\n"))
+    run = runs.run(plugins=[BENCH])
+    message = run.report["verdict"]["message"]
+    assert run.verdict == ("INTERNAL_ERROR", "collection.error")
+    assert re.match(r"bench/[a-z]+/bench\.yaml:\d+: unknown key 'nonsense'", message)

@@ -16,12 +16,21 @@ from pathlib import Path
 from typing import Final
 
 from pytest_failure_taxonomy.recorder.record.layout import FILES, worker_of
-from pytest_failure_taxonomy.report.text import change_texts, safe_text
+from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_free_texts, safe_text
 from pytest_failure_taxonomy.system.own_files import Folder, reason_of
 
 _MAX_NAMES: Final = 3
 _MAX_NAME: Final = 80
 """How many foreign names a message lists, and how many characters of each."""
+_CLOSED_FIELDS: Final = CLOSED_FIELDS | {
+    "run_id",
+    "part",
+    "ending",
+    "origin",
+    "source",
+    "exception",
+}
+"""Fields of events whose words are our own."""
 _AT_ONCE: Final = 1 << 20
 _encode: Final = JSONEncoder(separators=(",", ":")).encode
 
@@ -131,7 +140,10 @@ def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:
         return text
 
     with suppress(ValueError, RecursionError):
-        changed = _encode(change_texts(loads(line), change)).encode("ascii")
+        event, fields = loads(line)
+        changed = _encode([event, change_free_texts(fields, change, _CLOSED_FIELDS)]).encode(
+            "ascii"
+        )
         if len(changed) <= len(line):
             return changed.ljust(len(line))
     return line
