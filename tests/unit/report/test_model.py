@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,8 @@ from pytest_failure_taxonomy.report.reading import (
     load_report,
     parse_report,
 )
+from pytest_failure_taxonomy.report.schema import packaged_schema
+from pytest_failure_taxonomy.report.text import CLOSED_FIELDS
 from pytest_failure_taxonomy.report.write import encode
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType, RecoveryAction
@@ -495,3 +497,28 @@ def test_the_name_of_the_source_stays_on_one_line() -> None:
     """Whoever names the source may have it from a foreign hand."""
     with pytest.raises(ReportError, match=r"^a\\x0ab: an array and not an object; "):
         parse_report(b"[]", "a\nb")
+
+
+def closed_fields(schema: dict[str, Any]) -> Iterator[str]:
+    """Yield the fields of a report that the schema lets hold one of some words alone."""
+    definitions = schema["$defs"]
+
+    def is_closed(field: dict[str, Any]) -> bool:
+        if "$ref" in field:
+            return is_closed(definitions[field["$ref"].rpartition("/")[2]])
+        variants = [each for each in field.get("anyOf", ()) if each.get("type") != "null"]
+        if variants:
+            return all(map(is_closed, variants))
+        return not field.keys().isdisjoint({"enum", "const", "pattern", "format"})
+
+    for part in (schema, *definitions.values()):
+        for name, field in part.get("properties", {}).items():
+            if is_closed(field):
+                yield name
+
+
+def test_no_search_for_secrets_changes_what_the_schema_closes() -> None:
+    """A secret that is one of these words would make a report that nobody can read."""
+    found = set(closed_fields(packaged_schema()))
+    assert found <= CLOSED_FIELDS
+    assert {"id", "reason", "kind", "stage", "completeness"} <= found
