@@ -28,7 +28,6 @@ _AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "TZ")
 """How variables begin that an interpreter reads when it starts, or the libraries below it."""
 _NO_MATTER: Final = frozenset({"PYTHONDONTWRITEBYTECODE"})
 _MAX_REQUEST: Final = 1 << 20
-_MAX_SERVERS: Final = 3
 
 _servers: dict[tuple[int, int, str], _Server] = {}
 """By the process and the thread that have started it, and by what it has read at its start."""
@@ -47,15 +46,24 @@ def warm_server(command: Sequence[str], env: Mapping[str, str]) -> _Server | Non
         command: `python -m pytest` and its arguments; anything else is nothing for a server.
         env: the whole environment of the command.
     """
-    if not Switch.is_on or list(command[:3]) != [sys.executable, "-m", "pytest"]:
+    is_pytest = list(command[:3]) == [sys.executable, "-m", "pytest"]
+    if not (Switch.is_on and is_pytest and all(type(word) is str for word in command)):
         return None
-    read = {k: v for k, v in env.items() if k.startswith(_AT_START) and k not in _NO_MATTER}
+    read = _read_at_start(env)
+    if not read.items() <= _OF_THE_SUITE.items():
+        return None
     key = (os.getpid(), threading.get_ident(), json.dumps(read, sort_keys=True))
     if key not in _servers:
-        if sum(each[:2] == key[:2] for each in _servers) >= _MAX_SERVERS:
-            return None
         _servers[key] = _Server(env)
     return _servers[key]
+
+
+def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in env.items() if k.startswith(_AT_START) and k not in _NO_MATTER}
+
+
+_OF_THE_SUITE: Final = _read_at_start(os.environ)
+"""What a run may have of all that; a test that sets more of it gets a new interpreter."""
 
 
 class _Server:
