@@ -16,14 +16,17 @@ from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, Limits, 
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Completeness,
+    InFlightTest,
     Location,
     ProcessExit,
     RaisedException,
     RunContext,
     RunError,
     RunEvidence,
+    StalledActivity,
     TestFailure,
 )
+from pytest_failure_taxonomy.taxonomy.headlines import words_of_stalled_activity
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureJudgement,
@@ -97,15 +100,8 @@ def build_report(
                 limits.listed("internal_errors", run.errors), judgement.errors, strict=False
             )
         ],
-        "in_flight": [
-            {
-                "nodeid": test.nodeid,
-                "phase": test.phase,
-                "worker": test.worker,
-                "elapsed_seconds": _seconds(test.elapsed_seconds),
-            }
-            for test in run.in_flight
-        ],
+        "in_flight": [_in_flight(test, limits) for test in run.in_flight],
+        "stalls": [_stalled_activity(each, limits) for each in run.stalls],
         "not_run": {"count": len(run.not_run), "nodeids": limits.nodeids(run.not_run)},
         "workers": [
             {
@@ -113,6 +109,7 @@ def build_report(
                 "tests": worker.tests,
                 "exit": {"code": worker.exit_code, "signal": worker.signal},
                 "crashed_on": worker.crashed_on,
+                "peak_rss_bytes": worker.peak_rss_bytes,
             }
             for worker in run.workers
         ],
@@ -165,6 +162,7 @@ def verdict_as_json(verdict: Verdict | None, limits: Limits) -> JSONObject | Non
             for each in verdict.evidence
         ],
         "ambiguous": list(verdict.ambiguous),
+        "owner": verdict.owner,
     }
 
 
@@ -204,6 +202,7 @@ def _failure(failure: TestFailure, judged: FailureJudgement, limits: Limits) -> 
         "failure_type": str(judged.failure_type),
         "exception": _exception(failure.exception, limits),
         "location": _location(failure.location),
+        "origin": _origin(failure.exception),
         "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
         "duration_seconds": _seconds(failure.duration_seconds),
         "attempts": failure.attempts,
@@ -222,6 +221,7 @@ def _collection_error(
         "exception": _exception(failure.exception, limits),
         "message": limits.message(failure.message),
         "location": _location(failure.location),
+        "origin": _origin(failure.exception),
         "failure_type": str(judged.failure_type),
         "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
     }
@@ -235,6 +235,41 @@ def _group(group: Group, limits: Limits) -> JSONObject:
         "title": limits.message(group.title),
         "count": group.count,
         "nodeids": limits.nodeids(group.nodeids),
+        "owner": group.owner,
+    }
+
+
+def _in_flight(test: InFlightTest, limits: Limits) -> JSONObject:
+    stall = test.stall
+    return {
+        "nodeid": test.nodeid,
+        "phase": test.phase,
+        "worker": test.worker,
+        "elapsed_seconds": _seconds(test.elapsed_seconds),
+        "stall": None
+        if stall is None
+        else {
+            "state": stall.state,
+            "seconds": _seconds(stall.seconds),
+            "where": stall.where,
+            "stack": limits.traceback(stall.stack),
+            "children": [limits.message(each) for each in stall.children],
+        },
+        "output": test.output,
+        "stack": limits.traceback(test.stack),
+        "location": _location(test.location),
+    }
+
+
+def _stalled_activity(stalled: StalledActivity, limits: Limits) -> JSONObject:
+    stall = stalled.stall
+    return {
+        "what": stalled.what,
+        "state": stall.state,
+        "seconds": _seconds(stall.seconds),
+        "where": words_of_stalled_activity(stalled) or None,
+        "stack": limits.traceback(stall.stack),
+        "worker": stalled.worker,
     }
 
 
@@ -254,6 +289,10 @@ def _exception(raised: RaisedException | None, limits: Limits) -> JSONObject | N
         "module": raised.module,
         "message": limits.message(raised.message),
     }
+
+
+def _origin(raised: RaisedException | None) -> JSONObject | None:
+    return None if raised is None or raised.frame is None else to_dict(raised.frame)
 
 
 def _location(location: Location | None) -> JSONObject | None:

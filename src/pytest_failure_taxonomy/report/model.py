@@ -14,7 +14,13 @@ from pydantic import AfterValidator, Field
 
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
-from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Phase
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Activity,
+    CodeOwner,
+    Completeness,
+    Phase,
+    StallState,
+)
 from pytest_failure_taxonomy.taxonomy.judgement import Confidence
 from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
@@ -155,6 +161,8 @@ class Verdict(ClosedModel):
     """What speaks for it, in order of occurrence; the first ten pieces."""
     ambiguous: _Listed[str]
     """What else it may have been and can't be told apart, in the order documented for the kind."""
+    owner: CodeOwner | None
+    """Whose code most of its failures were raised in; null if that is not known."""
 
 
 class HeldReason(ClosedModel):
@@ -227,6 +235,28 @@ class Location(ClosedModel):
     """Number of the line, counted from 1; null if it is not known."""
 
 
+class Origin(ClosedModel):
+    """The frame that raised an exception, and whose code that is.
+
+    Frames of the standard library are passed over to who called them, and so are those of pytest
+    and pluggy above a plugin's.
+    """
+
+    owner: CodeOwner
+    """Whose code it is: a test module's, a conftest file's, another of the project's, an installed
+    package's, pytest's, a plugin's or Python's own."""
+    package: str | None
+    """Name and version of the distribution, such as `requests 2.32.5`; null for the project's."""
+    module: str
+    """Dotted name of the module."""
+    function: str
+    """Qualified name of the function; `<module>` outside of any."""
+    path: str
+    """Relative to the root directory, or to the `site-packages` that it lies in."""
+    line: Annotated[int, Field(ge=1)] | None
+    """Number of the line, counted from 1; null if it is not known."""
+
+
 class Failure(ClosedModel):
     """One failed phase of one test; a test may have several."""
 
@@ -244,6 +274,8 @@ class Failure(ClosedModel):
     """What was raised; null if nothing was, as in a strict xpass or a crash."""
     location: Location | None
     """Where it was raised; null if that is not known."""
+    origin: Origin | None
+    """The frame that raised it; null if nothing was raised or that is not known."""
     traceback: str | None
     """As pytest shows it, capped; null if there is none or if `limits` says it was left out."""
     duration_seconds: _Seconds | None
@@ -275,6 +307,8 @@ class FailureGroup(ClosedModel):
     """How many failures it has."""
     nodeids: _Listed[str]
     """Node ids of its tests, each once, in order of occurrence."""
+    owner: CodeOwner | None
+    """Whose code most of its failures were raised in; null if that is not known."""
 
 
 class CollectionError(ClosedModel):
@@ -288,6 +322,8 @@ class CollectionError(ClosedModel):
     """What went wrong, as pytest words it; capped."""
     location: Location | None
     """Where it was raised; null if that is not known."""
+    origin: Origin | None
+    """The frame that raised it; null if that is not known."""
     failure_type: _FailureType | None
     """What sort of recovery it takes; null if that was not asked."""
     traceback: str | None
@@ -305,6 +341,23 @@ class InternalError(ClosedModel):
     """As pytest shows it, capped; null if there is none or if `limits` says it was left out."""
 
 
+class Stall(ClosedModel):
+    """No progress for longer than the limit, looked at from outside."""
+
+    state: StallState
+    """`blocked` if it used no CPU time, `frozen` if Python ran nothing or the process was stopped,
+    `busy` if it used CPU time."""
+    seconds: _Seconds
+    """How long it had made no progress."""
+    where: str | None
+    """The innermost place that says something, such as `acquire (tests/test_x.py:6)`; null if it
+    can't be read."""
+    stack: str | None
+    """What the threads were at, the one that stalled first; null if it can't be read; capped."""
+    children: _Listed[str]
+    """The command lines of the child processes, by process id."""
+
+
 class InFlightTest(ClosedModel):
     """A test that was running when the run ended."""
 
@@ -316,6 +369,34 @@ class InFlightTest(ClosedModel):
     """Id of the xdist worker that ran it; null without xdist."""
     elapsed_seconds: _Seconds | None
     """How long it had been running; null where the time of the end can't be known."""
+    stall: Stall | None
+    """What it was stalled at; null if it made progress, or nobody looked."""
+    output: str | None
+    """The last that it wrote to its captured standard output and error; null if it wrote nothing or
+    that is not known."""
+    stack: str | None
+    """The frames of the thread that crashed, the deepest first; null if none did."""
+    location: Location | None
+    """The innermost of those frames that is the user's own code; null if there is none."""
+
+
+class StalledActivity(ClosedModel):
+    """A stall of what is no test."""
+
+    what: Activity
+    """`collection`, `session` (the session's end), `shutdown` (the interpreter's end after it) or
+    `controller` (of xdist, while its workers wait)."""
+    state: StallState
+    """As for a test in flight."""
+    seconds: _Seconds
+    """How long it had made no progress."""
+    where: str | None
+    """What was being imported or called, and the innermost place that says something; null if it
+    can't be read."""
+    stack: str | None
+    """What the threads were at, the one that stalled first; null if it can't be read; capped."""
+    worker: str | None
+    """Id of the xdist worker; null for the process that writes the report."""
 
 
 class NotRun(ClosedModel):
@@ -347,6 +428,8 @@ class Worker(ClosedModel):
     """How its process ended."""
     crashed_on: str | None
     """Node id of the test that it was running when it died; null if it did not, or ran none."""
+    peak_rss_bytes: _Count | None
+    """The most resident memory that it was seen to use; null if that is not known."""
 
 
 class ContinuousIntegration(ClosedModel):
@@ -373,6 +456,17 @@ class Watcher(ClosedModel):
     """Why it was not; null where it was."""
 
 
+class Memory(ClosedModel):
+    """How much memory the run used, in bytes."""
+
+    limit_bytes: _Count | None
+    """What its control group allows; null if there is no limit or it can't be read."""
+    cgroup_peak_bytes: _Count | None
+    """The most that its control group was seen to use; null if that can't be read."""
+    peak_rss_bytes: _Count | None
+    """The most resident memory of the pytest process; null if that can't be read."""
+
+
 class Environment(ClosedModel):
     """What the run ran on."""
 
@@ -390,6 +484,8 @@ class Environment(ClosedModel):
     """The watcher; null where there is none by design: it is switched off, `failure-taxonomy run`
     sees the end, pytest only collects, is process 1 or runs inside of another run, or the system is
     not Linux."""
+    memory: Memory | None
+    """Memory of the run; null if nothing of it was seen."""
 
 
 class Limits(ClosedModel):
@@ -450,6 +546,8 @@ class FailureReport(ClosedModel):
     """Errors outside of any test and any collector, in order of occurrence."""
     in_flight: _Listed[InFlightTest]
     """Tests that were running when the run ended, in order of start."""
+    stalls: _Listed[StalledActivity]
+    """What was stalled when the run ended and is no test, in order of occurrence."""
     not_run: NotRun
     """Tests that were selected and never started."""
     workers: _Listed[Worker]

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,16 @@ MAX_PROBLEMS: Final = 100
 """Problems of one file that are listed."""
 
 _FIRST_SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
+_NEW_FIELDS: Final[dict[str, dict[str, None]]] = {
+    "verdict": {"owner": None},
+    "failures": {"origin": None},
+    "groups": {"owner": None},
+    "collection_errors": {"origin": None},
+    "in_flight": dict.fromkeys(("stall", "output", "stack", "location")),
+    "workers": {"peak_rss_bytes": None},
+    "environment": {"watcher": None, "memory": None},
+}
+"""The fields that version 1.1 added, by the object, or the list of objects, that has them."""
 
 _RIGHT: Final = "a report is the JSON file that `pytest --failure-taxonomy` writes"
 _MAX_WORD: Final = 80
@@ -181,17 +192,23 @@ def _check_version(version: object, where: str) -> None:
 
 
 def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
-    """Return a report of schema version 1.0 as 1.1 would have said it: without a new field's value.
+    """Return a report of schema version 1.0 as one of 1.1 whose new fields are null or empty.
 
     The bytes of any other are returned as they are, so that what is wrong with them is found there.
     """
-    environment = content.get("environment")
     if content.get("schema_version") != "1.0" or content.get("$schema") != _FIRST_SCHEMA_ID:
         return data
     content = {**content, "$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
-    if isinstance(environment, dict):
-        content["environment"] = {"watcher": None, **environment}
+    content.setdefault("stalls", [])
+    for field, new in _NEW_FIELDS.items():
+        content[field] = _with_new_fields(content.get(field), new)
     return json.dumps(content).encode("ascii")
+
+
+def _with_new_fields(old: Any, new: Mapping[str, None]) -> Any:
+    if isinstance(old, list):
+        return [_with_new_fields(each, new) for each in old]
+    return {**new, **old} if isinstance(old, dict) else old
 
 
 def _list_problems(problems: list[ErrorDetails], where: str) -> str:

@@ -11,15 +11,21 @@ from types import MappingProxyType
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    Activity,
     InFlightTest,
     ProcessExit,
     RunError,
     RunEvidence,
+    Stall,
     TimeLimit,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.headlines import words_of_run_error
+from pytest_failure_taxonomy.taxonomy.headlines import (
+    words_of_run_error,
+    words_of_stalled_activity,
+)
 from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -133,6 +139,56 @@ def judge_worker(worker: WorkerEnd) -> Finding:
         confidence="likely" if likely else "certain",
         headline=headline,
     )
+
+
+ENDED_FROM_OUTSIDE: Final = frozenset(
+    {
+        "process.killed",
+        "process.terminated",
+        "process.timeout",
+        "process.vanished",
+        "interrupt.keyboard",
+    }
+)
+"""How a run ends that somebody has ended, or may have; what was stalled then explains why."""
+
+_KINDS_OF_STALLS: Final[Mapping[Activity, str]] = MappingProxyType(
+    {
+        "collection": "collection.stalled",
+        "session": "session.stalled",
+        "controller": "session.stalled",
+        "shutdown": "shutdown.stalled",
+    }
+)
+
+
+def judge_stalls(run: RunEvidence) -> Iterator[Finding]:
+    """Yield what was stalled when the run was ended; what used CPU time was only long."""
+    for test in run.in_flight:
+        if test.stall is not None and test.stall.state != "busy":
+            how = _stall_words(test.stall, test.stall.where or "")
+            yield _stall_finding("test.stalled", test.stall, how, nodeid=test.nodeid)
+    for each in run.stalls:
+        if each.stall.state != "busy":
+            how = _stall_words(each.stall, words_of_stalled_activity(each))
+            yield _stall_finding(_KINDS_OF_STALLS[each.what], each.stall, how)
+
+
+def _stall_finding(kind: str, stall: Stall, how: str, nodeid: str | None = None) -> Finding:
+    children = [f"child process: {each}" for each in stall.children]
+    return finding(
+        kind,
+        "stall",
+        "\n".join([how, *([stall.stack] if stall.stack else []), *children]),
+        nodeid=nodeid,
+        confidence="certain" if stall.is_ended else "likely",
+        headline=f"{KINDS[kind].one}: {how}",
+    )
+
+
+def _stall_words(stall: Stall, where: str) -> str:
+    place = f" in {where}" if where else ""
+    return f"{stall.state}{place} for {stall.seconds:.0f} s"
 
 
 def headline_of_timeout(limit: TimeLimit) -> str:

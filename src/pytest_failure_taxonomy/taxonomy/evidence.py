@@ -45,6 +45,29 @@ MAX_LISTED: Final = 1_000
 
 ErrorOrigin = Literal["internal", "usage", "conftest", "plugin"]
 
+CodeOwner = Literal["test", "conftest", "project", "dependency", "pytest", "plugin", "python"]
+"""Whose code a file is."""
+
+
+@value
+class RaisingFrame:
+    """The frame that raised an exception, and whose code that is.
+
+    Frames of the standard library are passed over to who called them, and so are those of pytest
+    and pluggy above a plugin's.
+    """
+
+    owner: CodeOwner
+    package: str | None
+    """Name and version of the distribution, such as `requests 2.32.5`; `None` for the project's."""
+    module: str
+    function: str
+    """Qualified name; `<module>` outside of any function."""
+    path: str
+    """Relative to the root directory, or to the `site-packages` that it lies in."""
+    line: int | None
+    """Counted from 1."""
+
 
 @value
 class RaisedException:
@@ -62,6 +85,8 @@ class RaisedException:
     """Dotted name of the module that raised it, or that called `pytest.fail` and the like."""
     origin: OriginPlace | None = None
     """The place in the user's own code that it comes from."""
+    frame: RaisingFrame | None = None
+    """The frame that raised it."""
 
 
 @value
@@ -140,6 +165,8 @@ class TestFailure:
     """It was a process that pytest-forked had made for this test alone."""
     limit: TimeLimit | None = None
     """The test's time limit, where its worker ended as it would by that limit."""
+    stall: Stall | None = None
+    """What it was stalled at when its worker was ended."""
     attributed: Attribution | None = None
     """Reason and kind as a test, a hook or a rule has given them."""
     marker: SeenMarker | None = None
@@ -217,6 +244,53 @@ class RunError:
     """What was raised, or what is behind the exception by which pytest says so."""
 
 
+StallState = Literal["blocked", "frozen", "busy"]
+"""It uses no CPU time; Python runs nothing, or the process is stopped; it uses CPU time."""
+Activity = Literal["collection", "session", "shutdown", "controller"]
+"""What a pytest can be doing that is no test: `session` is the session's end, `shutdown` that of
+the interpreter after it, `controller` is xdist's while its workers wait."""
+
+
+@value
+class Stall:
+    """Something that has made no progress for longer than its limit."""
+
+    state: StallState
+    seconds: float
+    """Since when it has made none."""
+    where: str | None
+    """The innermost place that says something, such as `acquire (tests/test_x.py:6)`."""
+    stack: str | None
+    """What the threads are at, the one that stalls first; `None` where it can't be read."""
+    children: tuple[str, ...] = ()
+    """The command lines of the child processes."""
+    is_ended: bool = False
+    """We ended it, as `--failure-taxonomy-end-stalled` asks for."""
+
+
+@value
+class StalledActivity:
+    """A stall of what is no test."""
+
+    what: Activity
+    stall: Stall
+    worker: str | None = None
+    name: str | None = None
+    """What is being imported or called, such as the node id of a file or the name of a hook."""
+
+
+@value
+class MemoryUse:
+    """How much memory a run has used, in bytes; `None` where that is not known."""
+
+    limit_bytes: int | None = None
+    """What its control group allows."""
+    cgroup_peak_bytes: int | None = None
+    """The most that its control group was seen to use."""
+    peak_rss_bytes: int | None = None
+    """The most resident memory of the pytest process."""
+
+
 @value
 class InFlightTest:
     """A test that had started and not finished when the run ended."""
@@ -226,6 +300,14 @@ class InFlightTest:
     elapsed_seconds: float | None
     """`None` where the time of the end can't be known."""
     worker: str | None = None
+    stall: Stall | None = None
+    """Set where it had made no progress for longer than the limit."""
+    output: str | None = None
+    """The last that it wrote to its captured standard output and error."""
+    stack: str | None = None
+    """The frames of the thread that crashed, the deepest first."""
+    location: Location | None = None
+    """The innermost of those frames that is the user's own code."""
 
 
 @value
@@ -248,6 +330,8 @@ class WorkerEnd:
     """The time limit of its test that was running when it died."""
     out_of_memory: bool = False
     """The cgroup's count of processes that the OOM killer ended rose until its death."""
+    peak_rss_bytes: int | None = None
+    """The most resident memory that it was seen to use."""
 
 
 @value
@@ -373,6 +457,8 @@ class RunEvidence:
     interruptions: tuple[Interruption, ...] = ()
     in_flight: tuple[InFlightTest, ...] = ()
     """In order of start."""
+    stalls: tuple[StalledActivity, ...] = ()
+    """What was stalled at the end and is no test, in order of occurrence."""
     not_run: tuple[str, ...] = ()
     """Node ids of selected tests that never started, in their order."""
     workers: tuple[WorkerEnd, ...] = ()
@@ -419,6 +505,8 @@ class Environment:
     ci: ContinuousIntegration | None = None
     watcher: WatcherState | None = None
     """`None` where there is none by design."""
+    memory: MemoryUse | None = None
+    """`None` where nothing of it was seen."""
 
 
 @value

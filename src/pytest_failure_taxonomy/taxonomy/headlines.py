@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Interruption,
     RunError,
+    StalledActivity,
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.kinds import Kind
@@ -159,6 +160,14 @@ def _extra_with_option(said: str) -> str:
 
 def _install(extra: str) -> str:
     return f'pip install "pytest-failure-taxonomy[{extra}]"'
+
+
+def words_of_stalled_activity(stalled: StalledActivity) -> str:
+    """Name what was being imported or called, and the place where that was stalled."""
+    where = stalled.stall.where
+    if stalled.name is None:
+        return where or ""
+    return f"{stalled.name}: {where}" if where else stalled.name
 
 
 def words_of_interruption(stop: Interruption) -> tuple[str, ...]:

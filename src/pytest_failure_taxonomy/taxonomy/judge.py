@@ -18,11 +18,13 @@ from pytest_failure_taxonomy.taxonomy.classification import (
     type_in_text,
 )
 from pytest_failure_taxonomy.taxonomy.deaths import (
+    ENDED_FROM_OUTSIDE,
     headline_of_timeout,
     in_words_of_command,
     judge_command,
     judge_death,
     judge_late_death,
+    judge_stalls,
     judge_worker,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -319,6 +321,12 @@ _RULES: Final[tuple[Callable[[RunEvidence, Judgement], Iterator[Finding]], ...]]
 
 
 def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
+    found = _findings_without_stalls(run, judged)
+    was_ended = any(each.kind in ENDED_FROM_OUTSIDE for each in found)
+    return [*judge_stalls(run), *found] if was_ended else found
+
+
+def _findings_without_stalls(run: RunEvidence, judged: Judgement) -> list[Finding]:
     found = [*run.settled, *(each for rule in _RULES for each in rule(run, judged))]
     if not run.finished:
         return [*found, in_words_of_command(judge_death(run.exit, run.in_flight), run)]

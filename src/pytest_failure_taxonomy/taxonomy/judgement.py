@@ -16,7 +16,12 @@ from pytest_failure_taxonomy.taxonomy.recovery import (
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.evidence import Output, OutputLine, RunEvidence
+    from pytest_failure_taxonomy.taxonomy.evidence import (
+        CodeOwner,
+        Output,
+        OutputLine,
+        RunEvidence,
+    )
 
 Confidence = Literal["certain", "likely"]
 
@@ -57,6 +62,8 @@ class Group:
     """Failures; a test can fail twice, in call and teardown or in subtests."""
     nodeids: tuple[str, ...]
     """Each once, in the order of the failures."""
+    owner: CodeOwner | None = None
+    """Of most of them; `None` where that is not known."""
 
 
 @value
@@ -165,6 +172,8 @@ class Verdict:
     nodeid: str | None
     evidence: tuple[Evidence, ...]
     ambiguous: tuple[str, ...] = ()
+    owner: CodeOwner | None = None
+    """Whose code most of its failures were raised in."""
 
 
 @value

@@ -71,6 +71,10 @@ _OWN: Final[tuple[tuple[str, FailureReason | None, bool | None, tuple[str, ...]]
         ("1 test used up its time limit", "{count} tests used up their time limit"),
     ),
     ("session.timeout", _TIMEOUT, True, ("the session's time limit was used up",)),
+    ("test.stalled", _TIMEOUT, True, ("1 test was stalled", "{count} tests were stalled")),
+    ("collection.stalled", _TIMEOUT, True, ("the collection was stalled",)),
+    ("session.stalled", _TIMEOUT, True, ("the end of the session was stalled",)),
+    ("shutdown.stalled", _TIMEOUT, True, ("the interpreter did not end after the session",)),
     (
         "test.crashed",
         _TESTS,
@@ -81,6 +85,7 @@ _OWN: Final[tuple[tuple[str, FailureReason | None, bool | None, tuple[str, ...]]
         ),
     ),
     ("coverage.failed", _TESTS, False, ("coverage is below the required threshold",)),
+    ("collection.mismatch", _INTERNAL, False, ("the xdist workers collected different tests",)),
     ("process.timeout", _TIMEOUT, True, ("the run used up its time limit",)),
     (
         "process.killed",
