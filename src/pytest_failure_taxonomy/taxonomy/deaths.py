@@ -123,6 +123,9 @@ def judge_late_death(end: ProcessExit) -> Finding:
 
 def judge_worker(worker: WorkerEnd) -> Finding:
     """Say how an xdist worker ended that did not finish its session."""
+    if worker.stall is not None:
+        how = words_of_stall(worker.stall)
+        return _stall_finding("test.stalled", worker.stall, how, nodeid=worker.crashed_on)
     kind, reason, likely, headline = "worker.crashed", None, False, None
     if worker.ending == "interrupted":
         kind = "interrupt.keyboard"
@@ -162,15 +165,26 @@ _KINDS_OF_STALLS: Final[Mapping[Activity, str]] = MappingProxyType(
 )
 
 
+def is_ended_as_stalled(run: RunEvidence) -> bool:
+    """Tell whether we have ended the run because it was stalled."""
+    return any(
+        stall is not None and stall.is_ended
+        for stall in (
+            *(test.stall for test in run.in_flight),
+            *(each.stall for each in run.stalls),
+        )
+    )
+
+
 def judge_stalls(run: RunEvidence) -> Iterator[Finding]:
     """Yield what was stalled when the run was ended; what used CPU time was only long."""
     for test in run.in_flight:
         if test.stall is not None and test.stall.state != "busy":
-            how = _stall_words(test.stall, test.stall.where or "")
+            how = words_of_stall(test.stall)
             yield _stall_finding("test.stalled", test.stall, how, nodeid=test.nodeid)
     for each in run.stalls:
         if each.stall.state != "busy":
-            how = _stall_words(each.stall, words_of_stalled_activity(each))
+            how = words_of_stall(each.stall, words_of_stalled_activity(each))
             yield _stall_finding(_KINDS_OF_STALLS[each.what], each.stall, how)
 
 
@@ -186,7 +200,9 @@ def _stall_finding(kind: str, stall: Stall, how: str, nodeid: str | None = None)
     )
 
 
-def _stall_words(stall: Stall, where: str) -> str:
+def words_of_stall(stall: Stall, where: str | None = None) -> str:
+    """Say how something was stalled, for how long, and where if that is known."""
+    where = stall.where if where is None else where
     place = f" in {where}" if where else ""
     return f"{stall.state}{place} for {stall.seconds:.0f} s"
 

@@ -330,6 +330,8 @@ class WorkerEnd:
     """The time limit of its test that was running when it died."""
     out_of_memory: bool = False
     """The cgroup's count of processes that the OOM killer ended rose until its death."""
+    stall: Stall | None = None
+    """What its test was stalled at, where that is why it was ended."""
     peak_rss_bytes: int | None = None
     """The most resident memory that it was seen to use."""
 

@@ -7,7 +7,9 @@ A record is a hidden folder beside the report, named after the run. It has
   needs no descriptor that a test could close or use.
 - `events`: JSON lines, appended when anything happens but a test that passes.
 - `stacks`: the stacks of all threads at a SIGTERM.
+- `asked`: the same, whenever the watcher has asked for them.
 - `reserve`: room for the report in case that the disk is full at the end.
+- `observed`: what another process has seen of the run while it lived, such as a stall.
 - a folder for each xdist worker, with its own `state`.
 
 Only its user can enter the folder. These names, and no others, are ever removed from it.
@@ -28,7 +30,13 @@ EVENTS: Final = "events"
 STACKS: Final = "stacks"
 """faulthandler writes the stacks of all threads to it at a SIGTERM."""
 RESERVE: Final = "reserve"
-FILES: Final = frozenset({STATE, EVENTS, STACKS, RESERVE})
+ASKED: Final = "asked"
+"""faulthandler writes the stacks of all threads to it when the watcher asks for them."""
+OBSERVED: Final = "observed"
+"""Written by the watcher, and replaced as a whole each time."""
+OBSERVED_NEW: Final = "observed.new"
+"""Becomes `observed` once it is written."""
+FILES: Final = frozenset({STATE, EVENTS, STACKS, RESERVE, ASKED, OBSERVED, OBSERVED_NEW})
 """The files of a record and of a worker's folder in it."""
 RESERVE_BYTES: Final = 64 * 1024
 """Room for some 45 failing tests: one with a short traceback takes 1.4 KB of a report."""
@@ -87,6 +95,28 @@ TIMER: Final = struct.Struct("<QdI")
 """pytest-timeout's timer: when it was armed in ns of the monotonic clock, its seconds, and the
 index of its method (0 for none)."""
 TIMER_METHODS: Final = ("", "thread", "signal")
+
+PROCESS_AT: Final = 152
+PROCESS: Final = struct.Struct("<QI")
+"""The process that writes the file: when it started, in clock ticks since the boot (0 if unknown),
+and its id."""
+
+DEBUGGER_AT: Final = PROCESS_AT + PROCESS.size
+"""A byte: 1 while a debugger waits for the user."""
+
+DUMP_SIGNAL_AT: Final = DEBUGGER_AT + 1
+"""A byte: the signal at which the process writes its stacks, 0 for none."""
+
+END_SIGNAL_AT: Final = DEBUGGER_AT + 2
+"""A byte: the signal at which the process ends its session, 0 for none."""
+
+TERMINAL_AT: Final = 168
+TERMINAL: Final = struct.Struct("<QQiI")
+"""Where the user reads what pytest prints: device, inode and number of a descriptor of the process,
+and `IS_SHOWN` and `IS_COLOURED`."""
+IS_SHOWN: Final = 1
+"""Lines are wanted there; all bits are 0 until the session starts."""
+IS_COLOURED: Final = 2
 
 CURRENT_AT: Final = 192
 CURRENT: Final = struct.Struct("<QII")

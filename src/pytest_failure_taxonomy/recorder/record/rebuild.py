@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from pytest_failure_taxonomy.recorder.record.observed import Observed, with_stalls
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
     StartedTest,
@@ -33,6 +34,7 @@ def evidence_of(
     *,
     ended_ns: int | None,
     workers: Mapping[str, WorkerState],
+    observed: Observed | None = None,
 ) -> RunEvidence:
     """Return the evidence of a run whose process has ended.
 
@@ -42,6 +44,7 @@ def evidence_of(
         ended_ns: when it ended, on the monotonic clock of the same boot; `None` if unknown. Then
             the evidence does not say how long a test had run.
         workers: what each xdist worker has recorded of itself, by its id.
+        observed: what another process has seen of the run while it lived.
     """
     failures = _failures(run)
     failed = {failure.nodeid for failure in failures}
@@ -57,7 +60,7 @@ def evidence_of(
     ended = run.named("end")
     if end.code is None and run.exit_code is not None:
         end = replace(end, code=run.exit_code, source="record")
-    return RunEvidence(
+    evidence = RunEvidence(
         stage=run.header.stage,
         strict_baseline=run.header.strict_baseline,
         finished=run.exit_code is not None,
@@ -79,6 +82,8 @@ def evidence_of(
             interruptions=run.missing.get("interruption", 0),
         ),
     )
+    is_over = run.exit_code is not None
+    return with_stalls(evidence, observed or Observed(), ended_ns=ended_ns, is_over=is_over)
 
 
 def context_of(run: RecordedRun, *, ended_ns: int | None) -> RunContext:
