@@ -329,7 +329,10 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
 def _findings_without_stalls(run: RunEvidence, judged: Judgement) -> list[Finding]:
     found = [*run.settled, *(each for rule in _RULES for each in rule(run, judged))]
     if not run.finished:
-        return [*found, in_words_of_command(judge_death(run.exit, run.in_flight), run)]
+        return [
+            *found,
+            in_words_of_command(judge_death(run.exit, run.in_flight, run.activity), run),
+        ]
     if run.exit.session_code not in (None, run.exit.code):
         late = judge_late_death(run.exit)
         # A session that had failed for reasons of its own left with another code: they still hold.

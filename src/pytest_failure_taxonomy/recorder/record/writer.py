@@ -31,7 +31,9 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     LOSS_AT,
     MAGIC,
     MAX_NODEID_BYTES,
+    NOT_STARTED,
     PAGE,
+    PHASES,
     RESERVE,
     RESERVE_BYTES,
     STACKS,
@@ -93,6 +95,9 @@ class Record:
 
     def set_current_state(self, state: int) -> None:
         """Record the state of that test."""
+
+    def set_activity(self, start_ns: int, state: int, name: str) -> None:
+        """Record what is done that is no test, by its state and name."""
 
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk."""
@@ -182,6 +187,15 @@ class DiskRecord(Record):
     def set_current_state(self, state: int) -> None:
         """Record the state of that test."""
         self._map[CURRENT_AT + 8] = state
+
+    def set_activity(self, start_ns: int, state: int, name: str) -> None:
+        """Record what is done that is no test, by its state and name; a test in flight stays."""
+        if self._map[CURRENT_AT + 8] in PHASES or getpid() != self._process_id:
+            return
+        encoded = name.encode("utf-8", "backslashreplace")[:MAX_NODEID_BYTES]
+        self._map[CURRENT_AT + 8] = NOT_STARTED  # nobody may read half of a name
+        self._map[CURRENT_AT + CURRENT.size : CURRENT_AT + CURRENT.size + len(encoded)] = encoded
+        CURRENT.pack_into(self._map, CURRENT_AT, start_ns, state, len(encoded))
 
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk."""
