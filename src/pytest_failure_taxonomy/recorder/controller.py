@@ -13,13 +13,18 @@ from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds
 from pytest_failure_taxonomy.recorder.record.observed import read_observed, stall_of_worker
 from pytest_failure_taxonomy.recorder.record.reader import WorkerState, read_worker
-from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test
+from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test, running_activity
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.system.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
-from pytest_failure_taxonomy.taxonomy.evidence import Stall, TimeLimit, WorkerEnd
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    RunningActivity,
+    Stall,
+    TimeLimit,
+    WorkerEnd,
+)
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_name
 
 MAX_WAIT_SECONDS: Final = 0.25
@@ -41,6 +46,7 @@ class _Worker:
         self.limit: TimeLimit | None = None
         self.out_of_memory = False
         self.stall: Stall | None = None
+        self.activity: RunningActivity | None = None
 
     def end(self) -> WorkerEnd:
         """Return how the worker ended; `finished` if it has not ended yet."""
@@ -64,6 +70,7 @@ class _Worker:
             limit=self.limit,
             out_of_memory=self.out_of_memory,
             stall=self.stall,
+            activity=self.activity,
         )
 
 
@@ -159,6 +166,10 @@ class ControllerRecorder:
             return
         worker.error = str(error)
         worker.limit = self._running_limit(node.gateway.id)
+        activity = self._state_of(node.gateway.id).activity
+        if activity is not None:
+            now_ns = time.monotonic_ns()
+            worker.activity = running_activity(activity, now_ns, node.gateway.id)
         worker.returncode = _returncode(node, MAX_WAIT_SECONDS)
         worker.stall = self._stall_of(node.gateway.id)
         kills = read_oom_count(self._oom_file)

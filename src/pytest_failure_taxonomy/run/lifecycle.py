@@ -18,6 +18,7 @@ import pytest
 from pytest_failure_taxonomy.aftermath.mailbox import claim_mailbox, release_mailbox
 from pytest_failure_taxonomy.aftermath.watcher import is_observable, is_watchable
 from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.recorder.activity import ActivityRecorder
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.machine import describe_environment
@@ -27,6 +28,7 @@ from pytest_failure_taxonomy.recorder.other_plugins import (
     faulthandler_exit_seconds,
     knows_timers,
 )
+from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.stalled_run import StalledRun, is_program
@@ -111,6 +113,7 @@ def _begin_run(config: pytest.Config) -> None:
     config.stash[RUN] = run
     config.pluginmanager.register(run, "failure_taxonomy_run")
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
+    _record_activity(config, run.session.record, run.faults).begin()
     if settings.problems:
         raise pytest.UsageError(safe_text("; ".join(settings.problems), MAX_ERROR))
 
@@ -360,9 +363,16 @@ class Run:
         )
 
 
+def _record_activity(config: pytest.Config, record: Record, faults: Faults) -> ActivityRecorder:
+    activity = ActivityRecorder(config, record, faults)
+    config.pluginmanager.register(activity, "failure_taxonomy_activity")
+    return activity
+
+
 def _begin_worker(config: pytest.Config) -> None:
     recorder = WorkerRecorder(config)
     config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
+    _record_activity(config, recorder.record, recorder.faults)
     if knows_timers(config.pluginmanager):
         timers = TimerRecorder(recorder.record, recorder.faults)
         config.pluginmanager.register(timers, "failure_taxonomy_timers")

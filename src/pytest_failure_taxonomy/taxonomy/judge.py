@@ -339,7 +339,10 @@ def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> l
     if ended and (not run.finished or run.exit.session_code not in (None, run.exit.code)):
         return found
     if not run.finished:
-        return [*found, in_words_of_command(judge_death(run.exit, run.in_flight), run)]
+        return [
+            *found,
+            in_words_of_command(judge_death(run.exit, run.in_flight, run.activity), run),
+        ]
     if run.exit.session_code not in (None, run.exit.code):
         late = judge_late_death(run.exit)
         # A session that had failed for reasons of its own left with another code: they still hold.

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_failure_taxonomy.report.write import path_beside
-from pytest_failure_taxonomy.taxonomy.evidence import Phase
+from pytest_failure_taxonomy.taxonomy.evidence import Activity, Phase
 
 STATE: Final = "state"
 EVENTS: Final = "events"
@@ -120,8 +120,8 @@ IS_COLOURED: Final = 2
 
 CURRENT_AT: Final = 192
 CURRENT: Final = struct.Struct("<QII")
-"""A worker's current test: its start in ns of the monotonic clock, its state, and the length in
-bytes of its node id, which follows."""
+"""A worker's current test, or what a process is at that is no test: its start in ns of the
+monotonic clock, its state, and the length in bytes of its node id or name, which follows."""
 MAX_NODEID_BYTES: Final = PAGE - CURRENT_AT - CURRENT.size
 
 NOT_STARTED: Final = 0
@@ -130,6 +130,18 @@ IN_CALL: Final = 2
 IN_TEARDOWN: Final = 3
 DONE: Final = 4
 PHASES: Final[dict[int, Phase]] = {IN_SETUP: "setup", IN_CALL: "call", IN_TEARDOWN: "teardown"}
+
+COLLECTING: Final = 8
+IN_HOOK: Final = 9
+"""A hook is called before any test."""
+IN_LAST_HOOK: Final = 10
+"""A hook is called at the session's end."""
+ACTIVITIES: Final[dict[int, tuple[Activity, bool]]] = {
+    COLLECTING: ("collection", False),
+    IN_HOOK: ("collection", True),
+    IN_LAST_HOOK: ("session", True),
+}
+"""The states that are no test's: what is done in them, and whether the name is that of a hook."""
 
 RUN_ID: Final = re.compile("[0-9a-f]{32}")
 _WORKER: Final = re.compile("gw[0-9]{1,6}")

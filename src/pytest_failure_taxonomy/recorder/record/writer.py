@@ -34,7 +34,9 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     LOSS_AT,
     MAGIC,
     MAX_NODEID_BYTES,
+    NOT_STARTED,
     PAGE,
+    PHASES,
     PROCESS,
     PROCESS_AT,
     RESERVE,
@@ -113,6 +115,9 @@ class Record:
 
     def set_terminal(self, status: os.stat_result, descriptor: int, flags: int) -> None:
         """Record where the user reads what pytest prints."""
+
+    def set_activity(self, start_ns: int, state: int, name: str) -> None:
+        """Record what is done that is no test, by its state and name."""
 
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk."""
@@ -220,6 +225,15 @@ class DiskRecord(Record):
     def set_terminal(self, status: os.stat_result, descriptor: int, flags: int) -> None:
         """Record where the user reads what pytest prints."""
         TERMINAL.pack_into(self._map, TERMINAL_AT, status.st_dev, status.st_ino, descriptor, flags)
+
+    def set_activity(self, start_ns: int, state: int, name: str) -> None:
+        """Record what is done that is no test, by its state and name; a test in flight stays."""
+        if self._map[CURRENT_AT + 8] in PHASES or getpid() != self._process_id:
+            return
+        encoded = name.encode("utf-8", "backslashreplace")[:MAX_NODEID_BYTES]
+        self._map[CURRENT_AT + 8] = NOT_STARTED  # nobody may read half of a name
+        self._map[CURRENT_AT + CURRENT.size : CURRENT_AT + CURRENT.size + len(encoded)] = encoded
+        CURRENT.pack_into(self._map, CURRENT_AT, start_ns, state, len(encoded))
 
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk."""
