@@ -47,7 +47,7 @@ from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.system.own_files import Folder, open_folder, read_file
 from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
-from pytest_failure_taxonomy.taxonomy.evidence import Completeness, ProcessExit
+from pytest_failure_taxonomy.taxonomy.evidence import Completeness, ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, signal_name
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
@@ -363,7 +363,12 @@ def reconstruct(
             judge(evidence),
             context,
             completeness=completeness,
-            faults=(*run.notes, *problems, *(faults or ())),
+            faults=(
+                *run.notes,
+                *problems,
+                *(observed.notes if observed is not None and _has_stall(evidence) else ()),
+                *(faults or ()),
+            ),
             redaction=secrets,
         )
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # another version's
@@ -372,6 +377,10 @@ def reconstruct(
             f"({safe_text(f'{type(error).__name__}: {error}')}); "
             "use the version of pytest-failure-taxonomy that wrote it"
         ) from error
+
+
+def _has_stall(evidence: RunEvidence) -> bool:
+    return bool(evidence.stalls) or any(test.stall is not None for test in evidence.in_flight)
 
 
 def is_still_running(path: Path, report: dict[str, Any]) -> bool:
