@@ -234,7 +234,7 @@ def test_serial(tmp_path: Path, number: int) -> None:
         for name, run in runs.items():
             if name == "test_under_run" and number == signal.SIGKILL:
                 run.process.wait()
-                finalize(run.folder)
+                finalize(run)
             report = run.last_report()
             assert report["verdict"]["kind"] == cases[name][2][0], name
             assert report["verdict"]["confidence"] == "likely"
@@ -292,9 +292,15 @@ def test_interpreter_that_does_not_end(tmp_path: Path) -> None:
     assert [each["what"] for each in report["stalls"]] == ["shutdown"]
 
 
-def finalize(folder: Path) -> None:
-    """Complete the report of a run in a folder by `failure-taxonomy finalize`."""
-    run_child(folder, [sys.executable, "-m", "pytest_failure_taxonomy", "finalize"])
+def finalize(run: Hanging) -> None:
+    """Complete a report by `failure-taxonomy finalize`, once its pytest has ended, too."""
+    command = [sys.executable, "-m", "pytest_failure_taxonomy", "finalize", REPORT]
+
+    def completed() -> bool:
+        run_child(run.folder, command)
+        return bool(run.report()["completeness"] == "reconstructed")
+
+    wait_until(completed, "the report")
 
 
 def has_py_spy() -> bool:

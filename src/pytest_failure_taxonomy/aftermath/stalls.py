@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.aftermath.lock import held_record
 from pytest_failure_taxonomy.aftermath.stack_reading import children_of, read_stacks
 from pytest_failure_taxonomy.aftermath.stacks import Stacks
 from pytest_failure_taxonomy.aftermath.standstill import (
+    ENDING_SECONDS,
     IDLE_SHARE,
     Unit,
     fields_of,
@@ -299,9 +300,7 @@ class _Look:
 
     def _states_of(self, units: Sequence[Unit]) -> dict[str, StallState]:
         """Return by name of a process whether it is stopped, or it or a child uses CPU time."""
-        families = {unit.name: [unit.identity[0], *self._children(unit)] for unit in units}
-        before = {name: _ticks(family) for name, family in families.items()}
-        own = {unit.name: _ticks([unit.identity[0]]) for unit in units}
+        before = {unit.name: _work_of(unit) for unit in units}
         seconds = min(max(self._watched.limit_seconds / 8, _SHORTEST_SECONDS), _LONGEST_SECONDS)
         time.sleep(seconds)
         allowed = max(1.0, seconds * os.sysconf("SC_CLK_TCK") * IDLE_SHARE)
@@ -311,11 +310,11 @@ class _Look:
             if fields[:1] == [b"T"]:
                 states[unit.name] = "frozen"
                 continue
-            used_itself = _ticks([unit.identity[0]]) - own[unit.name]
-            used = _ticks([unit.identity[0], *self._children(unit)]) - before[unit.name]
-            is_child_busy = used - used_itself > allowed
-            self.is_child_busy |= is_child_busy
-            is_idle = used <= allowed and unit.idle is not False
+            own, of_children, runs = _work_of(unit)
+            is_child_busy = of_children - before[unit.name][1] > allowed
+            is_busy = own - before[unit.name][0] > allowed or runs or before[unit.name][2]
+            is_idle = not is_child_busy and not is_busy and unit.idle is not False
+            self.is_child_busy |= not is_idle and unit.idle is not False
             states[unit.name] = "blocked" if is_idle else "busy"
             if not is_idle and not is_child_busy and self._has_just_begun(unit):
                 self._turning.add(unit.name)
@@ -324,10 +323,7 @@ class _Look:
     def _has_just_begun(self, unit: Unit) -> bool:
         """Tell whether a process has used CPU time for a moment only; it may be about to end."""
         seconds = (time.monotonic_ns() - unit.idle_since_ns) / 1e9
-        return unit.idle is not False or seconds < self._watched.limit_seconds
-
-    def _children(self, unit: Unit) -> list[int]:
-        return descendants(unit.identity[0])
+        return unit.idle is not False or seconds < max(self._watched.limit_seconds, ENDING_SECONDS)
 
     def _stall(self, unit: Unit, subject: _Subject, state: StallState) -> ObservedStall | None:
         """Return the stall of a process; `None` if it waits for the user."""
@@ -433,8 +429,15 @@ def _subject(test: StartedTest | None, activity: StartedActivity | None) -> _Sub
     return _Subject(what=activity.what, name=activity.name)
 
 
-def _ticks(family: Sequence[int]) -> int:
-    return sum(ticks_of(process_id) or 0 for process_id in family)
+def _work_of(unit: Unit) -> tuple[int, int, bool]:
+    """Return the CPU time of a process and of its descendants, and whether they are to run now.
+
+    On a machine with too much to do, a process may have to wait long for its next tick.
+    """
+    process_id = unit.identity[0]
+    children = descendants(process_id)
+    runs = any(fields_of(each)[:1] == [b"R"] for each in (process_id, *children))
+    return ticks_of(process_id) or 0, sum(ticks_of(child) or 0 for child in children), runs
 
 
 def _holds_gil(stacks: Stacks | None) -> bool:

@@ -28,6 +28,9 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 0.25, 5.0
 IDLE_SHARE = 0.01
 """The share of a core up to which a process counts as one that uses no CPU time: one that waits in
 a loop looks around now and then."""
+ENDING_SECONDS = 5.0
+"""How long a process that hung must use CPU time, at least, to count as one that does not: after
+Ctrl+C it does so for a moment."""
 MAX_WORKERS = 512
 MAX_TESTS = 10_000_000
 
@@ -210,7 +213,8 @@ class Standstill:
         """
         if unit.idle == unit.was_idle:
             return False
-        return unit.idle is not False or now_ns - unit.idle_since_ns >= self._limit_ns
+        lasts_ns = max(self._limit_ns, int(ENDING_SECONDS * 1e9))
+        return unit.idle is not False or now_ns - unit.idle_since_ns >= lasts_ns
 
 
 def is_at_work(page: bytes) -> bool:
