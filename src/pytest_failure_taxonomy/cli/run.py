@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 EXIT_LIMIT: Final = 124
 """The exit code of GNU `timeout`."""
+EXIT_STALLED: Final = 1
+"""As for a failed test."""
 EXIT_UNFINISHED: Final = 3
 """pytest returned 0 before its session had ended."""
 
@@ -230,8 +232,17 @@ def _exit_code(end: CommandEnd, report: dict[str, Any] | None) -> int:
     kinds = {reason["kind"] for reason in report["reasons"]} if report else set()
     if end.returncode == 0 and "process.exited" in kinds:
         return EXIT_UNFINISHED
+    if report and _was_ended_as_stalled(report):
+        return EXIT_STALLED
     let_go_of_streams()  # a signal would leave no time for that
     return end_like(end.returncode)
+
+
+def _was_ended_as_stalled(report: dict[str, Any]) -> bool:
+    """Tell whether pytest was killed because of --failure-taxonomy-end-stalled."""
+    verdict = report["verdict"] or {}
+    is_stall = str(verdict.get("kind")).endswith(".stalled")
+    return is_stall and verdict["confidence"] == "certain" and report["exit"]["signal"] is not None
 
 
 def _shown(path: Path, folder: Path) -> Path:
