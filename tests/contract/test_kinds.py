@@ -34,6 +34,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import marked_finding
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
+from pytest_failure_taxonomy.taxonomy.mismatch import CollectedVariant, CollectionMismatch
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 TEST: Final = "test_cart.py::test_total"
@@ -119,6 +120,11 @@ KINDS_THAT_TESTS_GIVE: Final = (
     ("worker.crashed", "TESTS_FAILED", ended(1, workers=(DEAD_WORKER,))),
 )
 
+MISMATCH: Final = CollectionMismatch(
+    workers=("gw0",),
+    tests=1,
+    variants=(CollectedVariant(workers=("gw1",), tests=2, added=(TEST,), added_count=1),),
+)
 USED_UP: Final = TimeLimit(owner="timeout", budget_seconds=10.0, elapsed_seconds=9.9)
 
 
@@ -153,6 +159,7 @@ KINDS_THAT_RUNS_GIVE: Final = (
     ("process.exited", "UNKNOWN", died(0, None)),
     ("process.exited", "UNKNOWN", died(7, None)),
     ("collection.error", "INTERNAL_ERROR", ended(2, collection_failures=(SYNTAX_ERROR,))),
+    ("collection.mismatch", "INTERNAL_ERROR", ended(1, mismatch=MISMATCH)),
     ("conftest.error", "INTERNAL_ERROR", broken("conftest", 4)),
     ("usage.error", "INTERNAL_ERROR", broken("usage", 4)),
     ("plugin.error", "INTERNAL_ERROR", broken("plugin", 1)),

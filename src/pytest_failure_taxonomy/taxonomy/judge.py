@@ -250,6 +250,20 @@ def _has_exited(run: RunEvidence) -> bool:
     return any(_interruption_kind(stop) == "interrupt.exit" for stop in run.interruptions)
 
 
+def _from_mismatch(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
+    if run.mismatch is None:
+        return
+    # Imported here, because a run whose workers agree needs none of its words.
+    from pytest_failure_taxonomy.taxonomy.mismatch import headline_of_mismatch, text_of_mismatch
+
+    yield finding(
+        "collection.mismatch",
+        "xdist",
+        text_of_mismatch(run.mismatch),
+        headline=headline_of_mismatch(run.mismatch),
+    )
+
+
 def _from_session_limit(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
     if run.should_fail.startswith(_SESSION_LIMIT):
         yield finding("session.timeout", "session.shouldfail", run.should_fail)
@@ -289,6 +303,7 @@ def _explains_a_stop(run: RunEvidence) -> bool:
         run.failures
         or run.collection_failures
         or run.errors
+        or run.mismatch
         or run.unrecorded
         or any(worker.ending == "died" for worker in run.workers)
     )
@@ -314,6 +329,7 @@ _RULES: Final[tuple[Callable[[RunEvidence, Judgement], Iterator[Finding]], ...]]
     _from_workers,
     _from_collection,
     _from_errors,
+    _from_mismatch,
     _from_session_limit,
     _from_interruptions,
     _from_what_is_unrecorded,
