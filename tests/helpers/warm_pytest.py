@@ -39,14 +39,27 @@ _AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "TZ")
 _NO_MATTER: Final = frozenset({"PYTHONDONTWRITEBYTECODE"})
 _MAX_REQUEST: Final = 1 << 20
 
-_WORKERS: Final = re.compile("(?:-n|--numprocesses)[ =]?([0-9])(?: |$)")
+_WORKERS: Final = re.compile("(?:^| )(?:-n|--numprocesses)[ =]?([0-9])(?: |$)")
 """How many workers the arguments of a run ask for."""
 _RESTARTS: Final = 1
 """How many workers a run may lose before it starts new Pythons."""
 
-_servers: dict[tuple[int, int, str, bool], _Server] = {}
-"""By the process and the thread that have started it, by what it has read at its start, and by
-whether its runs have workers."""
+_FOR_WORKERS: Final = ("execnet.gateway_base", "execnet.gateway_io")
+_FOR_BENCHES: Final = (
+    "asyncio",
+    "pydantic.json_schema",
+    "pydantic.main",
+    "pydantic._internal._generate_schema",
+    "pydantic._internal._signature",
+    "statistics",
+    "pickle",
+    "yaml",
+)
+"""What a run imports first of all where it has workers, or loads our plugin for benches."""
+
+_servers: dict[tuple[int, int, str, tuple[str, ...]], _Server] = {}
+"""By the process and the thread that have started it, by what it has read at its start, and by what
+else than pytest its runs import."""
 
 
 class Switch:
@@ -68,11 +81,20 @@ def warm_server(command: Sequence[str], env: Mapping[str, str]) -> _Server | Non
     read = _read_at_start(env)
     if not read.items() <= _OF_THE_SUITE.items():
         return None
-    has_workers = _count_of_workers(command) > 0
-    key = (os.getpid(), threading.get_ident(), json.dumps(read, sort_keys=True), has_workers)
+    modules = _modules_of(command)
+    key = (os.getpid(), threading.get_ident(), json.dumps(read, sort_keys=True), modules)
     if key not in _servers:
-        _servers[key] = _Server(env, has_workers=has_workers)
+        _servers[key] = _Server(env, modules)
     return _servers[key]
+
+
+def _modules_of(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return what a run imports in any case, beside pytest."""
+    has_benches = "failure_taxonomy_bench" in arguments
+    return (
+        *(_FOR_WORKERS if _count_of_workers(arguments) else ()),
+        *(_FOR_BENCHES if has_benches else ()),
+    )
 
 
 def _count_of_workers(arguments: Sequence[str]) -> int:
@@ -91,11 +113,11 @@ _OF_THE_SUITE: Final = _read_at_start(os.environ)
 class _Server:
     """A process that has imported pytest, and forks for each run of it."""
 
-    def __init__(self, env: Mapping[str, str], *, has_workers: bool) -> None:
+    def __init__(self, env: Mapping[str, str], modules: Sequence[str]) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, "-n" if has_workers else "", str(theirs.fileno())],
+                [sys.executable, __file__, "server", str(theirs.fileno()), *modules],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=dict(env),
@@ -156,17 +178,18 @@ def _read_all(pipe: int) -> bytes:
         return file.read()
 
 
-def _warm_up(*, has_workers: bool) -> None:
+def _warm_up(modules: Sequence[str]) -> None:
     """Import what each run imports before it looks at anything of the user's."""
     import_module("pytest")
-    for name in import_module("_pytest.config").default_plugins:
-        if name != "pytester":  # its asserts are rewritten
-            import_module(f"_pytest.{name}")
-    if has_workers:
-        import_module("execnet.gateway_io")
-        import_module("execnet.gateway_base")
+    plugins = import_module("_pytest.config").default_plugins
+    names = [
+        f"_pytest.{each}" for each in plugins if each != "pytester"
+    ]  # its asserts are rewritten
+    for name in (*names, *modules):
+        with suppress(ImportError):  # of another version
+            import_module(name)
     gc.collect()
-    gc.freeze()
+    gc.freeze()  # a fork that traverses what it shares would copy it
 
 
 def serve(connection: socket.socket) -> list[str] | None:
@@ -312,16 +335,20 @@ def _work(connection: socket.socket) -> None:
 def _main() -> None:
     mode, *given = sys.argv[1:]
     arguments: list[str] | None = given
-    _warm_up(has_workers=mode != "")
-    if mode != "pytest":
-        arguments = serve(socket.socket(fileno=int(given[0])))
+    if mode == "server":
+        connection = socket.socket(fileno=int(given[0]))
+        _warm_up(given[1:])
+        arguments = serve(connection)
+    else:
+        sys.path[0] = os.getcwd()  # as `python -m pytest` has it
+        _warm_up(_modules_of(given))
     if arguments is None:
         return
     count = _count_of_workers(arguments)
-    workers = _Workers(count + _RESTARTS) if count else None
+    if count:
+        _Workers(count + _RESTARTS)
     sys.argv = ["pytest", *arguments]
     runpy.run_module("pytest", run_name="__main__", alter_sys=True)
-    del workers
 
 
 if __name__ == "__main__":
