@@ -6,6 +6,7 @@ import os
 import selectors
 import shlex
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from pytest_failure_taxonomy.aftermath.stacks import (
     parse_faulthandler,
     parse_py_spy,
 )
-from pytest_failure_taxonomy.system.own_files import READ, identity_of
+from pytest_failure_taxonomy.system.own_files import CAREFUL, identity_of
 from pytest_failure_taxonomy.system.process import (
     catches,
     command_of,
@@ -62,8 +63,8 @@ def read_stacks(
 
     Args:
         process_id: the process.
-        dump: the file that it writes its own stacks to: a path, or a descriptor for reading that
-            this process holds.
+        dump: the file that it writes its own stacks to: a path, or a descriptor that this process
+            holds. What is read is removed from it.
         ask: the signal that `prepare_to_be_read` returned in that process, or what else makes it
             write them.
         seconds: how long each of both may take.
@@ -170,9 +171,18 @@ def _from_its_own(
 ) -> Stacks:
     if dump is None or ask is None:
         raise _NoStacksError("the process does not write its stacks itself")
-    descriptor = os.open(dump, READ) if isinstance(dump, Path) else os.dup(dump)
+    descriptor = os.open(dump, os.O_RDWR | CAREFUL) if isinstance(dump, Path) else os.dup(dump)
     try:
-        text = _asked(process_id, descriptor, ask, seconds)
+        before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            raise _NoStacksError("what should be the file for its stacks is none")
+        if callable(ask):
+            ask()
+        else:
+            _send(process_id, ask, before)
+        text = _added_to(descriptor, before.st_size, seconds)
+        with suppress(OSError):  # what the process writes at its end is read apart from this
+            os.ftruncate(descriptor, before.st_size)
     finally:
         os.close(descriptor)
     stacks = parse_faulthandler(text)
@@ -181,25 +191,18 @@ def _from_its_own(
     return stacks
 
 
-def _asked(
-    process_id: int, descriptor: int, ask: Callable[[], object] | int, seconds: float
-) -> str:
-    """Ask a process for its stacks, and return what it adds to its file."""
-    before = os.fstat(descriptor)
-    if callable(ask):
-        ask()
-    else:
-        _send(process_id, ask, before)
+def _added_to(descriptor: int, size: int, seconds: float) -> str:
+    """Return what is added to a file of a size, once nothing more is."""
     deadline = time.monotonic() + seconds
-    size, changed = before.st_size, time.monotonic()
+    seen, changed = size, time.monotonic()
     while (now := time.monotonic()) < deadline:
-        if (found := os.fstat(descriptor).st_size) != size:
-            size, changed = found, now
-        elif size > before.st_size and now - changed > _QUIET_SECONDS:
+        if (found := os.fstat(descriptor).st_size) != seen:
+            seen, changed = found, now
+        elif seen > size and now - changed > _QUIET_SECONDS:
             break
         time.sleep(_LOOK_SECONDS)
-    length = min(max(0, size - before.st_size), MAX_STACKS_CHARACTERS)
-    return os.pread(descriptor, length, before.st_size).decode("utf-8", "replace")
+    length = min(max(0, seen - size), MAX_STACKS_CHARACTERS)
+    return os.pread(descriptor, length, size).decode("utf-8", "replace")
 
 
 def _send(process_id: int, number: int, file: os.stat_result) -> None:

@@ -262,16 +262,17 @@ def adopt_orphans() -> bool:
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def may_read_any_of_own_user() -> bool:
-    """Tell whether the system lets a process read the memory of any other of the same user.
+def has_to_allow_reading() -> bool:
+    """Tell whether a process of the same user may read this one's memory only once it is named.
 
-    The security module Yama may forbid that, but for processes that were allowed by name.
+    That is the security module Yama's scope 1. In scope 0 it needs no permission, and in the
+    others none is enough.
     """
-    return _read("/proc/sys/kernel/yama/ptrace_scope").strip() in {"", "0"}
+    return _read("/proc/sys/kernel/yama/ptrace_scope").strip() == "1"
 
 
 def allow_to_read(process_id: int) -> bool:
-    """Allow a process and its children to read the memory of this one (Yama's scope 1)."""
+    """Allow a process and its children to read the memory of this one."""
     return _prctl(_PR_SET_PTRACER, process_id)
 
 

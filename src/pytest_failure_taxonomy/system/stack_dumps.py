@@ -17,7 +17,7 @@ from typing import Final
 from pytest_failure_taxonomy.system.process import (
     allow_to_read,
     catches,
-    may_read_any_of_own_user,
+    has_to_allow_reading,
 )
 
 _OFFSET: Final = 10
@@ -39,7 +39,7 @@ def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | 
         The signal that asks for the stacks; `None` where this program uses that signal already, or
         the system has none.
     """
-    if watcher_id is not None and not may_read_any_of_own_user() and find_py_spy() is not None:
+    if watcher_id is not None and has_to_allow_reading() and find_py_spy() is not None:
         allow_to_read(watcher_id)
     number = dump_signal()
     if descriptor is None or number is None or not _is_free(number):
