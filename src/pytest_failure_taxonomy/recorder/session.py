@@ -61,7 +61,10 @@ class SessionRecorder:
         self.progress = Progress(record, started_ns, self.nodeids.shown_of_all)
         self.facts = Facts(record, secrets, self.nodeids)
         self.exceptions = ExceptionMemory(
-            config.rootpath, Attributor(config, faults), secrets.learn
+            config.rootpath,
+            Attributor(config, faults),
+            secrets.learn,
+            test_files=config.getini("python_files"),
         )
         self.should_fail = ""
         self.failures = Failures(

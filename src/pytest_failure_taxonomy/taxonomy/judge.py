@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.taxonomy.classification import (
     judge_collection_failures,
@@ -30,8 +30,10 @@ from pytest_failure_taxonomy.taxonomy.deaths import (
     words_of_stall,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
     Interruption,
     OutputLine,
+    RaisedException,
     RunError,
     RunEvidence,
     TestFailure,
@@ -52,6 +54,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     group_findings,
     marked_finding,
     message_of,
+    owner_of_most,
     primary_of,
     pronounce,
 )
@@ -106,11 +109,15 @@ def judge(run: RunEvidence) -> Judgement:
     if run.output is not None:
         kinds = (primary_of(held).kind, *(each.kind for each in held)) if held else ()
         lines = deciding_lines(run.output, kinds, is_cut_off=not run.finished)
-    return replace(judged, verdict=_verdict(held, run, lines), reasons=held, lines=lines)
+    verdict = _verdict(held, run, judged, lines)
+    return replace(judged, verdict=verdict, reasons=held, lines=lines)
 
 
 def _verdict(
-    held: Sequence[HeldReason], run: RunEvidence, lines: Sequence[OutputLine]
+    held: Sequence[HeldReason],
+    run: RunEvidence,
+    judged: Judgement,
+    lines: Sequence[OutputLine],
 ) -> Verdict | None:
     if not held:
         return None
@@ -118,7 +125,24 @@ def _verdict(
     failure_type = primary.findings[0].failure_type or FailureType.UNKNOWN
     if lines and failure_type is FailureType.UNKNOWN:
         failure_type = type_in_text("\n".join(line.text for line in lines))
-    return pronounce(primary, run, failure_type)
+    owner = owner_of_most(_exceptions_of(primary, run, judged))
+    return pronounce(primary, run, failure_type, owner)
+
+
+def _exceptions_of(
+    held: HeldReason, run: RunEvidence, judged: Judgement
+) -> Iterator[RaisedException | None]:
+    """Yield what was raised in each failure and error of one reason and kind."""
+    reason, kind = held.reason, held.kind
+    seen: tuple[tuple[Sequence[TestFailure | CollectionFailure | RunError], Any], ...] = (
+        (run.failures, judged.failures),
+        (run.collection_failures, judged.collection_failures),
+        (run.errors, judged.errors),
+    )
+    for failures, judgements in seen:
+        for failure, one in zip(failures, judgements, strict=True):
+            if one.kind == kind and one.reason is reason:
+                yield failure.exception
 
 
 def _judge_each_failure(run: RunEvidence) -> Judgement:
