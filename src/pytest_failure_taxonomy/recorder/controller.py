@@ -92,8 +92,6 @@ class ControllerRecorder:
         self._each = config.getoption("dist", "no") == "each"
         self._workers: dict[str, _Worker] = {}
         self._collected = CollectedTests()
-
-
         self._watcher_id = watcher_id
         # xdist passes the options of the controller on to its workers, `-o` included.
         self._faulthandler_seconds = faulthandler_exit_seconds(config)

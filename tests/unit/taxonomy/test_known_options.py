@@ -21,7 +21,7 @@ HINTS = (
     (
         "--timeout=5 -n",
         "pytest-timeout and pytest-xdist have them: "
-         'pip install "pytest-failure-taxonomy[timeout,xdist]"',
+        'pip install "pytest-failure-taxonomy[timeout,xdist]"',
     ),
     (
         "--html=x --timeout=5 --nope",
