@@ -20,8 +20,10 @@ HINTS = (
     ("-n4", 'pytest-xdist has it: pip install "pytest-failure-taxonomy[xdist]"'),
     (
         "--timeout=5 -n",
-        "pytest-timeout and pytest-xdist have them: "
-        'pip install "pytest-failure-taxonomy[timeout,xdist]"',
+        (
+            "pytest-timeout and pytest-xdist have them: "
+            'pip install "pytest-failure-taxonomy[timeout,xdist]"'
+        ),
     ),
     (
         "--html=x --timeout=5 --nope",

@@ -33,6 +33,10 @@ TITLE: Final = "why this run failed"
 _UNSAID: Final = {"MemoryError": "it ran out of memory"}
 """What exceptions mean that come without a message."""
 
+_TOLD_BY_EVIDENCE: Final = ("worker.crashed", "test.timeout", "test.stalled")
+"""Kinds of a failure without an exception for which the evidence says how the worker ended, and
+xdist's own words do not."""
+
 _COUNTED: Final = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "flaky")
 
 
@@ -161,8 +165,8 @@ def _detail(report: dict[str, Any], paths: ShownPaths) -> str:
     verdict = report["verdict"]
     nodeid = verdict["nodeid"]
     for failure in _failures_shown(report):
-        if failure["exception"] is None and verdict["kind"] in ("worker.crashed", "test.timeout"):
-            break  # the evidence says how the worker ended, xdist's own words do not
+        if failure["exception"] is None and verdict["kind"] in _TOLD_BY_EVIDENCE:
+            break
         place = failure["location"]
         said = _summary_of(failure)
         is_placed = place and place["line"]
