@@ -293,6 +293,8 @@ class _Cell:
             return
         if fault.sends_after_session and not self._session_is_over():
             return
+        if fault.sends_after_stall and self._looks_for_stalls and not self._has_told_of_stall():
+            return
         target = self._process.pid
         if fault.sends == signal.SIGKILL and self._configuration.supervised:
             target = int((self._sync / "begun").read_text())  # pytest itself
@@ -304,6 +306,16 @@ class _Cell:
             return b" in " in self._streams[0].read_bytes()
         return b'"completeness": "full"' in self._outcome.seen[-1] and (
             EARLIER_ID.encode() not in self._outcome.seen[-1]
+        )
+
+    @property
+    def _looks_for_stalls(self) -> bool:
+        return self._configuration.second in ("watcher", "supervisor")
+
+    def _has_told_of_stall(self) -> bool:
+        return (
+            re.search(rb'"stall": ?{"state": ?"(blocked|frozen)"', self._outcome.seen[-1])
+            is not None
         )
 
     def _has_ended(self) -> bool:
