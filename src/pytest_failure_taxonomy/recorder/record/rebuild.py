@@ -74,6 +74,7 @@ def evidence_of(
         collection_failures=tuple(run.named("collection_failure")),
         errors=tuple(run.named("error")),
         interruptions=tuple(run.named("interruption")),
+        mismatch=next(iter(run.named("mismatch")), None),
         in_flight=in_flight,
         activity=_activity(run, workers, ended_ns),
         not_run=_not_run(run, in_flight),
