@@ -57,7 +57,6 @@ from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
-from pytest_failure_taxonomy.system.gil import is_gil_held
 from pytest_failure_taxonomy.system.own_files import Folder, open_folder
 from pytest_failure_taxonomy.system.process import descendants
 from pytest_failure_taxonomy.taxonomy.evidence import Activity, ProcessExit, Stall, StallState
@@ -338,8 +337,6 @@ class _Look:
         if state == "blocked" and _holds_gil(stacks):
             time.sleep(_POLL_SECONDS)
             state = "frozen" if _holds_gil(self._stacks_of(unit, asks=False)) else state
-        elif state == "blocked" and (stacks is None or stacks.source != "py-spy"):
-            state = "frozen" if is_gil_held(process_id) else state
         test = subject.test
         before = self._seen_before(unit, subject)
         stall = Stall(
