@@ -7,6 +7,7 @@ A record is a hidden folder beside the report, named after the run. It has
   needs no descriptor that a test could close or use.
 - `events`: JSON lines, appended when anything happens but a test that passes.
 - `stacks`: the stacks of all threads at a SIGTERM.
+- `crash`: what faulthandler writes at a fatal error, such as a segmentation fault.
 - `reserve`: room for the report in case that the disk is full at the end.
 - a folder for each xdist worker, with its own `state`.
 
@@ -27,8 +28,13 @@ STATE: Final = "state"
 EVENTS: Final = "events"
 STACKS: Final = "stacks"
 """faulthandler writes the stacks of all threads to it at a SIGTERM."""
+CRASH: Final = "crash"
+"""faulthandler writes the stacks to it at a fatal error. Whoever completes the report shows them to
+the user, too."""
 RESERVE: Final = "reserve"
-FILES: Final = frozenset({STATE, EVENTS, STACKS, RESERVE})
+CRASH_BYTES: Final = 16 * 1024
+"""Room that it has from the start. It ends with null bytes where it is not filled."""
+FILES: Final = frozenset({STATE, EVENTS, STACKS, CRASH, RESERVE})
 """The files of a record and of a worker's folder in it."""
 RESERVE_BYTES: Final = 64 * 1024
 """Room for some 45 failing tests: one with a short traceback takes 1.4 KB of a report."""
@@ -87,6 +93,18 @@ TIMER: Final = struct.Struct("<QdI")
 """pytest-timeout's timer: when it was armed in ns of the monotonic clock, its seconds, and the
 index of its method (0 for none)."""
 TIMER_METHODS: Final = ("", "thread", "signal")
+
+CAPTURE_AT: Final = 152
+CAPTURE: Final = struct.Struct("<iii")
+"""A worker's process id, and its descriptors of the files with its captured stdout and stderr, 0
+for none."""
+
+CRASH_FILE: Final = "c"
+TERMINAL: Final = "t"
+STDOUT: Final = "o"
+STDERR: Final = "e"
+"""What a descriptor is of that is handed over to the process that outlives this one: the file
+`crash`, the user's stderr, and what is captured. `aftermath/watch.py` has the same letters."""
 
 CURRENT_AT: Final = 192
 CURRENT: Final = struct.Struct("<QII")

@@ -20,10 +20,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.recorder.record.layout import (
+    CAPTURE,
+    CAPTURE_AT,
     COUNTED_AT,
     COUNTED_EVENTS,
     COUNTERS,
     COUNTERS_AT,
+    CRASH,
+    CRASH_BYTES,
     CURRENT,
     CURRENT_AT,
     EVENTS,
@@ -98,6 +102,9 @@ class Record:
 
     def set_activity(self, start_ns: int, state: int, name: str) -> None:
         """Record what is done that is no test, by its state and name."""
+
+    def set_capture(self, stdout: int, stderr: int) -> None:
+        """Record the descriptors of the files with what is captured, 0 for none."""
 
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk."""
@@ -197,6 +204,10 @@ class DiskRecord(Record):
         self._map[CURRENT_AT + CURRENT.size : CURRENT_AT + CURRENT.size + len(encoded)] = encoded
         CURRENT.pack_into(self._map, CURRENT_AT, start_ns, state, len(encoded))
 
+    def set_capture(self, stdout: int, stderr: int) -> None:
+        """Record the descriptors of the files with what is captured, 0 for none."""
+        CAPTURE.pack_into(self._map, CAPTURE_AT, self._process_id, stdout, stderr)
+
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk."""
         if getpid() != self._process_id:
@@ -240,6 +251,17 @@ class DiskRecord(Record):
         """
         with self._open_folder() as folder:
             return move_high(folder.open_file(STACKS, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+
+    def open_crash(self) -> int:
+        """Return a descriptor of the file for the stacks at a fatal error.
+
+        Raises:
+            OSError: if it can't be created.
+        """
+        with self._open_folder() as folder:
+            # Where there is no room, the stacks would be lost that the user should see.
+            allocate_file(folder, CRASH, CRASH_BYTES)
+            return move_high(folder.open_file(CRASH, os.O_RDWR))
 
     def opened(self) -> Folder:
         """Open the folder of the record.
