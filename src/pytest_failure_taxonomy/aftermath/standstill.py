@@ -14,9 +14,9 @@ import struct
 PAGE = 4096
 HEAD = struct.Struct("<8sIII")
 PROCESS = struct.Struct("<QI")
-PROCESS_AT = 152
-DEBUGGER_AT = 164
-CURRENT_AT = 192
+PROCESS_AT = 168
+DEBUGGER_AT = 180
+CURRENT_AT = 256
 CURRENT = struct.Struct("<QII")
 AT_WORK = (1, 2, 3, 8, 9, 10)
 """States of a worker that is not waiting for its controller: in a test, or at what is no test."""
