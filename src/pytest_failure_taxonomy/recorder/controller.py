@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import time
-from typing import Any, Final, Literal
+from contextlib import suppress
+from typing import Any, Final, Literal, Protocol
 
 import pytest
 
@@ -12,18 +13,22 @@ from pytest_failure_taxonomy.recorder.collected import CollectedTests, is_of_mis
 from pytest_failure_taxonomy.recorder.failures import is_of_forked_test
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds
+from pytest_failure_taxonomy.recorder.record.layout import worker_folder
 from pytest_failure_taxonomy.recorder.record.observed import read_observed, stall_of_worker
 from pytest_failure_taxonomy.recorder.record.reader import WorkerState, read_worker
 from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test, running_activity
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
+from pytest_failure_taxonomy.system.own_files import Folder
 from pytest_failure_taxonomy.system.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    ProcessExit,
     RunningActivity,
     Stall,
     TimeLimit,
+    Traces,
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_name
@@ -48,6 +53,7 @@ class _Worker:
         self.out_of_memory = False
         self.stall: Stall | None = None
         self.activity: RunningActivity | None = None
+        self.traces: Traces | None = None
 
     def end(self) -> WorkerEnd:
         """Return how the worker ended; `finished` if it has not ended yet."""
@@ -72,7 +78,23 @@ class _Worker:
             out_of_memory=self.out_of_memory,
             stall=self.stall,
             activity=self.activity,
+            traces=self.traces,
         )
+
+
+class TracesOfWorkers(Protocol):
+    """Reads what workers leave when they die."""
+
+    shows_crashes: bool
+    """Whether the stacks of a crash in a worker's record are shown to the user."""
+
+    def follow(
+        self, worker: str, process_id: int, folder: Folder, capture: tuple[int, int]
+    ) -> None:
+        """Open the files of a worker."""
+
+    def read(self, worker: str, end: ProcessExit) -> Traces | None:
+        """Return what a worker has left, once."""
 
 
 class ControllerRecorder:
@@ -83,10 +105,12 @@ class ControllerRecorder:
         config: pytest.Config,
         session: SessionRecorder,
         faults: Faults,
+        traces: TracesOfWorkers,
         *,
         watcher_id: int | None = None,
     ) -> None:
         self.faults = faults
+        self._traces = traces
         self._session = session
         self._record = session.record
         self._each = config.getoption("dist", "no") == "each"
@@ -111,7 +135,19 @@ class ControllerRecorder:
             "key": secrets.key,
             "patterns": list(secrets.patterns),
             "watcher": self._watcher_id,
+            "shows_crashes": self._traces.shows_crashes,
         }
+
+    @pytest.hookimpl(optionalhook=True)
+    @guarded
+    def pytest_testnodeready(self, node: Any) -> None:
+        """Open what a new worker leaves if it dies."""
+        worker = node.gateway.id
+        if isinstance(self._record, DiskRecord):
+            with suppress(OSError), self._record.opened() as folder:
+                state = read_worker(folder, worker)
+                with folder.open_folder(worker_folder(worker)) as inner:
+                    self._traces.follow(worker, state.process_id, inner, state.capture)
 
     @pytest.hookimpl(optionalhook=True)
     @guarded
@@ -143,6 +179,7 @@ class ControllerRecorder:
             end = worker.end()
             self._session.failures.limit_of_crash = end.limit if is_ended_by_limit(end) else None
             self._session.failures.stall_of_crash = end.stall
+            self._session.failures.traces_of_crash = end.traces
             self._session.facts.write("worker", worker=end)
 
     @pytest.hookimpl(tryfirst=True)
@@ -184,7 +221,13 @@ class ControllerRecorder:
         if kills is not None and self._oom_kills is not None:
             worker.out_of_memory = kills > self._oom_kills
             self._oom_kills = kills
+        self._read_traces(worker)
         self._session.facts.write("worker", worker=worker.end())
+
+    def _read_traces(self, worker: _Worker) -> None:
+        end = worker.end()
+        seen = ProcessExit(code=end.exit_code, signal=end.signal, source="xdist")
+        worker.traces = self._traces.read(end.id, seen) or worker.traces
 
     @guarded
     def catch_up(self) -> None:
@@ -201,6 +244,9 @@ class ControllerRecorder:
     def ends(self) -> tuple[WorkerEnd, ...]:
         """Return how each worker ended, sorted by id. To be called when the session is over."""
         workers = sorted(self._workers, key=lambda worker: (len(worker), worker))
+        for worker in workers:
+            if self._workers[worker].end().ending == "died":  # maybe after its session
+                self._read_traces(self._workers[worker])
         return tuple(self._workers[worker].end() for worker in workers)
 
     def _running_limit(self, worker: str) -> TimeLimit | None:

@@ -52,6 +52,8 @@ class Observed:
     """What another process has seen of a run while it lived."""
 
     stalls: tuple[ObservedStall, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Sentences about what could not be seen."""
 
 
 def read_observed(folder: Folder) -> Observed:
