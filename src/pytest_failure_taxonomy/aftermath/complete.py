@@ -23,6 +23,14 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     record_folder,
     worker_of,
 )
+from pytest_failure_taxonomy.recorder.record.memory_seen import (
+    MemorySeen,
+    context_with_memory,
+    oom_kill_of,
+    parse_memory,
+    with_memory,
+    with_peaks,
+)
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
     has_ended,
@@ -78,6 +86,8 @@ class ProcessEnd:
     exit: ProcessExit
     ended_ns: int | None = None
     """On the monotonic clock of this boot."""
+    memory: MemorySeen | None = None
+    """What was seen of its memory before."""
 
 
 def end_from_status(status: int | None, source: str, ended_ns: int | None) -> ProcessEnd:
@@ -101,10 +111,15 @@ def end_from_returncode(returncode: int, source: str, ended_ns: int | None) -> P
 
 
 def complete_watched(
-    report: str, run_id: str, status: int | None, ended_ns: int, contents: list[bytes]
+    report: str,
+    run_id: str,
+    status: int | None,
+    ended_ns: int,
+    contents: list[bytes],
+    memory: dict[str, Any] | None = None,
 ) -> None:
     """Complete a report for the watcher, from the contents of the record that it has read."""
-    end = end_from_status(status, "watcher", ended_ns)
+    end = replace(end_from_status(status, "watcher", ended_ns), memory=parse_memory(memory))
     complete_run(Path(report), run_id, end, contents=contents)
 
 
@@ -319,12 +334,14 @@ def reconstruct(
             workers = {worker: read_worker(folder, worker) for worker in ids}
         with suppress(OSError):
             stacks = folder.read(STACKS, MAX_STACKS_BYTES).decode("utf-8", "replace") or None
-    exit_seen = replace(_with_memory(run, end.exit), stacks=stacks)
+    exit_seen = replace(_with_memory(run, end), stacks=stacks)
     try:
         secrets = Secrets(run.header.redact)
         seen = evidence_of(run, exit_seen, ended_ns=end.ended_ns, workers=workers)
         evidence = searched_again(seen, secrets)
+        evidence = with_peaks(evidence, end.memory)
         context = context_of(run, ended_ns=end.ended_ns)
+        context = context_with_memory(context, exit_seen, end.memory, run.header.process.pid)
         evidence, problems = attribute(evidence, run.header.rules)
         return build_report(
             evidence,
@@ -352,10 +369,17 @@ def is_still_running(path: Path, report: dict[str, Any]) -> bool:
     return is_alive(to_dict(read_record(record_folder(path, run_id), run_id).header.process))
 
 
-def _with_memory(run: RecordedRun, end: ProcessExit) -> ProcessExit:
-    """Add whether the OOM killer was active in the cgroup of the run during the run."""
+def _with_memory(run: RecordedRun, end: ProcessEnd) -> ProcessExit:
+    """Add what was seen of the memory, and whether the OOM killer was active during the run."""
     before, after = run.header.memory.oom_kills, read_oom_count(run.header.memory.events_file)
-    return replace(end, out_of_memory=before is not None and after is not None and after > before)
+    seen = replace(
+        with_memory(end.exit, end.memory),
+        out_of_memory=before is not None and after is not None and after > before,
+    )
+    if seen.signal != "SIGKILL" or end.ended_ns is None:
+        return seen
+    process_id, started_ns = run.header.process.pid, run.header.started_ns
+    return replace(seen, oom_kill=oom_kill_of(process_id, started_ns, end.ended_ns))
 
 
 def read_report(path: Path) -> dict[str, Any] | None:

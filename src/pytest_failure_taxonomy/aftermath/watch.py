@@ -13,6 +13,10 @@ import struct
 import sys
 import time
 
+TYPE_CHECKING = False  # as in typing, which takes long to import
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.aftermath.memory_samples import MemorySampler
+
 _HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is imported only when it is needed
 
 _MAX_SECONDS = 120
@@ -45,18 +49,57 @@ def watch(
         run_id: the run.
         others: further folders to import from.
     """
+    sys.path[:0] = [root, *others]
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
-    poller.poll()
+    memory = Memory(process_id)
+    while not poller.poll(memory.wait_ms()):
+        memory.look()
     ended_ns = time.monotonic_ns()
     _end_in_time()
     status = _wait_status(pidfd, process_id)
     if _is_done(files[0], status):
         return
-    sys.path[:0] = [root, *others]
     from pytest_failure_taxonomy.aftermath.complete import complete_watched
 
-    complete_watched(report, run_id, status, ended_ns, [_read(file) for file in files])
+    contents = [_read(file) for file in files]
+    complete_watched(report, run_id, status, ended_ns, contents, memory=memory.seen())
+
+
+class Memory:
+    """Look now and then how much memory a run uses; a short run is not looked at."""
+
+    def __init__(self, process_id: int) -> None:
+        self._process_id = process_id
+        self._sampler: MemorySampler | None = None
+        self._is_broken = False
+
+    def wait_ms(self) -> float | None:
+        """Return how long to wait for the next look, `None` for ever."""
+        if self._is_broken:
+            return None
+        return 1e3 if self._sampler is None else 1e3 * self._sampler.wait_seconds()
+
+    def look(self) -> None:
+        """Look once."""
+        try:
+            self._begun().look()
+        except Exception:  # noqa: BLE001 - without a look, but the report is completed
+            self._is_broken = True
+
+    def seen(self) -> dict[str, object] | None:
+        """Return what was seen."""
+        try:
+            return self._begun().seen()
+        except Exception:  # noqa: BLE001 - likewise
+            return None
+
+    def _begun(self) -> MemorySampler:
+        if self._sampler is None:
+            from pytest_failure_taxonomy.aftermath.memory_samples import MemorySampler
+
+            self._sampler = MemorySampler(self._process_id)
+        return self._sampler
 
 
 def _wait_status(pidfd: int, process_id: int) -> int | None:

@@ -41,6 +41,7 @@ from pytest_failure_taxonomy.report.text import (
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     Location,
+    MemoryPressure,
     OriginPlace,
     RaisedException,
 )
@@ -206,7 +207,9 @@ def raised_from(sent: dict[str, Any] | None) -> RaisedException | None:
     if sent is None:
         return None
     origin = sent["origin"] and OriginPlace(**sent["origin"])
-    return RaisedException(**{**sent, "bases": tuple(sent["bases"]), "origin": origin})
+    memory = sent["memory"] and MemoryPressure(**sent["memory"])
+    bases = tuple(sent["bases"])
+    return RaisedException(**{**sent, "bases": bases, "origin": origin, "memory": memory})
 
 
 def attribution_from(sent: dict[str, Any] | None) -> Attribution | None:
@@ -227,7 +230,26 @@ def describe_exception(error: BaseException, origins: OriginFinder) -> RaisedExc
         bases=tuple([f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[:-1]]),
         raised_in=raising_module(error.__traceback__),
         origin=origins.origin_of(error),
+        memory=memory_pressure() if isinstance(error, MemoryError) else None,
     )
+
+
+def memory_pressure() -> MemoryPressure | None:
+    """Return the limit of memory of which this process uses most; `None` if it has none.
+
+    The exception still holds what its frames had, so that this is nearly what they used.
+    """
+    from pytest_failure_taxonomy.system.memory import own_limits
+
+    try:
+        used = own_limits()
+    except MemoryError:  # nothing at all is left, and what of is unknown
+        return None
+    shares = {name: use / max(1, limit) for name, (use, limit) in used.items()}
+    name = max(shares, key=lambda each: shares[each], default=None)
+    if name is None:
+        return None
+    return MemoryPressure(limit=name, used_bytes=used[name][0], limit_bytes=used[name][1])
 
 
 def cause_of(error: BaseException) -> BaseException:

@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.aftermath.watcher import is_watchable
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
-from pytest_failure_taxonomy.recorder.machine import describe_environment
+from pytest_failure_taxonomy.recorder.machine import describe_environment, memory_use
 from pytest_failure_taxonomy.recorder.other_plugins import (
     TimerRecorder,
     coverage_shortfall,
@@ -272,6 +272,7 @@ class Run:
         self._crash_record.record_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
         if self._crash_record.has_lost_watcher():
             self._record_no_watcher("it was ended before pytest was")
+        self._environment = replace(self._environment, memory=memory_use())
         try:
             evidence, faults = attribute(evidence, self._settings.rules)
             for fault in faults:
