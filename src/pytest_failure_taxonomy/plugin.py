@@ -71,6 +71,17 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "In the stage baseline_run take exit code 1 alone for a valid baseline "
         "(ini: failure_taxonomy_strict_baseline)",
     },
+    "--failure-taxonomy-stall-seconds": {
+        "metavar": "SECONDS",
+        "help": "Look at what makes no progress for so long, and say where it hangs; 0 is off; "
+        "default: 60 (ini: failure_taxonomy_stall_seconds)",
+    },
+    "--failure-taxonomy-end-stalled": {
+        "action": "store_true",
+        "default": False,
+        "help": "End what hangs for so long: under xdist the worker alone, otherwise the run "
+        "(ini: failure_taxonomy_end_stalled)",
+    },
 }
 """The options of the command line, as `addoption` takes them."""
 
@@ -148,6 +159,12 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         "Have a second small process complete the report if pytest dies (Linux)",
         "bool",
         default=True,
+    )
+    parser.addini(
+        "failure_taxonomy_stall_seconds", "As --failure-taxonomy-stall-seconds", default=""
+    )
+    parser.addini(
+        "failure_taxonomy_end_stalled", "As --failure-taxonomy-end-stalled", "bool", default=False
     )
     config = pluginmanager.get_plugin("pytestconfig")
     if isinstance(config, pytest.Config):

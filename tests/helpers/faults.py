@@ -79,7 +79,7 @@ class End:
     also: tuple[str, ...] = ()
     """Kinds of the other reasons that hold."""
     on: str | None = None
-    """The test that the verdict names: `b`, say."""
+    """What the verdict names: the test `b`, say, `""` for the test file, or another file."""
     source: str = "pytest"
     """How the exit status is known; `earlier` where only an earlier run's report is there, `gone`
     where there is none."""
@@ -678,8 +678,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
         head="os._exit(3)",
         xdist_args=("--max-worker-restart=1",),
         ends={
-            "alone": End(status=3, kind="process.exited", source=SECOND),
-            "n2": End(status=5, kind="worker.crashed"),
+            "alone": End(status=3, kind="process.exited", on="", source=SECOND),
+            "n2": End(status=5, kind="worker.crashed", on=""),
         },
     ),
     Fault(
@@ -688,21 +688,21 @@ FAULTS: Final[tuple[Fault, ...]] = (
         head=CRASH,
         xdist_args=("--max-worker-restart=1",),
         ends={
-            "alone": End(status=-11, kind="process.crashed", source=SECOND),
-            "n2": End(status=5, kind="worker.crashed"),
+            "alone": End(status=-11, kind="process.crashed", on="", source=SECOND),
+            "n2": End(status=5, kind="worker.crashed", on=""),
         },
     ),
     Fault(
         name="conftest-exit",
         title="`os._exit(3)` in `conftest.py`",
         files={"conftest.py": "import os\nos._exit(3)\n"},
-        ends=_at_start(3, "process.exited", source=SECOND),
+        ends=_at_start(3, "process.exited", on="conftest.py", source=SECOND),
     ),
     Fault(
         name="conftest-crash",
         title="a segmentation fault in `conftest.py`",
         files={"conftest.py": f"{CRASH}\n"},
-        ends=_at_start(-11, "process.crashed", source=SECOND),
+        ends=_at_start(-11, "process.crashed", on="conftest.py", source=SECOND),
     ),
     Fault(
         name="logfinish-raises",

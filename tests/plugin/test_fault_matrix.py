@@ -236,6 +236,7 @@ def expected_verdict(expected: End) -> dict[str, Any] | None:
     if expected.kind is None:
         return None
     nodeid = None if expected.on is None else f"test_it.py::test_{expected.on}"
+    nodeid = expected.on if expected.on and expected.on.endswith(".py") else nodeid
     return {
         "reason": reason_in(expected),
         "kind": expected.kind,

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
-from pytest_failure_taxonomy.aftermath.lock import ReportLock
+from pytest_failure_taxonomy.aftermath.lock import ReportLock, held_record
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.recorder.record.layout import (
     RESERVE,
@@ -30,6 +30,12 @@ from pytest_failure_taxonomy.recorder.record.memory_seen import (
     parse_memory,
     with_memory,
     with_peaks,
+)
+from pytest_failure_taxonomy.recorder.record.observed import (
+    Observed,
+    parse_observed,
+    read_observed,
+    stalled_activities,
 )
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
@@ -49,11 +55,13 @@ from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.system.own_files import Folder, open_folder, read_file
 from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
-from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
+from pytest_failure_taxonomy.taxonomy.evidence import Completeness, ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, signal_name
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
+LOCK_SECONDS: Final = 1.0
+"""How long to wait for a process that is rewriting the report of a stalled run."""
 MAX_STACKS_BYTES: Final = 1024 * 1024
 """Enough for the stacks of some thousand threads; the rest is left out."""
 
@@ -116,11 +124,13 @@ def complete_watched(
     status: int | None,
     ended_ns: int,
     contents: list[bytes],
+    observed: bytes = b"",
     memory: dict[str, Any] | None = None,
 ) -> None:
     """Complete a report for the watcher, from the contents of the record that it has read."""
     end = replace(end_from_status(status, "watcher", ended_ns), memory=parse_memory(memory))
-    complete_run(Path(report), run_id, end, contents=contents)
+    seen = parse_observed(observed) if observed else None
+    complete_run(Path(report), run_id, end, contents=contents, observed=seen)
 
 
 def complete_run(
@@ -129,6 +139,7 @@ def complete_run(
     end: ProcessEnd,
     *,
     contents: list[bytes] | None = None,
+    observed: Observed | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> dict[str, Any] | None:
     """Complete the report of one run, and return it.
@@ -140,6 +151,7 @@ def complete_run(
         run_id: the run. The report of a later run is not changed, and `None` is returned.
         end: how its process ended.
         contents: of the record's two files, if the caller has them.
+        observed: what was seen of the run while it lived, if the caller has that.
         warn: called with a line about what could not be removed of the record.
 
     Raises:
@@ -149,12 +161,16 @@ def complete_run(
     with _opened_record(record_folder(path, run_id)) as (folder, kept):
         if contents is None and folder is not None:
             contents = list(read_contents(folder))
+        if observed is None:
+            observed = Observed() if folder is None else read_observed(folder)
         current = read_report(path)
         if current is not None and current["run"]["id"] != run_id:
             if _is_of_later_run(path, end, contents):
                 return None
             current = None
-        completed, is_whole = _completed(current, path, run_id, end, contents, folder, kept)
+        completed, is_whole = _completed(
+            current, path, run_id, end, contents, folder, kept, observed
+        )
         if completed != current:
             written = _write(path, completed, folder)
             is_whole = is_whole and written is completed
@@ -177,10 +193,11 @@ def _completed(
     contents: list[bytes] | None,
     folder: Folder | None,
     kept: str | None,
+    observed: Observed,
 ) -> tuple[dict[str, Any], bool]:
     """Return the complete report of a run, and whether it has all that the record had."""
     if current is not None and _is_trusted(current, path, end, contents):
-        amended = _amended(current, end.exit)
+        amended = _amended(current, end, observed)
         if amended is not None and contents is not None and is_cut(current):
             return _fill_up(amended, contents, run_id, folder, end)
         if amended is not None:
@@ -189,7 +206,7 @@ def _completed(
         raise ReportError(f"the record can't be read: {kept}")
     state, events = contents or (b"", b"")
     run = parse_record(state, events, run_id, str(record_folder(path, run_id)))
-    made = reconstruct(run, folder, end, faults=[kept] if kept else [])
+    made = reconstruct(run, folder, end, observed, faults=[kept] if kept else [])
     return made, not run.missing
 
 
@@ -253,7 +270,7 @@ def _opened_record(path: Path) -> Iterator[tuple[Folder | None, str | None]]:
     except OSError as error:
         yield None, why_it_stays(path, error)
     else:
-        with folder:
+        with folder, held_record(folder, LOCK_SECONDS):
             yield folder, what_stays(folder)
 
 
@@ -296,10 +313,11 @@ def is_written_after(path: Path, end: ProcessEnd) -> bool | None:
         return None
 
 
-def _amended(report: dict[str, Any], end: ProcessExit) -> dict[str, Any] | None:
+def _amended(report: dict[str, Any], end: ProcessEnd, observed: Observed) -> dict[str, Any] | None:
     """Return a report with the end of its process; `None` if it is not a valid report."""
+    stalls = stalled_activities(observed, end.ended_ns, is_over=True)
     try:
-        return amend_report(report, end)
+        return amend_report(report, end.exit, stalls)
     except (LookupError, TypeError, ValueError, AttributeError):
         return None
 
@@ -313,15 +331,23 @@ def _remove_lock(path: Path) -> None:
 
 
 def reconstruct(
-    run: RecordedRun, folder: Folder | None, end: ProcessEnd, *, faults: list[str] | None = None
+    run: RecordedRun,
+    folder: Folder | None,
+    end: ProcessEnd,
+    observed: Observed | None = None,
+    *,
+    faults: list[str] | None = None,
+    completeness: Completeness = "reconstructed",
 ) -> dict[str, Any]:
-    """Return the report of a run that could not write it.
+    """Return the report of a run that could not write it, or has not done so yet.
 
     Args:
         run: its record.
         folder: of the record, if it still exists.
         end: how its process ended.
+        observed: what was seen of it while it lived.
         faults: further problems with the record.
+        completeness: `running` for a run that goes on.
 
     Raises:
         ReportError: if the record has contents that this version does not know.
@@ -337,7 +363,9 @@ def reconstruct(
     exit_seen = replace(_with_memory(run, end), stacks=stacks)
     try:
         secrets = Secrets(run.header.redact)
-        seen = evidence_of(run, exit_seen, ended_ns=end.ended_ns, workers=workers)
+        seen = evidence_of(
+            run, exit_seen, ended_ns=end.ended_ns, workers=workers, observed=observed
+        )
         evidence = searched_again(seen, secrets)
         evidence = with_peaks(evidence, end.memory)
         context = context_of(run, ended_ns=end.ended_ns)
@@ -347,7 +375,7 @@ def reconstruct(
             evidence,
             judge(evidence),
             context,
-            completeness="reconstructed",
+            completeness=completeness,
             faults=(*run.notes, *problems, *(faults or ())),
             redaction=secrets,
         )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 # Bound here, because a test may replace them in their modules and never put them back.
 from os import close, fstat, lstat, unlink
 from pathlib import Path
 from typing import Any
 
+from pytest_failure_taxonomy.recorder.record.layout import STATE
 from pytest_failure_taxonomy.report.write import path_beside
-from pytest_failure_taxonomy.system.own_files import identity_of, move_high, open_shared
+from pytest_failure_taxonomy.system.own_files import Folder, identity_of, move_high, open_shared
 
 _held: set[Path] = set()
 """Paths that runs of this process have locked. A POSIX lock does not exclude its own process, and a
@@ -88,3 +91,40 @@ class ReportLock:
 def lock_path(report: Path) -> Path:
     """Return the path of the file that is locked for a report."""
     return path_beside(report, ".lock")
+
+
+@contextmanager
+def held_record(folder: Folder, seconds: float) -> Iterator[bool]:
+    """Keep other processes from rewriting the report of a run for a moment; yield whether we can.
+
+    The watcher rewrites the report of a run that is stalled, while pytest or `failure-taxonomy run`
+    may be about to write the last one. The lock is a `flock` of the record's state file, so that
+    it goes with its process and needs no file of its own.
+
+    Args:
+        folder: of the record.
+        seconds: how long to wait for it at most.
+    """
+    try:
+        import fcntl
+
+        descriptor = folder.open_file(STATE, os.O_RDONLY)
+    except (ImportError, OSError):
+        yield False
+        return
+    try:
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if time.monotonic() >= deadline:
+                    yield False
+                    return
+                time.sleep(0.002)
+            else:
+                yield True
+                return
+    finally:
+        with suppress(OSError):
+            close(descriptor)

@@ -1,7 +1,8 @@
 """The process that watches pytest: run as a script by `watcher`, with the standard library alone.
 
 It waits for one process to end, and imports the package only if there is a report to complete. It
-inherits the descriptors of the record, because a test may remove the files.
+inherits the descriptors of the record, because a test may remove the files. Now and then it looks
+whether the run makes progress; what a stall takes is done in a forked child.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ import struct
 import sys
 import time
 
-TYPE_CHECKING = False  # as in typing, which takes long to import
+TYPE_CHECKING = False  # importing it from `typing` would take more memory than all the rest
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.aftermath.memory_samples import MemorySampler
+    from pytest_failure_taxonomy.aftermath.standstill import Standstill, Unit
 
 _HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is imported only when it is needed
 
 _MAX_SECONDS = 120
 """The time for all work after pytest's end; half a million tests take a twentieth of it."""
 _MAX_BYTES = 512 * 1024 * 1024  # as in record/layout.py
+_CHILD_SECONDS = 0.5
+"""How long a child that looks at a stall may take once pytest has ended."""
+_IS_CHILD_BUSY = 3
+"""The exit code of such a child where the run waits for a child process that is at work."""
 
 # linux/pidfd.h: PIDFD_GET_INFO returns the exit status of a reaped process (Linux 6.15).
 _PIDFD_INFO_EXIT = 1 << 3
@@ -36,6 +42,7 @@ def watch(
     root: str,
     report: str,
     run_id: str,
+    settings: str = "",
     *others: str,
 ) -> None:
     """Wait for the end of a process, and complete its report unless it is complete.
@@ -47,23 +54,133 @@ def watch(
         root: the folder of the package.
         report: the path of its report.
         run_id: the run.
+        settings: from `watcher.settings_word`.
         others: further folders to import from.
     """
     sys.path[:0] = [root, *others]
+    numbers, _, folder = settings.partition(";folder=")
+    given = dict(part.split("=", 1) for part in numbers.split(";") if part) | {"folder": folder}
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
-    memory = Memory(process_id)
-    while not poller.poll(memory.wait_ms()):
-        memory.look()
+    stalls, memory = Stalls(files, process_id, report, run_id, given), Memory(process_id)
+    _look_until_the_end(poller, [stalls, memory])
     ended_ns = time.monotonic_ns()
     _end_in_time()
+    stalls.end()
+    if given.get("completes") == "0":
+        return
     status = _wait_status(pidfd, process_id)
     if _is_done(files[0], status):
         return
     from pytest_failure_taxonomy.aftermath.complete import complete_watched
 
     contents = [_read(file) for file in files]
-    complete_watched(report, run_id, status, ended_ns, contents, memory=memory.seen())
+    seen, used = stalls.observed(), memory.seen()
+    complete_watched(report, run_id, status, ended_ns, contents, seen, used)
+
+
+def _look_until_the_end(poller: select.poll, looks: list[Stalls | Memory]) -> None:
+    """Look again and again, at each thing in its own time, until the process has ended."""
+    due = [_due(each) for each in looks]
+    while not poller.poll(_milliseconds_until(min(due))):
+        for index, each in enumerate(looks):
+            if time.monotonic() >= due[index]:
+                each.look()
+                due[index] = _due(each)
+
+
+def _due(look: Stalls | Memory) -> float:
+    """Return when the next look is due, on the monotonic clock."""
+    wait_ms = look.wait_ms()
+    return float("inf") if wait_ms is None else time.monotonic() + wait_ms / 1e3
+
+
+def _milliseconds_until(due: float) -> float | None:
+    """Return how long to wait, in whole milliseconds; `None` for ever."""
+    if due == float("inf"):
+        return None
+    return max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
+
+
+class Stalls:
+    """Look now and then whether a run makes progress."""
+
+    def __init__(
+        self, files: list[int], process_id: int, report: str, run_id: str, given: dict[str, str]
+    ) -> None:
+        self._files = files
+        self._report = report
+        self._run_id = run_id
+        self._given = given
+        self._child = 0
+        self._said = -1
+        self._standstill: Standstill | None = None
+        seconds = float(given.get("seconds", "0"))
+        if seconds > 0:
+            try:
+                from pytest_failure_taxonomy.aftermath import standstill
+
+                process = process_id, standstill.start_of(process_id)
+                self._standstill = standstill.Standstill(
+                    files[0], given["folder"], process, seconds, time.monotonic_ns()
+                )
+            except Exception:  # noqa: BLE001 - the report is completed all the same
+                self._standstill = None
+
+    def wait_ms(self) -> float | None:
+        """Return how long to wait for the next look, `None` for ever."""
+        return None if self._standstill is None else 1e3 * self._standstill.period_seconds
+
+    def look(self) -> None:
+        """Look once; have a child look closely if there is anything new."""
+        standstill = self._standstill
+        try:
+            if standstill is None or (self._child and not self._has_child_ended()):
+                return
+            now_ns = time.monotonic_ns()
+            if standstill.look(now_ns):
+                if self._said < 0:
+                    self._said = os.memfd_create("observed")
+                self._child = os.fork()
+                if self._child == 0:
+                    self._look_closely(standstill.at_limit(now_ns))
+        except Exception:  # noqa: BLE001 - without a look, but the report is completed
+            self._standstill = None
+
+    def end(self) -> None:
+        """Wait until the last child has ended; it may be writing."""
+        deadline = time.monotonic() + _CHILD_SECONDS
+        while self._child and not self._has_child_ended():
+            if time.monotonic() > deadline:
+                os.kill(self._child, signal.SIGKILL)
+            time.sleep(0.005)
+
+    def observed(self) -> bytes:
+        """Return what the children have seen."""
+        return b"" if self._said < 0 else _read(self._said)
+
+    def _has_child_ended(self) -> bool:
+        child, status = os.waitpid(self._child, os.WNOHANG)
+        if child:
+            self._child = 0
+            if status == _IS_CHILD_BUSY << 8 and self._standstill is not None:
+                self._standstill.look_again(time.monotonic_ns())
+        return bool(child)
+
+    def _look_closely(self, units: list[Unit]) -> None:
+        status = 1
+        try:
+            os.nice(5)
+            _end_in_time()
+            from pytest_failure_taxonomy.aftermath.stalls import look_for_watcher
+
+            contents = [_read(file) for file in self._files]
+            is_busy = look_for_watcher(
+                self._report, self._run_id, contents, self._given, units, self._said
+            )
+            status = _IS_CHILD_BUSY if is_busy else 0
+        finally:  # whatever happened, the child must end here
+            os._exit(status)
 
 
 class Memory:

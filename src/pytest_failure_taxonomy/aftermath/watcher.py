@@ -40,7 +40,14 @@ class Watch:
         self._process_id: int | None = None
         self._watcher: tuple[int, str] | None = None
 
-    def start(self, report: Path, run_id: str, record: Sequence[Path]) -> str | None:
+    @property
+    def process_id(self) -> int | None:
+        """Of the watcher, once it is started."""
+        return None if self._watcher is None else self._watcher[0]
+
+    def start(
+        self, report: Path, run_id: str, record: Sequence[Path], settings: str = ""
+    ) -> str | None:
         """Start a watcher of this process; return why that is not possible, or `None`.
 
         A shell starts the watcher in the background and ends, so that it is nobody's child. A test
@@ -51,6 +58,7 @@ class Watch:
             run_id: the run.
             record: the files of its record. The watcher inherits their descriptors: a short run
                 may have removed the files before the watcher could open them.
+            settings: from `settings_word`.
         """
         if not sys.executable:
             return "Python does not know its own program (sys.executable is empty)"
@@ -74,6 +82,7 @@ class Watch:
                     str(_SCRIPT.parents[2]),
                     str(report),
                     run_id,
+                    settings,
                     *_folders_of_users_patterns(),
                 ]
             )
@@ -101,9 +110,35 @@ class Watch:
 
 def is_watchable() -> bool:
     """Tell whether a run in this process should and can have a watcher."""
-    process_id = os.getpid()
     # When process 1 of a container ends, its watcher is ended, too.
-    return hasattr(os, "pidfd_open") and process_id != 1 and process_id not in _watched
+    return is_observable() and os.getpid() != 1
+
+
+def is_observable() -> bool:
+    """Tell whether another process can look at a run in this one while it lives."""
+    return hasattr(os, "pidfd_open") and os.getpid() not in _watched
+
+
+def settings_word(
+    folder: Path, *, stall_seconds: float, ends_stalled: bool, completes: bool, is_program: bool
+) -> str:
+    """Return the settings of a watcher as one word of its command line.
+
+    Args:
+        folder: of the record.
+        stall_seconds: after how long without progress something is stalled; 0 for never.
+        ends_stalled: end what is.
+        completes: complete the report at the end.
+        is_program: pytest is all that its process does.
+    """
+    settings = {
+        "seconds": f"{stall_seconds:g}",
+        "ends": int(ends_stalled),
+        "completes": int(completes),
+        "program": int(is_program),
+        "folder": folder,  # last: it may contain anything
+    }
+    return ";".join(f"{name}={value}" for name, value in settings.items())
 
 
 def _move_up(descriptor: int) -> int:

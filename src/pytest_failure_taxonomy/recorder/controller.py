@@ -12,15 +12,22 @@ from pytest_failure_taxonomy.recorder.collected import CollectedTests, is_of_mis
 from pytest_failure_taxonomy.recorder.failures import is_of_forked_test
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds
+from pytest_failure_taxonomy.recorder.record.observed import read_observed, stall_of_worker
 from pytest_failure_taxonomy.recorder.record.reader import WorkerState, read_worker
-from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test
+from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test, running_activity
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.system.memory import peak_rss_of_children
 from pytest_failure_taxonomy.system.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
-from pytest_failure_taxonomy.taxonomy.evidence import OomKill, TimeLimit, WorkerEnd
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    OomKill,
+    RunningActivity,
+    Stall,
+    TimeLimit,
+    WorkerEnd,
+)
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_name
 
 MAX_WAIT_SECONDS: Final = 0.25
@@ -47,6 +54,8 @@ class _Worker:
         self.process_id: int | None = None
         self.ready_ns = 0
         self.oom_kill: OomKill | None = None
+        self.stall: Stall | None = None
+        self.activity: RunningActivity | None = None
 
     def end(self) -> WorkerEnd:
         """Return how the worker ended; `finished` if it has not ended yet."""
@@ -72,19 +81,29 @@ class _Worker:
             peak_rss_bytes=self.peak_rss_bytes,
             process_id=self.process_id,
             oom_kill=self.oom_kill,
+            stall=self.stall,
+            activity=self.activity,
         )
 
 
 class ControllerRecorder:
     """A plugin that records what the workers of an xdist run do."""
 
-    def __init__(self, config: pytest.Config, session: SessionRecorder, faults: Faults) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        session: SessionRecorder,
+        faults: Faults,
+        *,
+        watcher_id: int | None = None,
+    ) -> None:
         self.faults = faults
         self._session = session
         self._record = session.record
         self._each = config.getoption("dist", "no") == "each"
         self._workers: dict[str, _Worker] = {}
         self._collected = CollectedTests()
+        self._watcher_id = watcher_id
         # xdist passes the options of the controller on to its workers, `-o` included.
         self._faulthandler_seconds = faulthandler_exit_seconds(config)
         self._oom_file = oom_events_file()
@@ -103,6 +122,7 @@ class ControllerRecorder:
             "folder": folder,
             "key": secrets.key,
             "patterns": list(secrets.patterns),
+            "watcher": self._watcher_id,
         }
 
     @pytest.hookimpl(optionalhook=True)
@@ -145,6 +165,7 @@ class ControllerRecorder:
             worker.crashed_on = report.nodeid
             end = worker.end()
             self._session.failures.limit_of_crash = end.limit if is_ended_by_limit(end) else None
+            self._session.failures.stall_of_crash = end.stall
             self._session.facts.write("worker", worker=end)
 
     @pytest.hookimpl(tryfirst=True)
@@ -177,7 +198,12 @@ class ControllerRecorder:
             return
         worker.error = str(error)
         worker.limit = self._running_limit(node.gateway.id)
+        activity = self._state_of(node.gateway.id).activity
+        if activity is not None:
+            now_ns = time.monotonic_ns()
+            worker.activity = running_activity(activity, now_ns, node.gateway.id)
         worker.returncode = _returncode(node, MAX_WAIT_SECONDS)
+        worker.stall = self._stall_of(node.gateway.id)
         kills = read_oom_count(self._oom_file)
         if kills is not None and self._oom_kills is not None:
             worker.out_of_memory = kills > self._oom_kills
@@ -230,6 +256,16 @@ class ControllerRecorder:
             faulthandler_seconds=self._faulthandler_seconds,
         )
         return max(limits, key=lambda limit: limit.share, default=None)
+
+    def _stall_of(self, worker: str) -> Stall | None:
+        """Return what a worker was stalled at, if it was ended for that."""
+        if not isinstance(self._record, DiskRecord):
+            return None
+        try:
+            with self._record.opened() as folder:
+                return stall_of_worker(read_observed(folder), worker)
+        except OSError:
+            return None
 
     def _state_of(self, worker: str) -> WorkerState:
         """Return what a worker has recorded of itself, as far as it can be read."""

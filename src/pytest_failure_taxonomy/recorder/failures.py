@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Phase,
     RaisedException,
     RunError,
+    Stall,
     TestFailure,
     TimeLimit,
     is_of_attempt,
@@ -164,6 +165,8 @@ class Failures:
         """The report of a failed test, until pytest passes on the exception or goes on without."""
         self.limit_of_crash: TimeLimit | None = None
         """The time limit under which the worker died whose report comes next."""
+        self.stall_of_crash: Stall | None = None
+        """What the test of that worker was stalled at, if that is why the worker was ended."""
         self.superseded: set[str] = set()
         """Tests that are going to be run again and have not started yet."""
         self._with_failed_subtests: set[str] = set()
@@ -233,6 +236,7 @@ class Failures:
             crashed=crashed,
             forked=forked,
             limit=self.limit_of_crash if crashed and not forked else None,
+            stall=self.stall_of_crash if crashed and not forked else None,
             duration_seconds=None if crashed else report.duration,
             attempts=self._progress.attempts(report.nodeid),
             worker=_worker_of(report),

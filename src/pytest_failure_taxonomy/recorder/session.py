@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.recorder.stalled_run import END_MESSAGE
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ErrorOrigin,
@@ -175,6 +176,8 @@ class SessionRecorder:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Record Ctrl+C, `pytest.exit`, and the exceptions by which pytest and xdist stop."""
         error = excinfo.value
+        if isinstance(error, pytest.exit.Exception) and error.msg == END_MESSAGE:
+            return  # the stall is told
         where = own_place_of(error, self._rootdir)
         if isinstance(error, pytest.exit.Exception):
             self._interrupt("Exit", str(error.msg), where)

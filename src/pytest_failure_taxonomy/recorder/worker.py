@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.recorder.progress import state_after
 from pytest_failure_taxonomy.recorder.record.layout import DONE, STARTED, worker_folder
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.recorder.stalled_run import Readable
 from pytest_failure_taxonomy.system.memory import peak_rss_bytes
 
 OUTPUT_KEY: Final = "failure_taxonomy"
@@ -32,6 +33,10 @@ class WorkerRecorder:
     def __init__(self, config: pytest.Config) -> None:
         self.faults = Faults(config, is_worker=True)
         self.record = _open_record(config)
+        given = getattr(config, "workerinput", {}).get(OUTPUT_KEY, {})
+        if given.get("watcher") is not None:
+            self._readable = Readable()
+            self._readable.begin(self.record, given["watcher"])
         self._config = config
         attributor = Attributor(config, self.faults)
         self._exceptions = ExceptionMemory(config.rootpath, attributor)

@@ -366,11 +366,13 @@ _MOST: Final = 1_000_000
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 
 
-def amend_report(report: dict[str, Any], end: ProcessExit) -> dict[str, Any]:
+def amend_report(
+    report: dict[str, Any], end: ProcessExit, stalls: tuple[StalledActivity, ...] = ()
+) -> dict[str, Any]:
     """Return the report that pytest wrote, with how its process ended after that.
 
     It is unchanged where that says nothing new. The reasons found before still hold; the end may
-    add one, and the judge says which comes first.
+    add one, and what was stalled before it another; the judge says which comes first.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError: it is not a report of ours.
@@ -382,11 +384,13 @@ def amend_report(report: dict[str, Any], end: ProcessExit) -> dict[str, Any]:
         stage=Stage(report["run"]["stage"]),
         exit=replace(end, session_code=before),
         settled=tuple(_findings(report)),
+        stalls=stalls,
     )
     judgement = judge(evidence)
     limits = Limits()
     return {
         **report,
+        **({"stalls": [_stalled_activity(each, limits) for each in stalls]} if stalls else {}),
         "exit": exit_as_json(evidence, judgement),
         "verdict": _verdict(report["verdict"], verdict_as_json(judgement.verdict, limits)),
         "reasons": reasons_as_json(judgement, limits),

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_failure_taxonomy.aftermath.mailbox import claim_mailbox, release_mailbox
-from pytest_failure_taxonomy.aftermath.watcher import is_watchable
+from pytest_failure_taxonomy.aftermath.watcher import is_observable, is_watchable
 from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.recorder.activity import ActivityRecorder
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.machine import describe_environment, memory_use
@@ -27,8 +28,10 @@ from pytest_failure_taxonomy.recorder.other_plugins import (
     faulthandler_exit_seconds,
     knows_timers,
 )
+from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
+from pytest_failure_taxonomy.recorder.stalled_run import StalledRun, is_program
 from pytest_failure_taxonomy.recorder.startup_errors import exit_code_of, record_startup_error
 from pytest_failure_taxonomy.recorder.worker import (
     WorkerRecorder,
@@ -47,7 +50,12 @@ from pytest_failure_taxonomy.report.text import ShownPaths, safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.run.benches import add_benches
 from pytest_failure_taxonomy.run.extensions import add_extensions, search_again
-from pytest_failure_taxonomy.run.report_file import CrashRecord, ReportFile, call_after_fork
+from pytest_failure_taxonomy.run.report_file import (
+    CrashRecord,
+    Observer,
+    ReportFile,
+    call_after_fork,
+)
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
 from pytest_failure_taxonomy.run.verdict_lines import print_lines, verbosity
 from pytest_failure_taxonomy.system.process import die_with_parent
@@ -105,6 +113,7 @@ def _begin_run(config: pytest.Config) -> None:
     config.stash[RUN] = run
     config.pluginmanager.register(run, "failure_taxonomy_run")
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
+    _record_activity(config, run.session.record, run.faults).begin()
     if settings.problems:
         raise pytest.UsageError(safe_text("; ".join(settings.problems), MAX_ERROR))
 
@@ -178,10 +187,16 @@ class Run:
     def _begin_on_disk(self) -> None:
         """Write the first report, begin the record, and start the watcher."""
         is_watched = self._settings.watcher and is_watchable()
+        is_observed = self._settings.observer and is_observable()
+        observer = Observer(
+            seconds=self._settings.stall_seconds if is_observed else 0.0,
+            ends_stalled=self._settings.ends_stalled,
+            is_program=is_program(),
+        )
         if is_watched:
             self._environment = replace(self._environment, watcher=WatcherState(active=True))
         self._report_file.open(self._running_report())
-        why_not = self._crash_record.begin(self._header(), watch=is_watched)
+        why_not = self._crash_record.begin(self._header(), watch=is_watched, observer=observer)
         if why_not is not None:
             self._record_no_watcher(why_not)
             self._report_file.correct(self._running_report())
@@ -224,8 +239,15 @@ class Run:
         if manager.has_plugin("dsession"):
             from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
 
-            self._controller = ControllerRecorder(self._config, self.session, self.faults)
+            self._controller = ControllerRecorder(
+                self._config, self.session, self.faults, watcher_id=self._crash_record.watcher_id
+            )
             manager.register(self._controller, "failure_taxonomy_controller")
+        if self._crash_record.watcher_id is not None:
+            stalled = StalledRun(
+                self._config, self._crash_record.record, ends=self._settings.ends_stalled
+            )
+            manager.register(stalled, "failure_taxonomy_stalled_run")
         if knows_timers(manager):
             timers = TimerRecorder(self._crash_record.record, self.faults)
             manager.register(timers, "failure_taxonomy_timers")
@@ -273,6 +295,7 @@ class Run:
         if self._crash_record.has_lost_watcher():
             self._record_no_watcher("it was ended before pytest was")
         self._environment = replace(self._environment, memory=memory_use())
+        evidence = self._with_stalls(evidence)
         try:
             evidence, faults = attribute(evidence, self._settings.rules)
             for fault in faults:
@@ -300,6 +323,15 @@ class Run:
             if problem is None:  # without a report there is nothing to complete
                 lines += watcher_lines(report)
             print_lines(self._config, [*lines, *stays_lines(self._report_file.remains)])
+
+    def _with_stalls(self, evidence: RunEvidence) -> RunEvidence:
+        """Add what the watcher has seen stalled, and what is so still."""
+        observed = self._crash_record.read_observed()
+        if observed is None:
+            return evidence
+        from pytest_failure_taxonomy.recorder.record.observed import with_stalls
+
+        return with_stalls(evidence, observed, ended_ns=self._clock(), is_over=False)
 
     @cached_property
     def _environment(self) -> Environment:
@@ -332,9 +364,16 @@ class Run:
         )
 
 
+def _record_activity(config: pytest.Config, record: Record, faults: Faults) -> ActivityRecorder:
+    activity = ActivityRecorder(config, record, faults)
+    config.pluginmanager.register(activity, "failure_taxonomy_activity")
+    return activity
+
+
 def _begin_worker(config: pytest.Config) -> None:
     recorder = WorkerRecorder(config)
     config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
+    _record_activity(config, recorder.record, recorder.faults)
     if knows_timers(config.pluginmanager):
         timers = TimerRecorder(recorder.record, recorder.faults)
         config.pluginmanager.register(timers, "failure_taxonomy_timers")

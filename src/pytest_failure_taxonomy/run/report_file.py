@@ -9,18 +9,20 @@ import weakref
 from contextlib import suppress
 from os import close  # bound here, because a test may replace it and never put it back
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.aftermath.lock import ReportLock, lock_path
-from pytest_failure_taxonomy.aftermath.watcher import Watch
+from pytest_failure_taxonomy.aftermath.lock import ReportLock, held_record, lock_path
+from pytest_failure_taxonomy.aftermath.watcher import Watch, settings_word
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.recorder.record.layout import (
     EVENTS,
+    OBSERVED,
     RESERVE,
     STATE,
     record_folder,
 )
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
+from pytest_failure_taxonomy.recorder.stalled_run import Readable
 from pytest_failure_taxonomy.report.write import (
     fallback_path,
     make_folder,
@@ -38,8 +40,25 @@ from pytest_failure_taxonomy.system.process import (
     read_oom_count,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import WatcherState
+from pytest_failure_taxonomy.taxonomy.values import value
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.recorder.record.observed import Observed
 
 _NO_STACKS: Final = -1
+LOOK_SECONDS: Final = 1.0
+"""How long pytest waits at its end for a watcher that rewrites the report."""
+
+
+@value
+class Observer:
+    """How another process looks at the run while it lives."""
+
+    seconds: float = 0.0
+    """After how long without progress something is stalled; 0 for never."""
+    ends_stalled: bool = False
+    is_program: bool = False
+    """pytest is all that its process does."""
 
 
 class ReportFile:
@@ -183,6 +202,8 @@ class CrashRecord:
         self._lock = ReportLock(report)
         self._watch = Watch()
         self._stacks = _NO_STACKS
+        self._readable = Readable()
+        self._completes = False
 
     def claim(self) -> bool:
         """Lock the path of the report; tell whether no other run has locked it.
@@ -192,12 +213,52 @@ class CrashRecord:
         """
         return self._lock.acquire()
 
-    def begin(self, header: dict[str, Any], *, watch: bool) -> str | None:
-        """Begin the record and, if `watch`, start the watcher; return why there is no watcher."""
+    def begin(self, header: dict[str, Any], *, watch: bool, observer: Observer) -> str | None:
+        """Begin the record and start the watcher; return why there is no watcher that was wanted.
+
+        Args:
+            header: the first event of the record.
+            watch: the watcher is to complete the report at the end.
+            observer: how it is to look at the run until then.
+        """
         why = self._begin_record(header)
-        if not watch:
+        if not watch and not observer.seconds:
             return None
-        return why or self._watch.start(self._report, self._run_id, self.files)
+        if why is None:
+            settings = settings_word(
+                record_folder(self._report, self._run_id),
+                stall_seconds=observer.seconds,
+                ends_stalled=observer.ends_stalled,
+                completes=watch,
+                is_program=observer.is_program,
+            )
+            why = self._watch.start(self._report, self._run_id, self.files, settings)
+        self._completes = watch and why is None
+        if why is None and observer.seconds:
+            self._readable.begin(self.record, self._watch.process_id)
+        return why if watch else None
+
+    @property
+    def watcher_id(self) -> int | None:
+        """The process that looks at the run, if there is one."""
+        return self._watch.process_id
+
+    def read_observed(self) -> Observed | None:
+        """Return what the watcher has seen of the run; `None` if that is nothing.
+
+        To be called once the session has ended: the watcher does not rewrite the report from here
+        on.
+        """
+        if self._watch.process_id is None or not isinstance(self.record, DiskRecord):
+            return None
+        with suppress(OSError), self.record.opened() as folder:
+            with held_record(folder, LOOK_SECONDS):
+                pass  # the watcher is done with the report
+            if OBSERVED in folder.names():
+                from pytest_failure_taxonomy.recorder.record.observed import read_observed
+
+                return read_observed(folder)
+        return None
 
     def _begin_record(self, header: dict[str, Any]) -> str | None:
         """Begin the record on disk; return why that is not possible, or `None`."""
@@ -234,7 +295,7 @@ class CrashRecord:
 
     def has_lost_watcher(self) -> bool:
         """Tell whether the watcher was started and has ended."""
-        return self._watch.is_lost()
+        return self._completes and self._watch.is_lost()
 
     @property
     def files(self) -> list[Path]:
@@ -257,6 +318,7 @@ class CrashRecord:
         """
         remains = None
         self._watch.stop()
+        self._readable.end()
         if self._stacks != _NO_STACKS:
             _stop_dumping()
             with suppress(OSError):
@@ -270,6 +332,7 @@ class CrashRecord:
 
     def leave_to_parent(self) -> None:
         """Let go of everything in a forked child."""
+        self._readable.end(is_child=True)
         if self._stacks != _NO_STACKS:
             _stop_dumping()
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 
 DEFAULT_REPORT: Final = "failure-report.json"
+DEFAULT_STALL_SECONDS: Final = 60.0
+MAX_STALL_SECONDS: Final = 1e9
+"""Thirty years; a longer time could not be added to a time in ns."""
 
 _OTHER_REPORTS: Final = {
     "xmlpath": "--junitxml",
@@ -45,6 +48,12 @@ class Settings:
     strict_baseline: bool
     watcher: bool
     """Start a process that completes the report if this one dies."""
+    observer: bool = True
+    """A process may be started that looks at this one while it lives."""
+    stall_seconds: float = 60.0
+    """After how long without progress something counts as stalled; 0 for never."""
+    ends_stalled: bool = False
+    """End what is stalled."""
     rules: tuple[Rule, ...] = ()
     """The user's rules, in their order."""
     redact: tuple[str, ...] = ()
@@ -72,6 +81,8 @@ def read_settings(config: pytest.Config) -> Settings:
     ini_stage = _ini(config, "failure_taxonomy_stage", "one of the six stages", problems)
     ini_strict = _ini(config, "failure_taxonomy_strict_baseline", "true or false", problems)
     ini_watcher = _ini(config, "failure_taxonomy_watcher", "true or false", problems)
+    ini_end_stalled = _ini(config, "failure_taxonomy_end_stalled", "true or false", problems)
+    stall_seconds = _stall_seconds(config, options.failure_taxonomy_stall_seconds, problems)
     rules = _rules(config, options.failure_taxonomy_rules, problems)
     redact = _redact(config, options.failure_taxonomy_redact, problems)
     markers = _markers(config, problems)
@@ -107,12 +118,33 @@ def read_settings(config: pytest.Config) -> Settings:
         stage=stage,
         strict_baseline=bool(options.failure_taxonomy_strict_baseline or ini_strict),
         watcher=ini_watcher is not False and mailbox is None,
+        observer=ini_watcher is not False,
+        stall_seconds=stall_seconds,
+        ends_stalled=bool(options.failure_taxonomy_end_stalled or ini_end_stalled),
         rules=rules,
         redact=redact,
         markers=markers,
         mailbox=mailbox,
         problems=tuple(problems),
     )
+
+
+def _stall_seconds(config: pytest.Config, option: str | None, problems: list[str]) -> float:
+    name, text = "--failure-taxonomy-stall-seconds", option
+    wanted = "a number of seconds such as 60, or 0 for off"
+    if text is None:
+        name = "ini value failure_taxonomy_stall_seconds"
+        text = _ini(config, "failure_taxonomy_stall_seconds", wanted, problems) or None
+    if text is None:
+        return DEFAULT_STALL_SECONDS
+    try:
+        seconds = float(text)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0 <= seconds < MAX_STALL_SECONDS:
+        problems.append(f"{name}: {text!r} is no number of seconds from 0 on; give {wanted}")
+        return 0.0
+    return seconds
 
 
 def _rules(config: pytest.Config, option: str | None, problems: list[str]) -> tuple[Rule, ...]:

@@ -264,6 +264,15 @@ class Folder:
         where, at = self._at(name)
         replace(where, target, src_dir_fd=at, dst_dir_fd=dir_fd)
 
+    def rename(self, name: str, target: str) -> None:
+        """Give a file another name in the folder, and replace what has that name.
+
+        Raises:
+            OSError: if it can't be renamed.
+        """
+        where, at = self._at(name)
+        replace(where, self._at(target)[0], src_dir_fd=at, dst_dir_fd=at)
+
     def rmdir(self) -> None:
         """Remove the folder.
 

@@ -22,6 +22,7 @@ _OPTIONS_WITH_A_VALUE: Final = frozenset({"-k", "--kill-after", "-s", "--signal"
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_PR_SET_PTRACER: Final = 0x59616D61
 """From linux/prctl.h."""
 
 _CGROUPS: Final = "/sys/fs/cgroup/"
@@ -192,6 +193,43 @@ def is_running(process_id: int) -> bool:
     return bool(fields) and fields[0] not in "ZX"
 
 
+def state_of(process_id: int) -> str | None:
+    """Return the state of a process as `ps` shows it; `None` if it is gone or can't be read.
+
+    The usual ones are `R` running, `S` sleeping, `D` waiting for a disk, `T` stopped, `t` stopped
+    by a debugger, `Z` ended.
+    """
+    fields = _stat_fields(process_id)
+    return fields[0] if fields else None
+
+
+def cpu_seconds_of(process_id: int, *, with_children: bool) -> float | None:
+    """Return the CPU time that a process has used, to a precision of one clock tick (10 ms).
+
+    Args:
+        process_id: the process.
+        with_children: add what its descendants have used, those that have ended among them.
+
+    Returns:
+        `None` if the process is gone or can't be read.
+    """
+    fields = _stat_fields(process_id)
+    if not fields:
+        return None
+    last = 15 if with_children else 13  # with what children have used that were waited for
+    ticks = sum(map(int, fields[11:last]))
+    for child in descendants(process_id) if with_children else ():
+        ticks += sum(map(int, _stat_fields(child)[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def catches(process_id: int, number: int) -> bool | None:
+    """Tell whether a process has a handler for a signal; `None` if that can't be known."""
+    status = _read(f"/proc/{process_id}/status")
+    found = re.search(r"^SigCgt:\s*([0-9a-f]{1,32})$", status, re.MULTILINE)
+    return None if found is None else bool(int(found[1], 16) >> (number - 1) & 1)
+
+
 def descendants(process_id: int) -> list[int]:
     """Return the ids of a process's children, their children, and so on."""
     parents: dict[int, list[int]] = {}
@@ -222,6 +260,20 @@ def die_with_parent() -> None:
 def adopt_orphans() -> bool:
     """Become the parent of orphaned descendants, so that they can be found and ended (Linux)."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def has_to_allow_reading() -> bool:
+    """Tell whether a process of the same user may read this one's memory only once it is named.
+
+    That is the security module Yama's scope 1. In scope 0 it needs no permission, and in the
+    others none is enough.
+    """
+    return _read("/proc/sys/kernel/yama/ptrace_scope").strip() == "1"
+
+
+def allow_to_read(process_id: int) -> bool:
+    """Allow a process and its children to read the memory of this one."""
+    return _prctl(_PR_SET_PTRACER, process_id)
 
 
 def _prctl(option: int, value: int) -> bool:

@@ -154,6 +154,8 @@ _PLAIN_KINDS: Final = frozenset(PHASE_KINDS.values())
 def _kind_of(failure: TestFailure, *, timed_out: bool) -> str:
     if timed_out:
         return "test.timeout"
+    if failure.stall is not None and failure.stall.is_ended:
+        return "test.stalled"
     if failure.crashed:
         return "test.crashed" if failure.forked else "worker.crashed"
     if is_out_of_memory(failure):

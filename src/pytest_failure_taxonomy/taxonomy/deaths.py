@@ -16,6 +16,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     RunError,
     RunEvidence,
+    RunningActivity,
     Stall,
     TimeLimit,
     WorkerEnd,
@@ -53,9 +54,36 @@ TIMEOUT_EXIT_CODE: Final = 124
 """GNU `timeout`'s own, when the time was up."""
 
 
-def judge_death(end: ProcessExit, in_flight: tuple[InFlightTest, ...] = ()) -> Finding:
-    """Say how a process ended that left its session unfinished."""
-    running = in_flight[0].nodeid if in_flight else None
+def judge_death(
+    end: ProcessExit,
+    in_flight: tuple[InFlightTest, ...] = (),
+    activity: RunningActivity | None = None,
+) -> Finding:
+    """Say how a process ended that left its session unfinished, and what it was at."""
+    died = _judge_end(end, in_flight[0].nodeid if in_flight else None)
+    doing = "" if in_flight else words_of_activity(activity)
+    if not doing:
+        return died
+    return replace(
+        died,
+        nodeid=_node_of(activity),
+        headline=f"{died.headline or KINDS[died.kind].one}, while {doing}",
+    )
+
+
+def words_of_activity(activity: RunningActivity | None) -> str:
+    """Return what a process was at that is no test, to follow "while"; empty where unknown."""
+    if activity is None or activity.name is None:
+        return "the session was being ended" if activity and activity.what == "session" else ""
+    return f"{activity.name} was being {'called' if activity.is_hook else 'collected'}"
+
+
+def _node_of(activity: RunningActivity | None) -> str | None:
+    """Return the node that was being collected."""
+    return None if activity is None or activity.is_hook else activity.name
+
+
+def _judge_end(end: ProcessExit, running: str | None) -> Finding:
     if end.enforced_limit_seconds is not None:
         return finding(
             "process.timeout",
@@ -124,7 +152,11 @@ def judge_late_death(end: ProcessExit) -> Finding:
 
 def judge_worker(worker: WorkerEnd) -> Finding:
     """Say how an xdist worker ended that did not finish its session."""
+    if worker.stall is not None:
+        how = words_of_stall(worker.stall)
+        return _stall_finding("test.stalled", worker.stall, how, nodeid=worker.crashed_on)
     kind, reason, likely, headline = "worker.crashed", None, False, None
+    doing = "" if worker.crashed_on else words_of_activity(worker.activity)
     if worker.ending == "interrupted":
         kind = "interrupt.keyboard"
     elif worker.limit is not None and is_ended_by_limit(worker):
@@ -138,10 +170,11 @@ def judge_worker(worker: WorkerEnd) -> Finding:
         kind,
         "xdist worker",
         _worker_words(worker),
-        nodeid=worker.crashed_on,
+        nodeid=worker.crashed_on or _node_of(worker.activity),
         reason=reason,
         confidence="likely" if likely else "certain",
         headline=headline,
+        words=(doing,) if doing else (),
     )
 
 
@@ -166,15 +199,26 @@ _KINDS_OF_STALLS: Final[Mapping[Activity, str]] = MappingProxyType(
 )
 
 
+def is_ended_as_stalled(run: RunEvidence) -> bool:
+    """Tell whether we have ended the run because it was stalled."""
+    return any(
+        stall is not None and stall.is_ended
+        for stall in (
+            *(test.stall for test in run.in_flight),
+            *(each.stall for each in run.stalls),
+        )
+    )
+
+
 def judge_stalls(run: RunEvidence) -> Iterator[Finding]:
     """Yield what was stalled when the run was ended; what used CPU time was only long."""
     for test in run.in_flight:
         if test.stall is not None and test.stall.state != "busy":
-            how = _stall_words(test.stall, test.stall.where or "")
+            how = words_of_stall(test.stall)
             yield _stall_finding("test.stalled", test.stall, how, nodeid=test.nodeid)
     for each in run.stalls:
         if each.stall.state != "busy":
-            how = _stall_words(each.stall, words_of_stalled_activity(each))
+            how = words_of_stall(each.stall, words_of_stalled_activity(each))
             yield _stall_finding(_KINDS_OF_STALLS[each.what], each.stall, how)
 
 
@@ -190,7 +234,9 @@ def _stall_finding(kind: str, stall: Stall, how: str, nodeid: str | None = None)
     )
 
 
-def _stall_words(stall: Stall, where: str) -> str:
+def words_of_stall(stall: Stall, where: str | None = None) -> str:
+    """Say how something was stalled, for how long, and where if that is known."""
+    where = stall.where if where is None else where
     place = f" in {where}" if where else ""
     return f"{stall.state}{place} for {stall.seconds:.0f} s"
 
@@ -213,7 +259,10 @@ def _worker_words(worker: WorkerEnd) -> str:
         how += f", sent by the kernel's OOM killer ({words_of_oom_kill(worker.oom_kill)})"
     if worker.limit is not None and is_used_up(worker.limit):
         how += f" ({_limit_words(worker.limit)})"
-    where = f" while it ran {worker.crashed_on}" if worker.crashed_on else ""
+    doing = words_of_activity(worker.activity)
+    where = f" while {doing}" if doing else ""
+    if worker.crashed_on:
+        where = f" while it ran {worker.crashed_on}"
     return f"worker {worker.id} {how}{where}"
 
 

@@ -282,6 +282,20 @@ class Stall:
 
 
 @value
+class RunningActivity:
+    """What a process was at when it ended, where that was no test."""
+
+    what: Activity
+    name: str | None = None
+    """The node id of what was collected, or the hook that was called, with its plugins."""
+    is_hook: bool = False
+    """Whether the name is that of a hook."""
+    elapsed_seconds: float | None = None
+    """`None` where the time of the end can't be known."""
+    worker: str | None = None
+
+
+@value
 class StalledActivity:
     """A stall of what is no test."""
 
@@ -367,12 +381,16 @@ class WorkerEnd:
     """The time limit of its test that was running when it died."""
     out_of_memory: bool = False
     """The cgroup's count of processes that the OOM killer ended rose until its death."""
+    stall: Stall | None = None
+    """What its test was stalled at, where that is why it was ended."""
     peak_rss_bytes: int | None = None
     """The most resident memory that it was seen to use."""
     process_id: int | None = None
     """`None` where it runs on another machine."""
     oom_kill: OomKill | None = None
     """The kernel's log names it."""
+    activity: RunningActivity | None = None
+    """What it was at when it died, where that was no test."""
 
 
 @value
@@ -506,6 +524,8 @@ class RunEvidence:
     """In order of start."""
     stalls: tuple[StalledActivity, ...] = ()
     """What was stalled at the end and is no test, in order of occurrence."""
+    activity: RunningActivity | None = None
+    """What was going on when the process died, where that was no test."""
     not_run: tuple[str, ...] = ()
     """Node ids of selected tests that never started, in their order."""
     workers: tuple[WorkerEnd, ...] = ()

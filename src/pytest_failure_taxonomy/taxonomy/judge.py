@@ -21,11 +21,13 @@ from pytest_failure_taxonomy.taxonomy.deaths import (
     ENDED_FROM_OUTSIDE,
     headline_of_timeout,
     in_words_of_command,
+    is_ended_as_stalled,
     judge_command,
     judge_death,
     judge_late_death,
     judge_stalls,
     judge_worker,
+    words_of_stall,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
@@ -54,6 +56,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     pronounce,
 )
 from pytest_failure_taxonomy.taxonomy.kinds import (
+    KINDS,
     STAGE_KINDS,
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
     describe_kind,
@@ -194,6 +197,8 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
     """Return what names the cause of one failed test better than its kind does."""
     if failure.limit is not None and kind == "test.timeout":
         return headline_of_timeout(failure.limit)
+    if failure.stall is not None and kind == "test.stalled":
+        return f"{KINDS[kind].one}: {words_of_stall(failure.stall)}"
     raised = failure.exception
     if raised is None or "builtins.MemoryError" not in raised.bases:
         return None
@@ -341,15 +346,23 @@ _RULES: Final[tuple[Callable[[RunEvidence, Judgement], Iterator[Finding]], ...]]
 
 
 def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
-    found = _findings_without_stalls(run, judged)
+    if is_ended_as_stalled(run):
+        return _findings_of(run, judged, [*judge_stalls(run)])
+    found = _findings_of(run, judged, [])
     was_ended = any(each.kind in ENDED_FROM_OUTSIDE for each in found)
     return [*judge_stalls(run), *found] if was_ended else found
 
 
-def _findings_without_stalls(run: RunEvidence, judged: Judgement) -> list[Finding]:
-    found = [*run.settled, *(each for rule in _RULES for each in rule(run, judged))]
+def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> list[Finding]:
+    """Return all findings; `ended` are those of stalls for which we have ended the run."""
+    found = [*run.settled, *ended, *(each for rule in _RULES for each in rule(run, judged))]
+    if ended and (not run.finished or run.exit.session_code not in (None, run.exit.code)):
+        return found
     if not run.finished:
-        return [*found, in_words_of_command(judge_death(run.exit, run.in_flight), run)]
+        return [
+            *found,
+            in_words_of_command(judge_death(run.exit, run.in_flight, run.activity), run),
+        ]
     if run.exit.session_code not in (None, run.exit.code):
         late = judge_late_death(run.exit)
         # A session that had failed for reasons of its own left with another code: they still hold.

@@ -21,13 +21,18 @@ from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.record import writer
 from pytest_failure_taxonomy.recorder.record.layout import (
+    COLLECTING,
     COUNTERS,
+    DONE,
     EVENTS,
     HEAD,
     IN_CALL,
+    IN_HOOK,
+    IN_LAST_HOOK,
     IN_TEARDOWN,
     MAGIC,
     MAX_NODEID_BYTES,
+    NOT_STARTED,
     PAGE,
     STARTED,
     STATE,
@@ -37,6 +42,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
 )
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
+    StartedActivity,
     WorkerState,
     parse_record,
     parse_worker,
@@ -59,6 +65,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     RunError,
     RunEvidence,
+    RunningActivity,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -571,6 +578,48 @@ def test_a_workers_state(folder: Path) -> None:
     record.set_current_state(4)
     assert worker_at(folder).test is None
     record.remove()
+
+
+def test_an_activity(folder: Path) -> None:
+    """What is done that is no test is read as it was recorded; a worker's test comes first."""
+    record = DiskRecord(folder)
+    record.set_activity(STARTED_NS, COLLECTING, "a/test_ü.py")
+    expected = StartedActivity(
+        what="collection", name="a/test_ü.py", is_hook=False, start_ns=STARTED_NS
+    )
+    assert worker_at(folder) == WorkerState(activity=expected)
+    record.set_activity(STARTED_NS, COLLECTING, "x" * 10_000)
+    assert len((worker_at(folder).activity or expected).name or "") == MAX_NODEID_BYTES
+    record.set_activity(STARTED_NS, IN_LAST_HOOK, "")
+    seen = worker_at(folder).activity
+    assert seen is not None
+    assert (seen.what, seen.name, seen.is_hook) == ("session", None, True)
+    record.set_current(STARTED_NS, "t.py::a")
+    record.set_activity(STARTED_NS, IN_LAST_HOOK, "pytest_sessionfinish")
+    state = worker_at(folder)
+    assert (state.test and state.test.nodeid, state.activity) == ("t.py::a", None)
+    record.set_current_state(DONE)
+    record.set_activity(STARTED_NS, NOT_STARTED, "")
+    assert worker_at(folder) == WorkerState()
+    record.remove()
+
+
+def test_the_activity_is_evidence(recording: Recording, folder: Path) -> None:
+    """What pytest was at comes first, then what a worker was at."""
+    activity = StartedActivity(
+        what="collection", name="test_it.py", is_hook=False, start_ns=STARTED_NS
+    )
+    workers = {"gw0": WorkerState(), "gw1": WorkerState(activity=activity)}
+    run = read(folder)
+    seen = evidence(run, workers=workers, ended_ns=STARTED_NS + 1_500_000_000).activity
+    assert seen == RunningActivity(
+        what="collection", name="test_it.py", elapsed_seconds=1.5, worker="gw1"
+    )
+    recording.record.set_activity(STARTED_NS, IN_HOOK, "pytest_configure")
+    run = read(folder)
+    assert evidence(run, workers=workers).activity == RunningActivity(
+        what="collection", name="pytest_configure", is_hook=True
+    )
 
 
 def test_a_very_long_node_id_of_a_worker_is_cut(folder: Path) -> None:

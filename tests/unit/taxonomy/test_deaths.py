@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     InFlightTest,
     ProcessExit,
+    RunningActivity,
     SeenMarker,
     TimeLimit,
     WorkerEnd,
@@ -36,6 +37,7 @@ from pytest_failure_taxonomy.taxonomy.reasons import (
     signal_name,
     signal_of_exit_code,
 )
+from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import assert_valid_report, make_failure, make_report, make_run
 
 TEST: Final = "test_cart.py::test_total"
@@ -244,6 +246,45 @@ def test_a_kill_after_the_session_can_have_two_causes() -> None:
 def test_the_detail_says_what_was_seen(seen: ProcessExit, words: str) -> None:
     """The evidence is in the words of what was seen, the sender's name included."""
     assert judge_death(seen).detail == words
+
+
+@pytest.mark.parametrize(
+    ("activity", "nodeid", "words"),
+    [
+        (
+            RunningActivity(what="collection", name="a/test_x.py"),
+            "a/test_x.py",
+            ", while a/test_x.py was being collected",
+        ),
+        (
+            RunningActivity(what="collection", name="pytest_configure (a)", is_hook=True),
+            None,
+            ", while pytest_configure (a) was being called",
+        ),
+        (
+            RunningActivity(what="session", is_hook=True),
+            None,
+            ", while the session was being ended",
+        ),
+        (RunningActivity(what="collection"), None, ""),
+        (None, None, ""),
+    ],
+)
+def test_what_is_no_test_is_named(
+    activity: RunningActivity | None, nodeid: str | None, words: str
+) -> None:
+    """The message has the file that was collected, or the hook; a test in flight comes first."""
+    died = judge_death(end(139, "SIGSEGV"), activity=activity)
+    assert died.nodeid == nodeid
+    assert (died.headline or KINDS[died.kind].one) == f"the pytest process crashed{words}"
+    assert judge_death(end(7), RUNNING, activity) == judge_death(end(7), RUNNING)
+    worker = WorkerEnd(id="gw0", tests=0, signal="SIGSEGV", ending="died", activity=activity)
+    found = judge_worker(worker)
+    assert found.nodeid == nodeid
+    assert found.detail == f"worker gw0 died of SIGSEGV{words.removeprefix(',')}"
+    assert found.words == ((words.removeprefix(", while "),) if words else ())
+    busy = replace(worker, crashed_on=TEST)
+    assert (judge_worker(busy).nodeid, judge_worker(busy).words) == (TEST, ())
 
 
 def test_the_first_test_in_flight_is_named() -> None:

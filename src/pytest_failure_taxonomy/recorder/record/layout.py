@@ -7,7 +7,9 @@ A record is a hidden folder beside the report, named after the run. It has
   needs no descriptor that a test could close or use.
 - `events`: JSON lines, appended when anything happens but a test that passes.
 - `stacks`: the stacks of all threads at a SIGTERM.
+- `asked`: the same, whenever the watcher has asked for them.
 - `reserve`: room for the report in case that the disk is full at the end.
+- `observed`: what another process has seen of the run while it lived, such as a stall.
 - a folder for each xdist worker, with its own `state`.
 
 Only its user can enter the folder. These names, and no others, are ever removed from it.
@@ -21,14 +23,20 @@ from pathlib import Path
 from typing import Final
 
 from pytest_failure_taxonomy.report.write import path_beside
-from pytest_failure_taxonomy.taxonomy.evidence import Phase
+from pytest_failure_taxonomy.taxonomy.evidence import Activity, Phase
 
 STATE: Final = "state"
 EVENTS: Final = "events"
 STACKS: Final = "stacks"
 """faulthandler writes the stacks of all threads to it at a SIGTERM."""
 RESERVE: Final = "reserve"
-FILES: Final = frozenset({STATE, EVENTS, STACKS, RESERVE})
+ASKED: Final = "asked"
+"""faulthandler writes the stacks of all threads to it when the watcher asks for them."""
+OBSERVED: Final = "observed"
+"""Written by the watcher, and replaced as a whole each time."""
+OBSERVED_NEW: Final = "observed.new"
+"""Becomes `observed` once it is written."""
+FILES: Final = frozenset({STATE, EVENTS, STACKS, RESERVE, ASKED, OBSERVED, OBSERVED_NEW})
 """The files of a record and of a worker's folder in it."""
 RESERVE_BYTES: Final = 64 * 1024
 """Room for some 45 failing tests: one with a short traceback takes 1.4 KB of a report."""
@@ -88,10 +96,32 @@ TIMER: Final = struct.Struct("<QdI")
 index of its method (0 for none)."""
 TIMER_METHODS: Final = ("", "thread", "signal")
 
+PROCESS_AT: Final = 152
+PROCESS: Final = struct.Struct("<QI")
+"""The process that writes the file: when it started, in clock ticks since the boot (0 if unknown),
+and its id."""
+
+DEBUGGER_AT: Final = PROCESS_AT + PROCESS.size
+"""A byte: 1 while a debugger waits for the user."""
+
+DUMP_SIGNAL_AT: Final = DEBUGGER_AT + 1
+"""A byte: the signal at which the process writes its stacks, 0 for none."""
+
+END_SIGNAL_AT: Final = DEBUGGER_AT + 2
+"""A byte: the signal at which the process ends its session, 0 for none."""
+
+TERMINAL_AT: Final = 168
+TERMINAL: Final = struct.Struct("<QQiI")
+"""Where the user reads what pytest prints: device, inode and number of a descriptor of the process,
+and `IS_SHOWN` and `IS_COLOURED`."""
+IS_SHOWN: Final = 1
+"""Lines are wanted there; all bits are 0 until the session starts."""
+IS_COLOURED: Final = 2
+
 CURRENT_AT: Final = 192
 CURRENT: Final = struct.Struct("<QII")
-"""A worker's current test: its start in ns of the monotonic clock, its state, and the length in
-bytes of its node id, which follows."""
+"""A worker's current test, or what a process is at that is no test: its start in ns of the
+monotonic clock, its state, and the length in bytes of its node id or name, which follows."""
 MAX_NODEID_BYTES: Final = PAGE - CURRENT_AT - CURRENT.size
 
 NOT_STARTED: Final = 0
@@ -100,6 +130,18 @@ IN_CALL: Final = 2
 IN_TEARDOWN: Final = 3
 DONE: Final = 4
 PHASES: Final[dict[int, Phase]] = {IN_SETUP: "setup", IN_CALL: "call", IN_TEARDOWN: "teardown"}
+
+COLLECTING: Final = 8
+IN_HOOK: Final = 9
+"""A hook is called before any test."""
+IN_LAST_HOOK: Final = 10
+"""A hook is called at the session's end."""
+ACTIVITIES: Final[dict[int, tuple[Activity, bool]]] = {
+    COLLECTING: ("collection", False),
+    IN_HOOK: ("collection", True),
+    IN_LAST_HOOK: ("session", True),
+}
+"""The states that are no test's: what is done in them, and whether the name is that of a hook."""
 
 RUN_ID: Final = re.compile("[0-9a-f]{32}")
 _WORKER: Final = re.compile("gw[0-9]{1,6}")

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.recorder.record.layout import (
+    ACTIVITIES,
     COUNTED_AT,
     COUNTED_EVENTS,
     COUNTERS,
@@ -43,6 +44,7 @@ from pytest_failure_taxonomy.recorder.record.parsing import parse
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.system.own_files import Folder, open_folder, reason_of
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    Activity,
     CollectionFailure,
     Interruption,
     Phase,
@@ -95,10 +97,22 @@ class StartedTest:
 
 
 @value
+class StartedActivity:
+    """What a process is at that is no test."""
+
+    what: Activity
+    name: str | None
+    """What is collected, or the hook that is called, with the plugins that implement it."""
+    is_hook: bool
+    start_ns: int
+
+
+@value
 class WorkerState:
     """What an xdist worker has recorded of itself."""
 
     test: StartedTest | None = None
+    activity: StartedActivity | None = None
     timer: Timer | None = None
     tests: int = 0
     """How many it has started."""
@@ -205,6 +219,8 @@ class RecordedRun:
     """By name of event: how many were counted and are not in the file."""
     notes: tuple[str, ...] = ()
     """Sentences about what could not be read."""
+    activity: StartedActivity | None = None
+    """What was being collected or called, where that was no test."""
 
     def named(self, event: str) -> list[Any]:
         """Return the values of all events of one name, in their order."""
@@ -286,6 +302,7 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
         is_reported=numbers.is_reported,
         missing=missing,
         notes=tuple(notes),
+        activity=numbers.activity,
     )
 
 
@@ -302,11 +319,27 @@ def parse_worker(state: bytes) -> WorkerState:
     """Read a worker's state file."""
     if len(state) < PAGE or state[: len(MAGIC)] != MAGIC:
         return WorkerState()
-    start_ns, at, length = CURRENT.unpack_from(state, CURRENT_AT)
-    name = state[CURRENT_AT + CURRENT.size :][: min(length, PAGE)].decode("utf-8", "replace")
+    start_ns, at, name = _parse_current(state)
     test = StartedTest(nodeid=name, phase=PHASES[at], start_ns=start_ns) if at in PHASES else None
     (started,) = struct.unpack_from("<I", state, COUNTERS_AT + 4 * STARTED)
-    return WorkerState(test=test, timer=_parse_timer(state), tests=started)
+    return WorkerState(
+        test=test, activity=_parse_activity(state), timer=_parse_timer(state), tests=started
+    )
+
+
+def _parse_current(state: bytes) -> tuple[int, int, str]:
+    """Return start, state and name of what a process is at."""
+    start_ns, at, length = CURRENT.unpack_from(state, CURRENT_AT)
+    name = state[CURRENT_AT + CURRENT.size : PAGE][: min(length, PAGE)]
+    return start_ns, at, name.decode("utf-8", "replace")
+
+
+def _parse_activity(state: bytes) -> StartedActivity | None:
+    start_ns, at, name = _parse_current(state)
+    if at not in ACTIVITIES:
+        return None
+    what, is_hook = ACTIVITIES[at]
+    return StartedActivity(what=what, name=name or None, is_hook=is_hook, start_ns=start_ns)
 
 
 class _State:
@@ -320,6 +353,7 @@ class _State:
         self.is_reported = False
         self.loss = 0
         self.timer: Timer | None = None
+        self.activity: StartedActivity | None = None
         self.content = content
         if len(content) < PAGE:
             notes.append("the record's numbers are missing")
@@ -340,6 +374,7 @@ class _State:
         values = struct.unpack_from(f"<{STARTED}I", content, COUNTERS_AT)
         self.counters = dict(zip(COUNTERS[:STARTED], values, strict=True))
         self.timer = _parse_timer(content)
+        self.activity = _parse_activity(content)
 
     def in_flight(self, nodeids: list[str], started_ns: int) -> tuple[StartedTest, ...]:
         states = self.content[PAGE : PAGE + self.tests]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from pytest_failure_taxonomy.recorder.record.observed import Observed, with_stalls
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
+    StartedActivity,
     StartedTest,
     Timer,
     WorkerState,
@@ -17,6 +19,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     RunContext,
     RunEvidence,
+    RunningActivity,
     TestFailure,
     TimeLimit,
     Unrecorded,
@@ -33,6 +36,7 @@ def evidence_of(
     *,
     ended_ns: int | None,
     workers: Mapping[str, WorkerState],
+    observed: Observed | None = None,
 ) -> RunEvidence:
     """Return the evidence of a run whose process has ended.
 
@@ -42,6 +46,7 @@ def evidence_of(
         ended_ns: when it ended, on the monotonic clock of the same boot; `None` if unknown. Then
             the evidence does not say how long a test had run.
         workers: what each xdist worker has recorded of itself, by its id.
+        observed: what another process has seen of the run while it lived.
     """
     failures = _failures(run)
     failed = {failure.nodeid for failure in failures}
@@ -57,7 +62,7 @@ def evidence_of(
     ended = run.named("end")
     if end.code is None and run.exit_code is not None:
         end = replace(end, code=run.exit_code, source="record")
-    return RunEvidence(
+    evidence = RunEvidence(
         stage=run.header.stage,
         strict_baseline=run.header.strict_baseline,
         finished=run.exit_code is not None,
@@ -71,6 +76,7 @@ def evidence_of(
         interruptions=tuple(run.named("interruption")),
         mismatch=next(iter(run.named("mismatch")), None),
         in_flight=in_flight,
+        activity=_activity(run, workers, ended_ns),
         not_run=_not_run(run, in_flight),
         workers=tuple(_workers(run, workers)),
         unrecorded=Unrecorded(
@@ -80,6 +86,8 @@ def evidence_of(
             interruptions=run.missing.get("interruption", 0),
         ),
     )
+    is_over = run.exit_code is not None
+    return with_stalls(evidence, observed or Observed(), ended_ns=ended_ns, is_over=is_over)
 
 
 def context_of(run: RecordedRun, *, ended_ns: int | None) -> RunContext:
@@ -139,6 +147,34 @@ def _in_flight(
             elapsed_seconds=None if ended_ns is None else max(0, ended_ns - test.start_ns) / 1e9,
         )
         for test, worker in sorted(started, key=lambda each: each[0].start_ns)
+    )
+
+
+def _activity(
+    run: RecordedRun, noted: Mapping[str, WorkerState], ended_ns: int | None
+) -> RunningActivity | None:
+    """Return what pytest was at when it died; if only workers were at something, the first one's.
+
+    What they have all been at is much the same: each worker collects the same files.
+    """
+    if run.activity is not None:
+        return running_activity(run.activity, ended_ns)
+    for worker, state in noted.items():
+        if state.activity is not None:
+            return running_activity(state.activity, ended_ns, worker)
+    return None
+
+
+def running_activity(
+    activity: StartedActivity, ended_ns: int | None, worker: str | None = None
+) -> RunningActivity:
+    """Return what a process was at when it ended."""
+    return RunningActivity(
+        what=activity.what,
+        name=activity.name,
+        is_hook=activity.is_hook,
+        elapsed_seconds=None if ended_ns is None else max(0, ended_ns - activity.start_ns) / 1e9,
+        worker=worker,
     )
 
 

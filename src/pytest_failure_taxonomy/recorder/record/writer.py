@@ -26,16 +26,25 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     COUNTERS_AT,
     CURRENT,
     CURRENT_AT,
+    DEBUGGER_AT,
+    DUMP_SIGNAL_AT,
+    END_SIGNAL_AT,
     EVENTS,
     HEAD,
     LOSS_AT,
     MAGIC,
     MAX_NODEID_BYTES,
+    NOT_STARTED,
     PAGE,
+    PHASES,
+    PROCESS,
+    PROCESS_AT,
     RESERVE,
     RESERVE_BYTES,
     STACKS,
     STATE,
+    TERMINAL,
+    TERMINAL_AT,
     TIMER,
     TIMER_AT,
     TIMER_METHODS,
@@ -52,6 +61,7 @@ from pytest_failure_taxonomy.system.own_files import (
     move_high,
     open_folder,
 )
+from pytest_failure_taxonomy.system.process import read_identity
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 
 NODEIDS_A_LINE: Final = 1_000
@@ -94,6 +104,21 @@ class Record:
     def set_current_state(self, state: int) -> None:
         """Record the state of that test."""
 
+    def set_debugger(self, *, waits: bool) -> None:
+        """Record whether a debugger waits for the user."""
+
+    def set_dump_signal(self, number: int) -> None:
+        """Record the signal at which this process writes its stacks, 0 for none."""
+
+    def set_end_signal(self, number: int) -> None:
+        """Record the signal at which this process ends its session, 0 for none."""
+
+    def set_terminal(self, status: os.stat_result, descriptor: int, flags: int) -> None:
+        """Record where the user reads what pytest prints."""
+
+    def set_activity(self, start_ns: int, state: int, name: str) -> None:
+        """Record what is done that is no test, by its state and name."""
+
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk."""
 
@@ -128,6 +153,8 @@ class DiskRecord(Record):
                     remove_record(made)
                 raise
         HEAD.pack_into(self._map, 0, MAGIC, 0, 0, 0)
+        started = read_identity(self._process_id)["start_ticks"] or 0
+        PROCESS.pack_into(self._map, PROCESS_AT, started, self._process_id)
         self.counters = self._view_counters()
 
     def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
@@ -183,6 +210,31 @@ class DiskRecord(Record):
         """Record the state of that test."""
         self._map[CURRENT_AT + 8] = state
 
+    def set_debugger(self, *, waits: bool) -> None:
+        """Record whether a debugger waits for the user."""
+        self._map[DEBUGGER_AT] = waits
+
+    def set_dump_signal(self, number: int) -> None:
+        """Record the signal at which this process writes its stacks, 0 for none."""
+        self._map[DUMP_SIGNAL_AT] = number
+
+    def set_end_signal(self, number: int) -> None:
+        """Record the signal at which this process ends its session, 0 for none."""
+        self._map[END_SIGNAL_AT] = number
+
+    def set_terminal(self, status: os.stat_result, descriptor: int, flags: int) -> None:
+        """Record where the user reads what pytest prints."""
+        TERMINAL.pack_into(self._map, TERMINAL_AT, status.st_dev, status.st_ino, descriptor, flags)
+
+    def set_activity(self, start_ns: int, state: int, name: str) -> None:
+        """Record what is done that is no test, by its state and name; a test in flight stays."""
+        if self._map[CURRENT_AT + 8] in PHASES or getpid() != self._process_id:
+            return
+        encoded = name.encode("utf-8", "backslashreplace")[:MAX_NODEID_BYTES]
+        self._map[CURRENT_AT + 8] = NOT_STARTED  # nobody may read half of a name
+        self._map[CURRENT_AT + CURRENT.size : CURRENT_AT + CURRENT.size + len(encoded)] = encoded
+        CURRENT.pack_into(self._map, CURRENT_AT, start_ns, state, len(encoded))
+
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk."""
         if getpid() != self._process_id:
@@ -218,14 +270,14 @@ class DiskRecord(Record):
         with self._open_folder() as folder:
             allocate_file(folder, RESERVE, RESERVE_BYTES)
 
-    def open_stacks(self) -> int:
-        """Return a descriptor of the file for the stacks of all threads.
+    def open_stacks(self, name: str = STACKS) -> int:
+        """Return a descriptor of a file for the stacks of all threads.
 
         Raises:
             OSError: if it can't be created.
         """
         with self._open_folder() as folder:
-            return move_high(folder.open_file(STACKS, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+            return move_high(folder.open_file(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
 
     def opened(self) -> Folder:
         """Open the folder of the record.

@@ -1,0 +1,493 @@
+"""The stacks of a process as values: parsed from what faulthandler or py-spy writes, and worded.
+
+What is parsed may come from anywhere, because a test may have written to the file, and a program
+called py-spy may be any. So sizes are capped, and what is no stack is passed over.
+
+The formats of faulthandler are those of CPython's `Python/traceback.c` and `Modules/faulthandler.c`
+from 3.11 to 3.15.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Literal
+
+from pytest_failure_taxonomy.recorder.origin import is_of_the_user, is_own, location
+from pytest_failure_taxonomy.system.own_files import read_file
+from pytest_failure_taxonomy.taxonomy.evidence import Location
+from pytest_failure_taxonomy.taxonomy.values import value
+
+Source = Literal["py-spy", "faulthandler", "current frames"]
+
+MAX_SHOWN_FRAMES: Final = 40
+"""Frames of a thread that are shown, the deepest first."""
+MAX_STACKS_CHARACTERS: Final = 4 * 1024 * 1024
+"""More than a hundred threads with a hundred frames each, which is all that faulthandler writes."""
+
+_MAX_FRAMES: Final = 200
+_MAX_THREADS: Final = 100
+_MAX_C_FRAMES: Final = 40
+_MAX_DUMPS: Final = 1_000
+_MAX_NAME: Final = 200
+_MAX_PATH: Final = 500
+_MAX_LINE_NUMBER: Final = 1 << 31
+_MAX_SOURCE_BYTES: Final = 256 * 1024
+
+_FATAL: Final = re.compile("(?:Fatal Python error|Windows fatal exception): ")
+_TIMEOUT: Final = re.compile(r"Timeout \([0-9:.]{1,40}\)!")
+_THREAD: Final = re.compile(
+    r"(Current thread|Thread)(?: (?:0x)?([0-9a-fA-F]{1,32}|X{1,32}))?(?: \[(.*)\])?"
+    r" \(most recent call first\):"
+)
+_ONE_STACK: Final = "Stack (most recent call first):"
+_NOT_ALL: Final = "<Cannot show all threads while the GIL is disabled>"
+_C_STACK: Final = "Current thread's C stack trace (most recent call first):"
+_FRAME: Final = re.compile(r'  File (?:"(.*)"|\?\?\?), line ([0-9]{1,10}|\?\?\?) in (.*)')
+_ESCAPE: Final = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
+
+_RUNNER: Final = (f"{os.sep}_pytest{os.sep}", f"{os.sep}pluggy{os.sep}")
+_MAIN_THREAD: Final = "MainThread"
+
+
+@value
+class StackFrame:
+    """One call of a Python function."""
+
+    function: str
+    """Its name, qualified where the source tells; `<module>` outside of any."""
+    path: str
+    """As the code object has it; absolute as a rule."""
+    line: int | None
+    """Counted from 1."""
+
+
+@value
+class Thread:
+    """One thread and what it is at."""
+
+    name: str | None
+    thread_id: int | None
+    """As in `threading.get_ident`."""
+    is_current: bool
+    """faulthandler's handler ran in it: the thread that crashed, or the one that took a signal."""
+    owns_gil: bool | None
+    """`None` where the source doesn't say."""
+    frames: tuple[StackFrame, ...]
+    """The deepest first."""
+
+
+@value
+class Stacks:
+    """The threads of a process, in the order of their source."""
+
+    threads: tuple[Thread, ...]
+    c_frames: tuple[str, ...] = ()
+    """The C stack of the current thread, the deepest first, as Python 3.14 and newer print it."""
+    source: Source
+
+    @property
+    def main(self) -> Thread:
+        """The thread that runs the tests.
+
+        That is the one with most frames of pytest, or else the main thread, or else the current
+        one. faulthandler lists the main thread last.
+        """
+        runners = [_count_runner_frames(thread) for thread in self.threads]
+        if max(runners):
+            return self.threads[runners.index(max(runners))]
+        for thread in self.threads:
+            if thread.name == _MAIN_THREAD:
+                return thread
+        return self.current or self.threads[-1]
+
+    @property
+    def current(self) -> Thread | None:
+        """The thread that crashed or took the signal, where the source says so."""
+        return next((thread for thread in self.threads if thread.is_current), None)
+
+    def own_place(self, rootdir: Path) -> Location | None:
+        """Return the innermost line of the user's own code in the thread that runs the tests."""
+        return own_place_of_thread(self.main, rootdir)
+
+    def where(self, rootdir: Path) -> str | None:
+        """Return what the thread that runs the tests is at: `acquire (tests/test_x.py:6)`.
+
+        The function is the one that the innermost line of the user's own code calls. That may be
+        one in C, which has no frame; its name is read from the line then. Where the line calls
+        several functions, the user's own function is named. Without own code it is the innermost
+        function.
+        """
+        return where_of_thread(self.main, rootdir)
+
+    def text(self, max_characters: int, *, first: Thread | None = None) -> str:
+        """Return the stacks to be read by people, in Python's own form, the deepest frames first.
+
+        Args:
+            max_characters: what is beyond is left out, and a last line says so.
+            first: the thread to begin with; the one that runs the tests if it isn't given.
+        """
+        first = first or self.main
+        threads = [first, *(each for each in self.threads if each is not first)]
+        blocks = ["\n".join(_lines_of_thread(each)) for each in threads]
+        if self.c_frames:
+            blocks.insert(1, "\n".join(["C stack of the current thread:", *self.c_frames]))
+        return _cut("\n\n".join(blocks), max_characters)
+
+
+def own_place_of_thread(thread: Thread, rootdir: Path) -> Location | None:
+    """Return the innermost line of the user's own code in a thread."""
+    index = _own_index(thread, rootdir)
+    return None if index is None else _place_of(thread.frames[index], rootdir)
+
+
+def where_of_thread(thread: Thread, rootdir: Path) -> str | None:
+    """Return what a thread is at, as `Stacks.where` does for the one that runs the tests."""
+    if not thread.frames:
+        return None
+    index = _own_index(thread, rootdir)
+    frame = thread.frames[index or 0]
+    if index is None:
+        called = _short(frame.function)
+    elif index:
+        called = _short(thread.frames[index - 1].function)
+    else:
+        called = _call_at(frame) or _short(frame.function)
+    place = _place_of(frame, rootdir)
+    return f"{called} ({place.path}:{place.line})" if place.line else f"{called} ({place.path})"
+
+
+def _own_index(thread: Thread, rootdir: Path) -> int | None:
+    """Return the index of the innermost frame in the user's own code."""
+    for index, frame in enumerate(thread.frames):
+        if is_of_the_user(frame.path) and is_own(frame.path, rootdir):
+            return index
+    return None
+
+
+def _place_of(frame: StackFrame, rootdir: Path) -> Location:
+    return location(frame.path, frame.line, rootdir)
+
+
+def _short(function: str) -> str:
+    """Return the last part of a qualified name: faulthandler gives nothing else."""
+    return function.rpartition(".")[2] or function
+
+
+def _count_runner_frames(thread: Thread) -> int:
+    return sum(any(part in frame.path for part in _RUNNER) for frame in thread.frames)
+
+
+def _lines_of_thread(thread: Thread) -> Iterator[str]:
+    words = ["Current thread" if thread.is_current else "Thread"]
+    if thread.name is not None:
+        words.append(thread.name)
+    elif thread.thread_id is not None:
+        words.append(f"{thread.thread_id:#x}")
+    if thread.owns_gil:
+        words.append("(holds the GIL)")
+    yield f"{' '.join(words)}, most recent call first:"
+    for frame in thread.frames[:MAX_SHOWN_FRAMES]:
+        line = "?" if frame.line is None else frame.line
+        yield f'  File "{frame.path}", line {line}, in {frame.function}'
+    left = len(thread.frames) - MAX_SHOWN_FRAMES
+    if left > 0:
+        yield f"  ... and {left} more"
+    if not thread.frames:
+        yield "  no Python code"
+
+
+def _cut(text: str, max_characters: int) -> str:
+    """Return a text, or as many of its first lines as there is room for."""
+    if len(text) <= max_characters:
+        return text
+    end = "\n... cut"
+    kept = text[: max(0, max_characters - len(end))]
+    return (kept.rpartition("\n")[0].rstrip("\n") + end)[:max_characters]
+
+
+# The name of a call into C.
+
+
+def _call_at(frame: StackFrame) -> str | None:
+    """Return the name of the one function that a line of source calls, or `None`."""
+    if frame.line is None:
+        return None
+    try:
+        content = read_file(frame.path, _MAX_SOURCE_BYTES + 1)
+        if len(content) > _MAX_SOURCE_BYTES:
+            return None
+        calls = islice(_calls_on_line(ast.parse(content), frame.line), 2)
+        names = [_name_of_call(call) for call in calls]
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return names[0] if len(names) == 1 else None
+
+
+def _calls_on_line(tree: ast.AST, line: int) -> Iterator[ast.Call]:
+    """Yield the calls on a line, but for those in functions that are only made there."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        first, last = getattr(node, "lineno", line), getattr(node, "end_lineno", line)
+        if not first <= line <= last and not isinstance(node, ast.Module):
+            continue
+        if isinstance(node, ast.Call) and _line_of_call(node) == line:
+            yield node
+        if isinstance(node, ast.Lambda | ast.GeneratorExp) and first == line:
+            continue
+        waiting += ast.iter_child_nodes(node)
+
+
+def _line_of_call(call: ast.Call) -> int:
+    """Return the line that a traceback gives for a call: a method's is that of its name."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.end_lineno or call.lineno
+    return call.lineno
+
+
+def _name_of_call(call: ast.Call) -> str | None:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else None
+
+
+# What faulthandler writes.
+
+
+class _Dump:
+    """One dump that is being read."""
+
+    def __init__(self, *, is_fatal: bool) -> None:
+        self.is_fatal = is_fatal
+        self.threads: list[tuple[str | None, int | None, bool, list[StackFrame]]] = []
+        self.c_frames: list[str] = []
+        self.is_closed = False
+
+    def has_thread(self, thread_id: int | None) -> bool:
+        return any(each[1] == thread_id for each in self.threads)
+
+    def begin(self, name: str | None, thread_id: int | None, *, is_current: bool) -> None:
+        self.threads.append((name, thread_id, is_current, []))
+
+    def stacks(self) -> Stacks:
+        return Stacks(
+            threads=tuple(
+                Thread(
+                    name=name,
+                    thread_id=thread_id,
+                    is_current=is_current,
+                    owns_gil=None,
+                    frames=tuple(frames),
+                )
+                for name, thread_id, is_current, frames in self.threads
+            ),
+            c_frames=tuple(self.c_frames),
+            source="faulthandler",
+        )
+
+
+def parse_faulthandler(text: str) -> Stacks | None:
+    """Return the stacks that faulthandler has written, or `None` if there are none.
+
+    A text may hold several dumps. The first one of a fatal error counts, or else the last one.
+
+    Args:
+        text: what was written, maybe among other things; beyond 4 MiB it isn't read.
+    """
+    dumps = [dump for dump in _dumps(text[:MAX_STACKS_CHARACTERS]) if dump.threads]
+    if not dumps:
+        return None
+    return next((dump for dump in dumps if dump.is_fatal), dumps[-1]).stacks()
+
+
+def _dumps(text: str) -> list[_Dump]:
+    reader = _FaulthandlerReader()
+    for line in text.split("\n"):
+        reader.read(line.removesuffix("\r"))
+    return reader.dumps
+
+
+class _FaulthandlerReader:
+    """Read dumps line by line.
+
+    Between the threads of one dump there is an empty line, and none between two dumps.
+    """
+
+    def __init__(self) -> None:
+        self.dumps: list[_Dump] = []
+        self._reads: Literal["nothing", "frames", "C frames"] = "nothing"
+        self._is_after_empty = True
+
+    def read(self, line: str) -> None:
+        """Read the next line."""
+        if self._reads == "frames" and (found := _FRAME.fullmatch(line)):
+            frames = self.dumps[-1].threads[-1][3]
+            if len(frames) < _MAX_FRAMES:
+                frames.append(_frame(found))
+        elif self._reads == "C frames" and line.startswith("  "):
+            if len(self.dumps[-1].c_frames) < _MAX_C_FRAMES:
+                self.dumps[-1].c_frames.append(_clean(line, _MAX_PATH))
+        elif not line.startswith("  "):
+            self._read_header(line)
+        self._is_after_empty = not line
+
+    def _read_header(self, line: str) -> None:
+        self._reads = "nothing"
+        if _FATAL.match(line) or _TIMEOUT.fullmatch(line):
+            self._begin_dump(is_fatal=not line.startswith("Timeout"))
+        elif line == _NOT_ALL:
+            if self._needs_dump(None):
+                self._begin_dump(is_fatal=False)
+        elif line == _C_STACK:
+            if self.dumps and not self.dumps[-1].is_closed:
+                self.dumps[-1].is_closed = True
+                self._reads = "C frames"
+        elif line == _ONE_STACK:
+            self._begin_thread(None, None, is_current=True)
+        elif found := _THREAD.fullmatch(line):
+            kind, number, name = found.groups()
+            thread_id = None if number is None or number[0] == "X" else int(number, 16)
+            shown = None if name is None else _clean(name, _MAX_NAME)
+            self._begin_thread(shown, thread_id, is_current=kind == "Current thread")
+
+    def _begin_thread(self, name: str | None, thread_id: int | None, *, is_current: bool) -> None:
+        if self._needs_dump(thread_id):
+            self._begin_dump(is_fatal=False)
+        if len(self.dumps[-1].threads) < _MAX_THREADS:
+            self.dumps[-1].begin(name, thread_id, is_current=is_current)
+            self._reads = "frames"
+
+    def _needs_dump(self, thread_id: int | None) -> bool:
+        """Tell whether a thread can't belong to the last dump."""
+        if not self.dumps:
+            return True
+        last = self.dumps[-1]
+        if not last.threads:
+            return False
+        return last.is_closed or not self._is_after_empty or last.has_thread(thread_id)
+
+    def _begin_dump(self, *, is_fatal: bool) -> None:
+        if len(self.dumps) > _MAX_DUMPS:
+            # The first fatal one and the last one are what counts.
+            del self.dumps[1 if self.dumps[0].is_fatal else 0 : _MAX_DUMPS // 2]
+        self.dumps.append(_Dump(is_fatal=is_fatal))
+
+
+def _frame(found: re.Match[str]) -> StackFrame:
+    path, line, function = found.groups()
+    return StackFrame(
+        function=_clean(_unescaped(function), _MAX_NAME),
+        path=_clean(_unescaped(path or "???"), _MAX_PATH),
+        line=_line_number(int(line)) if line.isdecimal() else None,
+    )
+
+
+def _unescaped(text: str) -> str:
+    r"""Return a text with the characters for which faulthandler writes `\xe9`, `\u20ac` and so on.
+
+    On Windows a backslash may separate folders, and nothing can be told.
+    """
+    return _ESCAPE.sub(_character, text) if os.sep == "/" and "\\" in text else text
+
+
+def _character(found: re.Match[str]) -> str:
+    number = int(found[1] or found[2] or found[3], 16)
+    character = chr(number) if number <= sys.maxunicode else ""
+    return character if character.isprintable() and character else found[0]
+
+
+def _clean(text: str, most: int) -> str:
+    """Return a text of one line, cut, without characters that a terminal would obey."""
+    text = text[:most]
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def _line_number(number: Any) -> int | None:
+    is_number = type(number) is int and 0 < number < _MAX_LINE_NUMBER
+    return number if is_number else None
+
+
+# What py-spy writes, and this process's own frames.
+
+
+def parse_py_spy(text: str) -> Stacks | None:
+    """Return the stacks that `py-spy dump --json` has printed, or `None` if that is none."""
+    if len(text) > MAX_STACKS_CHARACTERS:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    listed = found if isinstance(found, list) else []
+    threads = tuple(filter(None, map(_thread_of_py_spy, listed[:_MAX_THREADS])))
+    return Stacks(threads=threads, source="py-spy") if threads else None
+
+
+def _thread_of_py_spy(told: Any) -> Thread | None:
+    if not isinstance(told, dict) or not isinstance(told.get("frames"), list):
+        return None
+    name, number, owns_gil = (told.get(key) for key in ("thread_name", "thread_id", "owns_gil"))
+    frames = tuple(filter(None, map(_frame_of_py_spy, told["frames"][:_MAX_FRAMES])))
+    return Thread(
+        name=_clean(name, _MAX_NAME) if isinstance(name, str) else None,
+        thread_id=number if type(number) is int and number.bit_length() <= 64 else None,
+        is_current=False,
+        owns_gil=owns_gil if isinstance(owns_gil, bool) else None,
+        frames=frames,
+    )
+
+
+def _frame_of_py_spy(told: Any) -> StackFrame | None:
+    if not isinstance(told, dict):
+        return None
+    function, path = told.get("name"), told.get("filename")
+    if not isinstance(function, str) or not isinstance(path, str):
+        return None
+    return StackFrame(
+        function=_clean(function, _MAX_NAME),
+        path=_clean(path, _MAX_PATH),
+        line=_line_number(told.get("line")),
+    )
+
+
+def current_frames_stacks(*, without: Sequence[int] = ()) -> Stacks | None:
+    """Return the stacks of this very process.
+
+    Args:
+        without: ids of threads to leave out, such as the one that asks.
+    """
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    threads = tuple(
+        Thread(
+            name=names.get(number),
+            thread_id=number,
+            is_current=False,
+            owns_gil=None,
+            frames=tuple(islice(_frames_below(frame), _MAX_FRAMES)),
+        )
+        for number, frame in islice(sys._current_frames().items(), _MAX_THREADS)  # noqa: SLF001 - there is no other way to see other threads
+        if number not in without
+    )
+    return Stacks(threads=threads, source="current frames") if threads else None
+
+
+def _frames_below(frame: FrameType | None) -> Iterator[StackFrame]:
+    while frame is not None:
+        code = frame.f_code
+        yield StackFrame(
+            function=_clean(code.co_qualname, _MAX_NAME),
+            path=_clean(code.co_filename, _MAX_PATH),
+            line=_line_number(frame.f_lineno),
+        )
+        frame = frame.f_back

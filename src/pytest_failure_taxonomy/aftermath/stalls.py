@@ -1,0 +1,432 @@
+"""Look closely at what makes no progress, and say so: in the record, the report, on the terminal.
+
+`standstill` has found it. The work is done in a process of its own, which ends afterwards, so that
+the watcher stays small. Whatever can't be read or written is left out: the user's run goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Literal
+
+from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, read_report, reconstruct
+from pytest_failure_taxonomy.aftermath.lock import held_record
+from pytest_failure_taxonomy.aftermath.stack_reading import children_of, read_stacks
+from pytest_failure_taxonomy.aftermath.stacks import Stacks
+from pytest_failure_taxonomy.aftermath.standstill import (
+    IDLE_SHARE,
+    Unit,
+    fields_of,
+    read_page,
+    start_of,
+    ticks_of,
+)
+from pytest_failure_taxonomy.aftermath.terminal_line import print_on_terminal
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.recorder.record.layout import (
+    ASKED,
+    DUMP_SIGNAL_AT,
+    END_SIGNAL_AT,
+    PAGE,
+    record_folder,
+    worker_of,
+)
+from pytest_failure_taxonomy.recorder.record.observed import (
+    Observed,
+    ObservedStall,
+    encode_observed,
+    parse_observed,
+    write_observed,
+)
+from pytest_failure_taxonomy.recorder.record.reader import (
+    RecordedRun,
+    StartedTest,
+    has_ended,
+    parse_record,
+    parse_worker,
+)
+from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
+from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.report.write import write_report
+from pytest_failure_taxonomy.system.own_files import Folder, open_folder
+from pytest_failure_taxonomy.system.process import descendants
+from pytest_failure_taxonomy.taxonomy.evidence import Activity, ProcessExit, Stall, StallState
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+
+LOCK_SECONDS: Final = 1.0
+GRACE_SECONDS: Final = 5.0
+"""How long a stalled pytest may take to end its session before it is killed."""
+
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.25, 1.0
+"""How long the CPU time of the child processes is watched."""
+_POLL_SECONDS: Final = 0.02
+_DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py", "pydevd_bundle", "debugpy", "pudb")
+"""Files and folders of debuggers, at which a thread waits for the user."""
+_TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/console")
+_READS: Final = {"x86_64": (0, (23, 270, 7, 271)), "aarch64": (63, (72, 73))}
+"""By machine: the numbers of the system calls `read`, and `select`, `pselect6`, `poll`, `ppoll`."""
+
+_WORDS: Final[dict[Activity, str]] = {
+    "collection": "the collection",
+    "session": "the end of the session",
+    "shutdown": "the interpreter's end",
+    "controller": "xdist's controller",
+}
+
+
+@value
+class Watched:
+    """What the watcher knows of a run."""
+
+    report: Path
+    run_id: str
+    contents: tuple[bytes, bytes]
+    """Of the record's two files."""
+    limit_seconds: float
+    ends_stalled: bool
+    """End what is blocked or frozen."""
+    is_program: bool
+    """Nothing is to come after pytest in its process."""
+
+
+@value
+class _Subject:
+    """What is looked at."""
+
+    what: Literal["test"] | Activity
+    test: StartedTest | None = None
+    name: str | None = None
+
+
+def look_for_watcher(
+    report: str,
+    run_id: str,
+    contents: Sequence[bytes],
+    settings: Mapping[str, str],
+    units: Sequence[Unit],
+    said: int,
+) -> bool:
+    """Look for the watcher, which hands over the descriptor `said` for what is observed.
+
+    Returns:
+        Whether to look again soon.
+    """
+    state, events = contents
+    watched = Watched(
+        report=Path(report),
+        run_id=run_id,
+        contents=(state, events),
+        limit_seconds=float(settings["seconds"]),
+        ends_stalled=settings.get("ends") == "1",
+        is_program=settings.get("program") == "1",
+    )
+    before = os.pread(said, os.fstat(said).st_size, 0)
+
+    def keep(observed: bytes) -> None:
+        os.ftruncate(said, 0)
+        os.pwrite(said, observed, 0)
+
+    return look_closely(watched, units, before, keep)
+
+
+def look_closely(
+    watched: Watched,
+    units: Sequence[Unit],
+    before: bytes,
+    keep: Callable[[bytes], object],
+) -> bool:
+    """Look at what makes no progress, and tell of it.
+
+    Args:
+        watched: the run.
+        units: the processes that made no progress for the whole limit.
+        before: what was observed before, as this function has returned it.
+        keep: called with what is observed now, before anything is ended because of it.
+
+    Returns:
+        Whether to look again soon: a child process is at work.
+    """
+    run = parse_record(*watched.contents, watched.run_id, "the record")
+    look = _Look(watched, run, parse_observed(before), keep)
+    stalls = look.at(units)
+    if run.named("interruption"):  # the test in flight was stalled, and still is not over
+        known = {_key(each) for each in stalls}
+        stalls = [*(each for each in look.before.stalls if _key(each) not in known), *stalls]
+    look.keep(stalls)
+    stalls = [look.tell(each) for each in stalls]
+    if watched.ends_stalled:
+        stalls = look.end(stalls, units)
+    else:
+        look.keep(stalls, writes_report=False)
+    return look.is_child_busy
+
+
+def _key(stall: ObservedStall) -> tuple[object, ...]:
+    return stall.what, stall.worker, stall.nodeid, stall.phase
+
+
+class _Look:
+    """One look at a run."""
+
+    def __init__(
+        self,
+        watched: Watched,
+        run: RecordedRun,
+        before: Observed,
+        keep: Callable[[bytes], object],
+    ) -> None:
+        self.before = before
+        self.is_child_busy = False
+        self._keep = keep
+        self._watched = watched
+        self._run = run
+        self._folder = record_folder(watched.report, watched.run_id)
+        self._rootdir = Path(run.header.context.rootdir)
+        self._secrets = Secrets(run.header.redact)
+        self._main = run.header.process.pid
+
+    def at(self, units: Sequence[Unit]) -> list[ObservedStall]:
+        """Return what is stalled of some processes."""
+        subjects = [(unit, self._subject_of(unit)) for unit in units]
+        waiting = [(unit, each) for unit, each in subjects if each is not None]
+        states = self._states_of([unit for unit, _ in waiting])
+        found = [self._stall(unit, each, states[unit.name]) for unit, each in waiting]
+        return [each for each in found if each is not None]
+
+    def keep(self, stalls: Sequence[ObservedStall], *, writes_report: bool = True) -> None:
+        """Write what is observed into the record, and the report of the running run anew."""
+        observed = replace(self.before, stalls=tuple(stalls))
+        encoded = encode_observed(observed)
+        self._keep(encoded)
+        with (
+            suppress(OSError, ReportError),
+            open_folder(self._folder) as folder,
+            held_record(folder, LOCK_SECONDS) as is_held,
+        ):
+            if is_held and self._goes_on(folder):
+                write_observed(folder, encoded)
+                if writes_report:
+                    self._write_report(folder, observed)
+
+    def tell(self, stall: ObservedStall) -> ObservedStall:
+        """Print a line on the user's terminal at 1, 2, 4, 8 … times the limit."""
+        times = 1
+        while stall.stall.seconds >= 2 * times * self._watched.limit_seconds:
+            times *= 2
+        if stall.stall.state == "busy" or stall.told >= times:
+            return stall
+        subject = stall.nodeid if stall.what == "test" else _WORDS[stall.what]
+        place = f" in {stall.stall.where}" if stall.stall.where else ""
+        said = f"{subject} {stall.stall.state}{place}"
+        line = f"stalled {stall.stall.seconds:.0f} s: {safe_text(self._secrets.redact(said))}"
+        print_on_terminal(self._main, self._watched.contents[0], line)
+        return replace(stall, told=times)
+
+    def end(self, stalls: list[ObservedStall], units: Sequence[Unit]) -> list[ObservedStall]:
+        """End what is stalled: a worker by itself, or else the run."""
+        by_worker = {worker_of(unit.name) if unit.name else None: unit for unit in units}
+        ended = [
+            replace(each, stall=replace(each.stall, is_ended=True))
+            if each.stall.state != "busy" and each.worker in by_worker
+            else each
+            for each in stalls
+        ]
+        self.keep(ended)
+        for each in ended:
+            if each.stall.is_ended and each.worker in by_worker:
+                unit = by_worker[each.worker]
+                if unit.name:
+                    _send(unit, signal.SIGKILL)
+                else:
+                    self._end_run(unit, is_frozen=each.stall.state == "frozen")
+        return ended
+
+    def _end_run(self, unit: Unit, *, is_frozen: bool) -> None:
+        """End pytest: by its own signal where it can react to that, or else by SIGKILL."""
+        number = self._watched.contents[0][END_SIGNAL_AT]
+        was_ended = any(each.stall.is_ended and each.worker is None for each in self.before.stalls)
+        if number and not is_frozen and not was_ended:
+            _send(unit, number)
+            deadline = time.monotonic() + GRACE_SECONDS
+            state = self._folder / "state"
+            before = read_page(str(state))
+            while time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+                if start_of(unit.identity[0]) != unit.identity[1]:
+                    return
+                if read_page(str(state)) != before:  # it ends; if it stalls again, it is killed
+                    return
+        _send(unit, signal.SIGKILL)
+
+    def _subject_of(self, unit: Unit) -> _Subject | None:
+        """Return what a process is at; `None` if it need not make progress."""
+        run = self._run
+        if unit.name:
+            test = parse_worker(read_page(str(self._folder / unit.name / "state"))).test
+            return None if test is None else _Subject(what="test", test=test)
+        if run.exit_code is not None:
+            return _Subject(what="shutdown") if self._watched.is_program else None
+        if self._has_workers():
+            return _Subject(what="controller")
+        if run.in_flight:
+            return _Subject(what="test", test=max(run.in_flight, key=lambda test: test.start_ns))
+        if len(run.not_run) == len(run.nodeids):
+            return _Subject(what="collection")
+        return _Subject(what="session")
+
+    def _has_workers(self) -> bool:
+        with suppress(OSError), open_folder(self._folder) as folder:
+            return any(worker_of(name) for name in folder.names())
+        return False
+
+    def _states_of(self, units: Sequence[Unit]) -> dict[str, StallState]:
+        """Return by name of a process whether it is stopped, or it or a child uses CPU time."""
+        families = {unit.name: [unit.identity[0], *self._children(unit)] for unit in units}
+        before = {name: _ticks(family) for name, family in families.items()}
+        seconds = min(max(self._watched.limit_seconds / 8, _SHORTEST_SECONDS), _LONGEST_SECONDS)
+        time.sleep(seconds)
+        allowed = max(1.0, seconds * os.sysconf("SC_CLK_TCK") * IDLE_SHARE)
+        states: dict[str, StallState] = {}
+        for unit in units:
+            fields = fields_of(unit.identity[0])
+            if fields[:1] == [b"T"]:
+                states[unit.name] = "frozen"
+                continue
+            used = _ticks([unit.identity[0], *self._children(unit)]) - before[unit.name]
+            is_idle = used <= allowed
+            self.is_child_busy |= not is_idle and unit.idle is not False
+            states[unit.name] = "blocked" if is_idle and unit.idle is not False else "busy"
+        return states
+
+    def _children(self, unit: Unit) -> list[int]:
+        return descendants(unit.identity[0])
+
+    def _stall(self, unit: Unit, subject: _Subject, state: StallState) -> ObservedStall | None:
+        """Return the stall of a process; `None` if it waits for the user."""
+        process_id = unit.identity[0]
+        if _waits_for_input(process_id):
+            return None
+        stacks = self._stacks_of(unit)
+        if stacks is not None and _is_in_debugger(stacks):
+            return None
+        if state == "blocked" and _holds_gil(stacks):
+            time.sleep(_POLL_SECONDS)
+            state = "frozen" if _holds_gil(self._stacks_of(unit)) else state
+        test = subject.test
+        return ObservedStall(
+            what=subject.what,
+            stall=Stall(
+                state=state,
+                seconds=round((time.monotonic_ns() - unit.since_ns) / 1e9, 3),
+                where=self._shown(None if stacks is None else stacks.where(self._rootdir)),
+                stack=self._shown(None if stacks is None else stacks.text(MAX_TRACEBACK)),
+                children=self._commands(process_id),
+            ),
+            since_ns=unit.since_ns,
+            worker=worker_of(unit.name) if unit.name else None,
+            nodeid=None if test is None else test.nodeid,
+            phase=None if test is None else test.phase,
+            name=subject.name,
+            told=self._told_before(unit, subject),
+        )
+
+    def _told_before(self, unit: Unit, subject: _Subject) -> int:
+        worker = worker_of(unit.name) if unit.name else None
+        for each in self.before.stalls:
+            if (each.what, each.worker, each.since_ns) == (subject.what, worker, unit.since_ns):
+                return each.told
+        return 0
+
+    def _stacks_of(self, unit: Unit) -> Stacks | None:
+        folder = self._folder / unit.name if unit.name else self._folder
+        page = read_page(str(folder / "state"))
+        number = page[DUMP_SIGNAL_AT] if len(page) == PAGE else 0
+        try:
+            return read_stacks(unit.identity[0], dump=folder / ASKED, ask=number or None)
+        except Exception:  # noqa: BLE001 - the state alone is told, then
+            return None
+
+    def _commands(self, process_id: int) -> tuple[str, ...]:
+        try:
+            return tuple(self._secrets.redact(each) for each in children_of(process_id))
+        except Exception:  # noqa: BLE001 - the state alone is told, then
+            return ()
+
+    def _shown(self, text: str | None) -> str | None:
+        return self._secrets.redact(text) if text else None
+
+    def _goes_on(self, folder: Folder) -> bool:
+        """Tell whether pytest still runs its session."""
+        process = self._run.header.process
+        if start_of(process.pid) != (process.start_ticks or 0):
+            return False
+        return not has_ended(folder.read("state", PAGE))
+
+    def _write_report(self, folder: Folder, observed: Observed) -> None:
+        """Rewrite the report of the running run, unless something else is in its place."""
+        path = self._watched.report
+        current = read_report(path)
+        if current is None or current["completeness"] != "running":
+            return
+        if current["run"]["id"] != self._watched.run_id:
+            return
+        seen = ProcessEnd(exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns())
+        report = reconstruct(self._run, folder, seen, observed, completeness="running")
+        write_report(path, report)
+
+
+def _ticks(family: Sequence[int]) -> int:
+    return sum(ticks_of(process_id) or 0 for process_id in family)
+
+
+def _holds_gil(stacks: Stacks | None) -> bool:
+    return stacks is not None and any(thread.owns_gil for thread in stacks.threads)
+
+
+def _is_in_debugger(stacks: Stacks) -> bool:
+    return any(
+        part in frame.path
+        for thread in stacks.threads
+        for frame in thread.frames
+        for part in (f"/{name}" for name in _DEBUGGERS)
+    )
+
+
+def _waits_for_input(process_id: int) -> bool:
+    """Tell whether the main thread of a process waits for a line from a terminal."""
+    try:
+        with open(f"/proc/{process_id}/syscall", encoding="ascii") as file:
+            words = file.read().split()
+        number, first = int(words[0]), int(words[1], 16)
+    except (OSError, ValueError, IndexError):
+        return False
+    read, waits = _READS.get(os.uname().machine, (-1, ()))
+    if number == read:
+        return _is_terminal(process_id, first)
+    # readline waits for standard input alone
+    return number in waits and first in (0, 1) and _is_terminal(process_id, 0)
+
+
+def _is_terminal(process_id: int, descriptor: int) -> bool:
+    try:
+        return os.readlink(f"/proc/{process_id}/fd/{descriptor}").startswith(_TERMINALS)
+    except OSError:
+        return False
+
+
+def _send(unit: Unit, number: int) -> None:
+    """Send a signal to a process, unless another one has its id by now."""
+    process_id, started = unit.identity
+    with suppress(OSError):
+        descriptor = os.pidfd_open(process_id)
+        try:
+            if start_of(process_id) == started:
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)

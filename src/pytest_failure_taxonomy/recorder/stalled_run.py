@@ -1,0 +1,132 @@
+"""What a pytest does for the process that looks at it from outside: see `aftermath/stalls.py`.
+
+Nothing here runs for a test. The record is told once where the user reads, which signals this
+process reacts to, and when a debugger waits for the user.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.recorder.record.layout import ASKED, IS_COLOURED, IS_SHOWN
+from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
+
+END_MESSAGE: Final = "the run was stalled (--failure-taxonomy-end-stalled)"
+"""The message of the `pytest.exit` that ends a stalled session."""
+
+_STARTS: Final = frozenset({"console_main", "_console_main"})
+"""The functions of pytest that are a whole program."""
+_END_OFFSET: Final = 11
+"""Of the signal that ends a stalled session, from SIGRTMIN on; see `system/stack_dumps.py`."""
+_STDERR: Final = 2
+
+
+class Readable:
+    """Let the watcher read the stacks of this process, until `end`."""
+
+    def __init__(self) -> None:
+        self._descriptor = -1
+        self._signal: int | None = None
+
+    def begin(self, record: Record, watcher_id: int | None) -> None:
+        """Allow it, and write the signal that asks for the stacks into the record."""
+        if not isinstance(record, DiskRecord):
+            return
+        from pytest_failure_taxonomy.system.stack_dumps import prepare_to_be_read
+
+        with suppress(OSError):
+            self._descriptor = record.open_stacks(ASKED)
+        self._signal = prepare_to_be_read(
+            None if self._descriptor < 0 else self._descriptor, watcher_id
+        )
+        record.set_dump_signal(self._signal or 0)
+
+    def end(self, *, is_child: bool = False) -> None:
+        """Ignore the signal from now on.
+
+        Args:
+            is_child: this is a forked child, which shares the file with its parent.
+        """
+        if self._signal is not None:
+            from pytest_failure_taxonomy.system.stack_dumps import stop_to_be_read
+
+            stop_to_be_read(self._signal)
+            self._signal = None
+        if self._descriptor >= 0 and not is_child:
+            with suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class StalledRun:
+    """A plugin that tells the record what somebody who looks at the run must know."""
+
+    def __init__(self, config: pytest.Config, record: Record, *, ends: bool) -> None:
+        """Begin, and be ready to end the session if `ends`."""
+        self._config = config
+        self._record = record
+        self._process_id = os.getpid()
+        with suppress(OSError, ValueError, AttributeError):
+            self._show_terminal()
+        if ends:
+            with suppress(OSError, ValueError, AttributeError):
+                self._be_ready_to_end()
+
+    def pytest_enter_pdb(self) -> None:
+        """Record that a debugger waits for the user."""
+        self._record.set_debugger(waits=True)
+
+    def pytest_leave_pdb(self) -> None:
+        """Record that it no longer does."""
+        self._record.set_debugger(waits=False)
+
+    def _show_terminal(self) -> None:
+        """Record where the user reads: pytest's capture keeps a copy of standard error."""
+        capture = self._config.pluginmanager.get_plugin("capturemanager")
+        kept = getattr(getattr(capture, "_global_capturing", None), "err", None)
+        descriptor = getattr(kept, "targetfd_save", None)
+        if not isinstance(descriptor, int):
+            descriptor = _STDERR
+        if self._config.get_verbosity() < -1:
+            return
+        flags = IS_SHOWN
+        terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+        is_coloured = terminal is not None and terminal._tw.hasmarkup  # noqa: SLF001 - there is no public way
+        if is_coloured and not os.environ.get("NO_COLOR") and os.isatty(descriptor):
+            flags |= IS_COLOURED
+        self._record.set_terminal(os.fstat(descriptor), descriptor, flags)
+
+    def _be_ready_to_end(self) -> None:
+        """React to the signal by which the watcher ends a stalled session."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        number = int(signal.SIGRTMIN) + _END_OFFSET
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, self._end)
+            self._record.set_end_signal(number)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if os.getpid() == self._process_id:
+            raise pytest.exit.Exception(END_MESSAGE, 1)
+
+
+def is_program() -> bool:
+    """Tell whether pytest is all that this process does, rather than called by another program.
+
+    Then the process is to end soon after the session.
+    """
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to see the callers
+    while frame is not None:
+        if frame.f_code.co_name in _STARTS:
+            return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "_pytest"
+        frame = frame.f_back
+    return False

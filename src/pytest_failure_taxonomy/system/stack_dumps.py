@@ -1,0 +1,79 @@
+"""Let another process see the stacks of this one: what a process that may hang does at its start.
+
+py-spy reads the stacks from outside, where it is installed and allowed to. Without it, faulthandler
+writes them to a file when a signal asks for it. Its handler is in C and needs no GIL. It costs
+nothing until then; the measurements are in docs/decisions/0018-asked-for-stacks-by-a-signal.md.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import Final
+
+from pytest_failure_taxonomy.system.process import (
+    allow_to_read,
+    catches,
+    has_to_allow_reading,
+)
+
+_OFFSET: Final = 10
+"""Counted from SIGRTMIN. C libraries and the runtimes of other languages take the first real-time
+signals and the last ones; systemd gives a meaning to 0 to 5 and 13 to 29."""
+
+_PY_SPY: Final = "py-spy.exe" if os.name == "nt" else "py-spy"
+
+
+def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | None:
+    """Let a watcher see the stacks of this process, as far as the system allows.
+
+    Args:
+        descriptor: of the file to which the stacks are written when the watcher asks; it has to
+            stay open. `None` if there is no such file.
+        watcher_id: the process that may read this one by py-spy, and the processes it starts.
+
+    Returns:
+        The signal that asks for the stacks; `None` where this program uses that signal already, or
+        the system has none.
+    """
+    if watcher_id is not None and has_to_allow_reading() and find_py_spy() is not None:
+        allow_to_read(watcher_id)
+    number = dump_signal()
+    if descriptor is None or number is None or not _is_free(number):
+        return None
+    with suppress(OSError, RuntimeError, ValueError):
+        faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
+        return number
+    return None
+
+
+def stop_to_be_read(number: int | None) -> None:
+    """Ignore the watcher's signal from now on, unless the program uses it by now."""
+    if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+        faulthandler.unregister(number)
+
+
+def dump_signal() -> int | None:
+    """Return the signal that asks for the stacks; `None` on systems without real-time signals."""
+    first = getattr(signal, "SIGRTMIN", None)
+    if first is None or not hasattr(faulthandler, "register"):
+        return None
+    return int(first) + _OFFSET
+
+
+def find_py_spy() -> str | None:
+    """Return the path of py-spy: that of this environment, or else one on the search path."""
+    folders = [os.path.dirname(sys.executable), *os.environ.get("PATH", "").split(os.pathsep)]
+    for folder in folders:
+        program = os.path.join(folder, _PY_SPY)
+        if os.path.isabs(folder) and os.path.isfile(program) and os.access(program, os.X_OK):
+            return program
+    return None
+
+
+def _is_free(number: int) -> bool:
+    """Tell whether nothing in this process has a handler for a signal, be it in Python or in C."""
+    return signal.getsignal(number) == signal.SIG_DFL and not catches(os.getpid(), number)
