@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.recorder.record.memory_seen import (
     context_with_memory,
     oom_kill_of,
     parse_memory,
+    read_memory,
     with_memory,
     with_peaks,
 )
@@ -125,7 +126,7 @@ def complete_watched(
     ended_ns: int,
     contents: list[bytes],
     observed: bytes = b"",
-    memory: dict[str, Any] | None = None,
+    memory: bytes = b"",
 ) -> None:
     """Complete a report for the watcher, from the contents of the record that it has read."""
     end = replace(end_from_status(status, "watcher", ended_ns), memory=parse_memory(memory))
@@ -163,6 +164,8 @@ def complete_run(
             contents = list(read_contents(folder))
         if observed is None:
             observed = Observed() if folder is None else read_observed(folder)
+        if end.memory is None and folder is not None:
+            end = replace(end, memory=read_memory(folder))
         current = read_report(path)
         if current is not None and current["run"]["id"] != run_id:
             if _is_of_later_run(path, end, contents):

@@ -62,7 +62,7 @@ def watch(
     given = dict(part.split("=", 1) for part in numbers.split(";") if part) | {"folder": folder}
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
-    stalls, memory = Stalls(files, process_id, report, run_id, given), Memory(process_id)
+    stalls, memory = Stalls(files, process_id, report, run_id, given), Memory(process_id, folder)
     _look_until_the_end(poller, [stalls, memory])
     ended_ns = time.monotonic_ns()
     _end_in_time()
@@ -186,8 +186,9 @@ class Stalls:
 class Memory:
     """Look now and then how much memory a run uses; a short run is not looked at."""
 
-    def __init__(self, process_id: int) -> None:
+    def __init__(self, process_id: int, folder: str) -> None:
         self._process_id = process_id
+        self._folder = folder
         self._sampler: MemorySampler | None = None
         self._is_broken = False
 
@@ -204,18 +205,18 @@ class Memory:
         except Exception:  # noqa: BLE001 - without a look, but the report is completed
             self._is_broken = True
 
-    def seen(self) -> dict[str, object] | None:
+    def seen(self) -> bytes:
         """Return what was seen."""
         try:
             return self._begun().seen()
         except Exception:  # noqa: BLE001 - likewise
-            return None
+            return b""
 
     def _begun(self) -> MemorySampler:
         if self._sampler is None:
             from pytest_failure_taxonomy.aftermath.memory_samples import MemorySampler
 
-            self._sampler = MemorySampler(self._process_id)
+            self._sampler = MemorySampler(self._process_id, self._folder or None)
         return self._sampler
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import pytest
@@ -216,12 +217,19 @@ class ControllerRecorder:
 
         The system tells the peak of all children so far: one that raises it has that peak.
         """
+        from pytest_failure_taxonomy.recorder.record.memory_seen import (
+            oom_kill_of,
+            peak_of,
+            read_memory,
+        )
+
         peak = peak_rss_of_children()
         if peak > self._peak_of_children:
             self._peak_of_children = worker.peak_rss_bytes = peak
+        elif isinstance(self._record, DiskRecord):
+            with suppress(OSError), self._record.opened() as folder:
+                worker.peak_rss_bytes = peak_of(read_memory(folder), worker.process_id)
         if worker.returncode == -_SIGKILL and worker.process_id is not None:
-            from pytest_failure_taxonomy.recorder.record.memory_seen import oom_kill_of
-
             now_ns = time.monotonic_ns()
             worker.oom_kill = oom_kill_of(worker.process_id, worker.ready_ns, now_ns)
 

@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from pytest_failure_taxonomy.aftermath.memory_samples import MemorySampler
-from pytest_failure_taxonomy.recorder.record.memory_seen import MemorySeen, parse_memory
+from pytest_failure_taxonomy.recorder.record.layout import MEMORY
+from pytest_failure_taxonomy.recorder.record.memory_seen import (
+    MemorySeen,
+    parse_memory,
+    peak_of,
+    read_memory,
+)
 from pytest_failure_taxonomy.system.memory import (
     find_control_group,
     memory_of,
     own_limits,
     peak_rss_bytes,
 )
+from pytest_failure_taxonomy.system.own_files import open_folder
 
 NONE_V1: Final = "9223372036854771712"
 """What version 1 says where there is no limit."""
@@ -114,7 +122,7 @@ def test_the_control_group(tmp_path: Path, name: str) -> None:
 @NEEDS_PROC
 def test_a_process_knows_its_own_peak() -> None:
     """The peak is the kernel's, and at least what is used now."""
-    peak, now = peak_rss_bytes(), memory_of("self")["VmRSS"]
+    now, peak = memory_of("self")["VmRSS"], peak_rss_bytes()
     assert peak is not None
     assert peak >= now > 1024 * 1024
     assert memory_of(2**30) == {}
@@ -157,7 +165,49 @@ def memory_last(seen: MemorySeen, process_id: int) -> int | None:
     return seen.rss_bytes
 
 
-@pytest.mark.parametrize("sent", [None, 3, {"at_ns": "x"}, {"processes": [{"pid": 1}]}, {"a": 1}])
-def test_what_is_not_understood_is_nothing(sent: object) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"3",
+        b"[" * 100_000,
+        b'{"at_ns": "x"}',
+        b'{"a": 1}',
+        b'{"rss_bytes": -1}',
+        b'{"at_ns": NaN}',
+        b'{"processes": [{"pid": 1}]}',
+        b'{"processes": [{"pid": 1, "peak_rss_bytes": -5}]}',
+    ],
+)
+def test_what_is_not_understood_is_nothing(content: bytes) -> None:
     """The file may hold anything."""
-    assert parse_memory(sent) is None
+    assert parse_memory(content) is None
+
+
+@NEEDS_PROC
+@pytest.mark.parametrize("what", ["file", "nothing", "symlink", "hard link", "fifo", "folder"])
+def test_only_the_file_of_the_record_is_written(tmp_path: Path, what: str) -> None:
+    """What a test puts in its place is left alone, and the sampler goes on."""
+    record, canary = tmp_path / "record", tmp_path / "canary"
+    record.mkdir()
+    canary.write_bytes(b"canary")
+    file = record / MEMORY
+    makers: dict[str, Callable[[], object]] = {
+        "file": file.touch,
+        "nothing": lambda: None,
+        "symlink": lambda: file.symlink_to(canary),
+        "hard link": lambda: os.link(canary, file),
+        "fifo": lambda: os.mkfifo(file),
+        "folder": file.mkdir,
+    }
+    makers[what]()
+    sampler = MemorySampler(os.getpid(), str(record))
+    sampler.look()
+    assert canary.read_bytes() == b"canary"
+    assert os.listdir(record) == ([] if what == "nothing" else [MEMORY])
+    if what == "file":
+        with open_folder(record) as folder:
+            seen = read_memory(folder)
+        assert seen is not None
+        assert peak_of(seen, os.getpid())
+        assert seen == parse_memory(sampler.seen())

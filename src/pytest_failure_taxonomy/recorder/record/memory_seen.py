@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from contextlib import suppress
+from typing import Final
 
-from pytest_failure_taxonomy.recorder.record.parsing import ParseError, parse
+from pytest_failure_taxonomy.recorder.record.layout import MEMORY
+from pytest_failure_taxonomy.recorder.record.parsing import parse
 from pytest_failure_taxonomy.system.kernel_log import find_oom_victim
+from pytest_failure_taxonomy.system.own_files import Folder
 from pytest_failure_taxonomy.taxonomy.evidence import (
     MemorySample,
     MemoryUse,
@@ -14,7 +18,10 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunContext,
     RunEvidence,
 )
-from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
+
+MAX_MEMORY_BYTES: Final = 64 * 1024
+"""Four times what the watcher writes."""
 
 
 @value
@@ -39,14 +46,32 @@ class MemorySeen:
     processes: tuple[ProcessPeak, ...] = ()
 
 
-def parse_memory(sent: Any) -> MemorySeen | None:
+def read_memory(folder: Folder) -> MemorySeen | None:
+    """Return what the record in a folder has of it; `None` if nothing can be read."""
+    with suppress(OSError):
+        return parse_memory(folder.read(MEMORY, MAX_MEMORY_BYTES))
+    return None
+
+
+def parse_memory(content: bytes) -> MemorySeen | None:
     """Return what was seen, from JSON; `None` for what can't be understood."""
-    if sent is None:
-        return None
-    try:
-        return parse(MemorySeen, sent)
-    except ParseError:
-        return None
+    with suppress(ValueError, TypeError, RecursionError):
+        seen = parse(MemorySeen, json.loads(content))
+        numbers = (*_numbers(seen), *(each.peak_rss_bytes for each in seen.processes))
+        return seen if min(numbers) >= 0 else None
+    return None
+
+
+def _numbers(seen: MemorySeen) -> list[int]:
+    return [each for each in to_dict(seen).values() if isinstance(each, int)]
+
+
+def peak_of(seen: MemorySeen | None, process_id: int | None) -> int | None:
+    """Return the most resident memory that a process was seen to use."""
+    for each in seen.processes if seen is not None else ():
+        if each.pid == process_id:
+            return each.peak_rss_bytes
+    return None
 
 
 def with_memory(end: ProcessExit, seen: MemorySeen | None) -> ProcessExit:
@@ -64,16 +89,13 @@ def with_memory(end: ProcessExit, seen: MemorySeen | None) -> ProcessExit:
 
 def with_peaks(run: RunEvidence, seen: MemorySeen | None) -> RunEvidence:
     """Return the evidence with the peaks of workers that did not say theirs."""
-    peaks = {each.pid: each.peak_rss_bytes for each in seen.processes} if seen else {}
-    if not peaks or not run.workers:
-        return run
     workers = (
         worker
-        if worker.peak_rss_bytes is not None or worker.process_id not in peaks
-        else replace(worker, peak_rss_bytes=peaks[worker.process_id])
+        if worker.peak_rss_bytes is not None
+        else replace(worker, peak_rss_bytes=peak_of(seen, worker.process_id))
         for worker in run.workers
     )
-    return replace(run, workers=tuple(workers))
+    return run if seen is None else replace(run, workers=tuple(workers))
 
 
 def context_with_memory(
@@ -82,17 +104,22 @@ def context_with_memory(
     """Return the context with the memory that the run of a process used until its end."""
     if seen is None:
         return context
-    peaks = [each.peak_rss_bytes for each in seen.processes if each.pid == process_id]
-    if end.oom_kill is not None:
-        peaks.append(end.oom_kill.rss_bytes)
+    last = None if end.oom_kill is None else end.oom_kill.rss_bytes
+    peaks = [each for each in (peak_of(seen, process_id), last) if each is not None]
     use = MemoryUse(
         limit_bytes=seen.limit_bytes,
-        cgroup_peak_bytes=seen.cgroup_peak_bytes,
+        cgroup_peak_bytes=_peak_of_group(end, seen),
         peak_rss_bytes=max(peaks, default=None),
     )
     if use == MemoryUse():
         return context
     return replace(context, environment=replace(context.environment, memory=use))
+
+
+def _peak_of_group(end: ProcessExit, seen: MemorySeen) -> int | None:
+    """Return the most that the control group used: all of it, if a process was killed for that."""
+    is_full = end.oom_kill is not None and end.oom_kill.limit_bytes == seen.limit_bytes
+    return seen.limit_bytes if is_full else seen.cgroup_peak_bytes
 
 
 def oom_kill_of(process_id: int, since_ns: int, until_ns: int) -> OomKill | None:
