@@ -41,6 +41,7 @@ from pytest_failure_taxonomy.report.text import (
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     Location,
+    MemoryPressure,
     OriginPlace,
     RaisedException,
     RaisingFrame,
@@ -213,9 +214,9 @@ def raised_from(sent: dict[str, Any] | None) -> RaisedException | None:
         return None
     origin = sent["origin"] and OriginPlace(**sent["origin"])
     frame = sent["frame"] and RaisingFrame(**sent["frame"])
-    return RaisedException(
-        **{**sent, "bases": tuple(sent["bases"]), "origin": origin, "frame": frame}
-    )
+    memory = sent["memory"] and MemoryPressure(**sent["memory"])
+    given = {**sent, "bases": tuple(sent["bases"]), "origin": origin, "frame": frame}
+    return RaisedException(**{**given, "memory": memory})
 
 
 def attribution_from(sent: dict[str, Any] | None) -> Attribution | None:
@@ -238,12 +239,31 @@ def describe_exception(error: BaseException, origins: OriginFinder) -> RaisedExc
         raised_in=raising_module(error.__traceback__),
         origin=origin,
         frame=frame,
+        memory=memory_pressure() if isinstance(error, MemoryError) else None,
     )
 
 
 def _test_module_of(node: pytest.Item | pytest.Collector) -> Path | None:
     """Return the file of a test in Python, whatever it is called; that of a doctest is none."""
     return node.path if isinstance(node, pytest.Function | pytest.Module) else None
+
+
+def memory_pressure() -> MemoryPressure | None:
+    """Return the limit of memory of which this process uses most; `None` if it has none.
+
+    The exception still holds what its frames had, so that this is nearly what they used.
+    """
+    from pytest_failure_taxonomy.system.memory import own_limits
+
+    try:
+        used = own_limits()
+    except MemoryError:  # nothing at all is left, and what of is unknown
+        return None
+    shares = {name: use / max(1, limit) for name, (use, limit) in used.items()}
+    name = max(shares, key=lambda each: shares[each], default=None)
+    if name is None:
+        return None
+    return MemoryPressure(limit=name, used_bytes=used[name][0], limit_bytes=used[name][1])
 
 
 def cause_of(error: BaseException) -> BaseException:

@@ -58,7 +58,7 @@ _SOUND: Final[dict[type, Callable[[Any], bool]]] = {
     Rule: lambda one: _is_kind(one.kind),
     RunContext: lambda one: _is_time(one.started_at),
     TestFailure: lambda one: one.attempts >= 1 and (one.duration_seconds or 0) >= 0,
-    WorkerEnd: lambda one: one.tests >= 0,
+    WorkerEnd: lambda one: one.tests >= 0 and (one.peak_rss_bytes or 0) >= 0,
 }
 """Checks that annotations can't express."""
 
