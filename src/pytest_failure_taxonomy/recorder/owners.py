@@ -115,12 +115,12 @@ class Owners:
         Such a folder is made by `pip install --target`. That of an editable installation holds the
         sources alone.
         """
+        if any(part.endswith(ARCHIVES) for part in absolute.split(os.sep)[:-1]):
+            return True
         depth = dotted.count(".") + (os.path.basename(absolute) == "__init__.py")
         folder = absolute
         for _ in range(depth + 1):
             folder = os.path.dirname(folder)
-        if folder.endswith(ARCHIVES):
-            return True
         is_root = os.path.join(folder, "") in self._roots
         return dotted != "" and not is_root and is_installed_at(folder)
 
