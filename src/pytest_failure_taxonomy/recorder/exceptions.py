@@ -331,7 +331,7 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
         return with_place(words, at.path, at.line, file.path, within=hook.function)
     if hook is not None and place is None:
         path = path_below_libraries(hook.path)
-        by = "" if isinstance(error, pytest.UsageError) else _words_of_plugin(hook.path)
+        by = "" if isinstance(error, pytest.UsageError) else words_of_plugin(hook.path)
         if not by:
             return with_place(words, path, hook.line, within=hook.function)
         kind, colon, said = words.partition(": ") if is_quoted else (name, text and ": ", text)
@@ -341,7 +341,7 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
     return with_place(words, place.path, place.line, loaded)
 
 
-def _words_of_plugin(path: str) -> str:
+def words_of_plugin(path: str) -> str:
     """Return name and version of the distribution that has a plugin's file; empty for none."""
     if LIBRARIES.isdisjoint(path.split(os.sep)):
         return ""
