@@ -209,7 +209,7 @@ class RaisingFrames:
         function: str,
         name: str,
         names: dict[str, Any],
-        line: int | None,
+        line: object,
         *,
         is_in_own_code: bool = False,
     ) -> RaisingFrame | None:
@@ -219,7 +219,7 @@ class RaisingFrames:
             function: qualified name.
             name: of the file, as Python has it.
             names: of the module.
-            line: where it was.
+            line: where it was; a `SyntaxError` of the user's can say anything.
             is_in_own_code: the user's code is among the callers.
         """
         code = self._codes.get(name)
@@ -242,7 +242,7 @@ class RaisingFrames:
             module=code.module,
             function=function,
             path=code.path,
-            line=line,
+            line=line if isinstance(line, int) and line > 0 else None,
         )
 
     def _whose(self, name: str, names: dict[str, Any]) -> Code:

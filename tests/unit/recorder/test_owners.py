@@ -215,6 +215,17 @@ def test_a_syntax_error_is_of_the_file_it_names(sources: Sources) -> None:
         assert (frame.owner, frame.function, frame.line) == (owner, "<module>", 2)
 
 
+@pytest.mark.parametrize("line", [0, -1, "3", None])
+def test_a_syntax_error_can_say_anything(sources: Sources, line: object) -> None:
+    """Where it names no line there is none."""
+    sources.load("app/core.py", "")
+    error: Any = SyntaxError("odd")
+    error.filename, error.lineno = str(sources.root / "app/core.py"), line
+    frame = sources.finder.find(error)[1]
+    assert frame is not None
+    assert (frame.owner, frame.line) == ("project", None)
+
+
 def test_groups_and_chains(sources: Sources) -> None:
     """Of a group it is the exception that the fingerprint uses, of a chain the last one."""
     fail = sources.load(f"{LIBRARY}/acme/core.py", RAISES)["f"]

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, ge
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     Location,
+    RaisingFrame,
     RunContext,
     TestFailure,
     WorkerEnd,
@@ -54,6 +55,7 @@ _SOUND: Final[dict[type, Callable[[Any], bool]]] = {
     Attribution: lambda one: _is_kind(one.kind),
     Location: lambda one: one.line is None or one.line >= 1,
     Rule: lambda one: _is_kind(one.kind),
+    RaisingFrame: lambda one: one.line is None or one.line >= 1,
     RunContext: lambda one: _is_time(one.started_at),
     TestFailure: lambda one: one.attempts >= 1 and (one.duration_seconds or 0) >= 0,
     WorkerEnd: lambda one: one.tests >= 0,
