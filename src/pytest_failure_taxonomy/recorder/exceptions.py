@@ -350,10 +350,25 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
         at = place or file
         return with_place(words, at.path, at.line, file.path, within=hook.function)
     if hook is not None and place is None:
-        return with_place(words, path_below_libraries(hook.path), hook.line, within=hook.function)
+        path = path_below_libraries(hook.path)
+        by = "" if isinstance(error, pytest.UsageError) else words_of_plugin(hook.path)
+        if not by:
+            return with_place(words, path, hook.line, within=hook.function)
+        kind, colon, said = words.partition(": ") if is_quoted else (name, text and ": ", text)
+        return with_place(f"{kind} raised by {by} in {hook.function}{colon}{said}", path, hook.line)
     if place is None:
         return f"{words} (from {loaded})" if loaded else words
     return with_place(words, place.path, place.line, loaded)
+
+
+def words_of_plugin(path: str) -> str:
+    """Return name and version of the distribution that has a plugin's file; empty for none."""
+    if LIBRARIES.isdisjoint(path.split(os.sep)):
+        return ""
+    from pytest_failure_taxonomy.recorder.distributions import distribution_of
+
+    found = distribution_of(path)
+    return "" if found is None else found.words
 
 
 def _uncaught_behind(error: BaseException) -> tuple[str, BaseException, int] | None:
