@@ -436,12 +436,6 @@ def path_below_libraries(path: str) -> str:
 
 def raising_module(traceback: TracebackType | None) -> str:
     """Return the module that raised, or that called `pytest.fail` and the like."""
-    last = traceback
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    module = "" if last is None else str(last.tb_frame.f_globals.get("__name__", ""))
-    if module != "_pytest.outcomes":
-        return module
     for each in reversed(entries_of(traceback)):
         module = str(each.tb_frame.f_globals.get("__name__", ""))
         if module != "_pytest.outcomes":

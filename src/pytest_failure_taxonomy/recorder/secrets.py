@@ -38,10 +38,7 @@ _KEPT: Final = frozenset(
 """Fields that are searched only when the report is built: names, and what is compared with other
 fields."""
 _NO_TEXTS: Final = frozenset(
-    {
-        *("bool", "int", "int | None", "float", "float | None", "tuple[str, ...]"),
-        "Location | None",
-    }
+    {"bool", "int", "int | None", "float", "float | None", "tuple[str, ...]"}
 )
 """Annotations of fields that hold no text, or only names."""
 

@@ -58,7 +58,9 @@ _LINE_END: Final = b"a" * _LETTERS_OF_END
 _SHORTEST_BEHIND: Final = 12
 """Letters of a run behind a `_` or `-` in it where a token may begin."""
 _MOST_PLAIN: Final = 2_000
-"""Long words that are remembered to be no tokens: failures repeat those of their files."""
+_LONGEST_PLAIN: Final = 100
+"""How many words are remembered to be no tokens, and their characters: failures repeat the names
+of their files."""
 _BEFORE_RUN: Final = 100
 """Characters before a run in which the address of a webhook stands."""
 
@@ -201,7 +203,7 @@ class TokenHeads:
             or self._is_joined_in(word, 0, len(word) - behind)
         ):
             return False
-        if len(plain) < _MOST_PLAIN:
+        if len(plain) < _MOST_PLAIN and len(word) <= _LONGEST_PLAIN:
             plain.add(word)
         return True
 

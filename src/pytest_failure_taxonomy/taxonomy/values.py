@@ -48,16 +48,6 @@ def to_dict(one: Any) -> dict[str, Any]:
     return dict(zip(one.__slots__, one._read(one), strict=True))  # noqa: SLF001 - put there above
 
 
-def to_tuple(one: Any) -> tuple[Any, ...]:
-    """Return the fields of a value in the order of its class, as they are."""
-    return one._read(one)  # type: ignore[no-any-return]  # noqa: SLF001 - put there above
-
-
-def defaults_of(kind: Any) -> dict[str, Any]:
-    """Return the defaults of a class of values, by the names of the fields that have one."""
-    return kind._defaults  # type: ignore[no-any-return]  # noqa: SLF001 - put there above
-
-
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     """Return what reads all fields at once; it is called for every value that is written."""
     if len(names) > 1:

@@ -11,11 +11,9 @@ import struct
 from array import array
 from collections.abc import Mapping, MutableSequence, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache
 
 # Bound here, because a test may replace them in their modules and never put them back.
 from json import JSONEncoder
-from json.encoder import encode_basestring_ascii
 from os import close, fstat, getpid
 from os import write as write_bytes
 from pathlib import Path
@@ -54,7 +52,7 @@ from pytest_failure_taxonomy.system.own_files import (
     move_high,
     open_folder,
 )
-from pytest_failure_taxonomy.taxonomy.values import defaults_of, to_dict, to_tuple
+from pytest_failure_taxonomy.taxonomy.values import to_dict
 
 NODEIDS_A_LINE: Final = 1_000
 """Node ids in one event, so that a large selection is never in memory twice."""
@@ -65,7 +63,6 @@ _NUMBER: Final = struct.Struct("<I")
 Numbers = MutableSequence[int] | memoryview
 
 _encode: Final = JSONEncoder(default=to_dict, check_circular=False).encode
-_NO_DEFAULT: Final = object()
 
 
 class Record:
@@ -163,8 +160,7 @@ class DiskRecord(Record):
         if event in _PLACES:
             (count,) = _NUMBER.unpack_from(self._map, _PLACES[event])
             _NUMBER.pack_into(self._map, _PLACES[event], count + 1)
-        written = ", ".join([f'"{name}": {_in_json(each)}' for name, each in fields.items()])
-        line = f'["{event}", {{{written}}}]\n'.encode("ascii")
+        line = _encode([event, fields]).encode("ascii") + b"\n"
         try:
             if not self._is_still_ours():
                 with self._open_folder() as folder:
@@ -302,33 +298,3 @@ class DiskRecord(Record):
         if self.lost is None:
             _NUMBER.pack_into(self._map, LOSS_AT, error.errno or errno.EIO)
             self.lost = f"the record in {self.folder} is not whole: {error.strerror or error}"
-
-
-def _in_json(one: Any) -> str:
-    """Return a field as JSON: what `json` makes of it, or of a value's fields without defaults."""
-    if one.__class__ is str:
-        return encode_basestring_ascii(one)
-    if one.__class__ is tuple:
-        is_of_names = one and one[0].__class__ is str
-        return _names_in_json(one) if is_of_names else f"[{', '.join(map(_in_json, one))}]"
-    if not hasattr(one, "_read"):
-        return _encode(one)
-    written = []
-    for (name, default), each in zip(_fields_of(one.__class__), to_tuple(one), strict=True):
-        if each is not default:
-            in_json = encode_basestring_ascii(each) if each.__class__ is str else _in_json(each)
-            written.append(name + in_json)
-    return f"{{{', '.join(written)}}}"
-
-
-@lru_cache(maxsize=100)
-def _names_in_json(names: tuple[str, ...]) -> str:
-    """Return a list as JSON. Most are the base classes of an exception, always the same few."""
-    return f"[{', '.join(map(encode_basestring_ascii, names))}]"
-
-
-@cache
-def _fields_of(kind: Any) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of a class of values: the name as it is written, and the default."""
-    defaults = defaults_of(kind)
-    return tuple((f'"{name}": ', defaults.get(name, _NO_DEFAULT)) for name in kind.__slots__)
