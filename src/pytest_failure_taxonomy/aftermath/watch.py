@@ -216,7 +216,7 @@ class Stalls:
                     self._said = os.memfd_create("observed")
                 self._child = os.fork()
                 if self._child == 0:
-                    self._look_closely(standstill.at_limit(now_ns))
+                    self._look_closely(standstill.at_limit(now_ns), standstill.ended_ns)
         except Exception:  # noqa: BLE001 - without a look, but the report is completed
             self._standstill = None
 
@@ -240,7 +240,7 @@ class Stalls:
                 self._standstill.look_again(time.monotonic_ns())
         return bool(child)
 
-    def _look_closely(self, units: list[Unit]) -> None:
+    def _look_closely(self, units: list[Unit], ended_ns: int | None) -> None:
         status = 1
         try:
             os.nice(5)
@@ -249,7 +249,13 @@ class Stalls:
 
             contents = [_read(file) for file in self._files]
             is_busy = look_for_watcher(
-                self._report, self._run_id, contents, self._given, units, self._said
+                self._report,
+                self._run_id,
+                contents,
+                self._given,
+                units,
+                self._said,
+                keeps=ended_ns is not None,
             )
             status = _IS_CHILD_BUSY if is_busy else 0
         finally:  # whatever happened, the child must end here
