@@ -37,6 +37,7 @@ def evidence_of(
     ended_ns: int | None,
     workers: Mapping[str, WorkerState],
     traces: Traces | None = None,
+    outputs: Mapping[str, str | None] | None = None,
 ) -> RunEvidence:
     """Return the evidence of a run whose process has ended.
 
@@ -47,6 +48,7 @@ def evidence_of(
             the evidence does not say how long a test had run.
         workers: what each xdist worker has recorded of itself, by its id.
         traces: what the process has left of its last moments.
+        outputs: what the tests of workers had written, by the workers' ids.
     """
     failures = _failures(run)
     failed = {failure.nodeid for failure in failures}
@@ -54,6 +56,11 @@ def evidence_of(
     in_flight = _in_flight(run, workers, ended_ns)
     if traces is not None and in_flight and in_flight[0].worker is None:
         in_flight = (replace(in_flight[0], **to_dict(traces)), *in_flight[1:])
+    if outputs:
+        in_flight = tuple(
+            replace(test, output=outputs.get(test.worker)) if test.worker else test
+            for test in in_flight
+        )
     end = replace(
         end,
         limits=(
