@@ -217,3 +217,18 @@ def test_a_pipe_of_stderr_ends_with_the_run(tmp_path: Path) -> None:
         child.stderr.read()
         (tmp_path / "go").touch()
         assert child.wait() == 7
+
+
+def test_the_controller_dies(tmp_path: Path) -> None:
+    """What the test of a worker has written is read while the worker still is."""
+    write(
+        tmp_path,
+        "import os, signal, time\ndef test_b():\n"
+        + WRITES
+        + "    os.kill(os.getppid(), signal.SIGKILL)\n    time.sleep(10)\n",
+    )
+    run = run_pytest(tmp_path, "-n1", plugins=["xdist"], stdout=subprocess.DEVNULL)
+    assert run.status == -signal.SIGKILL
+    (test,) = final_report(tmp_path)["in_flight"]
+    assert test["worker"] == "gw0"
+    check_output(test["output"])
