@@ -299,7 +299,9 @@ class RaisingFrames:
             name = frame.f_code.co_filename
             owner, path, is_asked = self._finder.file(name, frame.f_globals)
             if owner == RUNNER:
-                if not is_hidden(frame, frame.f_code) and not path.startswith(f"{SELF}/"):
+                if path.startswith(f"{SELF}/"):
+                    found.pop(1, None)  # nobody's code fails a bench case
+                elif not is_hidden(frame, frame.f_code):
                     found[1] = each
             elif file_of_code(name, frame.f_globals) is None:
                 continue

@@ -152,6 +152,12 @@ def test_pytest_is_passed_over_and_named_where_it_is_alone(sources: Sources) -> 
     assert frame.path.startswith("_pytest/assertion/")
 
 
+def test_what_this_plugin_raises_is_nobodys(sources: Sources) -> None:
+    """A bench case that fails by its score has no frame."""
+    ours = sources.load("ours/items.py", RAISES, __name__="pytest_failure_taxonomy.bench.items")
+    assert sources.finder.find(raised_by(ours["f"])) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("helper", "function"),
     [
