@@ -8,20 +8,36 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
+from pytest_failure_taxonomy.aftermath.last_moments import (
+    MAX_LEFT_BYTES,
+    Left,
+    output_of_process,
+    read_traces,
+)
 from pytest_failure_taxonomy.aftermath.lock import ReportLock, held_record
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.recorder.record.layout import (
+    CRASH,
     RESERVE,
     RUN_ID,
     STACKS,
     record_folder,
     worker_of,
+)
+from pytest_failure_taxonomy.recorder.record.memory_seen import (
+    MemorySeen,
+    context_with_memory,
+    oom_kill_of,
+    parse_memory,
+    read_memory,
+    with_memory,
+    with_peaks,
 )
 from pytest_failure_taxonomy.recorder.record.observed import (
     Observed,
@@ -31,6 +47,7 @@ from pytest_failure_taxonomy.recorder.record.observed import (
 )
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
+    WorkerState,
     has_ended,
     parse_record,
     read_contents,
@@ -86,6 +103,10 @@ class ProcessEnd:
     exit: ProcessExit
     ended_ns: int | None = None
     """On the monotonic clock of this boot."""
+    left: Left = Left()
+    """What the process has left of its last moments."""
+    memory: MemorySeen | None = None
+    """What was seen of its memory before."""
 
 
 def end_from_status(status: int | None, source: str, ended_ns: int | None) -> ProcessEnd:
@@ -114,11 +135,26 @@ def complete_watched(
     status: int | None,
     ended_ns: int,
     contents: list[bytes],
+    left: tuple[bytes, bytes, bytes] = (b"", b"", b""),
     observed: bytes = b"",
+    memory: bytes = b"",
 ) -> None:
-    """Complete a report for the watcher, from the contents of the record that it has read."""
-    end = end_from_status(status, "watcher", ended_ns)
+    """Complete a report for the watcher, from the contents of the record that it has read.
+
+    Args:
+        report: its path.
+        run_id: the run.
+        status: of its process, as `waitpid` would return it; `None` if unknown.
+        ended_ns: when the process ended, on the monotonic clock.
+        contents: of the record's two files.
+        left: the stacks of a crash, and the end of what was captured of stdout and stderr.
+        observed: what the watcher has seen of the run.
+        memory: what it has seen of its memory.
+    """
+    end = replace(end_from_status(status, "watcher", ended_ns), memory=parse_memory(memory))
     seen = parse_observed(observed) if observed else None
+    dump, stdout, stderr = left
+    end = replace(end, left=Left(dump=dump, stdout=stdout, stderr=stderr))
     complete_run(Path(report), run_id, end, contents=contents, observed=seen)
 
 
@@ -152,6 +188,8 @@ def complete_run(
             contents = list(read_contents(folder))
         if observed is None:
             observed = Observed() if folder is None else read_observed(folder)
+        if end.memory is None and folder is not None:
+            end = replace(end, memory=read_memory(folder))
         current = read_report(path)
         if current is not None and current["run"]["id"] != run_id:
             if _is_of_later_run(path, end, contents):
@@ -343,20 +381,34 @@ def reconstruct(
     """
     workers = {}
     stacks = None
+    left = end.left
     if folder is not None:
         with suppress(OSError):
             ids = filter(None, map(worker_of, folder.names()))
             workers = {worker: read_worker(folder, worker) for worker in ids}
         with suppress(OSError):
             stacks = folder.read(STACKS, MAX_STACKS_BYTES).decode("utf-8", "replace") or None
-    exit_seen = replace(_with_memory(run, end.exit), stacks=stacks)
+        if not left.dump:
+            with suppress(OSError):
+                left = replace(left, dump=folder.read(CRASH, MAX_LEFT_BYTES).rstrip(b"\0"))
+    exit_seen = replace(_with_memory(run, end), stacks=stacks)
     try:
         secrets = Secrets(run.header.redact)
+        rootdir = Path(run.header.context.rootdir)
+        traces = read_traces(left, exit_seen, rootdir, secrets.redact)
         seen = evidence_of(
-            run, exit_seen, ended_ns=end.ended_ns, workers=workers, observed=observed
+            run,
+            exit_seen,
+            ended_ns=end.ended_ns,
+            workers=workers,
+            traces=traces,
+            observed=observed,
+            outputs=_outputs_of(workers, end, secrets),
         )
         evidence = searched_again(seen, secrets)
+        evidence = with_peaks(evidence, end.memory)
         context = context_of(run, ended_ns=end.ended_ns)
+        context = context_with_memory(context, exit_seen, end.memory, run.header.process.pid)
         evidence, problems = attribute(evidence, run.header.rules)
         return build_report(
             evidence,
@@ -383,6 +435,22 @@ def _has_stall(evidence: RunEvidence) -> bool:
     return bool(evidence.stalls) or any(test.stall is not None for test in evidence.in_flight)
 
 
+def _outputs_of(
+    workers: Mapping[str, WorkerState], end: ProcessEnd, secrets: Secrets
+) -> dict[str, str | None]:
+    """Return what the workers' tests in flight had written; they outlive their controller a while.
+
+    Only a process that has seen the end asks them: later, others may have their numbers.
+    """
+    if end.exit.source not in ("watcher", "supervisor"):
+        return {}
+    return {
+        worker: output_of_process(state.process_id, state.capture, secrets.redact)
+        for worker, state in workers.items()
+        if state.test is not None
+    }
+
+
 def is_still_running(path: Path, report: dict[str, Any]) -> bool:
     """Tell whether the process of a `running` report still runs.
 
@@ -393,10 +461,17 @@ def is_still_running(path: Path, report: dict[str, Any]) -> bool:
     return is_alive(to_dict(read_record(record_folder(path, run_id), run_id).header.process))
 
 
-def _with_memory(run: RecordedRun, end: ProcessExit) -> ProcessExit:
-    """Add whether the OOM killer was active in the cgroup of the run during the run."""
+def _with_memory(run: RecordedRun, end: ProcessEnd) -> ProcessExit:
+    """Add what was seen of the memory, and whether the OOM killer was active during the run."""
     before, after = run.header.memory.oom_kills, read_oom_count(run.header.memory.events_file)
-    return replace(end, out_of_memory=before is not None and after is not None and after > before)
+    seen = replace(
+        with_memory(end.exit, end.memory),
+        out_of_memory=before is not None and after is not None and after > before,
+    )
+    if seen.signal != "SIGKILL" or end.ended_ns is None:
+        return seen
+    process_id, started_ns = run.header.process.pid, run.header.started_ns
+    return replace(seen, oom_kill=oom_kill_of(process_id, started_ns, end.ended_ns))
 
 
 def read_report(path: Path) -> dict[str, Any] | None:

@@ -57,6 +57,7 @@ from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
+from pytest_failure_taxonomy.system.gil import is_gil_held
 from pytest_failure_taxonomy.system.own_files import Folder, open_folder
 from pytest_failure_taxonomy.system.process import descendants
 from pytest_failure_taxonomy.taxonomy.evidence import Activity, ProcessExit, Stall, StallState
@@ -115,8 +116,12 @@ def look_for_watcher(
     settings: Mapping[str, str],
     units: Sequence[Unit],
     said: int,
+    *,
+    keeps: bool,
 ) -> bool:
     """Look for the watcher, which hands over the descriptor `said` for what is observed.
+
+    With `keeps`, what was observed before stays so.
 
     Returns:
         Whether to look again soon.
@@ -136,7 +141,7 @@ def look_for_watcher(
         os.ftruncate(said, 0)
         os.pwrite(said, observed, 0)
 
-    return look_closely(watched, units, before, keep)
+    return look_closely(watched, units, before, keep, keeps=keeps)
 
 
 def look_closely(
@@ -144,6 +149,8 @@ def look_closely(
     units: Sequence[Unit],
     before: bytes,
     keep: Callable[[bytes], object],
+    *,
+    keeps: bool,
 ) -> bool:
     """Look at what makes no progress, and tell of it.
 
@@ -152,6 +159,7 @@ def look_closely(
         units: the processes that made no progress for the whole limit.
         before: what was observed before, as this function has returned it.
         keep: called with what is observed now, before anything is ended because of it.
+        keeps: what was observed before stays so: it may not have ended, but have been interrupted.
 
     Returns:
         Whether to look again soon: a child process is at work.
@@ -159,9 +167,9 @@ def look_closely(
     run = parse_record(*watched.contents, watched.run_id, "the record")
     look = _Look(watched, run, parse_observed(before), keep)
     stalls = look.at(units)
-    if run.named("interruption"):  # the test in flight was stalled, and still is not over
-        known = {_key(each) for each in stalls}
-        stalls = [*(each for each in look.before.stalls if _key(each) not in known), *stalls]
+    if keeps or run.named("interruption"):
+        known = {_key(each) for each in look.before.stalls}
+        stalls = [*look.before.stalls, *(each for each in stalls if _key(each) not in known)]
     look.keep(stalls)
     stalls = [look.tell(each) for each in stalls]
     if watched.ends_stalled:
@@ -334,9 +342,8 @@ class _Look:
         stacks = self._stacks_of(unit, asks=state == "blocked")
         if stacks is not None and _is_in_debugger(stacks):
             return None
-        if state == "blocked" and _holds_gil(stacks):
-            time.sleep(_POLL_SECONDS)
-            state = "frozen" if _holds_gil(self._stacks_of(unit, asks=False)) else state
+        if state == "blocked" and self._is_gil_held(unit, stacks):
+            state = "frozen"
         test = subject.test
         before = self._seen_before(unit, subject)
         stall = Stall(
@@ -361,6 +368,14 @@ class _Look:
             name=subject.name,
             told=0 if before is None else before.told,
         )
+
+    def _is_gil_held(self, unit: Unit, stacks: Stacks | None) -> bool:
+        """Tell whether one thread keeps all others from running Python."""
+        held = is_gil_held(unit.identity[0])
+        if held is None and _is_held_in(stacks):
+            time.sleep(_POLL_SECONDS)
+            return _is_held_in(self._stacks_of(unit, asks=False))
+        return bool(held)
 
     def _seen_before(self, unit: Unit, subject: _Subject) -> ObservedStall | None:
         worker = worker_of(unit.name) if unit.name else None
@@ -440,7 +455,7 @@ def _work_of(unit: Unit) -> tuple[int, int, bool]:
     return ticks_of(process_id) or 0, sum(ticks_of(child) or 0 for child in children), runs
 
 
-def _holds_gil(stacks: Stacks | None) -> bool:
+def _is_held_in(stacks: Stacks | None) -> bool:
     return stacks is not None and any(thread.owns_gil for thread in stacks.threads)
 
 

@@ -14,9 +14,9 @@ import struct
 PAGE = 4096
 HEAD = struct.Struct("<8sIII")
 PROCESS = struct.Struct("<QI")
-PROCESS_AT = 152
-DEBUGGER_AT = 164
-CURRENT_AT = 192
+PROCESS_AT = 168
+DEBUGGER_AT = 180
+CURRENT_AT = 256
 CURRENT = struct.Struct("<QII")
 AT_WORK = (1, 2, 3, 8, 9, 10)
 """States of a worker that is not waiting for its controller: in a test, or at what is no test."""
@@ -96,7 +96,9 @@ class Standstill:
         self._state = state
         self._folder = folder
         self._last_ns = now_ns
-        self._stalled: list[tuple[str, int]] = []
+        self._stalled: set[tuple[str, int]] = set()
+        self.ended_ns: int | None = None
+        """When a stall seems to have ended, which is not yet certain."""
 
     def look(self, now_ns: int) -> bool:
         """Look once; tell whether there is something new to say of a stall, or one has ended."""
@@ -108,6 +110,7 @@ class Standstill:
             for unit in self.units:  # the time does not count
                 unit.since_ns += since_last
                 unit.ticks.clear()
+            self._stalled = {(name, since + since_last) for name, since in self._stalled}
             return False
         self._see(main, hash(page), now_ns)
         are_at_work = self._look_at_workers(now_ns)
@@ -118,11 +121,22 @@ class Standstill:
                 unit.begin(unit.seen, now_ns)
             elif self._is_due(unit, now_ns):
                 found = True
-        stalled = [(unit.name, unit.since_ns) for unit in self.units if unit.was_looked_at]
-        if any(each not in stalled for each in self._stalled):
-            found = True
+        stalled = {(unit.name, unit.since_ns) for unit in self.units if unit.was_looked_at}
+        return self._has_ended(stalled, now_ns) or found
+
+    def _has_ended(self, stalled: set[tuple[str, int]], now_ns: int) -> bool:
+        """Tell whether a stall has ended for good: after Ctrl+C pytest goes on for a moment."""
+        self._stalled |= stalled
+        if self._stalled == stalled:
+            self.ended_ns = None
+            return False
+        if self.ended_ns is None:
+            self.ended_ns = now_ns
+        if now_ns - self.ended_ns < ENDING_SECONDS * 1e9:
+            return False
         self._stalled = stalled
-        return found
+        self.ended_ns = None
+        return True
 
     def at_limit(self, now_ns: int) -> list[Unit]:
         """Return what has made no progress for the whole time."""

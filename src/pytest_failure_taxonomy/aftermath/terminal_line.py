@@ -16,8 +16,8 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     IS_COLOURED,
     IS_SHOWN,
     PAGE,
-    TERMINAL,
-    TERMINAL_AT,
+    READER,
+    READER_AT,
 )
 
 _PIDFD_GETFD: Final = 438
@@ -38,7 +38,7 @@ def print_on_terminal(process_id: int, state: bytes, line: str) -> bool:
     """
     if len(state) < PAGE:
         return False
-    device, inode, number, flags = TERMINAL.unpack_from(state, TERMINAL_AT)
+    device, inode, number, flags = READER.unpack_from(state, READER_AT)
     if not flags & IS_SHOWN:
         return False
     shown = f"{_YELLOW}{line}{_PLAIN}" if flags & IS_COLOURED else line

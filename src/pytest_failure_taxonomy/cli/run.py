@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.aftermath.complete import (
     is_still_running,
     read_report,
 )
+from pytest_failure_taxonomy.aftermath.last_moments import Left, show_dump
 from pytest_failure_taxonomy.aftermath.mailbox import Mailbox, read_message
 from pytest_failure_taxonomy.aftermath.supervisor import CommandEnd, Supervisor, end_like
 from pytest_failure_taxonomy.aftermath.unrecorded import (
@@ -45,6 +46,7 @@ EXIT_LIMIT: Final = 124
 """The exit code of GNU `timeout`."""
 EXIT_STALLED: Final = 1
 """As for a failed test."""
+_STDERR: Final = 2
 EXIT_UNFINISHED: Final = 3
 """pytest returned 0 before its session had ended."""
 
@@ -79,6 +81,8 @@ class Answer:
     report: str | None = None
     record: list[bytes] | None = None
     """The contents of its record's files at its end."""
+    left: Left = Left()
+    """What it has left of its last moments."""
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -145,8 +149,11 @@ def _supervise(
         said = read_message(mailbox.path)
         if "run_id" not in said:
             return end, Answer()
+        record = mailbox.contents(said["run_id"])
+        if mailbox.left.dump:
+            show_dump(mailbox.left.dump, _STDERR)
         return end, Answer(
-            run_id=said["run_id"], report=said["report"], record=mailbox.contents(said["run_id"])
+            run_id=said["run_id"], report=said["report"], record=record, left=mailbox.left
         )
     finally:
         mailbox.close()
@@ -157,6 +164,7 @@ def _report_of_plugin(
 ) -> dict[str, Any] | None:
     """Return the plugin's report, completed; `None` if there is none."""
     if answer.run_id is not None:
+        seen = replace(seen, left=answer.left)
         return _complete(path, answer.run_id, seen, answer.record)
     return None if is_named else _report_from_within(path, seen, started_at)
 

@@ -100,10 +100,19 @@ def with_stalls(
     """
     if not observed.stalls:
         return evidence
+    activities = stalled_activities(observed, ended_ns, is_over=is_over)
+    was_idle = not evidence.in_flight and not evidence.counts.ran
+    was_interrupted = not evidence.finished or bool(evidence.interruptions)
     return replace(
         evidence,
         in_flight=tuple(_with_stall(test, observed, ended_ns) for test in evidence.in_flight),
-        stalls=(*evidence.stalls, *stalled_activities(observed, ended_ns, is_over=is_over)),
+        stalls=tuple(
+            each
+            for each in activities
+            if is_over
+            or each.stall.is_ended
+            or (was_interrupted and (each.what != "collection" or was_idle))
+        ),
     )
 
 
