@@ -19,6 +19,7 @@ SOURCE: Final = Path(pytest_failure_taxonomy.__file__).parent
 PURE: Final = frozenset(
     {
         "__future__",
+        "collections",
         "collections.abc",
         "enum",
         "fnmatch",

@@ -13,15 +13,20 @@ import pytest
 from pytest_failure_taxonomy import FailureReason, Stage
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    Activity,
     CollectionFailure,
     Counts,
     ErrorOrigin,
+    InFlightTest,
     Interruption,
     Phase,
     ProcessExit,
     RaisedException,
     RunError,
     RunEvidence,
+    Stall,
+    StalledActivity,
+    StallState,
     TestFailure,
     TimeLimit,
     WorkerEnd,
@@ -29,6 +34,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import marked_finding
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
+from pytest_failure_taxonomy.taxonomy.mismatch import CollectedVariant, CollectionMismatch
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 TEST: Final = "test_cart.py::test_total"
@@ -114,6 +120,11 @@ KINDS_THAT_TESTS_GIVE: Final = (
     ("worker.crashed", "TESTS_FAILED", ended(1, workers=(DEAD_WORKER,))),
 )
 
+MISMATCH: Final = CollectionMismatch(
+    workers=("gw0",),
+    tests=1,
+    variants=(CollectedVariant(workers=("gw1",), tests=2, added=(TEST,), added_count=1),),
+)
 USED_UP: Final = TimeLimit(owner="timeout", budget_seconds=10.0, elapsed_seconds=9.9)
 
 
@@ -148,6 +159,7 @@ KINDS_THAT_RUNS_GIVE: Final = (
     ("process.exited", "UNKNOWN", died(0, None)),
     ("process.exited", "UNKNOWN", died(7, None)),
     ("collection.error", "INTERNAL_ERROR", ended(2, collection_failures=(SYNTAX_ERROR,))),
+    ("collection.mismatch", "INTERNAL_ERROR", ended(1, mismatch=MISMATCH)),
     ("conftest.error", "INTERNAL_ERROR", broken("conftest", 4)),
     ("usage.error", "INTERNAL_ERROR", broken("usage", 4)),
     ("plugin.error", "INTERNAL_ERROR", broken("plugin", 1)),
@@ -296,9 +308,77 @@ def test_evidence_of_a_kind_is_judged_to_be_it(kind: str, reason: str, run: RunE
     ]
 
 
+BLOCKED: Final = Stall(state="blocked", seconds=61.0, where="acquire (tests/x.py:6)", stack=None)
+
+
+def stalled(what: Activity | None, *, state: StallState = "blocked") -> dict[str, Any]:
+    """Return the evidence of a stall: of an activity, or of a test for `None`."""
+    stall = replace(BLOCKED, state=state)
+    if what is not None:
+        return {"stalls": (StalledActivity(what=what, stall=stall),)}
+    running = InFlightTest(nodeid=TEST, phase="call", elapsed_seconds=70.0, stall=stall)
+    return {"in_flight": (running,)}
+
+
+STALLS: Final[dict[Activity | None, str]] = {
+    None: "test.stalled",
+    "collection": "collection.stalled",
+    "session": "session.stalled",
+    "controller": "session.stalled",
+    "shutdown": "shutdown.stalled",
+}
+
+
+@pytest.mark.parametrize("what", STALLS)
+@pytest.mark.parametrize(
+    ("end", "also"),
+    [
+        pytest.param(died(143, "SIGTERM"), "process.terminated", id="SIGTERM"),
+        pytest.param(died(129, "SIGHUP"), "process.terminated", id="SIGHUP"),
+        pytest.param(died(137, "SIGKILL"), "process.killed", id="SIGKILL"),
+        pytest.param(died(143, "SIGTERM", sender="timeout"), "process.timeout", id="timeout"),
+        pytest.param(stopped("KeyboardInterrupt", "", 2), "interrupt.keyboard", id="Ctrl+C"),
+    ],
+)
+def test_a_stall_comes_before_the_end_that_somebody_put_to_it(
+    what: Activity | None, end: RunEvidence, also: str
+) -> None:
+    """Why the run was ended says more than how; it is likely, and the place is in the message."""
+    judgement = judge(replace(end, **stalled(what)))
+    assert judgement.verdict is not None
+    assert (judgement.verdict.kind, judgement.verdict.reason) == (STALLS[what], "TIMEOUT")
+    assert judgement.verdict.confidence == "likely"
+    assert "blocked in acquire (tests/x.py:6) for 61 s" in judgement.verdict.message
+    assert [held.kind for held in judgement.reasons] == [STALLS[what], also]
+
+
+@pytest.mark.parametrize("what", STALLS)
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(died(139, "SIGSEGV"), id="SIGSEGV"),
+        pytest.param(died(137, "SIGKILL", out_of_memory=True), id="out of memory"),
+        pytest.param(ended(0), id="success"),
+    ],
+)
+def test_a_stall_is_no_reason_where_something_else_ended_the_run(
+    what: Activity | None, end: RunEvidence
+) -> None:
+    """Whatever took long did not make it crash, run out of memory or pass."""
+    judgement = judge(replace(end, **stalled(what)))
+    assert {held.kind for held in judgement.reasons}.isdisjoint(STALLS.values())
+
+
+@pytest.mark.parametrize("what", STALLS)
+def test_what_is_busy_is_no_reason(what: Activity | None) -> None:
+    """A test that computes takes long and is not stuck."""
+    judgement = judge(replace(died(143, "SIGTERM"), **stalled(what, state="busy")))
+    assert [held.kind for held in judgement.reasons] == ["process.terminated"]
+
+
 def test_every_kind_of_this_version_is_in_the_table() -> None:
-    """The table and the code know the same kinds."""
-    assert {row[0] for row in TABLE} == set(KINDS)
+    """The tables and the code know the same kinds."""
+    assert {row[0] for row in TABLE} | {*STALLS.values()} == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -44,6 +44,14 @@ REFUSALS: Final = (
         id="pyproject",
     ),
     pytest.param({"pytest.ini": "[pytest\n"}, [], {}, "usage.error", "pytest.ini:1: ", id="ini"),
+    pytest.param(
+        {"tox.ini": "[pytest]\naddopts = --mypy\n"},
+        ["-p", "no:failure-taxonomy"],
+        {},
+        "usage.error",
+        "unrecognized arguments: --mypy (from addopts in tox.ini) (pytest-mypy has it: ",
+        id="option",
+    ),
 )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pytest_failure_taxonomy.taxonomy.failure_text.classifier import classify_failure
-from pytest_failure_taxonomy.taxonomy.failure_text.exceptions import (
+from pytest_failure_taxonomy.taxonomy.failure_text.exception_types import (
     ENVIRONMENT_ERRNOS,
     ENVIRONMENT_EXCEPTIONS,
     EXCEPTIONS,

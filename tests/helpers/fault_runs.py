@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.helpers import warm_pytest
 from tests.helpers.children import child_environment
 from tests.helpers.faults import BUDGET, CLEAN_UP, Configuration, Fault
 from tests.helpers.reports import make_context, make_report, make_run
@@ -31,12 +32,17 @@ not, the run is made again with the next."""
 REPORT: Final = "out/report.json"
 EARLIER_ID: Final = "e" * 32
 
-_PYTEST: Final = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider")
+_PYTEST: Final = ("-m", "pytest", "-p", "no:cacheprovider")
+_PYTEST_WITH_FORKS: Final = (warm_pytest.__file__, "pytest", "-p", "no:cacheprovider")
+"""The same, whose workers are forked before it begins, and live and die as its children all the
+same. Each would take as long to import pytest as the rest of a cell takes."""
 _OURS: Final = ("-p", "pytest_failure_taxonomy.plugin")
 _RUN: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "run", "--report", REPORT, "--")
 _NO_CORE: Final = ("sh", "-c", 'ulimit -c 0; exec "$@"', "sh")
 
-_IS_OURS: Final = re.compile("pytest_failure_taxonomy run|-m pytest ")
+_IS_OURS: Final = "pytest_failure_taxonomy run|-m pytest "
+_IS_FORKED: Final = "warm_pytest.py pytest "
+"""In the command line of a controller, and in those of its workers."""
 
 _SYNC: Final = '''\
 """Keep the tests of two workers in step, and tell the outside how far they are."""
@@ -242,9 +248,19 @@ class _Cell:
             *_NO_CORE,
             *(word.replace(BUDGET, str(self._budget)) for word in fault.around),
             *(_RUN if configuration.supervised else ()),
-            *_PYTEST,
+            sys.executable,
+            *(_PYTEST_WITH_FORKS if self._has_forks else _PYTEST),
             *args,
         ]
+
+    @property
+    def _has_forks(self) -> bool:
+        """Workers are forks. `run` looks at the command where nothing of ours is loaded by it."""
+        return (
+            warm_pytest.Switch.is_on
+            and self._configuration.on_workers
+            and not self._fault.args_before
+        )
 
     def _environment(self) -> dict[str, str]:
         return child_environment({"TMPDIR": str(self._folder / "tmp")})
@@ -277,6 +293,8 @@ class _Cell:
             return
         if fault.sends_after_session and not self._session_is_over():
             return
+        if fault.sends_after_stall and self._looks_for_stalls and not self._has_told_of_stall():
+            return
         target = self._process.pid
         if fault.sends == signal.SIGKILL and self._configuration.supervised:
             target = int((self._sync / "begun").read_text())  # pytest itself
@@ -290,6 +308,16 @@ class _Cell:
             EARLIER_ID.encode() not in self._outcome.seen[-1]
         )
 
+    @property
+    def _looks_for_stalls(self) -> bool:
+        return self._configuration.second in ("watcher", "supervisor")
+
+    def _has_told_of_stall(self) -> bool:
+        return (
+            re.search(rb'"stall": ?{"state": ?"(blocked|frozen)"', self._outcome.seen[-1])
+            is not None
+        )
+
     def _has_ended(self) -> bool:
         flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
         return os.waitid(os.P_PID, self._process.pid, flags) is not None
@@ -301,13 +329,14 @@ class _Cell:
         """
         begun = self._sync / "begun"
         pytests = {int(begun.read_text())} if begun.exists() else set()
+        other = _IS_OURS if pytests else f"{_IS_OURS}|{_IS_FORKED}"
         session = set(self._of_the_session())
         lines = {process_id: _command_line(process_id) for process_id, _, _ in _processes()}
         return [
             process_id
             for process_id, line in lines.items()
             if ("watch.py" in line and str(self._report) in line)
-            or (process_id in session and (process_id in pytests or _IS_OURS.search(line)))
+            or (process_id in session and (process_id in pytests or re.search(other, line)))
         ]
 
     def _of_the_session(self) -> list[int]:

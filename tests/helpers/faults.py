@@ -129,6 +129,8 @@ class Fault:
     sends: signal.Signals | None = None
     """Sent to the run from outside once `test_b` has told that it is `ready`."""
     sends_after_session: bool = False
+    sends_after_stall: bool = False
+    """Only once the report on disk tells of a stall, where anybody looks for one."""
     is_silent: bool = False
     """Nothing is made of what it prints, so that it has no file to grow."""
     prepare: Callable[[Path], None] = _nothing
@@ -204,6 +206,20 @@ def _at_start(status: int, kind: str, **given: Any) -> Mapping[str, End]:
 
 
 _KILLED_BY: Final = ("process.oom", "process.killed")
+_NOBODY_LOOKED: Final = "Nobody looks for stalls while the run goes on where there is no watcher."
+
+
+def _stalled(status: int, kind: str) -> Mapping[str, End]:
+    """Return the ends of a run whose second test was stalled when a signal came."""
+    given: dict[str, Any] = {"is_likely": True, "also": (kind,)}
+    killed: dict[str, Any] = {"is_likely": True, "ambiguous": _KILLED_BY}
+    return {
+        "alone": _died(status, "test.stalled", **given),
+        "n2": _died_on_workers(status, "test.stalled", **given),
+        "unwatched": _died(status, kind, **(killed if kind == "process.killed" else {})),
+    }
+
+
 KILLED: Final = _died(-9, "process.killed", is_likely=True, ambiguous=_KILLED_BY)
 KILLED_ON_WORKERS: Final = _died_on_workers(
     -9, "process.killed", is_likely=True, ambiguous=_KILLED_BY
@@ -220,6 +236,10 @@ NEEDS: Final[Mapping[str, str]] = {
 """What a row needs that not every machine has, and why it is skipped without."""
 
 SLEEP: Final = "tell('ready')\ntime.sleep(60)"
+STALL_SOON: Final = "failure_taxonomy_stall_seconds = 0.5\n"
+DEADLOCK: Final = (
+    "tell('ready')\nimport threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()"
+)
 CRASH: Final = "import ctypes; ctypes.string_at(0)"
 FILL: Final = (
     "with open('out/own', 'wb', 0) as file:\n"
@@ -805,5 +825,35 @@ FAULTS: Final[tuple[Fault, ...]] = (
                 _died_on_workers(-1, "process.terminated"),
             ),
         )
+    ),
+    Fault(
+        name="stalled-term",
+        title="a deadlock in the test; SIGTERM from outside",
+        body=DEADLOCK,
+        ini=STALL_SOON,
+        sends=signal.SIGTERM,
+        sends_after_stall=True,
+        ends=_stalled(-15, "process.terminated"),
+        note=_NOBODY_LOOKED,
+    ),
+    Fault(
+        name="stalled-kill",
+        title="a deadlock in the test; SIGKILL from outside",
+        body=DEADLOCK,
+        ini=STALL_SOON,
+        sends=signal.SIGKILL,
+        sends_after_stall=True,
+        ends=_stalled(-9, "process.killed"),
+        note="As before.",
+    ),
+    Fault(
+        name="stalled-stop",
+        title="a stopped process (SIGSTOP); SIGKILL from outside",
+        body="tell('ready')\nos.kill(os.getpid(), signal.SIGSTOP)",
+        ini=STALL_SOON,
+        sends=signal.SIGKILL,
+        sends_after_stall=True,
+        ends=_stalled(-9, "process.killed"),
+        note="As before.",
     ),
 )

@@ -4,24 +4,34 @@
 process of the suite, imports it once; each run is a fork of it that has loaded none of our modules
 and none of the user's. What depends on how an interpreter starts (`PYTHON…` variables, a locale, a
 terminal, a launcher before it) is started anew instead; so is everything by `--fresh-pythons`.
+
+xdist's workers are forks as well. A run with `-n` makes them before it begins, as children of its
+own that wait to be needed. They get the pipes, the folder, the environment and the ignored signals
+that a new process would get. Limits and the umask are those of the start.
+
+As a program, `warm_pytest.py pytest ARGUMENTS` is one such run in a new process.
 """
 
 from __future__ import annotations
 
 import atexit
 import gc
+import io
 import json
 import os
+import re
 import runpy
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 _AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "TZ")
@@ -29,8 +39,27 @@ _AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "TZ")
 _NO_MATTER: Final = frozenset({"PYTHONDONTWRITEBYTECODE"})
 _MAX_REQUEST: Final = 1 << 20
 
-_servers: dict[tuple[int, int, str], _Server] = {}
-"""By the process and the thread that have started it, and by what it has read at its start."""
+_WORKERS: Final = re.compile("(?:^| )(?:-n|--numprocesses)[ =]?([0-9])(?: |$)")
+"""How many workers the arguments of a run ask for."""
+_RESTARTS: Final = 1
+"""How many workers a run may lose before it starts new Pythons."""
+
+_FOR_WORKERS: Final = ("execnet.gateway_base", "execnet.gateway_io")
+_FOR_BENCHES: Final = (
+    "asyncio",
+    "pydantic.json_schema",
+    "pydantic.main",
+    "pydantic._internal._generate_schema",
+    "pydantic._internal._signature",
+    "statistics",
+    "pickle",
+    "yaml",
+)
+"""What a run imports first of all where it has workers, or loads our plugin for benches."""
+
+_servers: dict[tuple[int, int, str, tuple[str, ...]], _Server] = {}
+"""By the process and the thread that have started it, by what it has read at its start, and by what
+else than pytest its runs import."""
 
 
 class Switch:
@@ -52,10 +81,25 @@ def warm_server(command: Sequence[str], env: Mapping[str, str]) -> _Server | Non
     read = _read_at_start(env)
     if not read.items() <= _OF_THE_SUITE.items():
         return None
-    key = (os.getpid(), threading.get_ident(), json.dumps(read, sort_keys=True))
+    modules = _modules_of(command)
+    key = (os.getpid(), threading.get_ident(), json.dumps(read, sort_keys=True), modules)
     if key not in _servers:
-        _servers[key] = _Server(env)
+        _servers[key] = _Server(env, modules)
     return _servers[key]
+
+
+def _modules_of(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return what a run imports in any case, beside pytest."""
+    has_benches = "failure_taxonomy_bench" in arguments
+    return (
+        *(_FOR_WORKERS if _count_of_workers(arguments) else ()),
+        *(_FOR_BENCHES if has_benches else ()),
+    )
+
+
+def _count_of_workers(arguments: Sequence[str]) -> int:
+    found = _WORKERS.search(" ".join(arguments))
+    return 0 if found is None else int(found[1])
 
 
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
@@ -69,11 +113,11 @@ _OF_THE_SUITE: Final = _read_at_start(os.environ)
 class _Server:
     """A process that has imported pytest, and forks for each run of it."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], modules: Sequence[str]) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
+                [sys.executable, __file__, "server", str(theirs.fileno()), *modules],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=dict(env),
@@ -134,15 +178,23 @@ def _read_all(pipe: int) -> bytes:
         return file.read()
 
 
+def _warm_up(modules: Sequence[str]) -> None:
+    """Import what each run imports before it looks at anything of the user's."""
+    import_module("pytest")
+    plugins = import_module("_pytest.config").default_plugins
+    names = [
+        f"_pytest.{each}" for each in plugins if each != "pytester"
+    ]  # its asserts are rewritten
+    for name in (*names, *modules):
+        with suppress(ImportError):  # of another version
+            import_module(name)
+    gc.collect()
+    gc.freeze()  # a fork that traverses what it shares would copy it
+
+
 def serve(connection: socket.socket) -> list[str] | None:
     """Fork for each request until nobody is left to ask; return pytest's arguments in a fork."""
     signal.signal(signal.SIGINT, lambda *_: None)
-    import_module("pytest")
-    for name in import_module("_pytest.config").default_plugins:
-        if name != "pytester":  # its asserts are rewritten
-            import_module(f"_pytest.{name}")
-    gc.collect()
-    gc.freeze()
     while True:
         request, streams, _, _ = socket.recv_fds(connection, _MAX_REQUEST, 3)
         if not request:
@@ -151,7 +203,6 @@ def serve(connection: socket.socket) -> list[str] | None:
         process_id = os.fork()
         if process_id == 0:
             connection.close()
-            gc.unfreeze()
             return _become(asked, streams)
         for stream in streams:
             os.close(stream)
@@ -163,6 +214,13 @@ def serve(connection: socket.socket) -> list[str] | None:
 def _become(asked: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
     """Take on what a new process would have been given."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    _take_surroundings(asked, streams)
+    sys.path[0] = asked["cwd"]
+    arguments: list[str] = asked["arguments"]
+    return arguments
+
+
+def _take_surroundings(asked: Mapping[str, Any], streams: Sequence[int]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -170,13 +228,128 @@ def _become(asked: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
     os.environ.clear()
     os.environ.update(asked["env"])
     sys.dont_write_bytecode = bool(asked["env"].get("PYTHONDONTWRITEBYTECODE"))
-    sys.path[0] = asked["cwd"]
-    arguments: list[str] = asked["arguments"]
-    return arguments
+
+
+class _Workers:
+    """Forks of a process that is about to run pytest, to be xdist's workers."""
+
+    def __init__(self, count: int) -> None:
+        self._read = _read_at_start(os.environ)
+        self._waiting: list[tuple[int, socket.socket]] = []
+        for _ in range(count):
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            process_id = os.fork()
+            if process_id == 0:
+                for connection in (ours, *(other for _, other in self._waiting)):
+                    connection.close()
+                _work(theirs)
+            theirs.close()
+            self._waiting.append((process_id, ours))
+        atexit.register(self._dismiss, os.getpid())
+        self._bootstrap: str = import_module("execnet.gateway_io").popen_bootstrapline
+        self._give()
+
+    def _give(self) -> None:
+        """Have execnet ask here first where it starts a Python."""
+        gateways: Any = import_module("execnet.gateway_io")
+        new_python: Any = gateways.Popen2IOMaster
+        streams: Any = gateways.Popen2IO
+
+        def start(args: list[str], execmodel: Any) -> Any:
+            worker = self._start(args)
+            if worker is None:
+                return new_python(args, execmodel)
+            started = new_python.__new__(new_python)
+            started.popen = worker
+            streams.__init__(started, worker.stdin, worker.stdout, execmodel)
+            return started
+
+        gateways.Popen2IOMaster = start
+
+    def _start(self, args: Sequence[str]) -> _Worker | None:
+        """Have a fork be the worker that the command would be, `None` where it can't."""
+        words = [sys.executable, "-u", "-c", self._bootstrap]
+        if args != words or _read_at_start(os.environ) != self._read:
+            return None
+        while self._waiting:
+            process_id, connection = self._waiting.pop(0)
+            with connection, suppress(OSError):
+                return _Worker(process_id, connection, args)
+            os.waitpid(process_id, 0)  # something has ended it
+        return None
+
+    def _dismiss(self, process_id: int) -> None:
+        if os.getpid() == process_id:
+            for _, connection in self._waiting:
+                connection.close()
+            for waiting, _ in self._waiting:
+                os.waitpid(waiting, 0)
+
+
+class _Worker(subprocess.Popen[bytes]):
+    """A child process that is not executed but was forked before and is now told its work."""
+
+    def __init__(self, process_id: int, connection: socket.socket, args: Sequence[str]) -> None:
+        self._process_id, self._connection = process_id, connection
+        super().__init__(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def _execute_child(self, *given: Any) -> None:
+        stdin_read, _, _, stdout_write = pipes = given[10:14]
+        request = {
+            "cwd": os.getcwd(),
+            "env": dict(os.environ),
+            "ignored": [n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN],
+        }
+        try:
+            socket.send_fds(
+                self._connection, [json.dumps(request).encode()], [stdin_read, stdout_write, 2]
+            )
+        finally:
+            close: Callable[..., None] = self._close_pipe_fds  # type: ignore[attr-defined]  # its end is that of what it overrides
+            close(*pipes, -1, -1)
+        self.pid = self._process_id
+        self._child_created = True
+
+
+def _work(connection: socket.socket) -> None:
+    """Wait to be needed, then do what execnet's new Python would do, and exit."""
+    usual = signal.signal(signal.SIGINT, lambda *_: None)
+    request, streams, _, _ = socket.recv_fds(connection, _MAX_REQUEST, 3)
+    connection.close()
+    if not request:
+        os._exit(0)
+    asked: dict[str, Any] = json.loads(request)
+    signal.signal(signal.SIGINT, usual)
+    for number in asked["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
+    _take_surroundings(asked, streams)
+    errors = io.FileIO(2, "w", closefd=False)
+    sys.stderr = io.TextIOWrapper(errors, "utf-8", "backslashreplace", write_through=True)
+    sys.argv = ["-c"]
+    sys.path[0] = ""
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    exec(eval(sys.stdin.readline()), vars(main))  # noqa: S102, S307 - execnet's own first line
+    sys.exit()
+
+
+def _main() -> None:
+    mode, *given = sys.argv[1:]
+    arguments: list[str] | None = given
+    if mode == "server":
+        connection = socket.socket(fileno=int(given[0]))
+        _warm_up(given[1:])
+        arguments = serve(connection)
+    else:
+        sys.path[0] = os.getcwd()  # as `python -m pytest` has it
+        _warm_up(_modules_of(given))
+    if arguments is None:
+        return
+    count = _count_of_workers(arguments)
+    if count:
+        _Workers(count + _RESTARTS)
+    sys.argv = ["pytest", *arguments]
+    runpy.run_module("pytest", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    given = serve(socket.socket(fileno=int(sys.argv[1])))
-    if given is not None:
-        sys.argv = ["pytest", *given]
-        runpy.run_module("pytest", run_name="__main__", alter_sys=True)
+    _main()

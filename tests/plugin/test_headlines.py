@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -41,17 +42,24 @@ ENDINGS: Final = (
         args=["--rootdir=.", "-c", "tests/pytest.ini"],
     ),
     Ending(
-        "option-of-an-extra",
-        "usage.error]: unrecognized arguments: --numprocesses=2 (from addopts in pytest.ini) "
-        '(pytest-xdist has it: pip install "pytest-failure-taxonomy[xdist]")',
-        files={"pytest.ini": "[pytest]\naddopts = --numprocesses=2\n"},
-        args=["-p", "no:xdist"],
+        "option-of-a-plugin",
+        "usage.error]: unrecognized arguments: --mypy --picked=2 (from addopts in pytest.ini) "
+        "(pytest-mypy and pytest-picked have them: pip install pytest-mypy pytest-picked)",
+        files={"pytest.ini": "[pytest]\naddopts = --mypy\n"},
+        args=["--picked=2"],
     ),
     Ending(
-        "another-option-of-an-extra",
+        "option-of-a-plugin-that-is-blocked",
         "usage.error]: unrecognized arguments: --timeout=5 "
-        '(pytest-timeout has it: pip install "pytest-failure-taxonomy[timeout]")',
+        f"(pytest-timeout {version('pytest-timeout')} is installed but not loaded)",
         args=["--timeout=5", "-p", "no:timeout"],
+    ),
+    Ending(
+        "setting-of-a-plugin",
+        "usage.error]: Unknown config option: django_find_project (set in pytest.ini) "
+        "(pytest-django has it: pip install pytest-django)",
+        ["not run: 1 of 1 tests"],
+        files={"pytest.ini": "[pytest]\ndjango_find_project = 1\naddopts = --strict-config\n"},
     ),
     Ending("path", "usage.error]: file or directory not found: nowhere", args=["nowhere"]),
     Ending(

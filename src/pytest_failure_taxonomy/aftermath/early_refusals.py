@@ -1,8 +1,8 @@
 """Find out why a pytest failed before it loaded this plugin, from its command and its files.
 
-Its output may be a terminal or a pipe, which is not read. So the two causes that can be seen from
-outside are checked: a configuration file that can't be parsed, and a plugin that is not installed.
-Nothing is executed.
+Its output may be a terminal or a pipe, which is not read. So the causes that can be seen from
+outside are checked: a configuration file that can't be parsed, and a plugin that is not installed,
+be it named or one of its options given. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ def early_refusal(
         if not _is_importable(name, folder):
             said = f'Error importing plugin "{name}": no such module{place}'
             return RunError(origin="plugin", message=said)
+    for place, words in written:
+        for option in words:
+            if _is_of_missing_plugin(option):
+                said = f"unrecognized arguments: {option}{place}"
+                return RunError(origin="usage", message=said)
     return None
 
 
@@ -168,6 +173,20 @@ def _is_our_interpreter(program: str) -> bool:
     return found is not None and os.path.dirname(os.path.abspath(found)) == os.path.dirname(
         sys.executable
     )
+
+
+def _is_of_missing_plugin(option: str) -> bool:
+    """Tell whether an argument is an option of a well-known plugin that is not installed."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    from pytest_failure_taxonomy.taxonomy.known_options import distributions_with_option
+
+    names = distributions_with_option(option)
+    for name in names:
+        with suppress(PackageNotFoundError):
+            distribution(name)
+            return False
+    return bool(names)
 
 
 def _is_importable(name: str, folder: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Protocol
 
 import pytest
 
+from pytest_failure_taxonomy.recorder.collected import CollectedTests, is_of_mismatch
 from pytest_failure_taxonomy.recorder.failures import is_of_forked_test
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds
@@ -114,6 +115,7 @@ class ControllerRecorder:
         self._record = session.record
         self._each = config.getoption("dist", "no") == "each"
         self._workers: dict[str, _Worker] = {}
+        self._collected = CollectedTests()
         self._watcher_id = watcher_id
         # xdist passes the options of the controller on to its workers, `-o` included.
         self._faulthandler_seconds = faulthandler_exit_seconds(config)
@@ -150,13 +152,15 @@ class ControllerRecorder:
     @pytest.hookimpl(optionalhook=True)
     @guarded
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        """Record which tests are selected; all workers collect the same."""
-        del node
+        """Record which tests are selected, by the first worker, and how others differ from it."""
         progress = self._session.progress
         if self._each:
             progress.select([*progress.nodeids, *ids])
-        elif not progress.nodeids:
-            progress.select(list(ids))
+            return
+        nodeids = list(ids)
+        self._collected.add(node.gateway.id, nodeids)
+        if not progress.nodeids:
+            progress.select(nodeids)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -181,8 +185,12 @@ class ControllerRecorder:
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Receive what the report of a worker carries."""
+        """Receive what the report of a worker carries, or what xdist says of all workers."""
         self._session.exceptions.receive_from(report)
+        if is_of_mismatch(report):
+            mismatch = self._collected.mismatch()
+            if mismatch is not None:
+                self._session.facts.add_mismatch(mismatch)
 
     @pytest.hookimpl(optionalhook=True)
     @guarded

@@ -6,7 +6,7 @@ The reports of pytest say how a failure reads. They don't say of which type the 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -43,6 +43,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Location,
     OriginPlace,
     RaisedException,
+    RaisingFrame,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
@@ -77,6 +78,8 @@ class ExceptionMemory:
         rootdir: Path,
         attributor: Attributor,
         learn: Callable[[dict[str, str]], None] = lambda _: None,
+        *,
+        test_files: Sequence[str] = (),
     ) -> None:
         """Begin without exceptions.
 
@@ -84,12 +87,13 @@ class ExceptionMemory:
             rootdir: of the run.
             attributor: asks the user's code why a test failed.
             learn: called on the controller with possible secrets of a worker's environment.
+            test_files: the patterns of pytest's `python_files`.
         """
         self._rootdir = rootdir
         self._attributor = attributor
         self._learn = learn
         self._environment = dict(os.environ)
-        self._origins = OriginFinder(rootdir)
+        self._origins = OriginFinder(rootdir, test_files)
         self._raised: dict[tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]] = {}
         self._collecting: dict[str, tuple[RaisedException, Location | None]] = {}
         self._received: tuple[Report, dict[str, Any]] | None = None
@@ -117,6 +121,7 @@ class ExceptionMemory:
         self, node: pytest.Item, error: BaseException, report: pytest.TestReport
     ) -> tuple[RaisedException, Attribution | None]:
         """Describe the exception of a failed test, and ask the user's code for the reason."""
+        self._origins.collected = _test_module_of(node)
         raised = describe_exception(error, self._origins)
         said = longrepr.words_for_people(report.longrepr)
         if said:
@@ -146,6 +151,7 @@ class ExceptionMemory:
         if call.excinfo is None:
             return
         error = cause_of(call.excinfo.value)
+        self._origins.collected = _test_module_of(node)
         described = describe_exception(error, self._origins)
         said = words_of_refusal(call.excinfo.value)
         if said:
@@ -206,7 +212,10 @@ def raised_from(sent: dict[str, Any] | None) -> RaisedException | None:
     if sent is None:
         return None
     origin = sent["origin"] and OriginPlace(**sent["origin"])
-    return RaisedException(**{**sent, "bases": tuple(sent["bases"]), "origin": origin})
+    frame = sent["frame"] and RaisingFrame(**sent["frame"])
+    return RaisedException(
+        **{**sent, "bases": tuple(sent["bases"]), "origin": origin, "frame": frame}
+    )
 
 
 def attribution_from(sent: dict[str, Any] | None) -> Attribution | None:
@@ -220,14 +229,21 @@ def describe_exception(error: BaseException, origins: OriginFinder) -> RaisedExc
     """Describe an exception by its type, message and origin."""
     kind = type(error)
     module: object = kind.__module__  # code may assign anything to it
+    origin, frame = origins.find(error)
     return RaisedException(
         type=kind.__qualname__,
         module=module if isinstance(module, str) else "<unknown>",
         message=message_of(error),
         bases=tuple([f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[:-1]]),
         raised_in=raising_module(error.__traceback__),
-        origin=origins.origin_of(error),
+        origin=origin,
+        frame=frame,
     )
+
+
+def _test_module_of(node: pytest.Item | pytest.Collector) -> Path | None:
+    """Return the file of a test in Python, whatever it is called; that of a doctest is none."""
+    return node.path if isinstance(node, pytest.Function | pytest.Module) else None
 
 
 def cause_of(error: BaseException) -> BaseException:

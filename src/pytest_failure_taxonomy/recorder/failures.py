@@ -7,7 +7,7 @@ hooks, into one `TestFailure`. `Facts` keeps all failures and errors.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
@@ -35,6 +35,9 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     is_of_attempt,
 )
 
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
+
 T = TypeVar("T")
 
 _PHASES: Final = frozenset({"setup", "call", "teardown"})
@@ -52,6 +55,7 @@ class Facts:
         self.failures: list[TestFailure] = []
         self.errors: list[RunError] = []
         self.interruptions: list[Interruption] = []
+        self.mismatch: CollectionMismatch | None = None
         self._collection_failures: dict[str, CollectionFailure] = {}
         self._words_of_errors: set[tuple[str, str]] = set()
         self._record = record
@@ -103,6 +107,12 @@ class Facts:
     def add_interruption(self, stop: Interruption) -> None:
         """Add what ended the session early."""
         self.interruptions.append(self._written("interruption", stop=stop))
+
+    def add_mismatch(self, mismatch: CollectionMismatch) -> None:
+        """Add how the workers disagree about the tests; xdist says it once a worker."""
+        if self.mismatch is None:
+            self.mismatch = mismatch
+            self.write("mismatch", mismatch=mismatch)
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event to the record, without the secrets in its node ids."""

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 _SEARCHED_AT_ONCE: Final = 10_000
 """Characters of node ids that are searched together."""
-_FIELDS: Final = frozenset({"nodeid", "crashed_on", "not_run"})
+_FIELDS: Final = frozenset({"nodeid", "crashed_on", "not_run", "other_nodeid", "lacking", "added"})
 """The fields of values that hold node ids."""
 
 

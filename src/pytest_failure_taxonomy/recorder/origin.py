@@ -1,8 +1,9 @@
 """Find the place in the user's own code that an exception comes from.
 
-There are two answers. `OriginFinder` gives the one that fingerprints are made of: it is the same on
-every machine, and where the user has no frame it names a library. `own_place_of` and `place_of`
-give a file and line to be shown.
+There are three answers. `OriginFinder` gives the one that fingerprints are made of: it is the same
+on every machine, and where the user has no frame it names a library. In the same walk it finds the
+frame that raised, and whose code that is. `own_place_of` and `place_of` give a file and line to be
+shown.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import linecache
 import os
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.evidence import Location, OriginPlace
+from pytest_failure_taxonomy.taxonomy.evidence import Location, OriginPlace, RaisingFrame
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.recorder.owners import RaisingFrames
 
 MAX_FRAMES: Final = 2_000
 """Frames that are read; a longer traceback is a recursion."""
@@ -29,14 +33,14 @@ MAX_LEAVES: Final = 32
 _MAX_DIGITS: Final = 9
 """Digits of a line number in a printed traceback."""
 
-_OWN: Final = 2
-_FOREIGN: Final = 1
-_RUNNER: Final = 0
+OWN: Final = 2
+FOREIGN: Final = 1
+RUNNER: Final = 0
 """The owner of a file: the user, a library, the test runner."""
 
-_SELF: Final = "pytest_failure_taxonomy"
+SELF: Final = "pytest_failure_taxonomy"
 _RUNNERS: Final = frozenset(
-    {"_pytest", "pytest", "pluggy", "xdist", "execnet", "__channelexec__", _SELF}
+    {"_pytest", "pytest", "pluggy", "xdist", "execnet", "__channelexec__", SELF}
 )
 LIBRARIES: Final = frozenset({"site-packages", "dist-packages"})
 NOT_SOURCES: Final = frozenset(
@@ -59,77 +63,123 @@ _INLINED: Final = (".<locals>.<listcomp>", ".<locals>.<dictcomp>", ".<locals>.<s
 _INLINED_AT_TOP: Final = ("<listcomp>", "<dictcomp>", "<setcomp>")
 
 
+Found = tuple[OriginPlace | None, RaisingFrame | None]
+"""The place that a fingerprint is made of, and the frame that raised."""
+_NOTHING: Final[Found] = (None, None)
+
+
+class FileFound(NamedTuple):
+    """What a traceback's walk has to know of a file."""
+
+    owner: int
+    path: str
+    """The same on every machine."""
+    is_asked: bool
+    """Whether its code can be what raised: not the standard library's."""
+
+
 class OriginFinder:
     """Find where exceptions come from, and cache the owners of files and the statements."""
 
-    def __init__(self, rootdir: Path) -> None:
+    def __init__(self, rootdir: Path, test_files: Sequence[str] = ()) -> None:
+        """Begin with empty caches.
+
+        Args:
+            rootdir: of the run.
+            test_files: the patterns of pytest's `python_files`; its default where there are none.
+        """
         root = os.path.join(str(rootdir), "")
-        self._roots = tuple(dict.fromkeys((root, os.path.join(os.path.realpath(root), ""))))
-        self._files: dict[str, tuple[int, str]] = {}
+        self.collected: Path | None = None
+        """The file of the test, or the collector, whose exceptions are described."""
+        self.roots = tuple(dict.fromkeys((root, os.path.join(os.path.realpath(root), ""))))
+        self._test_files = tuple(test_files)
+        self._files: dict[str, FileFound] = {}
         self._runner_files: set[str] = set()
         self._texts: dict[tuple[str, int], str] = {}
 
-    def origin_of(self, error: BaseException) -> OriginPlace | None:
-        """Return where an exception comes from, or `None` if it has no traceback.
+    @cached_property
+    def raising_frames(self) -> RaisingFrames:
+        """What describes frames; its module is imported for the first exception."""
+        from pytest_failure_taxonomy.recorder.owners import RaisingFrames
 
-        That is the innermost frame in the user's own code, or else the innermost one in a library.
+        return RaisingFrames(self, self.roots, self._test_files)
+
+    def find(self, error: BaseException) -> Found:
+        """Return where an exception comes from, and the frame that raised it.
+
+        The first is the innermost frame in the user's own code, or else the innermost one in a
+        library. The other is the innermost frame that is neither the standard library's nor
+        pytest's; see `docs/explanation/owners.md`. Both are `None` without a traceback.
         """
         if isinstance(error, BaseExceptionGroup):
-            return self._origin_of_group(error)
+            return self._find_in_group(error)
         if isinstance(error, SyntaxError) and error.filename:
-            owner, path = self._file(str(error.filename), {})
-            if owner == _OWN:
-                return OriginPlace(path=path, function="")
-        return self._origin_of_traceback(error.__traceback__, isinstance(error, RecursionError))
+            name = str(error.filename)
+            named = self.raising_frames.describe("<module>", name, {}, error.lineno)
+            owner, path, _ = self.file(name, {})
+            if owner == OWN:
+                return OriginPlace(path=path, function=""), named
+            if named is not None:
+                return self._find_in_traceback(error, is_recursion=False)[0], named
+        return self._find_in_traceback(error, isinstance(error, RecursionError))
 
-    def _origin_of_group(self, group: BaseExceptionGroup[Any]) -> OriginPlace | None:
+    def _find_in_group(self, group: BaseExceptionGroup[Any]) -> Found:
         """Return the place of one exception of a group, whatever order the group is in."""
-        around = self._origin_of_traceback(group.__traceback__, is_recursion=False)
+        around = self._find_in_traceback(group, is_recursion=False)
         places = []
+        frames = []
         for leaf in _leaves(group):
-            place = self.origin_of(leaf) or around
+            place, frame = self.find(leaf)
+            place = place or around[0]
             if place is not None:
                 kind = type(leaf)
                 places.append(
                     (kind.__qualname__, place.path, place.function, place.text, place.entry)
                 )
+                frames.append(frame or around[1])
         if not places:
             return around
-        leaf_type, path, function, text, entry = min(places)
-        return OriginPlace(path=path, function=function, text=text, entry=entry, leaf=leaf_type)
+        least = min(places)
+        leaf_type, path, function, text, entry = least
+        place = OriginPlace(path=path, function=function, text=text, entry=entry, leaf=leaf_type)
+        return place, frames[places.index(least)]
 
-    def _origin_of_traceback(
+    def _find_in_traceback(
         self,
-        traceback: TracebackType | None,
+        error: BaseException,
         is_recursion: bool,  # noqa: FBT001 - private
-    ) -> OriginPlace | None:
+    ) -> Found:
         best: tuple[TracebackType, str] | None = None
         first: tuple[TracebackType, str] | None = None
-        best_owner = _FOREIGN
+        asked: list[TracebackType] = []
+        best_owner = FOREIGN
         runner_files = self._runner_files
         left = MAX_FRAMES
-        start = traceback
+        start = traceback = error.__traceback__
         while traceback is not None and left:
             frame = traceback.tb_frame
             code = frame.f_code
             # Most frames are the runner's, and this loop takes half of the time of a description.
             if code.co_filename not in runner_files:
                 left -= 1
-                owner, path = self._file(code.co_filename, frame.f_globals)
-                if owner >= best_owner and not _is_hidden(frame, code):
+                owner, path, is_asked = self.file(code.co_filename, frame.f_globals)
+                if is_asked:
+                    asked.append(traceback)
+                if owner >= best_owner and not is_hidden(frame, code):
                     best, best_owner = (traceback, path), owner
-                    if owner == _OWN and first is None:
+                    if owner == OWN and first is None:
                         first = best
             traceback = traceback.tb_next
+        raising = self.raising_frames.find(error, asked, best_owner == OWN)
         if best is None:
-            best, best_owner = self._innermost_of_runner(start), _RUNNER
+            best, best_owner = self._innermost_of_runner(start), RUNNER
             if best is None:
-                return None
+                return None, raising
         if is_recursion or not left:
-            return self._origin_of_recursion(start, best_owner) or self._place(
-                best, first, best_owner
-            )
-        return self._place(best, first, best_owner)
+            place = self._origin_of_recursion(start, best_owner)
+            if place is not None:
+                return place, raising
+        return self._place(best, first, best_owner), raising
 
     def _innermost_of_runner(
         self, traceback: TracebackType | None
@@ -141,9 +191,9 @@ class OriginFinder:
         found = None
         for each in entries_of(traceback)[:MAX_FRAMES]:
             frame = each.tb_frame
-            if not _is_hidden(frame, frame.f_code):
-                found = each, self._file(frame.f_code.co_filename, frame.f_globals)[1]
-        return None if found is None or found[1].startswith(f"{_SELF}/") else found
+            if not is_hidden(frame, frame.f_code):
+                found = each, self.file(frame.f_code.co_filename, frame.f_globals)[1]
+        return None if found is None or found[1].startswith(f"{SELF}/") else found
 
     def _origin_of_recursion(
         self, traceback: TracebackType | None, owner: int
@@ -155,9 +205,9 @@ class OriginFinder:
         calls: dict[tuple[str, str], int] = {}
         for each in entries_of(traceback)[:MAX_FRAMES]:
             frame = each.tb_frame
-            file_owner, path = self._file(frame.f_code.co_filename, frame.f_globals)
+            file_owner, path, _ = self.file(frame.f_code.co_filename, frame.f_globals)
             if file_owner == owner:
-                place = path, _function(frame.f_code)
+                place = path, function_of(frame.f_code)
                 calls[place] = calls.get(place, 0) + 1
         most_calls = max(calls.values(), default=0)
         # A function that is there twice does not recurse without end.
@@ -175,34 +225,36 @@ class OriginFinder:
     ) -> OriginPlace:
         traceback, path = best
         frame = traceback.tb_frame
-        function = _function(frame.f_code)
-        if owner != _OWN:
+        function = function_of(frame.f_code)
+        if owner != OWN:
             return OriginPlace(path=path, function=function)
         entry = ""
         if first is not None:
-            entry = f"{first[1]}: {_function(first[0].tb_frame.f_code)}"
+            entry = f"{first[1]}: {function_of(first[0].tb_frame.f_code)}"
             entry = "" if entry == f"{path}: {function}" else entry
         text = self._text(frame.f_code.co_filename, traceback.tb_lineno, frame.f_globals)
         return OriginPlace(path=path, function=function, text=text, entry=entry)
 
-    def _file(self, name: str, module: dict[str, Any]) -> tuple[int, str]:
+    def file(self, name: str, module: dict[str, Any]) -> FileFound:
+        """Return what is known of a file: of the frame that it is asked for first, if several."""
         known = self._files.get(name)
         if known is None:
             known = self._files[name] = self._look_at(name, module)
-            if known[0] == _RUNNER:
+            if known.owner == RUNNER:
                 self._runner_files.add(name)
         return known
 
-    def _look_at(self, name: str, module: dict[str, Any]) -> tuple[int, str]:
+    def _look_at(self, name: str, module: dict[str, Any]) -> FileFound:
         """Return the owner of a file, and a path that is the same on every machine."""
         if name.startswith("<"):
-            return _FOREIGN, name.partition(" ")[0].rstrip(">") + ">"
+            shown = name.partition(" ")[0].rstrip(">") + ">"
+            return FileFound(FOREIGN, shown, not name.startswith("<frozen "))
         dotted = str(module.get("__name__", ""))
         absolute = os.path.abspath(name)
         below_package = _path_of_module(dotted, absolute)
-        if dotted.partition(".")[0] in _RUNNERS:
-            return _RUNNER, below_package
-        root = next((each for each in self._roots if absolute.startswith(each)), "")
+        if is_runner(dotted):
+            return FileFound(RUNNER, below_package, is_asked=False)
+        root = next((each for each in self.roots if absolute.startswith(each)), "")
         parts = absolute[len(root) :].replace(os.sep, "/").split("/")
         if not LIBRARIES.isdisjoint(parts):
             at = max(i for i, part in enumerate(parts) if part in LIBRARIES)
@@ -210,17 +262,18 @@ class OriginFinder:
         if root and parts[0] in NOT_SOURCES and len(parts) > 1:
             return self._installed(below_package)
         is_library = not root and absolute.startswith(STANDARD_LIBRARY)
-        return _FOREIGN if is_library else _OWN, "/".join(parts) if root else below_package
+        owner = FOREIGN if is_library else OWN
+        return FileFound(owner, "/".join(parts) if root else below_package, not is_library)
 
-    def _installed(self, path: str) -> tuple[int, str]:
+    def _installed(self, path: str) -> FileFound:
         """Return owner and path of an installed file.
 
         The project's own package may be installed, with its sources below the root directory.
         """
         for folder in ("src/", ""):
-            if os.path.isfile(self._roots[0] + folder + path):
-                return _OWN, folder + path
-        return _FOREIGN, path
+            if os.path.isfile(self.roots[0] + folder + path):
+                return FileFound(OWN, folder + path, is_asked=True)
+        return FileFound(FOREIGN, path, is_asked=True)
 
     def _text(self, name: str, line: int | None, module: dict[str, Any]) -> str:
         if line is None:
@@ -229,6 +282,30 @@ class OriginFinder:
         if known is None:
             known = self._texts[name, line] = _statement(name, line, module)
         return known
+
+
+def is_runner(dotted: str) -> bool:
+    """Tell whether a module is pytest's, or of what pytest is made of, or this plugin's."""
+    return dotted.partition(".")[0] in _RUNNERS
+
+
+def passes_on(entry: TracebackType) -> bool:
+    """Tell whether this is where a hook wrapper receives the exception of another hook."""
+    code = entry.tb_frame.f_code
+    return code.co_name in _PASSED_ON and _PLUGGY in code.co_filename
+
+
+def file_of_code(name: str, names: dict[str, Any]) -> str | None:
+    """Return the file that code is from; for code that was generated, that of its module.
+
+    A compiled module's functions name a file that need not be there.
+    """
+    if os.path.isabs(name) or (not name.startswith("<") and os.path.isfile(name)):
+        return name
+    file = names.get("__file__")
+    if isinstance(file, str) and os.path.isabs(file):
+        return file
+    return name if name.startswith("<frozen ") else None
 
 
 def entries_of(traceback: TracebackType | None) -> list[TracebackType]:
@@ -270,7 +347,8 @@ def _opened(line: str) -> int:
     return count
 
 
-def _function(code: CodeType) -> str:
+def function_of(code: CodeType) -> str:
+    """Return the qualified name of a function, without the comprehension in it."""
     name = code.co_qualname
     if name.endswith("comp>"):
         for ending in _INLINED:
@@ -278,7 +356,7 @@ def _function(code: CodeType) -> str:
     return "<module>" if name in _INLINED_AT_TOP else name
 
 
-def _is_hidden(frame: FrameType, code: CodeType) -> bool:
+def is_hidden(frame: FrameType, code: CodeType) -> bool:
     """Tell whether a function asks pytest to hide it in tracebacks."""
     name = "__tracebackhide__"
     if name in code.co_varnames or name in code.co_cellvars:

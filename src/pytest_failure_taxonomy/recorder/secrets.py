@@ -31,7 +31,7 @@ T = TypeVar("T")
 _KEPT: Final = frozenset(
     {
         *("nodeid", "phase", "worker", "kind", "source", "type", "module", "raised_in"),
-        *("path", "function", "entry", "leaf"),
+        *("path", "function", "entry", "leaf", "frame"),
     }
 )
 """Fields that are searched only when the report is built: names, and what is compared with other

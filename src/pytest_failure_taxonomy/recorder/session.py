@@ -14,6 +14,7 @@ import pytest
 
 from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import Attributor, MarkerFinder
+from pytest_failure_taxonomy.recorder.collected import is_of_mismatch
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory, message_of, words_of
 from pytest_failure_taxonomy.recorder.failures import Facts, Failures
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
@@ -60,7 +61,10 @@ class SessionRecorder:
         self.progress = Progress(record, started_ns, self.nodeids.shown_of_all)
         self.facts = Facts(record, secrets, self.nodeids)
         self.exceptions = ExceptionMemory(
-            config.rootpath, Attributor(config, faults), secrets.learn
+            config.rootpath,
+            Attributor(config, faults),
+            secrets.learn,
+            test_files=config.getini("python_files"),
         )
         self.should_fail = ""
         self.failures = Failures(
@@ -158,6 +162,8 @@ class SessionRecorder:
         if not report.failed:
             return
         self.progress.count("errors")
+        if self.facts.mismatch is not None and is_of_mismatch(report):
+            return  # it names a worker, and no node that could not be collected
         exception, place = self.exceptions.take_collector(report)
         self.facts.add_collection_failure(
             CollectionFailure(
@@ -260,6 +266,7 @@ class SessionRecorder:
             collection_failures=facts.collection_failures,
             errors=tuple(facts.errors),
             interruptions=tuple(facts.interruptions),
+            mismatch=facts.mismatch,
             in_flight=progress.in_flight(),
             not_run=progress.not_started(),
             workers=workers,

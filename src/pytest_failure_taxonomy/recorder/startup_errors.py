@@ -24,6 +24,7 @@ _ABOUT_A_PLUGIN: Final = ("Error importing plugin", "Missing required plugin")
 """How the usage errors of pytest begin that name a missing plugin."""
 
 _IMPORT_FAILURE_CODES: Final = {"ConftestImportFailure": 4, "PluginImportFailure": 3}
+_REFUSED_OPTIONS: Final = "unrecognized arguments: "
 _UNKNOWN_SETTING: Final = "Unknown config option: "
 _MISSING_PLUGINS: Final = "Missing required plugins"
 _NOT_FOUND: Final = "not found: "
@@ -126,8 +127,10 @@ def words_of_usage_error(error: BaseException, config: pytest.Config) -> str:
     text = "; ".join(_as_typed(each, config) for each in texts if each)
     first, newline, rest = text.partition("\n")
     place = _where(error, first, config)
-    if place:
-        return f"{first} ({place}){newline}{rest}"
+    idle = _plugins_not_loaded(first, config)
+    if place or idle:
+        added = "".join(f" ({each})" for each in (place, idle) if each)
+        return f"{first}{added}{newline}{rest}"
     told = words_of(error, config.rootpath)  # if a hook of the user raised it
     own = told.removeprefix(_USAGE_ERROR).partition("\n")[0]
     return f"{own}{newline}{rest}" if own.startswith(first) and first else text
@@ -169,7 +172,47 @@ def _where(error: BaseException, said: str, config: pytest.Config) -> str:
     conftest = _conftest_naming_plugins(error, config.rootpath)
     if conftest:
         return f"pytest_plugins in {conftest}"
+    if said.startswith(_REFUSED_OPTIONS):
+        return _places_of_options(said, config, file)
     return next((place for place, words in _written(config, file) if _quotes(said, words)), "")
+
+
+def _places_of_options(said: str, config: pytest.Config, file: str) -> str:
+    """Return where the refused options stand that were not typed, the file's first."""
+    refused = {each.partition("=")[0] for each in said.split() if each.startswith("-")}
+    places = []
+    for place, words in _written(config, file):
+        found = {each.partition("=")[0] for each in words} & refused
+        refused -= found
+        if found and place:
+            places.append(place)
+    return " and ".join(places)
+
+
+def _plugins_not_loaded(said: str, config: pytest.Config) -> str:
+    """Say which installed plugins have a refused option; empty where installing one would help.
+
+    They are blocked by `-p no:NAME`, or pytest was told to load no plugin by itself.
+    """
+    if not said.startswith(_REFUSED_OPTIONS):
+        return ""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    from pytest_failure_taxonomy.taxonomy.known_options import (
+        NOT_LOADED,
+        distributions_with_option,
+        refused_options,
+    )
+
+    is_loaded = config.pluginmanager.has_plugin
+    for option in refused_options(said):
+        for name in distributions_with_option(option):
+            with suppress(PackageNotFoundError):
+                found = distribution(name)
+                plugins = [each.name for each in found.entry_points if each.group == "pytest11"]
+                if not all(map(is_loaded, plugins)):
+                    return f"{name} {found.version} {NOT_LOADED}"
+    return ""
 
 
 def _written(config: pytest.Config, file: str) -> Iterator[tuple[str, list[str]]]:

@@ -45,7 +45,9 @@ class WorkerRecorder:
             self._readable.begin(self.record, given["watcher"])
         self._config = config
         attributor = Attributor(config, self.faults)
-        self._exceptions = ExceptionMemory(config.rootpath, attributor)
+        self._exceptions = ExceptionMemory(
+            config.rootpath, attributor, test_files=config.getini("python_files")
+        )
         self._deselected = 0
         self._shown: dict[str, str] = {}
         self._exit: dict[str, Any] | None = None

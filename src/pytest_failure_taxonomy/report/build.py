@@ -99,7 +99,8 @@ def build_report(
             for each in zip(
                 limits.listed("internal_errors", run.errors), judgement.errors, strict=False
             )
-        ],
+        ]
+        + _mismatch(run, limits),
         "in_flight": [_in_flight(test, limits) for test in run.in_flight],
         "stalls": [_stalled_activity(each, limits) for each in run.stalls],
         "not_run": {"count": len(run.not_run), "nodeids": limits.nodeids(run.not_run)},
@@ -279,6 +280,20 @@ def _run_error(error: RunError, judged: FailureJudgement, limits: Limits) -> JSO
         "message": limits.message(error.message),
         "traceback": limits.traceback(error.traceback),
     }
+
+
+def _mismatch(run: RunEvidence, limits: Limits) -> list[JSONObject]:
+    if run.mismatch is None:
+        return []
+    from pytest_failure_taxonomy.taxonomy.mismatch import headline_of_mismatch, text_of_mismatch
+
+    return [
+        {
+            "kind": "collection.mismatch",
+            "message": limits.message(headline_of_mismatch(run.mismatch)),
+            "traceback": limits.traceback(text_of_mismatch(run.mismatch)),
+        }
+    ]
 
 
 def _exception(raised: RaisedException | None, limits: Limits) -> JSONObject | None:

@@ -201,7 +201,8 @@ def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
     content = {**content, "$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
     content.setdefault("stalls", [])
     for field, new in _NEW_FIELDS.items():
-        content[field] = _with_new_fields(content.get(field), new)
+        if field in content:
+            content[field] = _with_new_fields(content[field], new)
     return json.dumps(content).encode("ascii")
 
 

@@ -19,6 +19,8 @@ from typing import Final, NamedTuple
 
 _LOCK: Final = struct.Struct("=QQi")
 """Interval in microseconds, address of a thread's state, 1 if it is held."""
+_MAX_RUNTIME_BYTES: Final = 1 << 20
+"""`_PyRuntime` has 100 KiB to 750 KiB."""
 _LOOKS: Final = 3
 _LOOK_SECONDS: Final = 0.01
 
@@ -66,6 +68,8 @@ def _place_of_lock() -> tuple[tuple[str, str], int] | None:
     """Return the file with the interpreter's code, and the place of the lock relative to it."""
     if not sys.platform.startswith("linux") or sys.implementation.name != "cpython":
         return None
+    if sys.maxsize < 1 << 32:  # other sizes, below and in the call of the C library
+        return None
     import ctypes
 
     try:
@@ -76,15 +80,18 @@ def _place_of_lock() -> tuple[tuple[str, str], int] | None:
     state.restype = ctypes.c_size_t
     mappings = list(_mappings(os.getpid()))
     file = next((each.file for each in mappings if each.start <= runtime < each.end), None)
-    end = runtime
-    for each in mappings:
-        if each.start <= end < each.end:
-            end = each.end
     base = None if file is None else _base_of(mappings, file)
     if file is None or base is None:
         return None
     held = _LOCK.pack(round(sys.getswitchinterval() * 1e6), state(), 1)
-    content = ctypes.string_at(runtime, end - runtime)
+    # By a system call, which ends at what can't be read, where an access would end the process; and
+    # by ctypes, because `os.pread` releases the GIL meanwhile.
+    pread = ctypes.PyDLL(None).pread
+    pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
+    buffer = ctypes.create_string_buffer(_MAX_RUNTIME_BYTES)
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+        length = pread(memory.fileno(), buffer, _MAX_RUNTIME_BYTES, runtime)
+    content = buffer.raw[: max(0, length)]
     at = content.find(held)
     if at < 0 or content.find(held, at + 1) >= 0:
         return None

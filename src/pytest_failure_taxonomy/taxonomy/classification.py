@@ -11,7 +11,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.failure_text.exceptions import (
+from pytest_failure_taxonomy.taxonomy.failure_text.exception_types import (
     failure_type_at_head,
     failure_type_of,
 )

@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.judgement import Finding
+    from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
 
 
 @value
@@ -487,6 +488,8 @@ class RunEvidence:
     early_refusal: RunError | None = None
     """An error that must have stopped pytest before it loaded a plugin, such as a wrong `-p`."""
     interruptions: tuple[Interruption, ...] = ()
+    mismatch: CollectionMismatch | None = None
+    """Set where xdist's workers collected different tests, so that none was run."""
     in_flight: tuple[InFlightTest, ...] = ()
     """In order of start."""
     stalls: tuple[StalledActivity, ...] = ()

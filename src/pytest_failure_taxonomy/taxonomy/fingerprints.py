@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import OriginPlace
 from pytest_failure_taxonomy.taxonomy.headlines import FIXTURE_ERROR, TYPES_OF_PYTEST
-from pytest_failure_taxonomy.taxonomy.judgement import Group
+from pytest_failure_taxonomy.taxonomy.judgement import Group, owner_of_most
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (
         CollectionFailure,
+        RaisedException,
         RunEvidence,
         TestFailure,
     )
@@ -353,9 +354,9 @@ def group_failures(run: RunEvidence, judged: Judgement) -> tuple[Group, ...]:
     with_subtests = {failure.nodeid for failure in run.failures if failure.part == "subtest"}
     for failure, one in zip(run.failures, judged.failures, strict=True):
         if failure.part != "sum" or failure.nodeid not in with_subtests:
-            _members_of(one, failure, members).add(one, failure.nodeid)
+            _members_of(one, failure, members).add(one, failure)
     for failed, one in zip(run.collection_failures, judged.collection_failures, strict=True):
-        _members_of(one, failed, members).add(one, failed.nodeid)
+        _members_of(one, failed, members).add(one, failed)
     groups = [each.as_group(fingerprint) for fingerprint, each in members.items()]
     return tuple(sorted(groups, key=lambda group: -group.count))
 
@@ -367,11 +368,13 @@ class _Members:
         self._first = first
         self._counts: dict[tuple[FailureReason, str], int] = {}
         self._nodeids: dict[str, None] = {}
+        self._raised: list[RaisedException | None] = []
 
-    def add(self, judged: FailureJudgement, nodeid: str) -> None:
+    def add(self, judged: FailureJudgement, failure: TestFailure | CollectionFailure) -> None:
         key = (judged.reason, judged.kind)
         self._counts[key] = self._counts.get(key, 0) + 1
-        self._nodeids[nodeid] = None
+        self._nodeids[failure.nodeid] = None
+        self._raised.append(failure.exception)
 
     def as_group(self, fingerprint: str) -> Group:
         reason, kind = max(self._counts, key=self._counts.__getitem__)  # of equals, the first
@@ -385,6 +388,7 @@ class _Members:
             else title_of(raised.type, raised.message, raised.origin),
             count=sum(self._counts.values()),
             nodeids=tuple(self._nodeids),
+            owner=owner_of_most(self._raised),
         )
 
 

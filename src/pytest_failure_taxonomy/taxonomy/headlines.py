@@ -50,15 +50,11 @@ FIXTURE_ERROR: Final = "FixtureLookupError"
 TYPES_OF_PYTEST: Final = frozenset({FIXTURE_ERROR, "CollectError", "ImportPathMismatchError"})
 """Exceptions of pytest's whose text says all. pytest shows it without their type, and so do we."""
 
-_REFUSED_OPTIONS: Final = r"unrecognized arguments: (?P<options>.+?)(?: \(from .+\))?"
-_OPTIONS_OF_EXTRAS: Final = (
-    ("xdist", r"-n\S*|--(?:numprocesses|dist|maxprocesses|tx)(?:=\S*)?"),
-    ("timeout", r"--(?:session-)?timeout(?:[-=]\S*)?"),
-    ("asyncio", r"--asyncio-\S+"),
-)
-"""The extras of this package and the options of the plugins that they install."""
+_REFUSED: Final = ("unrecognized arguments: ", "Unknown config option: ")
+"""How pytest begins to speak of an option or a setting that nobody has."""
 _ASYNC_TEST: Final = "async def functions are not natively supported"
 """What pytest says of an async test that no plugin runs."""
+_ASYNCIO: Final = 'pip install "pytest-failure-taxonomy[asyncio]"'
 
 
 def headline_of(kind: Kind, findings: Sequence[Finding], count: int) -> str:
@@ -104,7 +100,7 @@ def words_of_test_failure(failure: TestFailure) -> tuple[str, ...]:
     """Name what is missing where a test can't run: fixtures, or a plugin for async tests."""
     raised = failure.exception
     if raised is not None and raised.message.startswith(_ASYNC_TEST):
-        return (f"{_ASYNC_TEST} (pytest-asyncio runs them: {_install('asyncio')})",)
+        return (f"{_ASYNC_TEST} (pytest-asyncio runs them: {_ASYNCIO})",)
     if raised is None or raised.type != FIXTURE_ERROR:
         return ()
     names = re.findall(_MISSING_FIXTURE, raised.message)
@@ -147,21 +143,17 @@ def words_of_collection_failure(failure: CollectionFailure) -> tuple[str, ...]:
 def words_of_run_error(error: RunError) -> tuple[str, ...]:
     """Say what pytest, a conftest or a plugin has said of itself, place and name included."""
     said = one_line(error.message)
-    return (_without_python(said) + _extra_with_option(said),) if said else ()
+    return (_without_python(said) + _plugin_with_option(said),) if said else ()
 
 
-def _extra_with_option(said: str) -> str:
-    """Return how to install the plugin whose option pytest doesn't know, if an extra does that."""
-    refused = re.fullmatch(_REFUSED_OPTIONS, said)
-    for option in refused["options"].split() if refused else ():
-        for extra, options in _OPTIONS_OF_EXTRAS:
-            if re.fullmatch(options, option):
-                return f" (pytest-{extra} has it: {_install(extra)})"
-    return ""
+def _plugin_with_option(said: str) -> str:
+    """Return how to install the plugin whose option or setting pytest doesn't know."""
+    if not said.startswith(_REFUSED):
+        return ""
+    from pytest_failure_taxonomy.taxonomy.known_options import hint_for
 
-
-def _install(extra: str) -> str:
-    return f'pip install "pytest-failure-taxonomy[{extra}]"'
+    hint = hint_for(said)
+    return f" ({hint})" if hint else ""
 
 
 def words_of_stalled_activity(stalled: StalledActivity) -> str:

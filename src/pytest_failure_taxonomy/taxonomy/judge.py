@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.taxonomy.classification import (
     judge_collection_failures,
@@ -30,8 +30,10 @@ from pytest_failure_taxonomy.taxonomy.deaths import (
     words_of_stall,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
     Interruption,
     OutputLine,
+    RaisedException,
     RunError,
     RunEvidence,
     TestFailure,
@@ -52,6 +54,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     group_findings,
     marked_finding,
     message_of,
+    owner_of_most,
     primary_of,
     pronounce,
 )
@@ -106,11 +109,15 @@ def judge(run: RunEvidence) -> Judgement:
     if run.output is not None:
         kinds = (primary_of(held).kind, *(each.kind for each in held)) if held else ()
         lines = deciding_lines(run.output, kinds, is_cut_off=not run.finished)
-    return replace(judged, verdict=_verdict(held, run, lines), reasons=held, lines=lines)
+    verdict = _verdict(held, run, judged, lines)
+    return replace(judged, verdict=verdict, reasons=held, lines=lines)
 
 
 def _verdict(
-    held: Sequence[HeldReason], run: RunEvidence, lines: Sequence[OutputLine]
+    held: Sequence[HeldReason],
+    run: RunEvidence,
+    judged: Judgement,
+    lines: Sequence[OutputLine],
 ) -> Verdict | None:
     if not held:
         return None
@@ -118,7 +125,24 @@ def _verdict(
     failure_type = primary.findings[0].failure_type or FailureType.UNKNOWN
     if lines and failure_type is FailureType.UNKNOWN:
         failure_type = type_in_text("\n".join(line.text for line in lines))
-    return pronounce(primary, run, failure_type)
+    owner = owner_of_most(_exceptions_of(primary, run, judged))
+    return pronounce(primary, run, failure_type, owner)
+
+
+def _exceptions_of(
+    held: HeldReason, run: RunEvidence, judged: Judgement
+) -> Iterator[RaisedException | None]:
+    """Yield what was raised in each failure and error of one reason and kind."""
+    reason, kind = held.reason, held.kind
+    seen: tuple[tuple[Sequence[TestFailure | CollectionFailure | RunError], Any], ...] = (
+        (run.failures, judged.failures),
+        (run.collection_failures, judged.collection_failures),
+        (run.errors, judged.errors),
+    )
+    for failures, judgements in seen:
+        for failure, one in zip(failures, judgements, strict=True):
+            if one.kind == kind and one.reason is reason:
+                yield failure.exception
 
 
 def _judge_each_failure(run: RunEvidence) -> Judgement:
@@ -255,6 +279,20 @@ def _has_exited(run: RunEvidence) -> bool:
     return any(_interruption_kind(stop) == "interrupt.exit" for stop in run.interruptions)
 
 
+def _from_mismatch(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
+    if run.mismatch is None:
+        return
+    # Imported here, because a run whose workers agree needs none of its words.
+    from pytest_failure_taxonomy.taxonomy.mismatch import headline_of_mismatch, text_of_mismatch
+
+    yield finding(
+        "collection.mismatch",
+        "xdist",
+        text_of_mismatch(run.mismatch),
+        headline=headline_of_mismatch(run.mismatch),
+    )
+
+
 def _from_session_limit(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
     if run.should_fail.startswith(_SESSION_LIMIT):
         yield finding("session.timeout", "session.shouldfail", run.should_fail)
@@ -294,6 +332,7 @@ def _explains_a_stop(run: RunEvidence) -> bool:
         run.failures
         or run.collection_failures
         or run.errors
+        or run.mismatch
         or run.unrecorded
         or any(worker.ending == "died" for worker in run.workers)
     )
@@ -319,6 +358,7 @@ _RULES: Final[tuple[Callable[[RunEvidence, Judgement], Iterator[Finding]], ...]]
     _from_workers,
     _from_collection,
     _from_errors,
+    _from_mismatch,
     _from_session_limit,
     _from_interruptions,
     _from_what_is_unrecorded,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner
 from pytest_failure_taxonomy.taxonomy.headlines import first_lines, headline_of
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind, rank_of, reason_of
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
@@ -17,9 +18,9 @@ from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (
-        CodeOwner,
         Output,
         OutputLine,
+        RaisedException,
         RunEvidence,
     )
 
@@ -221,7 +222,12 @@ def primary_of(held: Sequence[HeldReason]) -> HeldReason:
     return next((each for each in held if not each.findings[0].is_hearsay), held[0])
 
 
-def pronounce(primary: HeldReason, run: RunEvidence, failure_type: FailureType) -> Verdict:
+def pronounce(
+    primary: HeldReason,
+    run: RunEvidence,
+    failure_type: FailureType,
+    owner: CodeOwner | None = None,
+) -> Verdict:
     """Return the verdict that the primary reason comes to."""
     kind = describe_kind(primary.kind, primary.reason)
     first = primary.findings[0]
@@ -243,6 +249,7 @@ def pronounce(primary: HeldReason, run: RunEvidence, failure_type: FailureType) 
             *_stacks(run, first),
         ),
         ambiguous=first.ambiguous,
+        owner=owner,
     )
 
 
@@ -267,6 +274,20 @@ def deciding_lines(
     elif output.last is not None and kinds and (is_cut_off or not chosen):
         chosen[output.last.number] = output.last
     return tuple(chosen[number] for number in sorted(chosen))
+
+
+def owner_of_most(raised: Iterable[RaisedException | None]) -> CodeOwner | None:
+    """Return whose code most exceptions were raised in, or `None` if that is known of none.
+
+    Of owners with as many exceptions it is the first in the order of `CodeOwner`.
+    """
+    counts: dict[CodeOwner, int] = {}
+    for each in raised:
+        if each is not None and each.frame is not None:
+            owner = each.frame.owner
+            counts[owner] = counts.get(owner, 0) + 1
+    order = get_args(CodeOwner)
+    return min(counts, key=lambda each: (-counts[each], order.index(each)), default=None)
 
 
 def message_of(held: HeldReason) -> str:

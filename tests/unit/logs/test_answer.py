@@ -361,3 +361,10 @@ def test_any_mixture_of_lines(parts: list[str], exit_code: int | None) -> None:
         answer_of("".join(parts).encode("utf-8", "replace"), exit_code=exit_code)
     except LogError:
         assert exit_code is None
+
+
+def test_an_option_of_a_plugin_names_the_plugin() -> None:
+    """What pytest has refused is told from a log as from a run."""
+    refused = "unrecognized arguments: --cov-append"
+    log = f"ERROR: usage: pytest [options] [file_or_dir] [...]\npytest: error: {refused}\n"
+    assert answer_of(log)["message"] == f"{refused} (pytest-cov has it: pip install pytest-cov)"

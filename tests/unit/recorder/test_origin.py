@@ -34,7 +34,7 @@ class Sources:
 
     def origin(self, call: Callable[[], object]) -> OriginPlace | None:
         """Return the origin of what a call raises."""
-        return self.finder.origin_of(raised_by(call))
+        return self.finder.find(raised_by(call))[0]
 
 
 def raised_by(call: Callable[[], object]) -> BaseException:
@@ -207,7 +207,7 @@ def test_a_longer_traceback_than_any_is_a_recursion(sources: Sources) -> None:
 def test_a_syntax_error_is_where_it_says(sources: Sources) -> None:
     """The file that can't be compiled is the place, not the import of it."""
     error = raised_by(partial(sources.load, "app/bad.py", "def f(:\n"))
-    assert sources.finder.origin_of(error) == OriginPlace(path="app/bad.py", function="")
+    assert sources.finder.find(error)[0] == OriginPlace(path="app/bad.py", function="")
 
 
 def test_a_syntax_error_of_no_file_is_where_it_was_raised(sources: Sources) -> None:
@@ -240,8 +240,8 @@ def test_an_exception_group_is_known_by_one_of_its_own(sources: Sources) -> None
 
 def test_an_exception_that_was_never_raised_has_no_place(sources: Sources) -> None:
     """Without a traceback nothing is known."""
-    assert sources.finder.origin_of(ValueError()) is None
-    assert sources.finder.origin_of(ExceptionGroup("g", [ValueError()])) is None
+    assert sources.finder.find(ValueError()) == (None, None)
+    assert sources.finder.find(ExceptionGroup("g", [ValueError()])) == (None, None)
 
 
 def test_the_runner_is_never_the_place_where_a_user_is(sources: Sources) -> None:

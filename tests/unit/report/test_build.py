@@ -244,6 +244,7 @@ def test_the_keys_stand_in_the_published_order() -> None:
         "collection_errors",
         "internal_errors",
         "in_flight",
+        "stalls",
         "not_run",
         "workers",
         "bench",

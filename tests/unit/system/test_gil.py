@@ -56,7 +56,17 @@ def test_who_waits_with_the_gil_is_told(name: str) -> None:
             lambda: [each for each in [is_gil_held(process_id)] if each in answers], "the answer"
         )
         if answer == [None]:
+            assert not can_read(process_id)
             pytest.skip("the system doesn't let other processes be read")
+
+
+def can_read(process_id: int) -> bool:
+    """Tell whether the system lets this process read the memory of another one."""
+    try:
+        with open(f"/proc/{process_id}/mem", "rb"):
+            return True
+    except PermissionError:
+        return False
 
 
 def test_of_another_program_nothing_is_known() -> None:

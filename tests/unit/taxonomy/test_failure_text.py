@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.taxonomy.failure_text.classifier import classify_failure
-from pytest_failure_taxonomy.taxonomy.failure_text.exceptions import (
+from pytest_failure_taxonomy.taxonomy.failure_text.exception_types import (
     failure_type_at_head,
     failure_type_of,
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.plugin.session import BenchSession
+    from pytest_failure_taxonomy.bench.plugin.bench_session import BenchSession
 
 MARKER_FILE = "failure_modes.yaml"
 """Makes a folder a task class; repeated from `loading.folder`, which a test compares."""

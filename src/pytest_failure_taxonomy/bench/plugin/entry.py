@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from pytest_failure_taxonomy.bench.models import TaskClass
+    from pytest_failure_taxonomy.bench.plugin.bench_session import BenchSession
     from pytest_failure_taxonomy.bench.plugin.fixtures import Bench, BenchRubric
-    from pytest_failure_taxonomy.bench.plugin.session import BenchSession
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -212,7 +212,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Generator[No
 def _begin_session(config: pytest.Config) -> BenchSession:
     """Return the bench of this process; create it and register its hooks at the first call."""
     with imports_as_they_are(config):
-        from pytest_failure_taxonomy.bench.plugin.session import bench_session
+        from pytest_failure_taxonomy.bench.plugin.bench_session import bench_session
 
     return bench_session(config)
 

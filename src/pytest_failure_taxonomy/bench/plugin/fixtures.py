@@ -12,8 +12,8 @@ import pytest
 
 from pytest_failure_taxonomy.bench.loading.folder import is_task_class
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, TaskClass
+from pytest_failure_taxonomy.bench.plugin.bench_session import reported_by
 from pytest_failure_taxonomy.bench.plugin.items import marked_case, named_by
-from pytest_failure_taxonomy.bench.plugin.session import reported_by
 from pytest_failure_taxonomy.bench.runner import Runner
 from pytest_failure_taxonomy.bench.scores import graded_score, read_answer
 from pytest_failure_taxonomy.bench.user_code import load_rubric
@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.outcomes import RubricRunner, SystemUnderTest
-    from pytest_failure_taxonomy.bench.plugin.session import BenchSession
+    from pytest_failure_taxonomy.bench.plugin.bench_session import BenchSession
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
 
 

@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
+from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 
 T = TypeVar("T")
@@ -52,6 +53,7 @@ def _is_kind(text: str) -> bool:
 
 _SOUND: Final[dict[type, Callable[[Any], bool]]] = {
     Attribution: lambda one: _is_kind(one.kind),
+    CollectionMismatch: lambda one: bool(one.workers and one.variants),
     Location: lambda one: one.line is None or one.line >= 1,
     Rule: lambda one: _is_kind(one.kind),
     RunContext: lambda one: _is_time(one.started_at),

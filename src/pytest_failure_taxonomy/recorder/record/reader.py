@@ -56,6 +56,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WatcherState,
     WorkerEnd,
 )
+from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -191,6 +192,7 @@ _EVENTS: Final[dict[str, tuple[str, type]]] = {
     "interruption": ("stop", Interruption),
     "worker": ("worker", WorkerEnd),
     "watcher": ("watcher", WatcherState),
+    "mismatch": ("mismatch", CollectionMismatch),
 }
 """The only field of each of these events, and its class."""
 _PLAIN_EVENTS: Final[dict[str, type]] = {

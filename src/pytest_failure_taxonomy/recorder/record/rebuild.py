@@ -86,6 +86,7 @@ def evidence_of(
         collection_failures=tuple(run.named("collection_failure")),
         errors=tuple(run.named("error")),
         interruptions=tuple(run.named("interruption")),
+        mismatch=next(iter(run.named("mismatch")), None),
         in_flight=in_flight,
         activity=_activity(run, workers, ended_ns),
         traces=traces,

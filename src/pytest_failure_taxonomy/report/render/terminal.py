@@ -13,7 +13,12 @@ from pytest_failure_taxonomy.report.text import (
     telling_line,
     with_place,
 )
-from pytest_failure_taxonomy.taxonomy.headlines import is_worded_by_pytest, one_line
+from pytest_failure_taxonomy.taxonomy.headlines import (
+    OUTCOMES,
+    TYPES_OF_PYTEST,
+    is_worded_by_pytest,
+    one_line,
+)
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -27,6 +32,10 @@ TITLE: Final = "why this run failed"
 
 _UNSAID: Final = {"MemoryError": "it ran out of memory"}
 """What exceptions mean that come without a message."""
+
+_TOLD_BY_EVIDENCE: Final = ("worker.crashed", "test.timeout", "test.stalled")
+"""Kinds of a failure without an exception for which the evidence says how the worker ended, and
+xdist's own words do not."""
 
 _COUNTED: Final = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "flaky")
 
@@ -145,6 +154,7 @@ def _look_at_line(report: dict[str, Any], paths: ShownPaths) -> Line | None:
     words = (
         f"{label}: {paths.nodeid(target)}"
         + (f": {detail}" if detail else "")
+        + _package_words(report)
         + _owner_words(report)
     )
     return Line(text=safe_text(words), bold=True)
@@ -154,11 +164,9 @@ def _detail(report: dict[str, Any], paths: ShownPaths) -> str:
     """Return what the first piece of evidence says, and the place that it points to."""
     verdict = report["verdict"]
     nodeid = verdict["nodeid"]
-    for failure in (*report["failures"], *report["collection_errors"]):
-        if failure["nodeid"] != nodeid or failure.get("kind", verdict["kind"]) != verdict["kind"]:
-            continue
-        if failure["exception"] is None and verdict["kind"] in ("worker.crashed", "test.timeout"):
-            break  # the evidence says how the worker ended, xdist's own words do not
+    for failure in _failures_shown(report):
+        if failure["exception"] is None and verdict["kind"] in _TOLD_BY_EVIDENCE:
+            break
         place = failure["location"]
         said = _summary_of(failure)
         is_placed = place and place["line"]
@@ -167,6 +175,28 @@ def _detail(report: dict[str, Any], paths: ShownPaths) -> str:
         return ""
     said = first_line(verdict["evidence"][0]["detail"]).removeprefix(f"{nodeid}: ")
     return paths.words(said, _named(report))
+
+
+def _failures_shown(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the failures that the verdict names, the one that is shown first."""
+    verdict = report["verdict"]
+    nodeid, kind = verdict["nodeid"], verdict["kind"]
+    for failure in (*report["failures"], *report["collection_errors"]):
+        if failure["nodeid"] == nodeid and failure.get("kind", kind) == kind:
+            yield failure
+
+
+def _package_words(report: dict[str, Any]) -> str:
+    """Return what was installed and has raised the failure that is shown, if it was that."""
+    failure = next(_failures_shown(report), None)
+    origin = None if failure is None else failure["origin"]
+    if origin is None or origin["package"] is None:
+        return ""
+    exception = failure and failure["exception"]
+    is_pytests = origin["owner"] == "pytest"
+    if is_pytests and exception and exception["type"] in (*OUTCOMES, *TYPES_OF_PYTEST):
+        return ""  # it says what is wrong with the test
+    return f" in {origin['package']} ({origin['owner']})"
 
 
 def _summary_of(failure: dict[str, Any]) -> str:

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pytest_failure_taxonomy.taxonomy.failure_text.exceptions import CRASHES, failure_type_of_heads
+from pytest_failure_taxonomy.taxonomy.failure_text.exception_types import (
+    CRASHES,
+    failure_type_of_heads,
+)
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 if TYPE_CHECKING:

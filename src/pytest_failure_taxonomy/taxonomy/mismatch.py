@@ -1,0 +1,290 @@
+"""xdist workers that did not collect the same tests: how their lists differ, and in which words.
+
+There are three sorts, and one list can have more than one: other parameters of the same tests,
+tests that are not there, and the same tests in another order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Literal
+
+from pytest_failure_taxonomy.taxonomy.values import value
+
+MismatchSort = Literal["parameters", "membership", "order"]
+
+MAX_VARIANTS: Final = 10
+"""Lists that are compared in detail; of the others only the number is known."""
+MAX_EXAMPLES: Final = 5
+"""Tests of each sort that are kept of one list."""
+MAX_NAMED: Final = 3
+"""Tests, and workers, that a message names."""
+MAX_NODEID: Final = 120
+"""Characters of a node id, or of its parameters, in a message."""
+
+
+@value
+class ChangedParameters:
+    """A test that has other parameters in some workers than in the first one."""
+
+    nodeid: str
+    """One of its node ids that the first worker alone has."""
+    other_nodeid: str
+    """One that those workers alone have."""
+
+
+@value
+class MovedTest:
+    """Where two workers that have the same tests have them in different orders."""
+
+    position: int
+    """The first that differs, counted from 1."""
+    nodeid: str
+    """What the first worker has there."""
+    other_nodeid: str
+
+
+@value
+class CollectedVariant:
+    """What some workers collected, compared with the first one."""
+
+    workers: tuple[str, ...]
+    tests: int
+    parameters: tuple[ChangedParameters, ...] = ()
+    """One entry for each function; at most `MAX_EXAMPLES`, as of all lists here."""
+    parameters_count: int = 0
+    lacking: tuple[str, ...] = ()
+    """Node ids that only the first worker has."""
+    lacking_count: int = 0
+    added: tuple[str, ...] = ()
+    """Node ids that only these workers have."""
+    added_count: int = 0
+    moved: MovedTest | None = None
+
+
+@value
+class CollectionMismatch:
+    """Workers that did not collect the same tests."""
+
+    workers: tuple[str, ...]
+    """The first worker, and those that agree with it."""
+    tests: int
+    """How many tests these collected."""
+    variants: tuple[CollectedVariant, ...]
+    """The other lists, in order of arrival; at most `MAX_VARIANTS`."""
+    variants_omitted: int = 0
+    workers_omitted: int = 0
+    """The workers that collected those."""
+
+
+def compare_collections(
+    first: Sequence[str], other: Sequence[str], workers: tuple[str, ...]
+) -> CollectedVariant:
+    """Say how a list of node ids differs from another one.
+
+    Args:
+        first: what the first worker collected.
+        other: what the workers collected.
+        workers: their ids.
+    """
+    ours, theirs = Counter(first), Counter(other)
+    lacking, added = tuple((ours - theirs).elements()), tuple((theirs - ours).elements())
+    if not lacking and not added:
+        return CollectedVariant(workers=workers, tests=len(other), moved=_first_moved(first, other))
+    lacking_of, added_of = _first_of_functions(lacking), _first_of_functions(added)
+    changed = [name for name in lacking_of if name in added_of]
+    lacking = tuple(each for each in lacking if function_of(each) not in added_of)
+    added = tuple(each for each in added if function_of(each) not in lacking_of)
+    return CollectedVariant(
+        workers=workers,
+        tests=len(other),
+        parameters=tuple(
+            ChangedParameters(nodeid=lacking_of[name], other_nodeid=added_of[name])
+            for name in changed[:MAX_EXAMPLES]
+        ),
+        parameters_count=len(changed),
+        lacking=lacking[:MAX_EXAMPLES],
+        lacking_count=len(lacking),
+        added=added[:MAX_EXAMPLES],
+        added_count=len(added),
+    )
+
+
+def function_of(nodeid: str) -> str:
+    """Return a node id without its parameters; a folder's name may have brackets, too."""
+    path, colons, name = nodeid.partition("::")
+    return f"{path}{colons}{name.partition('[')[0]}"
+
+
+def _first_of_functions(nodeids: Sequence[str]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for nodeid in nodeids:
+        found.setdefault(function_of(nodeid), nodeid)
+    return found
+
+
+def _first_moved(first: Sequence[str], other: Sequence[str]) -> MovedTest | None:
+    for position, (nodeid, other_nodeid) in enumerate(zip(first, other, strict=False), 1):
+        if nodeid != other_nodeid:
+            return MovedTest(position=position, nodeid=nodeid, other_nodeid=other_nodeid)
+    return None
+
+
+def sorts_of(variant: CollectedVariant) -> tuple[MismatchSort, ...]:
+    """Return how a list differs, what says most first."""
+    sorts: dict[MismatchSort, object] = {
+        "parameters": variant.parameters,
+        "membership": variant.lacking or variant.added,
+        "order": variant.moved,
+    }
+    return tuple(sort for sort, differs in sorts.items() if differs)
+
+
+def headline_of_mismatch(mismatch: CollectionMismatch) -> str:
+    """Say in one line how the workers disagree, by one test and two workers."""
+    said = "the xdist workers collected different tests"
+    variant = _most_telling(mismatch)
+    if variant is not None:
+        said += f": {_words_of_variant(variant, _workers_words(mismatch.workers))}"
+    lists = 1 + len(mismatch.variants) + mismatch.variants_omitted
+    if lists > 2:  # the words above speak of two
+        said += f"; {_count_workers(mismatch)} workers have {lists} different lists"
+    return said
+
+
+def text_of_mismatch(mismatch: CollectionMismatch) -> str:
+    """Return what to do about it, and all that is known: one paragraph for each list."""
+    first = _workers_words(mismatch.workers)
+    sorts = dict.fromkeys(sort for each in mismatch.variants for sort in sorts_of(each))
+    lines = [*(_ADVICE[sort] for sort in sorts), f"{first}: {_tests_words(mismatch.tests)}"]
+    for variant in mismatch.variants:
+        lines += _lines_of_variant(variant, first)
+    if mismatch.variants_omitted:
+        lines.append(
+            f"{mismatch.workers_omitted} more workers: {mismatch.variants_omitted} more lists"
+        )
+    return "\n".join(lines)
+
+
+_ADVICE: Final[Mapping[MismatchSort, str]] = MappingProxyType(
+    {
+        "parameters": (
+            "Parameters have to be the same in every process: no random numbers, times or uuid4() "
+            "in parametrize, and no set that isn't sorted. Give such a value an id of its own, or "
+            "make it in a fixture."
+        ),
+        "membership": (
+            "Whether a test exists must not depend on the process: on PYTEST_XDIST_WORKER, on the "
+            "time, or on files that come and go while tests are collected."
+        ),
+        "order": (
+            "Tests have to be in the same order in every process: sort sets and folder listings "
+            "(PYTHONHASHSEED=0 fixes the order of sets of texts), and give a plugin that shuffles "
+            "tests one seed for all workers."
+        ),
+    }
+)
+"""What to do about each sort."""
+
+
+def _most_telling(mismatch: CollectionMismatch) -> CollectedVariant | None:
+    """Return the first list of the sort that says most."""
+    for sort in _ADVICE:
+        for variant in mismatch.variants:
+            if sort in sorts_of(variant):
+                return variant
+    return None
+
+
+def _words_of_variant(variant: CollectedVariant, first: str) -> str:
+    others = _workers_words(variant.workers)
+    if variant.parameters:
+        one = variant.parameters[0]
+        more = variant.parameters_count - 1
+        also = f", and those of {_more_tests(more)}" if more > 0 else ""
+        return (
+            f"the parameters of {_short(function_of(one.nodeid))} differ from process to process "
+            f"({_parameters_words(one.nodeid)} in {first}, "
+            f"{_parameters_words(one.other_nodeid)} in {others}){also}"
+        )
+    if variant.lacking:
+        few = _few_words(variant.lacking, variant.lacking_count)
+        return f"{others} did not find {few}, which {first} did"
+    if variant.added:
+        few = _few_words(variant.added, variant.added_count)
+        return f"{others} found {few}, which {first} did not"
+    moved = variant.moved
+    if moved is None:
+        return f"{others} collected {_tests_words(variant.tests)}"
+    if function_of(moved.nodeid) == function_of(moved.other_nodeid):
+        return (
+            f"the parameters of {_short(function_of(moved.nodeid))} are in another order "
+            f"(test {moved.position} is {_parameters_words(moved.nodeid)} in {first}, "
+            f"{_parameters_words(moved.other_nodeid)} in {others})"
+        )
+    return (
+        f"the order differs from test {moved.position} on: {_short(moved.nodeid)} in {first}, "
+        f"{_short(moved.other_nodeid)} in {others}"
+    )
+
+
+def _lines_of_variant(variant: CollectedVariant, first: str) -> Iterator[str]:
+    yield f"{_workers_words(variant.workers)}: {_tests_words(variant.tests)}"
+    for one in variant.parameters[:MAX_EXAMPLES]:
+        yield f"  other parameters: {_short(one.nodeid)} in {first}"
+        yield f"                    {_short(one.other_nodeid)} here"
+    yield from _rest(variant.parameters_count, len(variant.parameters))
+    for name, nodeids, count in (
+        ("not here", variant.lacking, variant.lacking_count),
+        ("only here", variant.added, variant.added_count),
+    ):
+        yield from (f"  {name}: {_short(each)}" for each in nodeids[:MAX_EXAMPLES])
+        yield from _rest(count, len(nodeids))
+    if variant.moved is not None:
+        yield f"  in another order from test {variant.moved.position} on:"
+        yield f"    {_short(variant.moved.nodeid)} in {first}"
+        yield f"    {_short(variant.moved.other_nodeid)} here"
+
+
+def _rest(count: int, shown: int) -> Iterator[str]:
+    left = count - min(shown, MAX_EXAMPLES)
+    if left > 0:
+        yield f"  and {_more_tests(left)}"
+
+
+def _more_tests(count: int) -> str:
+    return "1 more test" if count == 1 else f"{count} more tests"
+
+
+def _tests_words(count: int) -> str:
+    return "1 test" if count == 1 else f"{count} tests"
+
+
+def _count_workers(mismatch: CollectionMismatch) -> int:
+    named = sum(len(variant.workers) for variant in mismatch.variants)
+    return len(mismatch.workers) + named + mismatch.workers_omitted
+
+
+def _workers_words(workers: Sequence[str]) -> str:
+    """Name some workers, and say how many more there are."""
+    return _listed([_short(worker) for worker in workers[:MAX_NAMED]], len(workers))
+
+
+def _few_words(nodeids: Sequence[str], count: int) -> str:
+    """Name some tests, and say how many more there are."""
+    return _listed([_short(nodeid) for nodeid in nodeids[:MAX_NAMED]], count)
+
+
+def _listed(shown: Sequence[str], count: int) -> str:
+    parts = [*shown, *([f"{count - len(shown)} more"] if count > len(shown) else [])]
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _parameters_words(nodeid: str) -> str:
+    return _short(nodeid[len(function_of(nodeid)) :]) or "none"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_NODEID else f"{text[:MAX_NODEID]}…"

@@ -1,0 +1,37 @@
+"""The tables of well-known options and settings agree with the plugins that are installed here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_failure_taxonomy.taxonomy.known_options import INI_NAMES, OPTIONS
+from tests.helpers.children import run_plain_pytest
+from tests.plugin.test_known_fixtures import plugins_of
+
+
+def test_a_distribution_has_its_options(tmp_path: Path) -> None:
+    """Each option and setting in the tables is one that pytest's help lists with the plugins.
+
+    And none is pytest's own: what it has itself is never missing.
+    """
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    installed = {name: plugins for name in sorted(OPTIONS) if (plugins := plugins_of(name))}
+    if not installed:
+        pytest.skip("none of the distributions is installed")
+    plugins = [plugin for each in installed.values() for plugin in each]
+    listed = names_in_help(run_plain_pytest(tmp_path, "--help", plugins=plugins).stdout)
+    for name in installed:
+        assert {*OPTIONS[name], *INI_NAMES.get(name, ())} <= listed, name
+    own = names_in_help(run_plain_pytest(tmp_path, "--help").stdout)
+    known = {each for table in (OPTIONS, INI_NAMES) for names in table.values() for each in names}
+    assert own.isdisjoint(known)
+
+
+def names_in_help(text: str) -> set[str]:
+    """Return the options and the settings that pytest's help lists."""
+    options = re.findall(r"(?:^  |, )(-n|--[a-z][\w-]+)", text, re.MULTILINE)
+    settings = re.findall(r"^  ([A-Za-z][\w-]*) \(\w+\):", text, re.MULTILINE)
+    return {*options, *settings}
