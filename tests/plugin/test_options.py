@@ -785,3 +785,26 @@ def test_the_environment_of_the_suite_does_not_leak() -> None:
     names = child_environment({"COLUMNS": None})
     assert not [name for name in names if name.startswith("PYTEST_XDIST")]
     assert "COLUMNS" not in names
+
+
+@pytest.mark.parametrize("given", ["-1", "nan", "inf", "soon", "", "1e400"])
+def test_a_time_that_is_none_is_refused(pytester: pytest.Pytester, given: str) -> None:
+    """After how long something hangs is a number of seconds from 0 on."""
+    (pytester.path / "test_it.py").write_text(PASSING, "utf-8")
+    run = run_inside(pytester, f"--failure-taxonomy-stall-seconds={given}")
+    assert run.status == 4
+    assert (
+        f"--failure-taxonomy-stall-seconds: {given!r} is no number of seconds from 0 on; "
+        "give a number of seconds such as 60, or 0 for off" in run.stderr
+    )
+
+
+def test_a_time_in_the_ini_file_that_is_none_is_refused(pytester: pytest.Pytester) -> None:
+    """The ini value is checked like the option."""
+    (pytester.path / "pytest.ini").write_text(
+        "[pytest]\nfailure_taxonomy_stall_seconds = a while\n", "utf-8"
+    )
+    (pytester.path / "test_it.py").write_text(PASSING, "utf-8")
+    run = run_inside(pytester)
+    assert run.status == 4
+    assert "ini value failure_taxonomy_stall_seconds: 'a while' is no number" in run.stderr
