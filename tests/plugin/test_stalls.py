@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command
+from pytest_failure_taxonomy.system.stack_dumps import find_py_spy
+from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command, run_child
 from tests.helpers.reports import assert_valid_report
 from tests.helpers.waiting import wait_until
 
@@ -73,7 +75,7 @@ class Hanging:
         """Return its report as it is now."""
         try:
             report: dict[str, Any] = json.loads((self.folder / REPORT).read_text("ascii"))
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):
             return {"in_flight": [], "stalls": [], "completeness": "none"}
         return report
 
@@ -120,13 +122,22 @@ class Hanging:
         return (self.folder / "output").read_text("utf-8")
 
 
+RUN: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "run", "--")
+
+
 @contextmanager
 def hanging(
-    folder: Path, content: str, *args: str, seconds: float = 0.5, launcher: tuple[str, ...] = ()
+    folder: Path,
+    content: str,
+    *args: str,
+    seconds: float = 0.5,
+    launcher: tuple[str, ...] = (),
+    conftest: str = "",
 ) -> Iterator[Hanging]:
     """Start a pytest that is going to hang; no process of it is left afterwards."""
     folder.mkdir(exist_ok=True)
     (folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    (folder / "conftest.py").write_text(conftest, "utf-8")
     (folder / "test_it.py").write_text(content, "utf-8")
     plugins = ("failure_taxonomy", *(["xdist", "xdist.looponfail"] if "-n" in args else []))
     command = pytest_command(SWITCH, f"{SECONDS}={seconds}", *args, plugins=plugins)
@@ -143,7 +154,8 @@ def hanging(
     try:
         yield Hanging(folder, process)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
@@ -152,14 +164,155 @@ def test_workers(tmp_path: Path) -> None:
     names = list(WAYS)
     content = module(*names, more=FIXTURE + COMPUTES)
     count = str(len(names) + 2)
-    with hanging(tmp_path, content, "-n", count, "--dist=load", seconds=1) as run:
+    with hanging(tmp_path, content, "-n", count, seconds=1) as run:
         found = run.wait_for(*names, "test_teardown")
-        assert {name for name, each in found.items() if each["state"] == "frozen"} == {
-            "test_held",
-            "test_stopped",
-        } or found["test_stopped"]["state"] == "frozen"
-        assert found["test_child"]["children"] == ["sleep 1000"]
-        output = run.output()
+        wait_until(lambda: run.output().count("stalled ") >= len(names) + 1, "the lines")
         report = run.end(signal.SIGTERM)
+        output = run.output()
+    states = {name: each["state"] for name, each in found.items() if name != "test_computes"}
+    frozen = {"test_stopped"} | ({"test_held"} if has_py_spy() else set())
+    assert {name for name, state in states.items() if state == "frozen"} == frozen
+    assert set(states.values()) == {"blocked", "frozen"}
+    assert found["test_child"]["children"] == ["sleep 1000"]
+    readable = names if has_py_spy() else [name for name in names if name != "test_stopped"]
+    for name in readable:
+        place = f"(test_it.py:{line_of(content, name)})"
+        assert found[name]["where"].endswith(place), found[name]["where"]
+        assert f'test_it.py", line {line_of(content, name)}, in {name}' in found[name]["stack"]
+        pattern = f"stalled [0-9]+ s: test_it.py::{name} {states[name]} in .* {re.escape(place)}"
+        assert re.search(f"^{pattern}$", output, re.MULTILINE)
+    assert found["test_lock"]["where"].startswith("acquire ")
+    assert found["test_teardown"]["where"].startswith("wait ")
     assert "test_computes" not in output
     assert report["verdict"]["kind"] == "test.stalled"
+    assert report["verdict"]["confidence"] == "likely"
+    assert report["reasons"][0]["count"] == len(names) + 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_serial(tmp_path: Path, number: int) -> None:
+    """A run that is ended while something hangs has that as its verdict, however it is ended."""
+    cases = {
+        "test_lock": (module("test_lock"), "", ("test.stalled", "acquire (test_it.py:6)")),
+        "test_teardown": (IMPORTS + FIXTURE, "", ("test.stalled", "wait (test_it.py:8)")),
+        "collection": (
+            IMPORTS + "threading.Event().wait()\n",
+            "",
+            ("collection.stalled", "test_it.py: wait (test_it.py:4)"),
+        ),
+        "session": (
+            "def test_it(): pass\n",
+            "import threading\ndef pytest_sessionfinish(): threading.Event().wait()\n",
+            ("session.stalled", "pytest_sessionfinish (conftest.py): wait (conftest.py:2)"),
+        ),
+    }
+    if number != signal.SIGINT:  # it would let the session end
+        cases["test_under_run"] = (
+            IMPORTS + f"def test_under_run():\n    {WAYS['test_lock']}\n",
+            "",
+            ("test.stalled", "acquire (test_it.py:6)"),
+        )
+    with ExitStack() as stack:
+        runs = {
+            name: stack.enter_context(
+                hanging(
+                    tmp_path / name,
+                    content,
+                    conftest=conftest,
+                    launcher=RUN if name == "test_under_run" else (),
+                )
+            )
+            for name, (content, conftest, _) in cases.items()
+        }
+        for name, run in runs.items():
+            found = run.wait_for(name)[name]
+            assert found["state"] == "blocked"
+            assert found["where"] == cases[name][2][1]
+            assert run.report()["completeness"] == "running"
+        for run in runs.values():
+            os.killpg(run.process.pid, number)
+        for name, run in runs.items():
+            if name == "test_under_run" and number == signal.SIGKILL:
+                run.process.wait()
+                finalize(run)
+            report = run.last_report()
+            assert report["verdict"]["kind"] == cases[name][2][0], name
+            assert report["verdict"]["confidence"] == "likely"
+            assert report["verdict"]["reason"] == "TIMEOUT"
+            assert cases[name][2][1] in report["verdict"]["message"]
+            assert run.stalls()[name]["seconds"] >= 0.5
+
+
+def test_end_of_what_hangs(tmp_path: Path) -> None:
+    """With --failure-taxonomy-end-stalled a hanging run ends, with a whole report."""
+    more = "\ndef test_first(): pass\ndef test_last(): pass\n"
+    content = module("test_lock", more=more)
+    stopped = (
+        "import os, signal\ndef pytest_sessionfinish(): os.kill(os.getpid(), signal.SIGSTOP)\n"
+    )
+    xdist = ("-n", "2", "--max-worker-restart=4")
+    with (
+        hanging(tmp_path / "serial", content, END) as serial,
+        hanging(tmp_path / "workers", content, END, *xdist, seconds=1) as workers,
+        hanging(tmp_path / "under", content, END, launcher=RUN) as under,
+        hanging(tmp_path / "frozen", more, END, launcher=RUN, conftest=stopped) as frozen,
+        hanging(tmp_path / "killed", more, END, conftest=stopped) as killed,
+    ):
+        for run in (serial, workers, under, frozen, killed):
+            report = run.last_report()
+            name = run.folder.name
+            assert run.process.returncode == (-signal.SIGKILL if name == "killed" else 1), name
+            kind = "session.stalled" if name in ("frozen", "killed") else "test.stalled"
+            assert report["verdict"]["kind"] == kind
+            assert report["verdict"]["confidence"] == "certain"
+            assert [each["kind"] for each in report["reasons"]] == [kind]
+            if name == "workers":
+                assert report["summary"]["passed"] == 2
+                assert report["summary"]["failed"] == 1
+                assert "acquire (test_it.py:6)" in report["verdict"]["message"]
+
+
+def test_interpreter_that_does_not_end(tmp_path: Path) -> None:
+    """A thread that keeps the interpreter from ending is told, and explains a kill after that."""
+    content = IMPORTS + (
+        "def test_it():\n    threading.Thread(target=threading.Event().wait).start()\n"
+    )
+    with hanging(tmp_path, content) as run:
+        line = wait_until(
+            lambda: re.search(r"^stalled .*$", run.output(), re.MULTILINE), "the line"
+        )[0]
+        assert "the interpreter's end blocked" in line
+        assert run.report()["completeness"] == "full"
+        run.process.kill()
+        run.process.wait()
+        wait_until(lambda: run.report()["verdict"] is not None, "the verdict")
+        report = run.report()
+    assert_valid_report(report)
+    assert report["verdict"]["kind"] == "shutdown.stalled"
+    assert [each["what"] for each in report["stalls"]] == ["shutdown"]
+
+
+def finalize(run: Hanging) -> None:
+    """Complete a report by `failure-taxonomy finalize`, once its pytest has ended, too."""
+    command = [sys.executable, "-m", "pytest_failure_taxonomy", "finalize", REPORT]
+
+    def completed() -> bool:
+        run_child(run.folder, command)
+        return bool(run.report()["completeness"] == "reconstructed")
+
+    wait_until(completed, "the report")
+
+
+def has_py_spy() -> bool:
+    """Tell whether stacks are read by py-spy, which alone tells who holds the GIL."""
+    return find_py_spy() is not None
+
+
+def line_of(content: str, name: str) -> int:
+    """Return the number of the last line of a test, which hangs."""
+    lines = content.splitlines()
+    first = lines.index(f"def {name}():")
+    if name == "test_pool":  # the end of a `with` block is at its first line
+        return first + 2
+    rest = lines[first + 1 :]
+    return first + 1 + next((i for i, line in enumerate(rest) if not line.startswith(" ")), 1)

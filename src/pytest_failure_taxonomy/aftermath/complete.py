@@ -14,9 +14,11 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
+from pytest_failure_taxonomy.aftermath.last_moments import MAX_LEFT_BYTES, Left, read_traces
 from pytest_failure_taxonomy.aftermath.lock import ReportLock, held_record
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.recorder.record.layout import (
+    CRASH,
     RESERVE,
     RUN_ID,
     STACKS,
@@ -56,7 +58,7 @@ from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.system.own_files import Folder, open_folder, read_file
 from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
-from pytest_failure_taxonomy.taxonomy.evidence import Completeness, ProcessExit
+from pytest_failure_taxonomy.taxonomy.evidence import Completeness, ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, signal_name
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
@@ -97,6 +99,8 @@ class ProcessEnd:
     """On the monotonic clock of this boot."""
     memory: MemorySeen | None = None
     """What was seen of its memory before."""
+    left: Left = Left()
+    """What the process has left of its last moments."""
 
 
 def end_from_status(status: int | None, source: str, ended_ns: int | None) -> ProcessEnd:
@@ -125,12 +129,26 @@ def complete_watched(
     status: int | None,
     ended_ns: int,
     contents: list[bytes],
+    left: tuple[bytes, bytes, bytes] = (b"", b"", b""),
     observed: bytes = b"",
     memory: bytes = b"",
 ) -> None:
-    """Complete a report for the watcher, from the contents of the record that it has read."""
+    """Complete a report for the watcher, from the contents of the record that it has read.
+
+    Args:
+        report: its path.
+        run_id: the run.
+        status: of its process, as `waitpid` would return it; `None` if unknown.
+        ended_ns: when the process ended, on the monotonic clock.
+        contents: of the record's two files.
+        left: the stacks of a crash, and the end of what was captured of stdout and stderr.
+        observed: what the watcher has seen of the run.
+        memory: what it has seen of the run's memory.
+    """
     end = replace(end_from_status(status, "watcher", ended_ns), memory=parse_memory(memory))
     seen = parse_observed(observed) if observed else None
+    dump, stdout, stderr = left
+    end = replace(end, left=Left(dump=dump, stdout=stdout, stderr=stderr))
     complete_run(Path(report), run_id, end, contents=contents, observed=seen)
 
 
@@ -357,17 +375,28 @@ def reconstruct(
     """
     workers = {}
     stacks = None
+    left = end.left
     if folder is not None:
         with suppress(OSError):
             ids = filter(None, map(worker_of, folder.names()))
             workers = {worker: read_worker(folder, worker) for worker in ids}
         with suppress(OSError):
             stacks = folder.read(STACKS, MAX_STACKS_BYTES).decode("utf-8", "replace") or None
+        if not left.dump:
+            with suppress(OSError):
+                left = replace(left, dump=folder.read(CRASH, MAX_LEFT_BYTES).rstrip(b"\0"))
     exit_seen = replace(_with_memory(run, end), stacks=stacks)
     try:
         secrets = Secrets(run.header.redact)
+        rootdir = Path(run.header.context.rootdir)
+        traces = read_traces(left, exit_seen, rootdir, secrets.redact)
         seen = evidence_of(
-            run, exit_seen, ended_ns=end.ended_ns, workers=workers, observed=observed
+            run,
+            exit_seen,
+            ended_ns=end.ended_ns,
+            workers=workers,
+            traces=traces,
+            observed=observed,
         )
         evidence = searched_again(seen, secrets)
         evidence = with_peaks(evidence, end.memory)
@@ -379,7 +408,12 @@ def reconstruct(
             judge(evidence),
             context,
             completeness=completeness,
-            faults=(*run.notes, *problems, *(faults or ())),
+            faults=(
+                *run.notes,
+                *problems,
+                *(observed.notes if observed is not None and _has_stall(evidence) else ()),
+                *(faults or ()),
+            ),
             redaction=secrets,
         )
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # another version's
@@ -388,6 +422,10 @@ def reconstruct(
             f"({safe_text(f'{type(error).__name__}: {error}')}); "
             "use the version of pytest-failure-taxonomy that wrote it"
         ) from error
+
+
+def _has_stall(evidence: RunEvidence) -> bool:
+    return bool(evidence.stalls) or any(test.stall is not None for test in evidence.in_flight)
 
 
 def is_still_running(path: Path, report: dict[str, Any]) -> bool:

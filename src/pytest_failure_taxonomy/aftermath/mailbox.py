@@ -10,13 +10,22 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.recorder.record.layout import MAX_EVENTS_BYTES, RUN_ID
+from pytest_failure_taxonomy.aftermath.last_moments import MAX_LEFT_BYTES, Left, read_end
+from pytest_failure_taxonomy.recorder.record.layout import (
+    CRASH_FILE,
+    MAX_EVENTS_BYTES,
+    RUN_ID,
+    STDERR,
+    STDOUT,
+    TERMINAL,
+)
 from pytest_failure_taxonomy.system.own_files import CAREFUL, READ, read_descriptor
 
 SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
@@ -65,6 +74,39 @@ def claim_mailbox(mailbox: Path, *, report: str, run_id: str, record: Sequence[P
         if inbox:
             _send_files(inbox, run_id, record)
     _claimed.add(mailbox)
+
+
+def send_to_supervisor(mailbox: Path, run_id: str, descriptors: Mapping[str, int]) -> bool:
+    """Send descriptors to read from when this process has died.
+
+    The supervisor shows the stacks of a crash on its own stderr, so that must be this process's.
+    No other descriptor of stderr is sent: a command may wait for the end of that pipe, and the
+    supervisor waits for the command.
+
+    Args:
+        mailbox: as `find_mailbox` returns it.
+        run_id: the run.
+        descriptors: by one letter, as in `recorder.record.layout`.
+
+    Returns:
+        Whether the supervisor reads and shows the stacks of a crash.
+    """
+    sent = {name: each for name, each in descriptors.items() if name in (STDOUT, STDERR)}
+    with suppress(OSError):
+        shows = CRASH_FILE in descriptors and _is_of_parent(descriptors[TERMINAL])
+        if shows:
+            sent[CRASH_FILE] = descriptors[CRASH_FILE]
+        inbox = read_message(mailbox).get("inbox")
+        if inbox and sent:
+            _send(inbox, f"{run_id}:{''.join(sent)}", list(sent.values()))
+            return shows
+    return False
+
+
+def _is_of_parent(descriptor: int) -> bool:
+    """Tell whether a descriptor is of the same file or terminal as the parent's stderr."""
+    theirs, ours = os.stat(f"/proc/{os.getppid()}/fd/2"), os.fstat(descriptor)
+    return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 def release_mailbox(mailbox: Path) -> None:
@@ -142,6 +184,8 @@ class Mailbox:
         self._folder: Path | None = None
         self._socket: Any = None
         self._kept: list[int] = []
+        self.left = Left()
+        """What the run whose `contents` were read has left of its last moments."""
         inbox: str | None = None
         try:
             if _reaches_descriptors():
@@ -163,6 +207,7 @@ class Mailbox:
     def contents(self, run_id: str) -> list[bytes] | None:
         """Return the contents of the files of a run's record, or `None` if they were not sent."""
         found = None
+        self.left = Left()
         if self._socket is None:
             return None
         import socket
@@ -170,6 +215,9 @@ class Mailbox:
         with suppress(OSError):
             while True:  # a process may have had several runs, one after the other
                 sender, descriptors, _, _ = socket.recv_fds(self._socket, 64, 8)
+                if sender.startswith(f"{run_id}:".encode()):
+                    self.left = _read_left(sender.decode().rpartition(":")[2], descriptors)
+                    continue
                 # Unbuffered: a test may have sent one, and opening that must not read from it.
                 files = [open(each, "rb", buffering=0) for each in descriptors]  # noqa: SIM115
                 read = [_read_and_close(file) for file in files]
@@ -240,22 +288,40 @@ def _read_and_close(file: FileIO) -> bytes:
         return read_descriptor(file.fileno(), MAX_EVENTS_BYTES)
 
 
-def _send_files(inbox: str, run_id: str, record: Sequence[Path]) -> None:
-    if not record:
-        return
-    import socket
+def _read_left(letters: str, descriptors: Sequence[int]) -> Left:
+    """Return what the files hold that pytest has sent by letters, and close them."""
+    sent: dict[str, bytes] = {}
+    for letter, descriptor in zip_longest(letters, descriptors, fillvalue=-1):
+        if isinstance(descriptor, int) and descriptor >= 0:
+            sent[str(letter)] = read_end(descriptor, MAX_LEFT_BYTES)
+            os.close(descriptor)
+    return Left(
+        dump=sent.get(CRASH_FILE, b"").rstrip(b"\0"),
+        stdout=sent.get(STDOUT, b""),
+        stderr=sent.get(STDERR, b""),
+    )
 
+
+def _send_files(inbox: str, run_id: str, record: Sequence[Path]) -> None:
     descriptors: list[int] = []
     try:
-        descriptors += [os.open(path, READ) for path in record]
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.settimeout(0)
-            with _short_address(Path(inbox)) as address:
-                sender.connect(address)
-            socket.send_fds(sender, [run_id.encode()], descriptors)
+        for path in record:  # one by one, so that `finally` closes those that are open
+            descriptors.append(os.open(path, READ))  # noqa: PERF401 - see above
+        if descriptors:
+            _send(inbox, run_id, descriptors)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _send(inbox: str, words: str, descriptors: Sequence[int]) -> None:
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.settimeout(0)
+        with _short_address(Path(inbox)) as address:
+            sender.connect(address)
+        socket.send_fds(sender, [words.encode()], list(descriptors))
 
 
 @contextmanager

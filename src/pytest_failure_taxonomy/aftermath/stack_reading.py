@@ -20,11 +20,13 @@ from pytest_failure_taxonomy.aftermath.stacks import (
     parse_faulthandler,
     parse_py_spy,
 )
+from pytest_failure_taxonomy.system.gil import is_gil_held
 from pytest_failure_taxonomy.system.own_files import CAREFUL, identity_of
 from pytest_failure_taxonomy.system.process import (
     catches,
     command_of,
     descendants,
+    is_restarted,
     is_running,
     name_of,
     state_of,
@@ -226,6 +228,8 @@ def _send(process_id: int, number: int, file: os.stat_result) -> None:
             raise _NoStacksError("the process has closed the file for its stacks")
         if not catches(process_id, number):
             raise _NoStacksError("the process no longer writes its stacks when it is asked to")
+        if not is_restarted(process_id) and is_gil_held(process_id):
+            raise _NoStacksError("the process is in a C function that a signal might end early")
         signal.pidfd_send_signal(process, number)
     finally:
         os.close(process)

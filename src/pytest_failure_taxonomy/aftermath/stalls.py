@@ -7,6 +7,7 @@ the watcher stays small. Whatever can't be read or written is left out: the user
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from pytest_failure_taxonomy.aftermath.lock import held_record
 from pytest_failure_taxonomy.aftermath.stack_reading import children_of, read_stacks
 from pytest_failure_taxonomy.aftermath.stacks import Stacks
 from pytest_failure_taxonomy.aftermath.standstill import (
+    ENDING_SECONDS,
     IDLE_SHARE,
     Unit,
     fields_of,
@@ -45,6 +47,7 @@ from pytest_failure_taxonomy.recorder.record.observed import (
 )
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
+    StartedActivity,
     StartedTest,
     has_ended,
     parse_record,
@@ -54,6 +57,7 @@ from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
+from pytest_failure_taxonomy.system.gil import is_gil_held
 from pytest_failure_taxonomy.system.own_files import Folder, open_folder
 from pytest_failure_taxonomy.system.process import descendants
 from pytest_failure_taxonomy.taxonomy.evidence import Activity, ProcessExit, Stall, StallState
@@ -66,6 +70,7 @@ GRACE_SECONDS: Final = 5.0
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.25, 1.0
 """How long the CPU time of the child processes is watched."""
 _POLL_SECONDS: Final = 0.02
+MAX_NOTES: Final = 3
 _DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py", "pydevd_bundle", "debugpy", "pudb")
 """Files and folders of debuggers, at which a thread waits for the user."""
 _TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/console")
@@ -111,8 +116,12 @@ def look_for_watcher(
     settings: Mapping[str, str],
     units: Sequence[Unit],
     said: int,
+    *,
+    keeps: bool,
 ) -> bool:
     """Look for the watcher, which hands over the descriptor `said` for what is observed.
+
+    With `keeps`, what was observed before stays so.
 
     Returns:
         Whether to look again soon.
@@ -132,7 +141,7 @@ def look_for_watcher(
         os.ftruncate(said, 0)
         os.pwrite(said, observed, 0)
 
-    return look_closely(watched, units, before, keep)
+    return look_closely(watched, units, before, keep, keeps=keeps)
 
 
 def look_closely(
@@ -140,6 +149,8 @@ def look_closely(
     units: Sequence[Unit],
     before: bytes,
     keep: Callable[[bytes], object],
+    *,
+    keeps: bool,
 ) -> bool:
     """Look at what makes no progress, and tell of it.
 
@@ -148,6 +159,7 @@ def look_closely(
         units: the processes that made no progress for the whole limit.
         before: what was observed before, as this function has returned it.
         keep: called with what is observed now, before anything is ended because of it.
+        keeps: what was observed before stays so: it may not have ended, but have been interrupted.
 
     Returns:
         Whether to look again soon: a child process is at work.
@@ -155,9 +167,9 @@ def look_closely(
     run = parse_record(*watched.contents, watched.run_id, "the record")
     look = _Look(watched, run, parse_observed(before), keep)
     stalls = look.at(units)
-    if run.named("interruption"):  # the test in flight was stalled, and still is not over
-        known = {_key(each) for each in stalls}
-        stalls = [*(each for each in look.before.stalls if _key(each) not in known), *stalls]
+    if keeps or run.named("interruption"):
+        known = {_key(each) for each in look.before.stalls}
+        stalls = [*look.before.stalls, *(each for each in stalls if _key(each) not in known)]
     look.keep(stalls)
     stalls = [look.tell(each) for each in stalls]
     if watched.ends_stalled:
@@ -184,6 +196,9 @@ class _Look:
         self.before = before
         self.is_child_busy = False
         self._keep = keep
+        self._notes: list[str] = []
+        self._turning: set[str] = set()
+        """Processes that were idle until a moment ago."""
         self._watched = watched
         self._run = run
         self._folder = record_folder(watched.report, watched.run_id)
@@ -197,11 +212,14 @@ class _Look:
         waiting = [(unit, each) for unit, each in subjects if each is not None]
         states = self._states_of([unit for unit, _ in waiting])
         found = [self._stall(unit, each, states[unit.name]) for unit, each in waiting]
+        if not self._is_alive():  # what was seen last is what it died of
+            raise ProcessLookupError(self._main)
         return [each for each in found if each is not None]
 
     def keep(self, stalls: Sequence[ObservedStall], *, writes_report: bool = True) -> None:
         """Write what is observed into the record, and the report of the running run anew."""
-        observed = replace(self.before, stalls=tuple(stalls))
+        notes = tuple(f"no stack of what is stalled: {why}" for why in dict.fromkeys(self._notes))
+        observed = replace(self.before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
         encoded = encode_observed(observed)
         self._keep(encoded)
         with (
@@ -221,7 +239,7 @@ class _Look:
             times *= 2
         if stall.stall.state == "busy" or stall.told >= times:
             return stall
-        subject = stall.nodeid if stall.what == "test" else _WORDS[stall.what]
+        subject = stall.nodeid if stall.what == "test" else stall.name or _WORDS[stall.what]
         place = f" in {stall.stall.where}" if stall.stall.where else ""
         said = f"{subject} {stall.stall.state}{place}"
         line = f"stalled {stall.stall.seconds:.0f} s: {safe_text(self._secrets.redact(said))}"
@@ -268,14 +286,17 @@ class _Look:
         """Return what a process is at; `None` if it need not make progress."""
         run = self._run
         if unit.name:
-            test = parse_worker(read_page(str(self._folder / unit.name / "state"))).test
-            return None if test is None else _Subject(what="test", test=test)
+            worker = parse_worker(read_page(str(self._folder / unit.name / "state")))
+            return _subject(worker.test, worker.activity)
+        activity = run.activity
+        name = None if activity is None else activity.name
         if run.exit_code is not None:
-            return _Subject(what="shutdown") if self._watched.is_program else None
-        if self._has_workers():
+            return _Subject(what="shutdown", name=name) if self._watched.is_program else None
+        if self._has_workers() and (activity is None or activity.what != "session"):
             return _Subject(what="controller")
-        if run.in_flight:
-            return _Subject(what="test", test=max(run.in_flight, key=lambda test: test.start_ns))
+        test = max(run.in_flight, key=lambda test: test.start_ns, default=None)
+        if test is not None or activity is not None:
+            return _subject(test, activity)
         if len(run.not_run) == len(run.nodeids):
             return _Subject(what="collection")
         return _Subject(what="session")
@@ -287,8 +308,7 @@ class _Look:
 
     def _states_of(self, units: Sequence[Unit]) -> dict[str, StallState]:
         """Return by name of a process whether it is stopped, or it or a child uses CPU time."""
-        families = {unit.name: [unit.identity[0], *self._children(unit)] for unit in units}
-        before = {name: _ticks(family) for name, family in families.items()}
+        before = {unit.name: _work_of(unit) for unit in units}
         seconds = min(max(self._watched.limit_seconds / 8, _SHORTEST_SECONDS), _LONGEST_SECONDS)
         time.sleep(seconds)
         allowed = max(1.0, seconds * os.sysconf("SC_CLK_TCK") * IDLE_SHARE)
@@ -298,75 +318,110 @@ class _Look:
             if fields[:1] == [b"T"]:
                 states[unit.name] = "frozen"
                 continue
-            used = _ticks([unit.identity[0], *self._children(unit)]) - before[unit.name]
-            is_idle = used <= allowed
+            own, of_children, runs = _work_of(unit)
+            is_child_busy = of_children - before[unit.name][1] > allowed
+            is_busy = own - before[unit.name][0] > allowed or runs or before[unit.name][2]
+            is_idle = not is_child_busy and not is_busy and unit.idle is not False
             self.is_child_busy |= not is_idle and unit.idle is not False
-            states[unit.name] = "blocked" if is_idle and unit.idle is not False else "busy"
+            states[unit.name] = "blocked" if is_idle else "busy"
+            if not is_idle and not is_child_busy and self._has_just_begun(unit):
+                self._turning.add(unit.name)
         return states
 
-    def _children(self, unit: Unit) -> list[int]:
-        return descendants(unit.identity[0])
+    def _has_just_begun(self, unit: Unit) -> bool:
+        """Tell whether a process has used CPU time for a moment only; it may be about to end."""
+        seconds = (time.monotonic_ns() - unit.idle_since_ns) / 1e9
+        return unit.idle is not False or seconds < max(self._watched.limit_seconds, ENDING_SECONDS)
 
     def _stall(self, unit: Unit, subject: _Subject, state: StallState) -> ObservedStall | None:
         """Return the stall of a process; `None` if it waits for the user."""
         process_id = unit.identity[0]
         if _waits_for_input(process_id):
             return None
-        stacks = self._stacks_of(unit)
+        # One that is at work, or stopped, must not be asked for them.
+        stacks = self._stacks_of(unit, asks=state == "blocked")
         if stacks is not None and _is_in_debugger(stacks):
             return None
-        if state == "blocked" and _holds_gil(stacks):
-            time.sleep(_POLL_SECONDS)
-            state = "frozen" if _holds_gil(self._stacks_of(unit)) else state
+        if state == "blocked" and self._is_gil_held(unit, stacks):
+            state = "frozen"
         test = subject.test
+        before = self._seen_before(unit, subject)
+        stall = Stall(
+            state=state,
+            seconds=round((time.monotonic_ns() - unit.since_ns) / 1e9, 3),
+            where=self._shown(None if stacks is None else stacks.where(self._rootdir)),
+            stack=self._shown(None if stacks is None else stacks.text(MAX_TRACEBACK)),
+            children=self._commands(process_id),
+        )
+        if before is not None and before.stall.state != "busy":
+            if unit.name in self._turning:
+                return before
+            if stall.stack is None and state == before.stall.state:
+                stall = replace(stall, where=before.stall.where, stack=before.stall.stack)
         return ObservedStall(
             what=subject.what,
-            stall=Stall(
-                state=state,
-                seconds=round((time.monotonic_ns() - unit.since_ns) / 1e9, 3),
-                where=self._shown(None if stacks is None else stacks.where(self._rootdir)),
-                stack=self._shown(None if stacks is None else stacks.text(MAX_TRACEBACK)),
-                children=self._commands(process_id),
-            ),
+            stall=stall,
             since_ns=unit.since_ns,
             worker=worker_of(unit.name) if unit.name else None,
             nodeid=None if test is None else test.nodeid,
             phase=None if test is None else test.phase,
             name=subject.name,
-            told=self._told_before(unit, subject),
+            told=0 if before is None else before.told,
         )
 
-    def _told_before(self, unit: Unit, subject: _Subject) -> int:
+    def _is_gil_held(self, unit: Unit, stacks: Stacks | None) -> bool:
+        """Tell whether one thread keeps all others from running Python."""
+        held = is_gil_held(unit.identity[0])
+        if held is None and _is_held_in(stacks):
+            time.sleep(_POLL_SECONDS)
+            return _is_held_in(self._stacks_of(unit, asks=False))
+        return bool(held)
+
+    def _seen_before(self, unit: Unit, subject: _Subject) -> ObservedStall | None:
         worker = worker_of(unit.name) if unit.name else None
         for each in self.before.stalls:
             if (each.what, each.worker, each.since_ns) == (subject.what, worker, unit.since_ns):
-                return each.told
-        return 0
+                return each
+        return None
 
-    def _stacks_of(self, unit: Unit) -> Stacks | None:
+    def _stacks_of(self, unit: Unit, *, asks: bool) -> Stacks | None:
         folder = self._folder / unit.name if unit.name else self._folder
         page = read_page(str(folder / "state"))
-        number = page[DUMP_SIGNAL_AT] if len(page) == PAGE else 0
+        number = page[DUMP_SIGNAL_AT] if len(page) == PAGE and asks else 0
         try:
-            return read_stacks(unit.identity[0], dump=folder / ASKED, ask=number or None)
-        except Exception:  # noqa: BLE001 - the state alone is told, then
+            return read_stacks(
+                unit.identity[0],
+                dump=folder / ASKED,
+                ask=number or None,
+                why_not=lambda why: self._notes.append(safe_text(why)),
+            )
+        except Exception as error:  # noqa: BLE001 - the state alone is told, then
+            self._notes.append(type(error).__name__)
             return None
 
     def _commands(self, process_id: int) -> tuple[str, ...]:
         try:
-            return tuple(self._secrets.redact(each) for each in children_of(process_id))
+            return tuple(self._command(each) for each in children_of(process_id))
         except Exception:  # noqa: BLE001 - the state alone is told, then
             return ()
+
+    def _command(self, line: str) -> str:
+        try:
+            words = shlex.split(line)
+        except ValueError:  # it was cut within quotes
+            words = line.split()
+        return shlex.join(self._secrets.redact_arguments(words))
 
     def _shown(self, text: str | None) -> str | None:
         return self._secrets.redact(text) if text else None
 
     def _goes_on(self, folder: Folder) -> bool:
         """Tell whether pytest still runs its session."""
+        return self._is_alive() and not has_ended(folder.read("state", PAGE))
+
+    def _is_alive(self) -> bool:
         process = self._run.header.process
-        if start_of(process.pid) != (process.start_ticks or 0):
-            return False
-        return not has_ended(folder.read("state", PAGE))
+        return start_of(process.pid) == (process.start_ticks or 0)
 
     def _write_report(self, folder: Folder, observed: Observed) -> None:
         """Rewrite the report of the running run, unless something else is in its place."""
@@ -381,11 +436,26 @@ class _Look:
         write_report(path, report)
 
 
-def _ticks(family: Sequence[int]) -> int:
-    return sum(ticks_of(process_id) or 0 for process_id in family)
+def _subject(test: StartedTest | None, activity: StartedActivity | None) -> _Subject | None:
+    if test is not None:
+        return _Subject(what="test", test=test)
+    if activity is None:
+        return None
+    return _Subject(what=activity.what, name=activity.name)
 
 
-def _holds_gil(stacks: Stacks | None) -> bool:
+def _work_of(unit: Unit) -> tuple[int, int, bool]:
+    """Return the CPU time of a process and of its descendants, and whether they are to run now.
+
+    On a machine with too much to do, a process may have to wait long for its next tick.
+    """
+    process_id = unit.identity[0]
+    children = descendants(process_id)
+    runs = any(fields_of(each)[:1] == [b"R"] for each in (process_id, *children))
+    return ticks_of(process_id) or 0, sum(ticks_of(child) or 0 for child in children), runs
+
+
+def _is_held_in(stacks: Stacks | None) -> bool:
     return stacks is not None and any(thread.owns_gil for thread in stacks.threads)
 
 

@@ -14,10 +14,13 @@ import struct
 PAGE = 4096
 HEAD = struct.Struct("<8sIII")
 PROCESS = struct.Struct("<QI")
-PROCESS_AT = 152
-DEBUGGER_AT = 164
-CURRENT_STATE_AT = 200
-IN_FLIGHT = (1, 2, 3)
+PROCESS_AT = 168
+DEBUGGER_AT = 180
+CURRENT_AT = 256
+CURRENT = struct.Struct("<QII")
+AT_WORK = (1, 2, 3, 8, 9, 10)
+"""States of a worker that is not waiting for its controller: in a test, or at what is no test."""
+IN_LAST_HOOK = 10
 
 LOOKS_A_LIMIT = 8
 """How often it is asked within the time after which something counts as stalled."""
@@ -25,6 +28,9 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 0.25, 5.0
 IDLE_SHARE = 0.01
 """The share of a core up to which a process counts as one that uses no CPU time: one that waits in
 a loop looks around now and then."""
+ENDING_SECONDS = 5.0
+"""How long a process that hung must use CPU time, at least, to count as one that does not: after
+Ctrl+C it does so for a moment."""
 MAX_WORKERS = 512
 MAX_TESTS = 10_000_000
 
@@ -90,7 +96,9 @@ class Standstill:
         self._state = state
         self._folder = folder
         self._last_ns = now_ns
-        self._stalled: list[tuple[str, int]] = []
+        self._stalled: set[tuple[str, int]] = set()
+        self.ended_ns: int | None = None
+        """When a stall seems to have ended, which is not yet certain."""
 
     def look(self, now_ns: int) -> bool:
         """Look once; tell whether there is something new to say of a stall, or one has ended."""
@@ -102,21 +110,33 @@ class Standstill:
             for unit in self.units:  # the time does not count
                 unit.since_ns += since_last
                 unit.ticks.clear()
+            self._stalled = {(name, since + since_last) for name, since in self._stalled}
             return False
         self._see(main, hash(page), now_ns)
-        has_test = self._look_at_workers(now_ns)
-        is_waiting = has_test or (len(page) >= PAGE and page[DEBUGGER_AT] != 0)
+        are_at_work = self._look_at_workers(now_ns)
+        is_waiting = are_at_work or (len(page) >= PAGE and page[DEBUGGER_AT] != 0)
         found = False
         for unit in self.units:
             if unit is main and is_waiting:
                 unit.begin(unit.seen, now_ns)
             elif self._is_due(unit, now_ns):
                 found = True
-        stalled = [(unit.name, unit.since_ns) for unit in self.units if unit.was_looked_at]
-        if any(each not in stalled for each in self._stalled):
-            found = True
+        stalled = {(unit.name, unit.since_ns) for unit in self.units if unit.was_looked_at}
+        return self._has_ended(stalled, now_ns) or found
+
+    def _has_ended(self, stalled: set[tuple[str, int]], now_ns: int) -> bool:
+        """Tell whether a stall has ended for good: after Ctrl+C pytest goes on for a moment."""
+        self._stalled |= stalled
+        if self._stalled == stalled:
+            self.ended_ns = None
+            return False
+        if self.ended_ns is None:
+            self.ended_ns = now_ns
+        if now_ns - self.ended_ns < ENDING_SECONDS * 1e9:
+            return False
         self._stalled = stalled
-        return found
+        self.ended_ns = None
+        return True
 
     def at_limit(self, now_ns: int) -> list[Unit]:
         """Return what has made no progress for the whole time."""
@@ -140,7 +160,7 @@ class Standstill:
             return b""
 
     def _look_at_workers(self, now_ns: int) -> bool:
-        """Look at the workers; tell whether one of them runs a test."""
+        """Look at the workers; tell whether one of them is at work."""
         known = {unit.name: unit for unit in self.units[1:]}
         units = []
         for name in self._names():
@@ -148,7 +168,7 @@ class Standstill:
             if len(page) < PAGE:
                 continue
             started, process_id = PROCESS.unpack_from(page, PROCESS_AT)
-            if page[CURRENT_STATE_AT] not in IN_FLIGHT or start_of(process_id) != started:
+            if not is_at_work(page) or start_of(process_id) != started:
                 continue
             unit = known.get(name)
             if unit is None:
@@ -207,7 +227,14 @@ class Standstill:
         """
         if unit.idle == unit.was_idle:
             return False
-        return unit.idle is not False or now_ns - unit.idle_since_ns >= self._limit_ns
+        lasts_ns = max(self._limit_ns, int(ENDING_SECONDS * 1e9))
+        return unit.idle is not False or now_ns - unit.idle_since_ns >= lasts_ns
+
+
+def is_at_work(page: bytes) -> bool:
+    """Tell whether a worker is not waiting for its controller."""
+    _, state, length = CURRENT.unpack_from(page, CURRENT_AT)
+    return state in AT_WORK and (length > 0 or state != IN_LAST_HOOK)
 
 
 def read_page(path: str) -> bytes:

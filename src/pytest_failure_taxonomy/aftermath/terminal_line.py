@@ -16,12 +16,13 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     IS_COLOURED,
     IS_SHOWN,
     PAGE,
-    TERMINAL,
-    TERMINAL_AT,
+    READER,
+    READER_AT,
 )
 
 _PIDFD_GETFD: Final = 438
 """The number of the system call on all machines (Linux 5.6)."""
+_STDERR: Final = 2
 _YELLOW, _PLAIN = "\x1b[33m", "\x1b[0m"
 
 
@@ -37,16 +38,18 @@ def print_on_terminal(process_id: int, state: bytes, line: str) -> bool:
     """
     if len(state) < PAGE:
         return False
-    device, inode, number, flags = TERMINAL.unpack_from(state, TERMINAL_AT)
+    device, inode, number, flags = READER.unpack_from(state, READER_AT)
     if not flags & IS_SHOWN:
         return False
     shown = f"{_YELLOW}{line}{_PLAIN}" if flags & IS_COLOURED else line
-    with suppress(OSError, ValueError):
-        descriptor = _open(process_id, number, (device, inode))
-        try:
-            return os.write(descriptor, f"\n{shown}\n".encode()) > 0
-        finally:
-            os.close(descriptor)
+    # Once the capture has ended, standard error is itself again.
+    for each in dict.fromkeys((number, _STDERR)):
+        with suppress(OSError, ValueError):
+            descriptor = _open(process_id, each, (device, inode))
+            try:
+                return os.write(descriptor, f"\n{shown}\n".encode()) > 0
+            finally:
+                os.close(descriptor)
     return False
 
 

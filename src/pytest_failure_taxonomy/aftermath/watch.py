@@ -23,6 +23,7 @@ _HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is imported on
 
 _MAX_SECONDS = 120
 """The time for all work after pytest's end; half a million tests take a twentieth of it."""
+_NEVER = float("inf")
 _MAX_BYTES = 512 * 1024 * 1024  # as in record/layout.py
 _CHILD_SECONDS = 0.5
 """How long a child that looks at a stall may take once pytest has ended."""
@@ -35,9 +36,14 @@ _PIDFD_INFO = struct.Struct("=QQ11Ii8x")
 _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
 
 
+_MAX_DUMP_BYTES = 1024 * 1024
+_MAX_OUTPUT_BYTES = 64 * 1024  # as in last_moments.py
+
+
 def watch(
     pidfd: int,
     files: list[int],
+    channel: int,
     process_id: int,
     root: str,
     report: str,
@@ -50,6 +56,7 @@ def watch(
     Args:
         pidfd: a descriptor of the process.
         files: descriptors of the two files of its record.
+        channel: a socket by which the process sends descriptors of what it leaves.
         process_id: its id.
         root: the folder of the package.
         report: the path of its report.
@@ -60,15 +67,14 @@ def watch(
     sys.path[:0] = [root, *others]
     numbers, _, folder = settings.partition(";folder=")
     given = dict(part.split("=", 1) for part in numbers.split(";") if part) | {"folder": folder}
-    poller = select.poll()
-    poller.register(pidfd, select.POLLIN)
     stalls, memory = Stalls(files, process_id, report, run_id, given), Memory(process_id, folder)
-    _look_until_the_end(poller, [stalls, memory])
+    _wait_for_end(pidfd, channel, files[0], Looks([stalls, memory]))
     ended_ns = time.monotonic_ns()
     _end_in_time()
     stalls.end()
     if given.get("completes") == "0":
         return
+    left = _read_what_is_left(channel)
     status = _wait_status(pidfd, process_id)
     if _is_done(files[0], status):
         return
@@ -76,30 +82,105 @@ def watch(
 
     contents = [_read(file) for file in files]
     seen, used = stalls.observed(), memory.seen()
-    complete_watched(report, run_id, status, ended_ns, contents, seen, used)
+    complete_watched(report, run_id, status, ended_ns, contents, left, seen, used)
 
 
-def _look_until_the_end(poller: select.poll, looks: list[Stalls | Memory]) -> None:
-    """Look again and again, at each thing in its own time, until the process has ended."""
-    due = [_due(each) for each in looks]
-    while not poller.poll(_milliseconds_until(min(due))):
-        for index, each in enumerate(looks):
-            if time.monotonic() >= due[index]:
+def _wait_for_end(pidfd: int, channel: int, state: int, looks: Looks) -> None:
+    """Wait for the end of the process; let go of what it has sent if its run ends before."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    poller.register(channel, 0)
+    while True:
+        ready = {descriptor for descriptor, _ in poller.poll(looks.wait_ms())}
+        if pidfd in ready:
+            return
+        if not ready:
+            looks.look()
+            continue
+        poller.unregister(channel)  # the other end was closed, maybe by a test
+        if _has_finished(state):
+            for descriptor in _receive(channel).values():
+                os.close(descriptor)
+
+
+def _read_what_is_left(channel: int) -> tuple[bytes, bytes, bytes]:
+    """Return the stacks of a crash and the end of both outputs; write the stacks to stderr.
+
+    All descriptors are closed then: who reads pytest's stderr through a pipe waits for its end.
+    """
+    sent = _receive(channel)
+    dump = _read(sent["c"], _MAX_DUMP_BYTES).rstrip(b"\0") if "c" in sent else b""
+    if dump and "t" in sent:
+        _show(dump, sent["t"])
+    outputs = [_read_end(sent[name]) if name in sent else b"" for name in "oe"]
+    for descriptor in sent.values():
+        os.close(descriptor)
+    return dump, outputs[0], outputs[1]
+
+
+def _receive(channel: int) -> dict[str, int]:
+    """Return the descriptors that pytest has sent, by their letters."""
+    import _socket  # `socket` takes much longer to import
+    import array
+
+    receiver = _socket.socket(fileno=channel)
+    numbers = array.array("i")
+    try:
+        room = _socket.CMSG_SPACE(8 * numbers.itemsize)
+        names, held, _, _ = receiver.recvmsg(8, room, _socket.MSG_DONTWAIT)
+        for level, kind, content in held:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                numbers.frombytes(content[: len(content) // 4 * 4])
+    except OSError:  # none were sent, or they were received before
+        return {}
+    finally:
+        receiver.detach()
+    return dict(zip(names.decode("ascii", "replace"), numbers, strict=False))
+
+
+def _show(dump: bytes, terminal: int) -> None:
+    """Write to pytest's stderr as long as somebody reads it."""
+    poller = select.poll()
+    poller.register(terminal, select.POLLOUT)
+    try:
+        while dump and poller.poll(1000):
+            dump = dump[os.write(terminal, dump[:4096]) :]  # as much as surely fits
+    except OSError:
+        pass
+
+
+def _read_end(descriptor: int) -> bytes:
+    try:
+        size = os.fstat(descriptor).st_size
+        return os.pread(descriptor, _MAX_OUTPUT_BYTES, max(0, size - _MAX_OUTPUT_BYTES))
+    except OSError:
+        return b""
+
+
+class Looks:
+    """Look again and again, at each thing in its own time."""
+
+    def __init__(self, looks: list[Stalls | Memory]) -> None:
+        self._looks = looks
+        self._due = [_due(each) for each in looks]
+
+    def wait_ms(self) -> float | None:
+        """Return how long to wait for the next look, `None` for ever."""
+        due = min(self._due)
+        return None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
+
+    def look(self) -> None:
+        """Look at all for which it is time."""
+        for index, each in enumerate(self._looks):
+            if time.monotonic() >= self._due[index]:
                 each.look()
-                due[index] = _due(each)
+                self._due[index] = _due(each)
 
 
 def _due(look: Stalls | Memory) -> float:
     """Return when the next look is due, on the monotonic clock."""
     wait_ms = look.wait_ms()
-    return float("inf") if wait_ms is None else time.monotonic() + wait_ms / 1e3
-
-
-def _milliseconds_until(due: float) -> float | None:
-    """Return how long to wait, in whole milliseconds; `None` for ever."""
-    if due == float("inf"):
-        return None
-    return max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
+    return _NEVER if wait_ms is None else time.monotonic() + wait_ms / 1e3
 
 
 class Stalls:
@@ -143,7 +224,7 @@ class Stalls:
                     self._said = os.memfd_create("observed")
                 self._child = os.fork()
                 if self._child == 0:
-                    self._look_closely(standstill.at_limit(now_ns))
+                    self._look_closely(standstill.at_limit(now_ns), standstill.ended_ns)
         except Exception:  # noqa: BLE001 - without a look, but the report is completed
             self._standstill = None
 
@@ -167,7 +248,7 @@ class Stalls:
                 self._standstill.look_again(time.monotonic_ns())
         return bool(child)
 
-    def _look_closely(self, units: list[Unit]) -> None:
+    def _look_closely(self, units: list[Unit], ended_ns: int | None) -> None:
         status = 1
         try:
             os.nice(5)
@@ -176,7 +257,13 @@ class Stalls:
 
             contents = [_read(file) for file in self._files]
             is_busy = look_for_watcher(
-                self._report, self._run_id, contents, self._given, units, self._said
+                self._report,
+                self._run_id,
+                contents,
+                self._given,
+                units,
+                self._said,
+                keeps=ended_ns is not None,
             )
             status = _IS_CHILD_BUSY if is_busy else 0
         finally:  # whatever happened, the child must end here
@@ -255,11 +342,17 @@ def _status_from_pidfd(pidfd: int) -> int | None:
 
 def _is_done(state: int, status: int | None) -> bool:
     """Tell whether the report was written, and the process ended with the session's exit code."""
-    head = _read(state)[: _HEAD.size]
+    head = _read(state, _HEAD.size)
     if len(head) < _HEAD.size:
         return False
     _, finished, code, _, written = _HEAD.unpack(head)
     return bool(finished and written) and (status is None or status == code << 8)
+
+
+def _has_finished(state: int) -> bool:
+    """Tell whether the session has ended."""
+    head = _read(state, _HEAD.size)
+    return len(head) == _HEAD.size and bool(_HEAD.unpack(head)[1])
 
 
 def _end_in_time() -> None:
@@ -272,9 +365,9 @@ def _end_in_time() -> None:
     signal.alarm(_MAX_SECONDS)
 
 
-def _read(descriptor: int) -> bytes:
+def _read(descriptor: int, max_bytes: int = _MAX_BYTES) -> bytes:
     try:
-        size = min(os.fstat(descriptor).st_size, _MAX_BYTES)
+        size = min(os.fstat(descriptor).st_size, max_bytes)
         return os.pread(descriptor, size, 0)
     except OSError:
         return b""
@@ -293,4 +386,4 @@ def _detach(keep: list[int]) -> None:
 if __name__ == "__main__":
     descriptors = [int(number) for number in sys.argv[1].split(",")]
     _detach(sorted(descriptors))
-    watch(descriptors[0], descriptors[1:], int(sys.argv[2]), *sys.argv[3:])
+    watch(descriptors[0], descriptors[1:3], descriptors[3], int(sys.argv[2]), *sys.argv[3:])

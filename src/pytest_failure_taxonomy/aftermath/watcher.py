@@ -7,12 +7,16 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from array import array
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+
+# Bound here, because a test may replace them in their module and never put them back.
+from os import close, fstat
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.system.own_files import READ
+from pytest_failure_taxonomy.system.own_files import READ, Identity, identity_of, move_high
 from pytest_failure_taxonomy.system.process import command_of, is_running
 
 _SHELL: Final = "/bin/sh"
@@ -39,6 +43,7 @@ class Watch:
     def __init__(self) -> None:
         self._process_id: int | None = None
         self._watcher: tuple[int, str] | None = None
+        self._channel = _Channel()
 
     @property
     def process_id(self) -> int | None:
@@ -68,6 +73,7 @@ class Watch:
             descriptors.append(_move_up(os.pidfd_open(process_id)))
             for path in record:  # one by one, so that `finally` closes those that are open
                 descriptors.append(_move_up(os.open(path, READ)))  # noqa: PERF401 - see above
+            descriptors.append(self._channel.open())
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
             _dismiss(_lingering.pop(process_id, None))
@@ -87,6 +93,7 @@ class Watch:
                 ]
             )
         except OSError as error:
+            self._channel.close()
             said = error.strerror or str(error)
             return f"{error.filename}: {said}" if error.filename else said
         finally:
@@ -101,11 +108,80 @@ class Watch:
         """Tell whether the watcher was started and has ended."""
         return self._watcher is not None and not _is_there(*self._watcher)
 
+    def hand_over(self, descriptors: Mapping[str, int]) -> bool:
+        """Give the watcher descriptors to read from or write to when this process has died.
+
+        They wait in a socket, so it does not matter how soon this process dies.
+
+        Args:
+            descriptors: by one letter, as in `recorder.record.layout`.
+        """
+        return self._watcher is not None and self._channel.send(descriptors)
+
+    def leave_to_parent(self) -> None:
+        """Let go of the watcher in a forked child."""
+        self._channel.close()
+
     def stop(self) -> None:
-        """Let a later run in this process have its own watcher; this one waits for the process."""
+        """Let a later run in this process have its own watcher; this one waits for the process.
+
+        It lets go of what it was given.
+        """
+        self._channel.close()
         if self._process_id is not None and self._watcher is not None:
             _watched.discard(self._process_id)
             _lingering[self._process_id] = self._watcher
+
+
+class _Channel:
+    """A pair of sockets: the watcher holds one end, and this process the other."""
+
+    def __init__(self) -> None:
+        self._descriptor = -1
+        self._identity: Identity = (0, 0)
+
+    def open(self) -> int:
+        """Return the end for the watcher."""
+        # The module `socket` takes 4 ms to import, and adds nothing here.
+        import _socket
+
+        ours, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+        self._descriptor = move_high(ours.detach())
+        self._identity = identity_of(fstat(self._descriptor))
+        return _move_up(its.detach())
+
+    def send(self, descriptors: Mapping[str, int]) -> bool:
+        """Send descriptors; tell whether that was possible."""
+        import _socket
+
+        if not self._is_ours() or not descriptors:
+            return False
+        content = array("i", descriptors.values()).tobytes()
+        channel = _socket.socket(fileno=self._descriptor)
+        try:
+            channel.sendmsg(
+                ["".join(descriptors).encode()],
+                [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, content)],
+                _socket.MSG_DONTWAIT,
+            )
+        except OSError:
+            return False
+        finally:
+            channel.detach()
+        return True
+
+    def close(self) -> None:
+        """Close this end, unless a test has done so."""
+        if self._is_ours():
+            with suppress(OSError):
+                close(self._descriptor)
+        self._descriptor = -1
+
+    def _is_ours(self) -> bool:
+        try:
+            return identity_of(fstat(self._descriptor)) == self._identity
+        except OSError:
+            return False
 
 
 def is_watchable() -> bool:

@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.aftermath.complete import (
     is_still_running,
     read_report,
 )
+from pytest_failure_taxonomy.aftermath.last_moments import Left, show_dump
 from pytest_failure_taxonomy.aftermath.mailbox import Mailbox, read_message
 from pytest_failure_taxonomy.aftermath.supervisor import CommandEnd, Supervisor, end_like
 from pytest_failure_taxonomy.aftermath.unrecorded import (
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 EXIT_LIMIT: Final = 124
 """The exit code of GNU `timeout`."""
+EXIT_STALLED: Final = 1
+"""As for a failed test."""
+_STDERR: Final = 2
 EXIT_UNFINISHED: Final = 3
 """pytest returned 0 before its session had ended."""
 
@@ -77,6 +81,8 @@ class Answer:
     report: str | None = None
     record: list[bytes] | None = None
     """The contents of its record's files at its end."""
+    left: Left = Left()
+    """What it has left of its last moments."""
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -143,8 +149,11 @@ def _supervise(
         said = read_message(mailbox.path)
         if "run_id" not in said:
             return end, Answer()
+        record = mailbox.contents(said["run_id"])
+        if mailbox.left.dump:
+            show_dump(mailbox.left.dump, _STDERR)
         return end, Answer(
-            run_id=said["run_id"], report=said["report"], record=mailbox.contents(said["run_id"])
+            run_id=said["run_id"], report=said["report"], record=record, left=mailbox.left
         )
     finally:
         mailbox.close()
@@ -155,6 +164,7 @@ def _report_of_plugin(
 ) -> dict[str, Any] | None:
     """Return the plugin's report, completed; `None` if there is none."""
     if answer.run_id is not None:
+        seen = replace(seen, left=answer.left)
         return _complete(path, answer.run_id, seen, answer.record)
     return None if is_named else _report_from_within(path, seen, started_at)
 
@@ -230,8 +240,17 @@ def _exit_code(end: CommandEnd, report: dict[str, Any] | None) -> int:
     kinds = {reason["kind"] for reason in report["reasons"]} if report else set()
     if end.returncode == 0 and "process.exited" in kinds:
         return EXIT_UNFINISHED
+    if report and _was_ended_as_stalled(report):
+        return EXIT_STALLED
     let_go_of_streams()  # a signal would leave no time for that
     return end_like(end.returncode)
+
+
+def _was_ended_as_stalled(report: dict[str, Any]) -> bool:
+    """Tell whether pytest was killed because of --failure-taxonomy-end-stalled."""
+    verdict = report["verdict"] or {}
+    is_stall = str(verdict.get("kind")).endswith(".stalled")
+    return is_stall and verdict["confidence"] == "certain" and report["exit"]["signal"] is not None
 
 
 def _shown(path: Path, folder: Path) -> Path:

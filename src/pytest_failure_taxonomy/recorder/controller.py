@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from contextlib import suppress
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import pytest
 
@@ -13,6 +13,7 @@ from pytest_failure_taxonomy.recorder.collected import CollectedTests, is_of_mis
 from pytest_failure_taxonomy.recorder.failures import is_of_forked_test
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds
+from pytest_failure_taxonomy.recorder.record.layout import worker_folder
 from pytest_failure_taxonomy.recorder.record.observed import read_observed, stall_of_worker
 from pytest_failure_taxonomy.recorder.record.reader import WorkerState, read_worker
 from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test, running_activity
@@ -20,13 +21,16 @@ from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.system.memory import peak_rss_of_children
+from pytest_failure_taxonomy.system.own_files import Folder
 from pytest_failure_taxonomy.system.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
 from pytest_failure_taxonomy.taxonomy.evidence import (
     OomKill,
+    ProcessExit,
     RunningActivity,
     Stall,
     TimeLimit,
+    Traces,
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_name
@@ -57,6 +61,7 @@ class _Worker:
         self.oom_kill: OomKill | None = None
         self.stall: Stall | None = None
         self.activity: RunningActivity | None = None
+        self.traces: Traces | None = None
 
     def end(self) -> WorkerEnd:
         """Return how the worker ended; `finished` if it has not ended yet."""
@@ -84,7 +89,23 @@ class _Worker:
             oom_kill=self.oom_kill,
             stall=self.stall,
             activity=self.activity,
+            traces=self.traces,
         )
+
+
+class TracesOfWorkers(Protocol):
+    """Reads what workers leave when they die."""
+
+    shows_crashes: bool
+    """Whether the stacks of a crash in a worker's record are shown to the user."""
+
+    def follow(
+        self, worker: str, process_id: int, folder: Folder, capture: tuple[int, int]
+    ) -> None:
+        """Open the files of a worker."""
+
+    def read(self, worker: str, end: ProcessExit) -> Traces | None:
+        """Return what a worker has left, once."""
 
 
 class ControllerRecorder:
@@ -95,10 +116,12 @@ class ControllerRecorder:
         config: pytest.Config,
         session: SessionRecorder,
         faults: Faults,
+        traces: TracesOfWorkers,
         *,
         watcher_id: int | None = None,
     ) -> None:
         self.faults = faults
+        self._traces = traces
         self._session = session
         self._record = session.record
         self._each = config.getoption("dist", "no") == "each"
@@ -124,18 +147,24 @@ class ControllerRecorder:
             "key": secrets.key,
             "patterns": list(secrets.patterns),
             "watcher": self._watcher_id,
+            "shows_crashes": self._traces.shows_crashes,
         }
 
     @pytest.hookimpl(optionalhook=True)
     @guarded
     def pytest_testnodeready(self, node: Any) -> None:
-        """Record the process of a worker, if that is one of this machine."""
-        worker = self._workers[node.gateway.id]
+        """Record the process of a new worker, and open what it leaves if it dies."""
+        worker = node.gateway.id
         popen = _popen_of(node)
         if popen is not None:
-            worker.process_id = int(popen.pid)
-            worker.ready_ns = time.monotonic_ns()
-            self._session.facts.write("worker", worker=worker.end())
+            known = self._workers[worker]
+            known.process_id, known.ready_ns = int(popen.pid), time.monotonic_ns()
+            self._session.facts.write("worker", worker=known.end())
+        if isinstance(self._record, DiskRecord):
+            with suppress(OSError), self._record.opened() as folder:
+                state = read_worker(folder, worker)
+                with folder.open_folder(worker_folder(worker)) as inner:
+                    self._traces.follow(worker, state.process_id, inner, state.capture)
 
     @pytest.hookimpl(optionalhook=True)
     @guarded
@@ -167,6 +196,7 @@ class ControllerRecorder:
             end = worker.end()
             self._session.failures.limit_of_crash = end.limit if is_ended_by_limit(end) else None
             self._session.failures.stall_of_crash = end.stall
+            self._session.failures.traces_of_crash = end.traces
             self._session.facts.write("worker", worker=end)
 
     @pytest.hookimpl(tryfirst=True)
@@ -210,7 +240,13 @@ class ControllerRecorder:
             worker.out_of_memory = kills > self._oom_kills
             self._oom_kills = kills
         self._see_memory_of_dead(worker)
+        self._read_traces(worker)
         self._session.facts.write("worker", worker=worker.end())
+
+    def _read_traces(self, worker: _Worker) -> None:
+        end = worker.end()
+        seen = ProcessExit(code=end.exit_code, signal=end.signal, source="xdist")
+        worker.traces = self._traces.read(end.id, seen) or worker.traces
 
     def _see_memory_of_dead(self, worker: _Worker) -> None:
         """Record how much memory a worker used, and whether it was killed for that.
@@ -248,6 +284,9 @@ class ControllerRecorder:
     def ends(self) -> tuple[WorkerEnd, ...]:
         """Return how each worker ended, sorted by id. To be called when the session is over."""
         workers = sorted(self._workers, key=lambda worker: (len(worker), worker))
+        for worker in workers:
+            if self._workers[worker].end().ending == "died":  # maybe after its session
+                self._read_traces(self._workers[worker])
         return tuple(self._workers[worker].end() for worker in workers)
 
     def _running_limit(self, worker: str) -> TimeLimit | None:

@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Stall,
     TestFailure,
     TimeLimit,
+    Traces,
     is_of_attempt,
 )
 
@@ -167,6 +168,8 @@ class Failures:
         """The time limit under which the worker died whose report comes next."""
         self.stall_of_crash: Stall | None = None
         """What the test of that worker was stalled at, if that is why the worker was ended."""
+        self.traces_of_crash: Traces | None = None
+        """What that worker has left of its last moments."""
         self.superseded: set[str] = set()
         """Tests that are going to be run again and have not started yet."""
         self._with_failed_subtests: set[str] = set()
@@ -240,19 +243,25 @@ class Failures:
             duration_seconds=None if crashed else report.duration,
             attempts=self._progress.attempts(report.nodeid),
             worker=_worker_of(report),
-            **self._details(report),
+            **self._details(report, self.traces_of_crash if crashed and not forked else None),
         )
         self._facts.add_failure(failure)
 
-    def _details(self, report: pytest.TestReport) -> dict[str, Any]:
+    def _details(self, report: pytest.TestReport, traces: Traces | None) -> dict[str, Any]:
         if len(self._facts.failures) >= MAX_LISTED:
             return {}
         text = longrepr.text_of(report.longrepr)
         head = getattr(report, "head_line", None) if hasattr(report, "context") else None
+        text = f"{head}\n\n{text}" if head else text
+        place = None
+        if traces is not None:
+            text = "\n\n".join(filter(None, (text, traces.stack, traces.output)))
+            place = traces.location
         return {
-            "location": longrepr.place_of(report.longrepr, self._rootdir)
+            "location": place
+            or longrepr.place_of(report.longrepr, self._rootdir)
             or _place_of_definition(report),
-            "traceback": f"{head}\n\n{text}" if head else text,
+            "traceback": text,
         }
 
     def _phase_of(self, report: pytest.TestReport) -> Phase:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -17,7 +18,13 @@ from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import state_after
-from pytest_failure_taxonomy.recorder.record.layout import DONE, STARTED, worker_folder
+from pytest_failure_taxonomy.recorder.record.layout import (
+    DONE,
+    STARTED,
+    STDERR,
+    STDOUT,
+    worker_folder,
+)
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.stalled_run import Readable
@@ -44,6 +51,16 @@ class WorkerRecorder:
         self._shown: dict[str, str] = {}
         self._exit: dict[str, Any] | None = None
         self._clock = time.monotonic_ns
+
+    def hand_over(self, descriptors: Mapping[str, int]) -> bool:
+        """Tell the controller where to find what this worker captures.
+
+        Returns:
+            Whether the controller reads the file with the stacks of a crash.
+        """
+        self.record.set_capture(descriptors.get(STDOUT, 0), descriptors.get(STDERR, 0))
+        given = self._config.workerinput[OUTPUT_KEY]  # type: ignore[attr-defined]  # xdist's
+        return isinstance(self.record, DiskRecord) and bool(given.get("shows_crashes"))
 
     @pytest.hookimpl(tryfirst=True)
     @guarded

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
@@ -15,11 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.aftermath.mailbox import claim_mailbox, release_mailbox
+from pytest_failure_taxonomy.aftermath.last_moments import LeftByWorkers
+from pytest_failure_taxonomy.aftermath.mailbox import (
+    claim_mailbox,
+    release_mailbox,
+    send_to_supervisor,
+)
 from pytest_failure_taxonomy.aftermath.watcher import is_observable, is_watchable
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.recorder.activity import ActivityRecorder
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
+from pytest_failure_taxonomy.recorder.crash_dump import CrashDump, HandOver, stderr_of_faulthandler
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.machine import describe_environment, memory_use
 from pytest_failure_taxonomy.recorder.other_plugins import (
@@ -114,6 +120,7 @@ def _begin_run(config: pytest.Config) -> None:
     config.pluginmanager.register(run, "failure_taxonomy_run")
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
     _record_activity(config, run.session.record, run.faults).begin()
+    _move_crash_dump(config, run.session.record, run.faults, run.hand_over)
     if settings.problems:
         raise pytest.UsageError(safe_text("; ".join(settings.problems), MAX_ERROR))
 
@@ -239,8 +246,15 @@ class Run:
         if manager.has_plugin("dsession"):
             from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
 
+            left = LeftByWorkers(
+                self._config.rootpath, self._secrets.redact, stderr_of_faulthandler(self._config)
+            )
             self._controller = ControllerRecorder(
-                self._config, self.session, self.faults, watcher_id=self._crash_record.watcher_id
+                self._config,
+                self.session,
+                self.faults,
+                left,
+                watcher_id=self._crash_record.watcher_id,
             )
             manager.register(self._controller, "failure_taxonomy_controller")
         if self._crash_record.watcher_id is not None:
@@ -263,6 +277,12 @@ class Run:
             raise
         self.finish(ProcessExit(code=exit_code_of(int(status or 0)), source="pytest"))
         return status
+
+    def hand_over(self, descriptors: Mapping[str, int]) -> bool:
+        """Give descriptors to the process that sees the end of this one, if there is one."""
+        if self._settings.mailbox is not None:
+            return send_to_supervisor(self._settings.mailbox, self._id, descriptors)
+        return self._crash_record.hand_over(descriptors)
 
     def finish(self, exit_seen: ProcessExit) -> None:
         """Judge the run, write its report and print the verdict; further calls do nothing.
@@ -370,10 +390,19 @@ def _record_activity(config: pytest.Config, record: Record, faults: Faults) -> A
     return activity
 
 
+def _move_crash_dump(
+    config: pytest.Config, record: Record, faults: Faults, hand_over: HandOver
+) -> None:
+    dump = CrashDump(config, record, faults, hand_over)
+    config.pluginmanager.register(dump, "failure_taxonomy_crash_dump")
+    call_after_fork(dump.leave_to_parent)
+
+
 def _begin_worker(config: pytest.Config) -> None:
     recorder = WorkerRecorder(config)
     config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
     _record_activity(config, recorder.record, recorder.faults)
+    _move_crash_dump(config, recorder.record, recorder.faults, recorder.hand_over)
     if knows_timers(config.pluginmanager):
         timers = TimerRecorder(recorder.record, recorder.faults)
         config.pluginmanager.register(timers, "failure_taxonomy_timers")

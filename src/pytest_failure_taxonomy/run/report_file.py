@@ -6,6 +6,7 @@ import faulthandler
 import os
 import signal
 import weakref
+from collections.abc import Mapping
 from contextlib import suppress
 from os import close  # bound here, because a test may replace it and never put it back
 from pathlib import Path
@@ -338,6 +339,15 @@ class CrashRecord:
         self._readable.end(is_child=True)
         if self._stacks != _NO_STACKS:
             _stop_dumping()
+        self._watch.leave_to_parent()
+
+    def hand_over(self, descriptors: Mapping[str, int]) -> bool:
+        """Give the watcher descriptors of what this process leaves when it dies.
+
+        Returns:
+            Whether there is a watcher that has got them.
+        """
+        return self._watch.hand_over(descriptors)
 
     def _dump_stacks_at_sigterm(self, record: DiskRecord) -> None:
         """Have faulthandler write the stacks of all threads when a SIGTERM comes.

@@ -25,6 +25,11 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_PTRACER: Final = 0x59616D61
 """From linux/prctl.h."""
 
+_RESTARTED: Final = (
+    "futex", "do_wait", "pipe_", "unix_stream_", "sk_wait", "tcp_", "inet_csk_", "locks_", "flock_"
+)  # fmt: skip
+"""How the functions of Linux begin in which locks, children, pipes and sockets are waited for."""
+
 _CGROUPS: Final = "/sys/fs/cgroup/"
 _MAX_BYTES: Final = 1024 * 1024
 
@@ -228,6 +233,14 @@ def catches(process_id: int, number: int) -> bool | None:
     status = _read(f"/proc/{process_id}/status")
     found = re.search(r"^SigCgt:\s*([0-9a-f]{1,32})$", status, re.MULTILINE)
     return None if found is None else bool(int(found[1], 16) >> (number - 1) & 1)
+
+
+def is_restarted(process_id: int) -> bool:
+    """Tell whether the main thread waits in a system call that goes on after a signal's handler.
+
+    Calls that sleep or poll don't; nor is it known of those that have no name here.
+    """
+    return _read(f"/proc/{process_id}/wchan").startswith(_RESTARTED)
 
 
 def descendants(process_id: int) -> list[int]:

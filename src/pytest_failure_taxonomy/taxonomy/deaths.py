@@ -19,9 +19,11 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunningActivity,
     Stall,
     TimeLimit,
+    Traces,
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.headlines import (
+    first_lines,
     words_of_run_error,
     words_of_stalled_activity,
 )
@@ -58,9 +60,11 @@ def judge_death(
     end: ProcessExit,
     in_flight: tuple[InFlightTest, ...] = (),
     activity: RunningActivity | None = None,
+    traces: Traces | None = None,
 ) -> Finding:
-    """Say how a process ended that left its session unfinished, and what it was at."""
+    """Say how a process ended that left its session unfinished, where, and what it was at."""
     died = _judge_end(end, in_flight[0].nodeid if in_flight else None)
+    died = replace(died, detail=died.detail + _place_words(traces))
     doing = "" if in_flight else words_of_activity(activity)
     if not doing:
         return died
@@ -263,7 +267,17 @@ def _worker_words(worker: WorkerEnd) -> str:
     where = f" while {doing}" if doing else ""
     if worker.crashed_on:
         where = f" while it ran {worker.crashed_on}"
-    return f"worker {worker.id} {how}{where}"
+    stack = worker.traces and worker.traces.stack
+    words = f"worker {worker.id} {how}{where}{_place_words(worker.traces)}"
+    return f"{words}\n{first_lines(stack)}" if stack else words
+
+
+def _place_words(traces: Traces | None) -> str:
+    """Return the place of a crash in brackets; nothing where it is not known."""
+    place = None if traces is None else traces.location
+    if place is None:
+        return ""
+    return f" ({place.path})" if place.line is None else f" ({place.path}:{place.line})"
 
 
 def is_ended_by_limit(worker: WorkerEnd) -> bool:

@@ -343,6 +343,18 @@ class OomKill:
 
 
 @value
+class Traces:
+    """What a process that died has left of its last moments."""
+
+    stack: str | None = None
+    """The frames of the thread that crashed, the deepest first."""
+    location: Location | None = None
+    """The innermost of those frames that is the user's own code."""
+    output: str | None = None
+    """The last that was written to its captured standard output and error."""
+
+
+@value
 class InFlightTest:
     """A test that had started and not finished when the run ended."""
 
@@ -391,6 +403,8 @@ class WorkerEnd:
     """The kernel's log names it."""
     activity: RunningActivity | None = None
     """What it was at when it died, where that was no test."""
+    traces: Traces | None = None
+    """`None` where it has left none."""
 
 
 @value
@@ -526,6 +540,8 @@ class RunEvidence:
     """What was stalled at the end and is no test, in order of occurrence."""
     activity: RunningActivity | None = None
     """What was going on when the process died, where that was no test."""
+    traces: Traces | None = None
+    """What the process has left that died; `None` where that is nothing."""
     not_run: tuple[str, ...] = ()
     """Node ids of selected tests that never started, in their order."""
     workers: tuple[WorkerEnd, ...] = ()

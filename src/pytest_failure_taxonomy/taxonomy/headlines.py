@@ -26,6 +26,8 @@ MAX_ALL: Final = 320
 """Characters that all the things may take that a message names; it counts the others."""
 MAX_WORDS: Final = 240
 """Characters that one of them may take."""
+MAX_LINES: Final = 1_500
+"""Characters of a stack that a piece of evidence quotes."""
 MAX_NODES: Final = 3
 """Nodes that are named of those for which there is no more room."""
 
@@ -206,6 +208,14 @@ def _without_python(said: str) -> str:
     why = "does not exist" if "." in found["name"] else "is not installed"
     via = f" (from {found['loaded']})" if found["loaded"] else ""
     return f"{found['path']} imports {found['name']}, which {why}{via}"
+
+
+def first_lines(text: str) -> str:
+    """Return the first lines of a stack, as many as a piece of evidence has room for."""
+    if len(text) <= MAX_LINES:
+        return text
+    shown, _, _ = text[:MAX_LINES].rpartition("\n")
+    return f"{shown}\n  ..."
 
 
 def one_line(text: str) -> str:

@@ -361,7 +361,9 @@ def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> l
     if not run.finished:
         return [
             *found,
-            in_words_of_command(judge_death(run.exit, run.in_flight, run.activity), run),
+            in_words_of_command(
+                judge_death(run.exit, run.in_flight, run.activity, run.traces), run
+            ),
         ]
     if run.exit.session_code not in (None, run.exit.code):
         late = judge_late_death(run.exit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pytest_failure_taxonomy.taxonomy.headlines import headline_of
+from pytest_failure_taxonomy.taxonomy.headlines import first_lines, headline_of
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind, rank_of, reason_of
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.recovery import (
@@ -278,6 +278,8 @@ def _stacks(run: RunEvidence, first: Finding) -> Iterator[Evidence]:
     """Yield what the threads were at, where the end of the process is the verdict."""
     if run.exit.stacks and first.kind.startswith("process."):
         yield Evidence(source="stacks at SIGTERM", detail=run.exit.stacks)
+    if run.traces is not None and run.traces.stack and first.kind.startswith("process."):
+        yield Evidence(source="stack of the crash", detail=first_lines(run.traces.stack))
 
 
 def _evidence_words(finding: Finding) -> str:

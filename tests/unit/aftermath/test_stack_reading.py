@@ -24,6 +24,7 @@ from pytest_failure_taxonomy.aftermath.stack_reading import (
 )
 from pytest_failure_taxonomy.aftermath.stacks import Stacks
 from pytest_failure_taxonomy.system import process, stack_dumps
+from pytest_failure_taxonomy.system.gil import is_gil_held
 from pytest_failure_taxonomy.system.process import catches, cpu_seconds_of, state_of
 from pytest_failure_taxonomy.system.stack_dumps import dump_signal, find_py_spy
 from tests.helpers.waiting import DEADLINE_SECONDS, wait_until
@@ -115,9 +116,10 @@ FROZEN: Final = """\
 import ctypes
 def test_b():
     library = ctypes.PyDLL(None)
+    lock = ctypes.create_string_buffer(64)
+    library.pthread_mutex_lock(lock)
     up()
-    while True:
-        library.usleep(30_000_000)
+    library.pthread_mutex_lock(lock)
 test_b()
 """
 
@@ -129,7 +131,28 @@ def test_a_call_that_holds_the_gil_is_no_hindrance(tmp_path: Path) -> None:
         wait_until(lambda: state_of(child.pid) == "S", "the wait")
         found = ask(child, dump, number)
         assert isinstance(found, Stacks)
-        assert found.where(tmp_path) == "usleep (script.py:13)"
+        assert found.where(tmp_path) == "pthread_mutex_lock (script.py:14)"
+
+
+SLEEPS: Final = """\
+import ctypes
+up()
+ctypes.PyDLL(None).sleep(600)
+print("it ended early", flush=True)
+"""
+
+
+@pytest.mark.usefixtures("no_py_spy")
+def test_a_c_function_that_a_signal_would_end_is_left_alone(tmp_path: Path) -> None:
+    """Python repeats its own waits after a signal; what C makes of it can't be known."""
+    with waiting(tmp_path, SLEEPS) as (child, dump, number):
+        wait_until(lambda: is_gil_held(child.pid) is not False, "the sleep")
+        if is_gil_held(child.pid) is None:
+            pytest.skip("the system doesn't let other processes be read")
+        assert ask(child, dump, number) == (
+            "py-spy is not installed; the process is in a C function that a signal might end early"
+        )
+        assert is_gil_held(child.pid)
 
 
 @pytest.mark.skipif(find_py_spy() is None, reason="py-spy is not installed")

@@ -8,6 +8,7 @@ A record is a hidden folder beside the report, named after the run. It has
 - `events`: JSON lines, appended when anything happens but a test that passes.
 - `stacks`: the stacks of all threads at a SIGTERM.
 - `asked`: the same, whenever the watcher has asked for them.
+- `crash`: what faulthandler writes at a fatal error, such as a segmentation fault.
 - `reserve`: room for the report in case that the disk is full at the end.
 - `observed`: what another process has seen of the run while it lived, such as a stall.
 - `memory`: how much memory another process has seen the run use.
@@ -30,6 +31,9 @@ STATE: Final = "state"
 EVENTS: Final = "events"
 STACKS: Final = "stacks"
 """faulthandler writes the stacks of all threads to it at a SIGTERM."""
+CRASH: Final = "crash"
+"""faulthandler writes the stacks to it at a fatal error. Whoever completes the report shows them to
+the user, too."""
 RESERVE: Final = "reserve"
 ASKED: Final = "asked"
 """faulthandler writes the stacks of all threads to it when the watcher asks for them."""
@@ -37,9 +41,13 @@ OBSERVED: Final = "observed"
 """Written by the watcher, and replaced as a whole each time."""
 OBSERVED_NEW: Final = "observed.new"
 """Becomes `observed` once it is written."""
+CRASH_BYTES: Final = 16 * 1024
+"""Room that it has from the start. It ends with null bytes where it is not filled."""
 MEMORY: Final = "memory"
 """Written by the watcher, in place; pytest makes the file, so that it goes with the record."""
-FILES: Final = frozenset({STATE, EVENTS, STACKS, RESERVE, ASKED, OBSERVED, OBSERVED_NEW, MEMORY})
+FILES: Final = frozenset(
+    {STATE, EVENTS, STACKS, CRASH, RESERVE, ASKED, OBSERVED, OBSERVED_NEW, MEMORY}
+)
 """The files of a record and of a worker's folder in it."""
 RESERVE_BYTES: Final = 64 * 1024
 """Room for some 45 failing tests: one with a short traceback takes 1.4 KB of a report."""
@@ -47,7 +55,7 @@ RESERVE_BYTES: Final = 64 * 1024
 MAX_EVENTS_BYTES: Final = 512 * 1024 * 1024
 """Events beyond this size are not read; half a million long node ids take a tenth of it."""
 
-MAGIC: Final = b"PFTREC01"
+MAGIC: Final = b"PFTREC02"
 """The last two characters are the version of the layout."""
 PAGE: Final = 4096
 """Size in bytes of the numbers before the states of the tests."""
@@ -99,7 +107,7 @@ TIMER: Final = struct.Struct("<QdI")
 index of its method (0 for none)."""
 TIMER_METHODS: Final = ("", "thread", "signal")
 
-PROCESS_AT: Final = 152
+PROCESS_AT: Final = 168
 PROCESS: Final = struct.Struct("<QI")
 """The process that writes the file: when it started, in clock ticks since the boot (0 if unknown),
 and its id."""
@@ -113,15 +121,26 @@ DUMP_SIGNAL_AT: Final = DEBUGGER_AT + 1
 END_SIGNAL_AT: Final = DEBUGGER_AT + 2
 """A byte: the signal at which the process ends its session, 0 for none."""
 
-TERMINAL_AT: Final = 168
-TERMINAL: Final = struct.Struct("<QQiI")
+READER_AT: Final = 184
+READER: Final = struct.Struct("<QQiI")
 """Where the user reads what pytest prints: device, inode and number of a descriptor of the process,
 and `IS_SHOWN` and `IS_COLOURED`."""
 IS_SHOWN: Final = 1
 """Lines are wanted there; all bits are 0 until the session starts."""
 IS_COLOURED: Final = 2
+CAPTURE_AT: Final = 152
+CAPTURE: Final = struct.Struct("<iii")
+"""A worker's process id, and its descriptors of the files with its captured stdout and stderr, 0
+for none."""
 
-CURRENT_AT: Final = 192
+CRASH_FILE: Final = "c"
+TERMINAL: Final = "t"
+STDOUT: Final = "o"
+STDERR: Final = "e"
+"""What a descriptor is of that is handed over to the process that outlives this one: the file
+`crash`, the user's stderr, and what is captured. `aftermath/watch.py` has the same letters."""
+
+CURRENT_AT: Final = 256
 CURRENT: Final = struct.Struct("<QII")
 """A worker's current test, or what a process is at that is no test: its start in ns of the
 monotonic clock, its state, and the length in bytes of its node id or name, which follows."""

@@ -52,6 +52,8 @@ class Observed:
     """What another process has seen of a run while it lived."""
 
     stalls: tuple[ObservedStall, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Sentences about what could not be seen."""
 
 
 def read_observed(folder: Folder) -> Observed:
@@ -98,10 +100,19 @@ def with_stalls(
     """
     if not observed.stalls:
         return evidence
+    activities = stalled_activities(observed, ended_ns, is_over=is_over)
+    was_idle = not evidence.in_flight and not evidence.counts.ran
+    was_interrupted = not evidence.finished or bool(evidence.interruptions)
     return replace(
         evidence,
         in_flight=tuple(_with_stall(test, observed, ended_ns) for test in evidence.in_flight),
-        stalls=(*evidence.stalls, *stalled_activities(observed, ended_ns, is_over=is_over)),
+        stalls=tuple(
+            each
+            for each in activities
+            if is_over
+            or each.stall.is_ended
+            or (was_interrupted and (each.what != "collection" or was_idle))
+        ),
     )
 
 

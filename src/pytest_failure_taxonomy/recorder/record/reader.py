@@ -16,6 +16,8 @@ from typing import Any, Final
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.recorder.record.layout import (
     ACTIVITIES,
+    CAPTURE,
+    CAPTURE_AT,
     COUNTED_AT,
     COUNTED_EVENTS,
     COUNTERS,
@@ -114,6 +116,10 @@ class WorkerState:
     test: StartedTest | None = None
     activity: StartedActivity | None = None
     timer: Timer | None = None
+    process_id: int = 0
+    """0 where it has not recorded it."""
+    capture: tuple[int, int] = (0, 0)
+    """Its descriptors of the files with its captured stdout and stderr; 0 for none."""
     tests: int = 0
     """How many it has started."""
 
@@ -322,8 +328,14 @@ def parse_worker(state: bytes) -> WorkerState:
     start_ns, at, name = _parse_current(state)
     test = StartedTest(nodeid=name, phase=PHASES[at], start_ns=start_ns) if at in PHASES else None
     (started,) = struct.unpack_from("<I", state, COUNTERS_AT + 4 * STARTED)
+    process_id, stdout, stderr = CAPTURE.unpack_from(state, CAPTURE_AT)
     return WorkerState(
-        test=test, activity=_parse_activity(state), timer=_parse_timer(state), tests=started
+        test=test,
+        activity=_parse_activity(state),
+        timer=_parse_timer(state),
+        process_id=process_id,
+        capture=(stdout, stderr),
+        tests=started,
     )
 
 

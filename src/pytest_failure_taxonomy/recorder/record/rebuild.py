@@ -22,12 +22,13 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunningActivity,
     TestFailure,
     TimeLimit,
+    Traces,
     Unrecorded,
     WorkerEnd,
     in_order_of_selection,
     is_of_attempt,
 )
-from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 
 
 def evidence_of(
@@ -37,6 +38,7 @@ def evidence_of(
     ended_ns: int | None,
     workers: Mapping[str, WorkerState],
     observed: Observed | None = None,
+    traces: Traces | None = None,
 ) -> RunEvidence:
     """Return the evidence of a run whose process has ended.
 
@@ -47,11 +49,14 @@ def evidence_of(
             the evidence does not say how long a test had run.
         workers: what each xdist worker has recorded of itself, by its id.
         observed: what another process has seen of the run while it lived.
+        traces: what the process has left of its last moments.
     """
     failures = _failures(run)
     failed = {failure.nodeid for failure in failures}
     recovered = {test.nodeid for test in run.named("recovered")}
     in_flight = _in_flight(run, workers, ended_ns)
+    if traces is not None and in_flight and in_flight[0].worker is None:
+        in_flight = (replace(in_flight[0], **to_dict(traces)), *in_flight[1:])
     end = replace(
         end,
         limits=(
@@ -77,6 +82,7 @@ def evidence_of(
         mismatch=next(iter(run.named("mismatch")), None),
         in_flight=in_flight,
         activity=_activity(run, workers, ended_ns),
+        traces=traces,
         not_run=_not_run(run, in_flight),
         workers=tuple(_workers(run, workers)),
         unrecorded=Unrecorded(

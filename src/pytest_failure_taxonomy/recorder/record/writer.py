@@ -20,10 +20,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.recorder.record.layout import (
+    CAPTURE,
+    CAPTURE_AT,
     COUNTED_AT,
     COUNTED_EVENTS,
     COUNTERS,
     COUNTERS_AT,
+    CRASH,
+    CRASH_BYTES,
     CURRENT,
     CURRENT_AT,
     DEBUGGER_AT,
@@ -40,12 +44,12 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     PHASES,
     PROCESS,
     PROCESS_AT,
+    READER,
+    READER_AT,
     RESERVE,
     RESERVE_BYTES,
     STACKS,
     STATE,
-    TERMINAL,
-    TERMINAL_AT,
     TIMER,
     TIMER_AT,
     TIMER_METHODS,
@@ -119,6 +123,9 @@ class Record:
 
     def set_activity(self, start_ns: int, state: int, name: str) -> None:
         """Record what is done that is no test, by its state and name."""
+
+    def set_capture(self, stdout: int, stderr: int) -> None:
+        """Record the descriptors of the files with what is captured, 0 for none."""
 
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk."""
@@ -225,7 +232,7 @@ class DiskRecord(Record):
 
     def set_terminal(self, status: os.stat_result, descriptor: int, flags: int) -> None:
         """Record where the user reads what pytest prints."""
-        TERMINAL.pack_into(self._map, TERMINAL_AT, status.st_dev, status.st_ino, descriptor, flags)
+        READER.pack_into(self._map, READER_AT, status.st_dev, status.st_ino, descriptor, flags)
 
     def set_activity(self, start_ns: int, state: int, name: str) -> None:
         """Record what is done that is no test, by its state and name; a test in flight stays."""
@@ -235,6 +242,10 @@ class DiskRecord(Record):
         self._map[CURRENT_AT + 8] = NOT_STARTED  # nobody may read half of a name
         self._map[CURRENT_AT + CURRENT.size : CURRENT_AT + CURRENT.size + len(encoded)] = encoded
         CURRENT.pack_into(self._map, CURRENT_AT, start_ns, state, len(encoded))
+
+    def set_capture(self, stdout: int, stderr: int) -> None:
+        """Record the descriptors of the files with what is captured, 0 for none."""
+        CAPTURE.pack_into(self._map, CAPTURE_AT, self._process_id, stdout, stderr)
 
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk."""
@@ -288,6 +299,17 @@ class DiskRecord(Record):
         """
         with self._open_folder() as folder:
             close(folder.open_file(MEMORY, os.O_WRONLY | os.O_CREAT))
+
+    def open_crash(self) -> int:
+        """Return a descriptor of the file for the stacks at a fatal error.
+
+        Raises:
+            OSError: if it can't be created.
+        """
+        with self._open_folder() as folder:
+            # Where there is no room, the stacks would be lost that the user should see.
+            allocate_file(folder, CRASH, CRASH_BYTES)
+            return move_high(folder.open_file(CRASH, os.O_RDWR))
 
     def opened(self) -> Folder:
         """Open the folder of the record.
