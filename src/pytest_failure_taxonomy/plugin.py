@@ -149,6 +149,12 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         default=False,
     )
     parser.addini(
+        "failure_taxonomy_stall_seconds", "As --failure-taxonomy-stall-seconds", default=""
+    )
+    parser.addini(
+        "failure_taxonomy_end_stalled", "As --failure-taxonomy-end-stalled", "bool", default=False
+    )
+    parser.addini(
         "failure_taxonomy_markers",
         "More reasons of failure markers, one a line: NAME, or NAME = one of the 15 reasons",
         "linelist",
@@ -159,12 +165,6 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         "Have a second small process complete the report if pytest dies (Linux)",
         "bool",
         default=True,
-    )
-    parser.addini(
-        "failure_taxonomy_stall_seconds", "As --failure-taxonomy-stall-seconds", default=""
-    )
-    parser.addini(
-        "failure_taxonomy_end_stalled", "As --failure-taxonomy-end-stalled", "bool", default=False
     )
     config = pluginmanager.get_plugin("pytestconfig")
     if isinstance(config, pytest.Config):

@@ -121,6 +121,10 @@ class Hanging:
         """Return what it has printed so far, on standard output and error."""
         return (self.folder / "output").read_text("utf-8")
 
+    def wait_for_output(self, text: str) -> None:
+        """Wait until it has printed a text."""
+        wait_until(lambda: text in self.output(), repr(text))
+
 
 RUN: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "run", "--")
 
@@ -290,6 +294,107 @@ def test_interpreter_that_does_not_end(tmp_path: Path) -> None:
     assert_valid_report(report)
     assert report["verdict"]["kind"] == "shutdown.stalled"
     assert [each["what"] for each in report["stalls"]] == ["shutdown"]
+
+
+SHELL: Final = """
+import os, signal, sys
+terminal = os.open(sys.argv[1], os.O_RDWR)
+for number in (0, 1, 2):
+    os.dup2(terminal, number)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.argv[2], sys.argv[2:])
+while True:
+    _, status = os.waitpid(child, os.WUNTRACED)
+    os.tcsetpgrp(0, os.getpgrp())
+    if not os.WIFSTOPPED(status):
+        break
+    os.write(1, b"suspended")
+"""
+"""A shell with one job, which takes the terminal back when that is suspended."""
+
+
+class OnTerminal(Hanging):
+    """A pytest in the foreground of a terminal."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes], terminal: int) -> None:
+        super().__init__(folder, process)
+        self.terminal = terminal
+        self._read = b""
+
+    def output(self) -> str:
+        """Return what is on the terminal so far."""
+        with suppress(OSError):  # nothing yet, or nobody has it open
+            while True:
+                self._read += os.read(self.terminal, 4096)
+        return self._read.decode("utf-8", "replace")
+
+
+@contextmanager
+def on_terminal(folder: Path, content: str, *args: str) -> Iterator[OnTerminal]:
+    """Start a pytest on a terminal of its own; no process of it is left afterwards."""
+    folder.mkdir()
+    (folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    (folder / "test_it.py").write_text(content, "utf-8")
+    terminal, end = os.openpty()
+    os.set_blocking(terminal, False)
+    command = pytest_command(SWITCH, f"{SECONDS}=0.5", *args)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SHELL, os.ttyname(end), *command],
+        cwd=folder,
+        env=child_environment(),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    os.close(end)
+    try:
+        yield OnTerminal(folder, process, terminal)
+    finally:
+        os.close(terminal)  # the job gets a SIGHUP
+        process.kill()
+        process.wait()
+
+
+def test_what_waits_for_the_user(tmp_path: Path) -> None:
+    """A debugger, a question on the terminal and a suspended job are no stalls, and no hard work.
+
+    A test that hangs is told meanwhile on a terminal, with a colour.
+    """
+    hangs = module("test_lock")
+    cases: dict[str, tuple[str, tuple[str, ...], str]] = {
+        "debugger": ("def test_it(): assert 0\n", ("--pdb",), "(Pdb)"),
+        "breakpoint": ("def test_it(): breakpoint()\n", (), "(Pdb)"),
+        "input": ("def test_it(): input('name? ')\n", ("-s",), "name? "),
+        "suspended": (hangs.replace("test_lock", "test_it"), (), "test_it.py "),
+        "computes": (COMPUTES, (), "test_it.py "),
+        "hangs": (hangs, (), "blocked in acquire (test_it.py:6)\x1b[0m"),
+        "quiet": (hangs, ("-qq",), ""),
+    }
+    with ExitStack() as stack:
+        runs = {
+            name: stack.enter_context(on_terminal(tmp_path / name, content, *args))
+            for name, (content, args, _) in cases.items()
+        }
+        suspended = runs["suspended"]
+        suspended.wait_for_output("test_it.py ")
+        os.write(suspended.terminal, b"\x1a")
+        suspended.wait_for_output("suspended")
+        for name, (_, _, shown) in cases.items():
+            runs[name].wait_for_output(shown)
+        runs["quiet"].wait_for("test_lock")
+        runs["hangs"].wait_for("test_lock")
+        wait_until(lambda: runs["hangs"].output().count("stalled ") > 2, "the third line")
+        for name, run in runs.items():
+            stalls = run.stalls()
+            assert stalls.keys() <= {"test_computes", "test_lock"}, name
+            if name != "hangs":
+                assert "stalled " not in run.output(), name
+            if name == "computes":
+                assert {each["state"] for each in stalls.values()} <= {"busy"}
 
 
 def finalize(run: Hanging) -> None:

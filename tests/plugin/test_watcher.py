@@ -159,7 +159,8 @@ def test_nobodys_child(tmp_path: Path) -> None:
         "                  for fd in os.listdir(f'/proc/{watcher}/fd')]\n"
         "    strange = [name for name in open_files if name != '/dev/null'\n"
         "               and not name.endswith(('/state', '/events')) and 'pidfd' not in name]\n"
-        "    assert strange == []\n"
+        # By the socket it gets descriptors of what pytest leaves behind.
+        "    assert [name.partition(':')[0] for name in strange] == ['socket']\n"
         "    status = pathlib.Path(f'/proc/{watcher}/status').read_text()\n"
         "    ignored = int(status.partition('SigIgn:')[2].split()[0], 16)\n"
         "    for number in (1, 2, 3, 15): assert ignored >> (number - 1) & 1, number\n",

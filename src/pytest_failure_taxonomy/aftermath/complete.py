@@ -8,13 +8,18 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
-from pytest_failure_taxonomy.aftermath.last_moments import MAX_LEFT_BYTES, Left, read_traces
+from pytest_failure_taxonomy.aftermath.last_moments import (
+    MAX_LEFT_BYTES,
+    Left,
+    output_of_process,
+    read_traces,
+)
 from pytest_failure_taxonomy.aftermath.lock import ReportLock, held_record
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.recorder.record.layout import (
@@ -42,6 +47,7 @@ from pytest_failure_taxonomy.recorder.record.observed import (
 )
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
+    WorkerState,
     has_ended,
     parse_record,
     read_contents,
@@ -397,6 +403,7 @@ def reconstruct(
             workers=workers,
             traces=traces,
             observed=observed,
+            outputs=_outputs_of(workers, end, secrets),
         )
         evidence = searched_again(seen, secrets)
         evidence = with_peaks(evidence, end.memory)
@@ -426,6 +433,22 @@ def reconstruct(
 
 def _has_stall(evidence: RunEvidence) -> bool:
     return bool(evidence.stalls) or any(test.stall is not None for test in evidence.in_flight)
+
+
+def _outputs_of(
+    workers: Mapping[str, WorkerState], end: ProcessEnd, secrets: Secrets
+) -> dict[str, str | None]:
+    """Return what the workers' tests in flight had written; they outlive their controller a while.
+
+    Only a process that has seen the end asks them: later, others may have their numbers.
+    """
+    if end.exit.source not in ("watcher", "supervisor"):
+        return {}
+    return {
+        worker: output_of_process(state.process_id, state.capture, secrets.redact)
+        for worker, state in workers.items()
+        if state.test is not None
+    }
 
 
 def is_still_running(path: Path, report: dict[str, Any]) -> bool:

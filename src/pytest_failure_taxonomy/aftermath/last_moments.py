@@ -27,7 +27,8 @@ MAX_LEFT_BYTES: Final = 1024 * 1024
 MAX_OUTPUT_CHARACTERS: Final = 4 * 1024
 MAX_OUTPUT_BYTES: Final = 64 * 1024
 """How much is searched for secrets, so that none is cut in two before it is found."""
-MAX_STACK_CHARACTERS: Final = 8_000
+MAX_STACK_CHARACTERS: Final = 5_500
+"""With the output it fits into one traceback of the report."""
 SHOWN_SECONDS: Final = 1.0
 """How long to wait for a reader of stderr that reads nothing."""
 
@@ -167,16 +168,34 @@ class LeftByWorkers:
         files = self._files.pop(worker, ())
         if not files:
             return None
-        dump, stdout, stderr = (
-            b"" if each is None else read_end(each, MAX_LEFT_BYTES) for each in files
-        )
-        for each in files:
-            if each is not None:
-                os.close(each)
+        dump, stdout, stderr = map(_read_and_close, files)
         left = Left(dump=dump.rstrip(b"\0"), stdout=stdout, stderr=stderr)
         if left.dump and self._terminal is not None:
             show_dump(left.dump, self._terminal)
         return read_traces(left, end, self._rootdir, self._redact)
+
+
+def output_of_process(
+    process_id: int, capture: tuple[int, int], redact: Callable[[str], str]
+) -> str | None:
+    """Return the last that a process has captured that still runs.
+
+    Args:
+        process_id: of the process.
+        capture: its descriptors of the files with its captured stdout and stderr, 0 for none.
+        redact: removes secrets from a text.
+    """
+    stdout, stderr = (_read_and_close(_open_captured(process_id, each)) for each in capture)
+    return last_output(stdout, stderr, redact)
+
+
+def _read_and_close(descriptor: int | None) -> bytes:
+    if descriptor is None:
+        return b""
+    try:
+        return read_end(descriptor, MAX_LEFT_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def _open_captured(process_id: int, descriptor: int) -> int | None:

@@ -145,7 +145,7 @@ class _Channel:
         # The module `socket` takes 4 ms to import, and adds nothing here.
         import _socket
 
-        ours, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+        ours, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self._descriptor = move_high(ours.detach())
         self._identity = identity_of(fstat(self._descriptor))
         return _move_up(its.detach())

@@ -518,8 +518,8 @@ def test_a_record_of_another_run_is_refused(folder: Path, recording: Recording) 
 @pytest.mark.parametrize(
     ("magic", "words"),
     [
-        (b"PFTREC02", "layout 02, this program reads 01; use the version"),
-        (b"PFTREC\xff\xff", "this program reads 01"),
+        (b"PFTREC03", "layout 03, this program reads 02; use the version"),
+        (b"PFTREC\xff\xff", "this program reads 02"),
         (b"SQLite f", "state is no record of a run"),
         (b"\0" * 8, "state is no record of a run"),
     ],

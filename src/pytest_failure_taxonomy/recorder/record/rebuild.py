@@ -39,6 +39,7 @@ def evidence_of(
     workers: Mapping[str, WorkerState],
     observed: Observed | None = None,
     traces: Traces | None = None,
+    outputs: Mapping[str, str | None] | None = None,
 ) -> RunEvidence:
     """Return the evidence of a run whose process has ended.
 
@@ -50,6 +51,7 @@ def evidence_of(
         workers: what each xdist worker has recorded of itself, by its id.
         observed: what another process has seen of the run while it lived.
         traces: what the process has left of its last moments.
+        outputs: what the tests of workers had written, by the workers' ids.
     """
     failures = _failures(run)
     failed = {failure.nodeid for failure in failures}
@@ -57,6 +59,11 @@ def evidence_of(
     in_flight = _in_flight(run, workers, ended_ns)
     if traces is not None and in_flight and in_flight[0].worker is None:
         in_flight = (replace(in_flight[0], **to_dict(traces)), *in_flight[1:])
+    if outputs:
+        in_flight = tuple(
+            replace(test, output=outputs.get(test.worker)) if test.worker else test
+            for test in in_flight
+        )
     end = replace(
         end,
         limits=(
