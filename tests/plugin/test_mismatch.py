@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Final
 
 import pytest
@@ -123,9 +124,13 @@ def test_it_is_on_disk_before_the_end(runs: PytestRuns) -> None:
             "@pytest.mark.parametrize('x', [SECRET])\ndef test_secret(x): pass\n",
         }
     )
-    run = runs.run_unchecked("-n", "2", "-p", "no:terminal", plugins=["xdist"])
+    run = runs.run_unchecked(
+        *("-n", "2", "-p", "no:terminal"),
+        plugins=["xdist"],
+        prefix=(sys.executable, "-m", "pytest_failure_taxonomy", "run", "--"),
+    )
     assert run.exit_status == 7
-    report = runs.wait_for_completion()
+    report = runs.read_report()
     kinds = [held["kind"] for held in report["reasons"]]
     assert kinds == ["collection.mismatch", "process.exited"]
     assert "the parameters of test_it.py::test_secret differ" in report["verdict"]["message"]

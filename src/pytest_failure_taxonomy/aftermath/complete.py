@@ -103,10 +103,10 @@ class ProcessEnd:
     exit: ProcessExit
     ended_ns: int | None = None
     """On the monotonic clock of this boot."""
-    left: Left = Left()
-    """What the process has left of its last moments."""
     memory: MemorySeen | None = None
     """What was seen of its memory before."""
+    left: Left = Left()
+    """What the process has left of its last moments."""
 
 
 def end_from_status(status: int | None, source: str, ended_ns: int | None) -> ProcessEnd:
@@ -149,7 +149,7 @@ def complete_watched(
         contents: of the record's two files.
         left: the stacks of a crash, and the end of what was captured of stdout and stderr.
         observed: what the watcher has seen of the run.
-        memory: what it has seen of its memory.
+        memory: what it has seen of the run's memory.
     """
     end = replace(end_from_status(status, "watcher", ended_ns), memory=parse_memory(memory))
     seen = parse_observed(observed) if observed else None

@@ -23,6 +23,7 @@ _HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is imported on
 
 _MAX_SECONDS = 120
 """The time for all work after pytest's end; half a million tests take a twentieth of it."""
+_NEVER = float("inf")
 _MAX_BYTES = 512 * 1024 * 1024  # as in record/layout.py
 _CHILD_SECONDS = 0.5
 """How long a child that looks at a stall may take once pytest has ended."""
@@ -67,7 +68,7 @@ def watch(
     numbers, _, folder = settings.partition(";folder=")
     given = dict(part.split("=", 1) for part in numbers.split(";") if part) | {"folder": folder}
     stalls, memory = Stalls(files, process_id, report, run_id, given), Memory(process_id, folder)
-    _wait_for_end(pidfd, channel, files[0], [stalls, memory])
+    _wait_for_end(pidfd, channel, files[0], Looks([stalls, memory]))
     ended_ns = time.monotonic_ns()
     _end_in_time()
     stalls.end()
@@ -84,41 +85,22 @@ def watch(
     complete_watched(report, run_id, status, ended_ns, contents, left, seen, used)
 
 
-def _wait_for_end(pidfd: int, channel: int, state: int, looks: list[Stalls | Memory]) -> None:
-    """Look at each thing in its own time until the process has ended.
-
-    Let go of what the process has sent if its run ends before.
-    """
+def _wait_for_end(pidfd: int, channel: int, state: int, looks: Looks) -> None:
+    """Wait for the end of the process; let go of what it has sent if its run ends before."""
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     poller.register(channel, 0)
-    due = [_due(each) for each in looks]
     while True:
-        ready = {descriptor for descriptor, _ in poller.poll(_milliseconds_until(min(due)))}
+        ready = {descriptor for descriptor, _ in poller.poll(looks.wait_ms())}
         if pidfd in ready:
             return
-        if ready:
-            poller.unregister(channel)  # the other end was closed, maybe by a test
-            if _has_finished(state):
-                for descriptor in _receive(channel).values():
-                    os.close(descriptor)
-        for index, each in enumerate(looks):
-            if time.monotonic() >= due[index]:
-                each.look()
-                due[index] = _due(each)
-
-
-def _due(look: Stalls | Memory) -> float:
-    """Return when the next look is due, on the monotonic clock."""
-    wait_ms = look.wait_ms()
-    return float("inf") if wait_ms is None else time.monotonic() + wait_ms / 1e3
-
-
-def _milliseconds_until(due: float) -> float | None:
-    """Return how long to wait, in whole milliseconds; `None` for ever."""
-    if due == float("inf"):
-        return None
-    return max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
+        if not ready:
+            looks.look()
+            continue
+        poller.unregister(channel)  # the other end was closed, maybe by a test
+        if _has_finished(state):
+            for descriptor in _receive(channel).values():
+                os.close(descriptor)
 
 
 def _read_what_is_left(channel: int) -> tuple[bytes, bytes, bytes]:
@@ -173,6 +155,32 @@ def _read_end(descriptor: int) -> bytes:
         return os.pread(descriptor, _MAX_OUTPUT_BYTES, max(0, size - _MAX_OUTPUT_BYTES))
     except OSError:
         return b""
+
+
+class Looks:
+    """Look again and again, at each thing in its own time."""
+
+    def __init__(self, looks: list[Stalls | Memory]) -> None:
+        self._looks = looks
+        self._due = [_due(each) for each in looks]
+
+    def wait_ms(self) -> float | None:
+        """Return how long to wait for the next look, `None` for ever."""
+        due = min(self._due)
+        return None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
+
+    def look(self) -> None:
+        """Look at all for which it is time."""
+        for index, each in enumerate(self._looks):
+            if time.monotonic() >= self._due[index]:
+                each.look()
+                self._due[index] = _due(each)
+
+
+def _due(look: Stalls | Memory) -> float:
+    """Return when the next look is due, on the monotonic clock."""
+    wait_ms = look.wait_ms()
+    return _NEVER if wait_ms is None else time.monotonic() + wait_ms / 1e3
 
 
 class Stalls:

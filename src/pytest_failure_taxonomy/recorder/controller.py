@@ -153,22 +153,18 @@ class ControllerRecorder:
     @pytest.hookimpl(optionalhook=True)
     @guarded
     def pytest_testnodeready(self, node: Any) -> None:
-        """Record the process of a worker, if that is one of this machine; open what it leaves."""
-        self._record_process(node)
+        """Record the process of a new worker, and open what it leaves if it dies."""
         worker = node.gateway.id
+        popen = _popen_of(node)
+        if popen is not None:
+            known = self._workers[worker]
+            known.process_id, known.ready_ns = int(popen.pid), time.monotonic_ns()
+            self._session.facts.write("worker", worker=known.end())
         if isinstance(self._record, DiskRecord):
             with suppress(OSError), self._record.opened() as folder:
                 state = read_worker(folder, worker)
                 with folder.open_folder(worker_folder(worker)) as inner:
                     self._traces.follow(worker, state.process_id, inner, state.capture)
-
-    def _record_process(self, node: Any) -> None:
-        worker = self._workers[node.gateway.id]
-        popen = _popen_of(node)
-        if popen is not None:
-            worker.process_id = int(popen.pid)
-            worker.ready_ns = time.monotonic_ns()
-            self._session.facts.write("worker", worker=worker.end())
 
     @pytest.hookimpl(optionalhook=True)
     @guarded
@@ -243,8 +239,8 @@ class ControllerRecorder:
         if kills is not None and self._oom_kills is not None:
             worker.out_of_memory = kills > self._oom_kills
             self._oom_kills = kills
-        self._read_traces(worker)
         self._see_memory_of_dead(worker)
+        self._read_traces(worker)
         self._session.facts.write("worker", worker=worker.end())
 
     def _read_traces(self, worker: _Worker) -> None:

@@ -319,18 +319,6 @@ class MemoryUse:
 
 
 @value
-class Traces:
-    """What a process that died has left of its last moments."""
-
-    stack: str | None = None
-    """The frames of the thread that crashed, the deepest first."""
-    location: Location | None = None
-    """The innermost of those frames that is the user's own code."""
-    output: str | None = None
-    """The last that was written to its captured standard output and error."""
-
-
-@value
 class MemorySample:
     """How much memory a run was last seen to use, in bytes; `None` where that is not known."""
 
@@ -352,6 +340,18 @@ class OomKill:
     """What the process used."""
     limit_bytes: int | None = None
     """What its control group allowed; `None` where the machine's memory ran out."""
+
+
+@value
+class Traces:
+    """What a process that died has left of its last moments."""
+
+    stack: str | None = None
+    """The frames of the thread that crashed, the deepest first."""
+    location: Location | None = None
+    """The innermost of those frames that is the user's own code."""
+    output: str | None = None
+    """The last that was written to its captured standard output and error."""
 
 
 @value

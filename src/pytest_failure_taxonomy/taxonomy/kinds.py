@@ -94,6 +94,15 @@ _OWN: Final[tuple[tuple[str, FailureReason | None, bool | None, tuple[str, ...]]
         ("pytest was killed (SIGKILL): memory or a time limit, nothing says which",),
     ),
     ("process.oom", _SANDBOX, True, ("pytest was killed because the memory ran out",)),
+    (
+        "sandbox.memory",
+        _SANDBOX,
+        None,
+        (
+            "1 test ran out of the memory that it may use",
+            "{count} tests ran out of the memory that they may use",
+        ),
+    ),
     ("process.terminated", _STOPPED, True, ("pytest was told to end by a signal",)),
     ("process.crashed", _UNKNOWN, None, ("the pytest process crashed",)),
     ("process.exited", _UNKNOWN, False, ("the process left before pytest had finished",)),
@@ -134,7 +143,6 @@ _OWN: Final[tuple[tuple[str, FailureReason | None, bool | None, tuple[str, ...]]
 """Kinds that the run itself gives; those without words for several can happen only once a run."""
 
 _BY_LIBRARY: Final = (
-    ("sandbox.memory", _SANDBOX, None, "test", "ran out of the memory that it may use"),
     ("sandbox.docker", _SANDBOX, None, "call", "of Docker failed"),
     ("sandbox.kubernetes", _SANDBOX, None, "call", "of Kubernetes failed"),
     ("sandbox.podman", _SANDBOX, None, "call", "of Podman failed"),

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from pytest_failure_taxonomy.aftermath import memory_samples
 from pytest_failure_taxonomy.aftermath.memory_samples import MemorySampler
 from pytest_failure_taxonomy.recorder.record.layout import MEMORY
 from pytest_failure_taxonomy.recorder.record.memory_seen import (
@@ -201,6 +202,7 @@ def test_only_the_file_of_the_record_is_written(tmp_path: Path, what: str) -> No
         "folder": file.mkdir,
     }
     makers[what]()
+    assert memory_samples.FILE == MEMORY
     sampler = MemorySampler(os.getpid(), str(record))
     sampler.look()
     assert canary.read_bytes() == b"canary"

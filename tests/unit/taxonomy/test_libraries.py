@@ -207,7 +207,10 @@ def test_gitpythons_command_error() -> None:
 
 
 def test_every_kind_of_the_tables_is_one_of_ours() -> None:
-    """No table names a kind that is not published, and each published one can be given."""
+    """No table names a kind that is not published, and each published one can be given.
+
+    Want of memory is known by the limit that was used up, and not by an exception's name alone.
+    """
     given = {
         *EXCEPTIONS.values(),
         *MODULES.values(),
@@ -217,7 +220,7 @@ def test_every_kind_of_the_tables_is_one_of_ours() -> None:
         "sandbox.memory",  # given by how near a limit of memory was
     }
     prefixes = ("sandbox.", "llm.", "git.", "tool.")
-    assert given == {kind for kind in KINDS if kind.startswith(prefixes)}
+    assert given | {"sandbox.memory"} == {kind for kind in KINDS if kind.startswith(prefixes)}
     assert set(ONLY_WITHIN) <= set(MODULES)
 
 

@@ -291,6 +291,15 @@ class DiskRecord(Record):
         with self._open_folder() as folder:
             return move_high(folder.open_file(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
 
+    def make_memory_file(self) -> None:
+        """Make the file into which the watcher writes how much memory the run uses.
+
+        Raises:
+            OSError: if it can't be created.
+        """
+        with self._open_folder() as folder:
+            close(folder.open_file(MEMORY, os.O_WRONLY | os.O_CREAT))
+
     def open_crash(self) -> int:
         """Return a descriptor of the file for the stacks at a fatal error.
 
@@ -301,15 +310,6 @@ class DiskRecord(Record):
             # Where there is no room, the stacks would be lost that the user should see.
             allocate_file(folder, CRASH, CRASH_BYTES)
             return move_high(folder.open_file(CRASH, os.O_RDWR))
-
-    def make_memory_file(self) -> None:
-        """Make the file into which the watcher writes how much memory the run uses.
-
-        Raises:
-            OSError: if it can't be created.
-        """
-        with self._open_folder() as folder:
-            close(folder.open_file(MEMORY, os.O_WRONLY | os.O_CREAT))
 
     def opened(self) -> Folder:
         """Open the folder of the record.
