@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -193,6 +194,19 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     assert FATAL not in run.stderr
     run = run_pytest(tmp_path, "-o", "failure_taxonomy_watcher=false")
     assert run.stderr.count(FATAL) == 1, "nobody would read it, so it stays where it was"
+
+
+@pytest.mark.parametrize("command", ["{}", "{}; true"], ids=["leader", "leader's child"])
+def test_a_terminal_that_is_closed_at_once(tmp_path: Path, command: str) -> None:
+    """Nobody could write to it after the crash, so faulthandler stays where it was."""
+    write(tmp_path, CRASHES.format(number=int(signal.SIGSEGV)))
+    line = command.format(shlex.join(pytest_command(SWITCH)))
+    program = f"import pty, sys; pty.spawn(['sh', '-c', {line!r}])"
+    run = run_child(tmp_path, [sys.executable, "-c", program])
+    assert run.stdout.count(FATAL) == 1
+    (test,) = final_report(tmp_path)["in_flight"]
+    assert test["stack"] is None
+    check_output(test["output"])
 
 
 def test_a_pipe_of_stderr_ends_with_the_run(tmp_path: Path) -> None:

@@ -10,7 +10,14 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder import controller, other_plugins, session, worker
+from pytest_failure_taxonomy.recorder import (
+    activity,
+    controller,
+    crash_dump,
+    other_plugins,
+    session,
+    worker,
+)
 from pytest_failure_taxonomy.run import lifecycle
 from tests.helpers.children import (
     REPORT,
@@ -126,6 +133,12 @@ EXITED: Final = (
 
 SCENARIOS: Final = {
     "Run.pytest_sessionstart": ORDINARY,
+    "ActivityRecorder.pytest_collection_finish": ORDINARY,
+    "ActivityRecorder.pytest_collection_modifyitems": ORDINARY,
+    "ActivityRecorder.pytest_collectstart": ORDINARY,
+    "ActivityRecorder.pytest_configure": ORDINARY,
+    "ActivityRecorder.pytest_sessionstart": ORDINARY,
+    "CrashDump.pytest_configure": ORDINARY,
     "SessionRecorder.pytest_collection_finish": ORDINARY,
     "SessionRecorder.pytest_collectreport": BROKEN_MODULE,
     "SessionRecorder.pytest_deselected": ORDINARY,
@@ -142,6 +155,7 @@ SCENARIOS: Final = {
     "ControllerRecorder.pytest_configure_node": DISTRIBUTED,
     "ControllerRecorder.pytest_runtest_logreport": DISTRIBUTED,
     "ControllerRecorder.pytest_testnodedown": DISTRIBUTED,
+    "ControllerRecorder.pytest_testnodeready": DISTRIBUTED,
     "ControllerRecorder.pytest_xdist_node_collection_finished": DISTRIBUTED,
     "WorkerRecorder.pytest_collection_finish": DISTRIBUTED,
     "WorkerRecorder.pytest_collectreport": DISTRIBUTED,
@@ -155,10 +169,14 @@ SCENARIOS: Final = {
 }
 """For each hook a run that calls it: files, arguments, exit status, and pytest's last line."""
 
-WRAPPERS: Final = {"Run.pytest_cmdline_main", "SessionRecorder.pytest_sessionfinish"}
+WRAPPERS: Final = {
+    "Run.pytest_cmdline_main",
+    "SessionRecorder.pytest_sessionfinish",
+    "ActivityRecorder.pytest_sessionfinish",
+}
 """What these raise is what others have raised."""
-HAND_OVER: Final = {"WorkerRecorder.pytest_sessionfinish"}
-"""A worker whose hand-over fails has no way left to say so."""
+HAND_OVER: Final = {"WorkerRecorder.pytest_sessionfinish", "CrashDump.pytest_unconfigure"}
+"""A worker whose hand-over fails has no way left to say so; at the very end warnings are over."""
 
 
 def test_each_of_our_hooks_is_broken_once() -> None:
@@ -169,6 +187,8 @@ def test_each_of_our_hooks_is_broken_once() -> None:
         controller.ControllerRecorder,
         worker.WorkerRecorder,
         other_plugins.TimerRecorder,
+        activity.ActivityRecorder,
+        crash_dump.CrashDump,
     ]
     hooks = {
         f"{each.__name__}.{name}" for each in classes for name in vars(each) if "pytest_" in name
@@ -378,7 +398,7 @@ def descriptors():
             found[name] = target.split("[")[0].split("/tmp")[0]
         else:
             assert not os.get_inheritable(int(name))
-            assert ".failure-report.json" in target
+            assert ".failure-report.json" in target or target.startswith("socket:")
     return found
 
 def children():

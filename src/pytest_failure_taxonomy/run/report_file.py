@@ -16,10 +16,12 @@ from pytest_failure_taxonomy.aftermath.lock import ReportLock, held_record, lock
 from pytest_failure_taxonomy.aftermath.watcher import Watch, settings_word
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.recorder.record.layout import (
+    CRASH_FILE,
     EVENTS,
     OBSERVED,
     RESERVE,
     STATE,
+    TERMINAL,
     record_folder,
 )
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
@@ -37,6 +39,7 @@ from pytest_failure_taxonomy.run.settings import Settings
 from pytest_failure_taxonomy.system.process import (
     enclosing_limits,
     oom_events_file,
+    outlives_this_process,
     read_identity,
     read_oom_count,
 )
@@ -342,9 +345,16 @@ class CrashRecord:
         """Give the watcher descriptors of what this process leaves when it dies.
 
         Returns:
-            Whether there is a watcher that has got them.
+            Whether it reads the stacks of a crash and shows them on stderr.
         """
-        return self._watch.hand_over(descriptors)
+        terminal = descriptors.get(TERMINAL)
+        if terminal is not None and not outlives_this_process(terminal):
+            descriptors = {
+                name: each
+                for name, each in descriptors.items()
+                if name not in (CRASH_FILE, TERMINAL)
+            }
+        return self._watch.hand_over(descriptors) and CRASH_FILE in descriptors
 
     def _dump_stacks_at_sigterm(self, record: DiskRecord) -> None:
         """Have faulthandler write the stacks of all threads when a SIGTERM comes.

@@ -20,6 +20,9 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _OPTIONS_WITH_A_VALUE: Final = frozenset({"-k", "--kill-after", "-s", "--signal"})
 
+_SHELLS: Final = frozenset({"bash", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh"})
+_OPTIONS_WITH_A_FILE: Final = frozenset({"--init-file", "--rcfile"})
+
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_PTRACER: Final = 0x59616D61
@@ -258,6 +261,32 @@ def descendants(process_id: int) -> list[int]:
         found += children
         waiting += children
     return found
+
+
+def outlives_this_process(descriptor: int) -> bool:
+    """Tell whether a stream surely stays open for others when this process has ended.
+
+    A terminal is hung up when the leader of its session ends: by `ssh -t host pytest` that is this
+    process, and by `docker run -it image sh -c "pytest"` one that ends right after it. An
+    interactive shell goes on.
+    """
+    if not os.isatty(descriptor) or not hasattr(os, "getsid"):
+        return True
+    return is_interactive_shell(command_of(os.getsid(0)))
+
+
+def is_interactive_shell(command: list[str]) -> bool:
+    """Tell whether a command line is that of a shell without a script or a command to execute."""
+    if os.path.basename(command[0]).lstrip("-") not in _SHELLS:
+        return False
+    before = ""
+    for word in filter(None, command[1:]):
+        if before not in _OPTIONS_WITH_A_FILE and (
+            not word.startswith("-") or re.fullmatch("-[a-z]*c[a-z]*", word)
+        ):
+            return False
+        before = word
+    return True
 
 
 def die_with_parent() -> None:

@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.system.process import (
     descendants,
     enclosing_limits,
     is_alive,
+    is_interactive_shell,
     name_of,
     oom_events_file,
     read_identity,
@@ -238,3 +239,25 @@ def test_the_file_of_this_cgroup(
     files = {"/proc/self/cgroup": cgroup, path: "oom_kill 0\n"}
     monkeypatch.setattr(process, "_read", lambda name: files.get(name, ""))
     assert oom_events_file() == path
+
+
+@pytest.mark.parametrize(
+    ("line", "is_interactive"),
+    [
+        ("-bash", True),
+        ("bash", True),
+        ("/usr/bin/zsh -i -l", True),
+        ("bash --init-file /opt/code/shell.sh", True),
+        ("fish", True),
+        ("sh -c pytest", False),
+        ("bash -lc pytest", False),
+        ("bash run-tests.sh", False),
+        ("bash --rcfile x run-tests.sh", False),
+        ("/usr/bin/python -m pytest", False),
+        ("tox", False),
+        ("", False),
+    ],
+)
+def test_an_interactive_shell(line: str, is_interactive: bool) -> None:
+    """A shell that executes a command or a script ends soon after it."""
+    assert is_interactive_shell([*line.split(" "), ""]) is is_interactive
