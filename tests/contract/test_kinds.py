@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ErrorOrigin,
     InFlightTest,
     Interruption,
+    MemoryPressure,
     Phase,
     ProcessExit,
     RaisedException,
@@ -83,6 +84,13 @@ TIME_IS_UP: Final = RaisedException(
 SYNTAX_ERROR: Final = CollectionFailure(
     nodeid="test_cart.py", message="SyntaxError: invalid syntax"
 )
+NO_MEMORY: Final = RaisedException(
+    type="MemoryError",
+    module="builtins",
+    message="",
+    bases=("builtins.MemoryError", "builtins.Exception"),
+    memory=MemoryPressure(limit="RLIMIT_AS", used_bytes=99, limit_bytes=100),
+)
 DEAD_WORKER: Final = WorkerEnd(id="gw0", tests=3, signal="SIGSEGV", crashed_on=TEST, ending="died")
 
 KINDS_THAT_TESTS_GIVE: Final = (
@@ -118,6 +126,7 @@ KINDS_THAT_TESTS_GIVE: Final = (
         failed("call", message="running the test CRASHED", crashed=True, forked=True),
     ),
     ("worker.crashed", "TESTS_FAILED", ended(1, workers=(DEAD_WORKER,))),
+    ("sandbox.memory", "SANDBOX_ERROR", failed("call", message="", exception=NO_MEMORY)),
 )
 
 MISMATCH: Final = CollectionMismatch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -12,7 +13,8 @@ import pytest
 
 from tests.attacks.fuzz import NAMES
 from tests.attacks.targets import TARGETS
-from tests.helpers.children import run_child
+from tests.helpers.children import run_child, run_plain_pytest
+from tests.helpers.warm_pytest import Switch
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PYTHONS_OWN: Final = frozenset({"SIGPIPE", "SIGXFZ", "SIGXFSZ"})
@@ -63,6 +65,66 @@ def test_signals_that_the_suite_is_started_without(workers: tuple[str, ...]) -> 
     )
     assert run.status == 0, run.stdout + run.stderr
     assert run.outcome == "1 passed"
+
+
+ON_CONTROLLER: Final = """\
+import os, signal
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["CONTROLLER"] = str(os.getpid())
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR2, lambda *_: None)
+"""
+ON_WORKERS: Final = """\
+import json, os, signal, sys
+from pathlib import Path
+
+SIGNALS = signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2
+
+def test_facts():
+    name = os.environ["PYTEST_XDIST_WORKER"]
+    facts = {
+        "forked": "-c" not in sys.orig_argv,
+        "a child": os.environ["CONTROLLER"] == str(os.getppid()) != str(os.getpid()),
+        "folder": os.getcwd(),
+        "path": sys.path,
+        "argv": sys.argv,
+        "main": sys.modules["__main__"].__name__,
+        "signals": [str(signal.getsignal(n)) for n in SIGNALS],
+        "descriptors": sorted(os.listdir("/dev/fd")),
+        "stdin": os.fstat(0).st_rdev == os.stat(os.devnull).st_rdev,
+        "writes bytecode": sys.dont_write_bytecode,
+        "stderr": (sys.__stderr__.fileno(), sys.__stderr__.errors),
+        "modules": sorted(m for m in sys.modules if m.partition(".")[0] in ("xdist", "test_it")),
+    }
+    Path(f"{name}.json").write_text(json.dumps(facts))
+
+def test_dies():
+    if os.environ["PYTEST_XDIST_WORKER"] == "gw0":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def test_facts_again():
+    test_facts()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.versions
+@pytest.mark.skipif(not Switch.is_on, reason="no run is a fork")
+def test_a_forked_worker_is_like_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers that the suite forks find what those find that xdist starts."""
+    (tmp_path / "conftest.py").write_text(ON_CONTROLLER, "utf-8")
+    (tmp_path / "test_it.py").write_text(ON_WORKERS, "utf-8")
+    found = []
+    for is_on in (True, False):
+        monkeypatch.setattr(Switch, "is_on", is_on)
+        run = run_plain_pytest(tmp_path, "-n", "1", plugins=["xdist"])
+        assert run.outcome == "1 failed, 2 passed", run.stdout + run.stderr
+        assert "worker 'gw0' crashed" in run.stdout
+        found.append([json.loads((tmp_path / f"gw{n}.json").read_bytes()) for n in range(2)])
+    forked, new = found
+    assert all(facts["a child"] for facts in forked)
+    assert [facts.pop("forked") for facts in (*forked, *new)] == [True, True, False, False]
+    assert forked == new
 
 
 def test_every_target_can_be_fuzzed_by_hand() -> None:

@@ -93,7 +93,8 @@ def _modules_of(arguments: Sequence[str]) -> tuple[str, ...]:
     has_benches = "failure_taxonomy_bench" in arguments
     return (
         *(_FOR_WORKERS if _count_of_workers(arguments) else ()),
-        *(_FOR_BENCHES if has_benches else ()),
+        # pytest warns of a plugin that it can't rewrite: `-p asyncio` is one of that name.
+        *(name for name in _FOR_BENCHES if has_benches and name not in arguments),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,6 +18,11 @@ from tests.helpers.children import run_inside, run_pytest
 
 PASSING: Final = "def test_passes(): pass\n"
 MISSING: Final = "import tomli_wx\n"
+
+try:
+    IDLE = f"pytest-timeout {version('pytest-timeout')} is installed but not loaded"
+except PackageNotFoundError:
+    IDLE = 'pytest-timeout has it: pip install "pytest-failure-taxonomy[timeout]"'
 
 
 class Ending(NamedTuple):
@@ -50,8 +55,7 @@ ENDINGS: Final = (
     ),
     Ending(
         "option-of-a-plugin-that-is-blocked",
-        "usage.error]: unrecognized arguments: --timeout=5 "
-        f"(pytest-timeout {version('pytest-timeout')} is installed but not loaded)",
+        f"usage.error]: unrecognized arguments: --timeout=5 ({IDLE})",
         args=["--timeout=5", "-p", "no:timeout"],
     ),
     Ending(

@@ -21,6 +21,7 @@ from tests.helpers.children import (
     run_plain_pytest,
     run_pytest,
 )
+from tests.helpers.warm_pytest import Switch
 
 TO: Final = "--failure-taxonomy-report"
 PASSING: Final = "def test_passes():\n    pass\n"
@@ -121,9 +122,16 @@ def test_without_the_option_nothing_is_loaded_printed_or_written(
     ("test", "status"), [(PASSING, 0), (FAILING, 1)], ids=["passing", "failing"]
 )
 def test_with_the_option_nothing_slow_is_loaded(
-    folder: Path, args: tuple[str, ...], bench: tuple[str, ...], test: str, status: int
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    args: tuple[str, ...],
+    bench: tuple[str, ...],
+    test: str,
+    status: int,
 ) -> None:
     """A run that reports imports neither the report's model nor anything that reads YAML."""
+    # A process that waits for runs of benches has imported them.
+    monkeypatch.setattr(Switch, "is_on", Switch.is_on and not bench)
     write(folder, {"test_it.py": test, "conftest.py": NOTES_MODULES})
     run = run_pytest(folder, *args, plugins=("xdist", *bench))
     assert run.status == status

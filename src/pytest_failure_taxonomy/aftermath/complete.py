@@ -30,6 +30,15 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     record_folder,
     worker_of,
 )
+from pytest_failure_taxonomy.recorder.record.memory_seen import (
+    MemorySeen,
+    context_with_memory,
+    oom_kill_of,
+    parse_memory,
+    read_memory,
+    with_memory,
+    with_peaks,
+)
 from pytest_failure_taxonomy.recorder.record.observed import (
     Observed,
     parse_observed,
@@ -96,6 +105,8 @@ class ProcessEnd:
     """On the monotonic clock of this boot."""
     left: Left = Left()
     """What the process has left of its last moments."""
+    memory: MemorySeen | None = None
+    """What was seen of its memory before."""
 
 
 def end_from_status(status: int | None, source: str, ended_ns: int | None) -> ProcessEnd:
@@ -126,6 +137,7 @@ def complete_watched(
     contents: list[bytes],
     left: tuple[bytes, bytes, bytes] = (b"", b"", b""),
     observed: bytes = b"",
+    memory: bytes = b"",
 ) -> None:
     """Complete a report for the watcher, from the contents of the record that it has read.
 
@@ -137,8 +149,9 @@ def complete_watched(
         contents: of the record's two files.
         left: the stacks of a crash, and the end of what was captured of stdout and stderr.
         observed: what the watcher has seen of the run.
+        memory: what it has seen of its memory.
     """
-    end = end_from_status(status, "watcher", ended_ns)
+    end = replace(end_from_status(status, "watcher", ended_ns), memory=parse_memory(memory))
     seen = parse_observed(observed) if observed else None
     dump, stdout, stderr = left
     end = replace(end, left=Left(dump=dump, stdout=stdout, stderr=stderr))
@@ -175,6 +188,8 @@ def complete_run(
             contents = list(read_contents(folder))
         if observed is None:
             observed = Observed() if folder is None else read_observed(folder)
+        if end.memory is None and folder is not None:
+            end = replace(end, memory=read_memory(folder))
         current = read_report(path)
         if current is not None and current["run"]["id"] != run_id:
             if _is_of_later_run(path, end, contents):
@@ -376,7 +391,7 @@ def reconstruct(
         if not left.dump:
             with suppress(OSError):
                 left = replace(left, dump=folder.read(CRASH, MAX_LEFT_BYTES).rstrip(b"\0"))
-    exit_seen = replace(_with_memory(run, end.exit), stacks=stacks)
+    exit_seen = replace(_with_memory(run, end), stacks=stacks)
     try:
         secrets = Secrets(run.header.redact)
         rootdir = Path(run.header.context.rootdir)
@@ -391,7 +406,9 @@ def reconstruct(
             outputs=_outputs_of(workers, end, secrets),
         )
         evidence = searched_again(seen, secrets)
+        evidence = with_peaks(evidence, end.memory)
         context = context_of(run, ended_ns=end.ended_ns)
+        context = context_with_memory(context, exit_seen, end.memory, run.header.process.pid)
         evidence, problems = attribute(evidence, run.header.rules)
         return build_report(
             evidence,
@@ -444,10 +461,17 @@ def is_still_running(path: Path, report: dict[str, Any]) -> bool:
     return is_alive(to_dict(read_record(record_folder(path, run_id), run_id).header.process))
 
 
-def _with_memory(run: RecordedRun, end: ProcessExit) -> ProcessExit:
-    """Add whether the OOM killer was active in the cgroup of the run during the run."""
+def _with_memory(run: RecordedRun, end: ProcessEnd) -> ProcessExit:
+    """Add what was seen of the memory, and whether the OOM killer was active during the run."""
     before, after = run.header.memory.oom_kills, read_oom_count(run.header.memory.events_file)
-    return replace(end, out_of_memory=before is not None and after is not None and after > before)
+    seen = replace(
+        with_memory(end.exit, end.memory),
+        out_of_memory=before is not None and after is not None and after > before,
+    )
+    if seen.signal != "SIGKILL" or end.ended_ns is None:
+        return seen
+    process_id, started_ns = run.header.process.pid, run.header.started_ns
+    return replace(seen, oom_kill=oom_kill_of(process_id, started_ns, end.ended_ns))
 
 
 def read_report(path: Path) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ import time
 
 TYPE_CHECKING = False  # importing it from `typing` would take more memory than all the rest
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.aftermath.memory_samples import MemorySampler
     from pytest_failure_taxonomy.aftermath.standstill import Standstill, Unit
 
 _HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is imported only when it is needed
@@ -65,8 +66,8 @@ def watch(
     sys.path[:0] = [root, *others]
     numbers, _, folder = settings.partition(";folder=")
     given = dict(part.split("=", 1) for part in numbers.split(";") if part) | {"folder": folder}
-    stalls = Stalls(files, process_id, report, run_id, given)
-    _wait_for_end(pidfd, channel, files[0], stalls)
+    stalls, memory = Stalls(files, process_id, report, run_id, given), Memory(process_id, folder)
+    _wait_for_end(pidfd, channel, files[0], [stalls, memory])
     ended_ns = time.monotonic_ns()
     _end_in_time()
     stalls.end()
@@ -79,25 +80,45 @@ def watch(
     from pytest_failure_taxonomy.aftermath.complete import complete_watched
 
     contents = [_read(file) for file in files]
-    complete_watched(report, run_id, status, ended_ns, contents, left, stalls.observed())
+    seen, used = stalls.observed(), memory.seen()
+    complete_watched(report, run_id, status, ended_ns, contents, left, seen, used)
 
 
-def _wait_for_end(pidfd: int, channel: int, state: int, stalls: Stalls) -> None:
-    """Wait for the end of the process; let go of what it has sent if its run ends before."""
+def _wait_for_end(pidfd: int, channel: int, state: int, looks: list[Stalls | Memory]) -> None:
+    """Look at each thing in its own time until the process has ended.
+
+    Let go of what the process has sent if its run ends before.
+    """
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     poller.register(channel, 0)
+    due = [_due(each) for each in looks]
     while True:
-        ready = {descriptor for descriptor, _ in poller.poll(stalls.wait_ms())}
+        ready = {descriptor for descriptor, _ in poller.poll(_milliseconds_until(min(due)))}
         if pidfd in ready:
             return
-        if not ready:
-            stalls.look()
-            continue
-        poller.unregister(channel)  # the other end was closed, maybe by a test
-        if _has_finished(state):
-            for descriptor in _receive(channel).values():
-                os.close(descriptor)
+        if ready:
+            poller.unregister(channel)  # the other end was closed, maybe by a test
+            if _has_finished(state):
+                for descriptor in _receive(channel).values():
+                    os.close(descriptor)
+        for index, each in enumerate(looks):
+            if time.monotonic() >= due[index]:
+                each.look()
+                due[index] = _due(each)
+
+
+def _due(look: Stalls | Memory) -> float:
+    """Return when the next look is due, on the monotonic clock."""
+    wait_ms = look.wait_ms()
+    return float("inf") if wait_ms is None else time.monotonic() + wait_ms / 1e3
+
+
+def _milliseconds_until(due: float) -> float | None:
+    """Return how long to wait, in whole milliseconds; `None` for ever."""
+    if due == float("inf"):
+        return None
+    return max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
 
 
 def _read_what_is_left(channel: int) -> tuple[bytes, bytes, bytes]:
@@ -239,6 +260,43 @@ class Stalls:
             status = _IS_CHILD_BUSY if is_busy else 0
         finally:  # whatever happened, the child must end here
             os._exit(status)
+
+
+class Memory:
+    """Look now and then how much memory a run uses; a short run is not looked at."""
+
+    def __init__(self, process_id: int, folder: str) -> None:
+        self._process_id = process_id
+        self._folder = folder
+        self._sampler: MemorySampler | None = None
+        self._is_broken = False
+
+    def wait_ms(self) -> float | None:
+        """Return how long to wait for the next look, `None` for ever."""
+        if self._is_broken:
+            return None
+        return 1e3 if self._sampler is None else 1e3 * self._sampler.wait_seconds()
+
+    def look(self) -> None:
+        """Look once."""
+        try:
+            self._begun().look()
+        except Exception:  # noqa: BLE001 - without a look, but the report is completed
+            self._is_broken = True
+
+    def seen(self) -> bytes:
+        """Return what was seen."""
+        try:
+            return self._begun().seen()
+        except Exception:  # noqa: BLE001 - likewise
+            return b""
+
+    def _begun(self) -> MemorySampler:
+        if self._sampler is None:
+            from pytest_failure_taxonomy.aftermath.memory_samples import MemorySampler
+
+            self._sampler = MemorySampler(self._process_id, self._folder or None)
+        return self._sampler
 
 
 def _wait_status(pidfd: int, process_id: int) -> int | None:

@@ -20,10 +20,12 @@ from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test, runn
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
+from pytest_failure_taxonomy.system.memory import peak_rss_of_children
 from pytest_failure_taxonomy.system.own_files import Folder
 from pytest_failure_taxonomy.system.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    OomKill,
     ProcessExit,
     RunningActivity,
     Stall,
@@ -36,6 +38,8 @@ from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_name
 MAX_WAIT_SECONDS: Final = 0.25
 """How long to wait for the exit status of a worker that has died. Its pipe breaks before it exits,
 and a worker with a broken conftest file does not exit at all."""
+
+_SIGKILL: Final = 9
 
 
 class _Worker:
@@ -51,6 +55,10 @@ class _Worker:
         self.returncode: int | None = None
         self.limit: TimeLimit | None = None
         self.out_of_memory = False
+        self.peak_rss_bytes: int | None = None
+        self.process_id: int | None = None
+        self.ready_ns = 0
+        self.oom_kill: OomKill | None = None
         self.stall: Stall | None = None
         self.activity: RunningActivity | None = None
         self.traces: Traces | None = None
@@ -76,6 +84,9 @@ class _Worker:
             error=self.error,
             limit=self.limit,
             out_of_memory=self.out_of_memory,
+            peak_rss_bytes=self.peak_rss_bytes,
+            process_id=self.process_id,
+            oom_kill=self.oom_kill,
             stall=self.stall,
             activity=self.activity,
             traces=self.traces,
@@ -121,6 +132,7 @@ class ControllerRecorder:
         self._faulthandler_seconds = faulthandler_exit_seconds(config)
         self._oom_file = oom_events_file()
         self._oom_kills = read_oom_count(self._oom_file)
+        self._peak_of_children = peak_rss_of_children()
 
     @pytest.hookimpl(optionalhook=True)
     @guarded
@@ -141,13 +153,22 @@ class ControllerRecorder:
     @pytest.hookimpl(optionalhook=True)
     @guarded
     def pytest_testnodeready(self, node: Any) -> None:
-        """Open what a new worker leaves if it dies."""
+        """Record the process of a worker, if that is one of this machine; open what it leaves."""
+        self._record_process(node)
         worker = node.gateway.id
         if isinstance(self._record, DiskRecord):
             with suppress(OSError), self._record.opened() as folder:
                 state = read_worker(folder, worker)
                 with folder.open_folder(worker_folder(worker)) as inner:
                     self._traces.follow(worker, state.process_id, inner, state.capture)
+
+    def _record_process(self, node: Any) -> None:
+        worker = self._workers[node.gateway.id]
+        popen = _popen_of(node)
+        if popen is not None:
+            worker.process_id = int(popen.pid)
+            worker.ready_ns = time.monotonic_ns()
+            self._session.facts.write("worker", worker=worker.end())
 
     @pytest.hookimpl(optionalhook=True)
     @guarded
@@ -200,6 +221,7 @@ class ControllerRecorder:
         if "deselected" in output:  # all workers deselect the same tests
             self._session.progress.set_deselected(output["deselected"])
         worker = self._workers[node.gateway.id]
+        worker.peak_rss_bytes = output.get("peak_rss_bytes", worker.peak_rss_bytes)
         if output.get("exit") and not worker.has_exited:
             worker.has_exited = True
             self._session.record_exit_of_worker(**output["exit"])
@@ -222,12 +244,34 @@ class ControllerRecorder:
             worker.out_of_memory = kills > self._oom_kills
             self._oom_kills = kills
         self._read_traces(worker)
+        self._see_memory_of_dead(worker)
         self._session.facts.write("worker", worker=worker.end())
 
     def _read_traces(self, worker: _Worker) -> None:
         end = worker.end()
         seen = ProcessExit(code=end.exit_code, signal=end.signal, source="xdist")
         worker.traces = self._traces.read(end.id, seen) or worker.traces
+
+    def _see_memory_of_dead(self, worker: _Worker) -> None:
+        """Record how much memory a worker used, and whether it was killed for that.
+
+        The system tells the peak of all children so far: one that raises it has that peak.
+        """
+        from pytest_failure_taxonomy.recorder.record.memory_seen import (
+            oom_kill_of,
+            peak_of,
+            read_memory,
+        )
+
+        peak = peak_rss_of_children()
+        if peak > self._peak_of_children:
+            self._peak_of_children = worker.peak_rss_bytes = peak
+        elif isinstance(self._record, DiskRecord):
+            with suppress(OSError), self._record.opened() as folder:
+                worker.peak_rss_bytes = peak_of(read_memory(folder), worker.process_id)
+        if worker.returncode == -_SIGKILL and worker.process_id is not None:
+            now_ns = time.monotonic_ns()
+            worker.oom_kill = oom_kill_of(worker.process_id, worker.ready_ns, now_ns)
 
     @guarded
     def catch_up(self) -> None:
@@ -291,7 +335,12 @@ def _returncode(node: Any, wait_seconds: float) -> int | None:
     Neither xdist nor execnet has a public way to ask for it.
     """
     try:
-        popen = node.gateway._io.popen  # noqa: SLF001 - see above
+        popen = _popen_of(node)
         return int(popen.wait(timeout=wait_seconds) if wait_seconds else popen.poll())
     except (AttributeError, TypeError, OSError, subprocess.TimeoutExpired):
         return None
+
+
+def _popen_of(node: Any) -> Any:
+    """Return the `Popen` of a worker; `None` if it runs on another host."""
+    return getattr(getattr(node.gateway, "_io", None), "popen", None)

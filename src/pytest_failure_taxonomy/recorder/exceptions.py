@@ -41,6 +41,7 @@ from pytest_failure_taxonomy.report.text import (
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     Location,
+    MemoryPressure,
     OriginPlace,
     RaisedException,
     RaisingFrame,
@@ -213,9 +214,9 @@ def raised_from(sent: dict[str, Any] | None) -> RaisedException | None:
         return None
     origin = sent["origin"] and OriginPlace(**sent["origin"])
     frame = sent["frame"] and RaisingFrame(**sent["frame"])
-    return RaisedException(
-        **{**sent, "bases": tuple(sent["bases"]), "origin": origin, "frame": frame}
-    )
+    memory = sent["memory"] and MemoryPressure(**sent["memory"])
+    given = {**sent, "bases": tuple(sent["bases"]), "origin": origin, "frame": frame}
+    return RaisedException(**{**given, "memory": memory})
 
 
 def attribution_from(sent: dict[str, Any] | None) -> Attribution | None:
@@ -238,12 +239,31 @@ def describe_exception(error: BaseException, origins: OriginFinder) -> RaisedExc
         raised_in=raising_module(error.__traceback__),
         origin=origin,
         frame=frame,
+        memory=memory_pressure() if isinstance(error, MemoryError) else None,
     )
 
 
 def _test_module_of(node: pytest.Item | pytest.Collector) -> Path | None:
     """Return the file of a test in Python, whatever it is called; that of a doctest is none."""
     return node.path if isinstance(node, pytest.Function | pytest.Module) else None
+
+
+def memory_pressure() -> MemoryPressure | None:
+    """Return the limit of memory of which this process uses most; `None` if it has none.
+
+    The exception still holds what its frames had, so that this is nearly what they used.
+    """
+    from pytest_failure_taxonomy.system.memory import own_limits
+
+    try:
+        used = own_limits()
+    except MemoryError:  # nothing at all is left, and what of is unknown
+        return None
+    shares = {name: use / max(1, limit) for name, (use, limit) in used.items()}
+    name = max(shares, key=lambda each: shares[each], default=None)
+    if name is None:
+        return None
+    return MemoryPressure(limit=name, used_bytes=used[name][0], limit_bytes=used[name][1])
 
 
 def cause_of(error: BaseException) -> BaseException:
@@ -330,10 +350,25 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
         at = place or file
         return with_place(words, at.path, at.line, file.path, within=hook.function)
     if hook is not None and place is None:
-        return with_place(words, path_below_libraries(hook.path), hook.line, within=hook.function)
+        path = path_below_libraries(hook.path)
+        by = "" if isinstance(error, pytest.UsageError) else words_of_plugin(hook.path)
+        if not by:
+            return with_place(words, path, hook.line, within=hook.function)
+        kind, colon, said = words.partition(": ") if is_quoted else (name, text and ": ", text)
+        return with_place(f"{kind} raised by {by} in {hook.function}{colon}{said}", path, hook.line)
     if place is None:
         return f"{words} (from {loaded})" if loaded else words
     return with_place(words, place.path, place.line, loaded)
+
+
+def words_of_plugin(path: str) -> str:
+    """Return name and version of the distribution that has a plugin's file; empty for none."""
+    if LIBRARIES.isdisjoint(path.split(os.sep)):
+        return ""
+    from pytest_failure_taxonomy.recorder.distributions import distribution_of
+
+    found = distribution_of(path)
+    return "" if found is None else found.words
 
 
 def _uncaught_behind(error: BaseException) -> tuple[str, BaseException, int] | None:

@@ -11,7 +11,12 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.evidence import ContinuousIntegration, Environment
+from pytest_failure_taxonomy.system.memory import find_control_group, peak_rss_bytes
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    ContinuousIntegration,
+    Environment,
+    MemoryUse,
+)
 
 _METADATA_FOLDER: Final = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info")
 
@@ -77,6 +82,18 @@ def describe_environment(pytest_version: str, plugins: Iterable[Any] = ()) -> En
         plugins=tuple(sorted(set(map(_name_and_version, plugins)))),
         ci=ci_job(),
     )
+
+
+def memory_use() -> MemoryUse | None:
+    """Return how much memory this process and its control group have used, and may use."""
+    group = find_control_group()
+    peak = None if group is None else group.peak_bytes or group.used_bytes
+    use = MemoryUse(
+        limit_bytes=None if group is None else group.limit_bytes,
+        cgroup_peak_bytes=peak,
+        peak_rss_bytes=peak_rss_bytes(),
+    )
+    return None if use == MemoryUse() else use
 
 
 def _python_version() -> str:

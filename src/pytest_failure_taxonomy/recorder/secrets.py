@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pytest_failure_taxonomy.redaction.commands import redact_arguments, secret_arguments
@@ -36,6 +37,10 @@ _KEPT: Final = frozenset(
 )
 """Fields that are searched only when the report is built: names, and what is compared with other
 fields."""
+_NO_TEXTS: Final = frozenset(
+    {"bool", "int", "int | None", "float", "float | None", "tuple[str, ...]"}
+)
+"""Annotations of fields that hold no text, or only names."""
 
 _SHORTEST_ERASED: Final = 8
 """Characters of a value that is looked for in what was written before it was known."""
@@ -112,6 +117,8 @@ class Secrets:
     @property
     def known(self) -> int:
         """How many values are known to be secret; when it grows, texts are searched again."""
+        if self._redactor is None:
+            return 0
         return sum(each.known for each in self._redactors())
 
     @property
@@ -131,6 +138,8 @@ class Secrets:
 
         A filler has the length of its value, and is another for another value.
         """
+        if self._redactor is None:  # nothing is learnt without one
+            return {}
         forms = {form for each in self._redactors() for form in each.take_new()}
         return {
             form: digest(form, self.key)[:_DIGITS].rjust(len(form), "*")
@@ -284,8 +293,7 @@ def searched_again(run: RunEvidence, redaction: Redaction) -> RunEvidence:
 
 
 def _gather(one: Any, texts: list[str]) -> None:
-    for name in _searched(one.__class__):
-        each = getattr(one, name)
+    for each in _reader_of_texts(one.__class__)(one):
         if type(each) is str:  # no enum
             texts.append(each)
         elif each is not None and hasattr(each, "__slots__"):
@@ -306,4 +314,16 @@ def _redacted(one: Any, redact: Redact) -> Any:
 @cache
 def _searched(kind: Any) -> tuple[str, ...]:
     """Return the fields of a value that may hold a secret."""
-    return tuple(name for name in kind.__slots__ if name not in _KEPT)
+    return tuple(
+        name
+        for name, annotation in kind.__annotations__.items()
+        if name not in _KEPT and annotation not in _NO_TEXTS
+    )
+
+
+@cache
+def _reader_of_texts(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
+    names = _searched(kind)
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda one: tuple([getattr(one, name) for name in names])

@@ -15,7 +15,12 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder.exceptions import cause_of, is_import_failure, words_of
+from pytest_failure_taxonomy.recorder.exceptions import (
+    cause_of,
+    is_import_failure,
+    words_of,
+    words_of_plugin,
+)
 from pytest_failure_taxonomy.recorder.origin import entries_of, is_of_the_user, location
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
@@ -80,13 +85,27 @@ def _exit_after(error: BaseException) -> ProcessExit:
 def _record_import_failure(session: SessionRecorder, error: BaseException, rootdir: Path) -> None:
     cause = cause_of(error)
     path = getattr(error, "path", None)
-    loaded = str(error) if path is None else location(str(path), None, rootdir).path
+    loaded = (
+        f"{error}{_distribution_loaded(cause)}"
+        if path is None
+        else location(str(path), None, rootdir).path
+    )
     session.record_error(
         "plugin" if path is None else "conftest",
         error,
         message=words_of(cause, rootdir, loaded),
         traceback=_short_traceback(cause),
     )
+
+
+def _distribution_loaded(error: BaseException) -> str:
+    """Say which distribution the plugin is of that could not be imported, if one is known."""
+    for each in entries_of(error.__traceback__):
+        code = each.tb_frame.f_code
+        if code.co_name == "<module>":
+            found = words_of_plugin(code.co_filename)
+            return f" of {found}" if found else ""
+    return ""
 
 
 def _conftest_left_by(error: BaseException) -> str | None:

@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.stalled_run import Readable
+from pytest_failure_taxonomy.system.memory import peak_rss_bytes
 
 OUTPUT_KEY: Final = "failure_taxonomy"
 """The key of this plugin in xdist's `workerinput` and `workeroutput`."""
@@ -143,6 +144,7 @@ class WorkerRecorder:
             "exit": self._exit,
             "refusal": self._refusal(),
             "faults": self.faults.messages,
+            "peak_rss_bytes": peak_rss_bytes(),
         }
 
     def _refusal(self) -> str | None:

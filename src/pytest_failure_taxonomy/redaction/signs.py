@@ -53,9 +53,14 @@ _INSIDE_OF_TOKENS: Final = frozenset(".~:")
 _LONGEST_INSIDE: Final = 12
 LETTERS_OF_HEAD: Final = 3
 _LETTERS_OF_JOINED: Final = 4
-_LINE_END: Final = b"aaaa\n"
+_LETTERS_OF_END: Final = 4
+_LINE_END: Final = b"a" * _LETTERS_OF_END
 _SHORTEST_BEHIND: Final = 12
 """Letters of a run behind a `_` or `-` in it where a token may begin."""
+_MOST_PLAIN: Final = 2_000
+_LONGEST_PLAIN: Final = 100
+"""How many words are remembered to be no tokens, and their characters: failures repeat the names
+of their files."""
 _BEFORE_RUN: Final = 100
 """Characters before a run in which the address of a webhook stands."""
 
@@ -137,6 +142,8 @@ class TokenHeads:
         tokens, shapes = table["tokens"], table["shapes"]
         self._heads: dict[str, tuple[str, ...]] = {}
         """All heads, by their first three letters."""
+        self._plain: dict[int, set[str]] = {_SHORTEST_BEHIND: set(), _LETTERS_OF_END: set()}
+        """Words in which no token begins, by the letters at their ends where none may begin."""
         for form in tokens:
             for head in _heads(form):
                 start = head[:LETTERS_OF_HEAD]
@@ -174,19 +181,31 @@ class TokenHeads:
         return b"\n" in runs and self._is_at_line_end(text, runs)
 
     def _is_in_run(self, text: str, start: int, end: int) -> bool:
-        before = text[start - 1 : start]
-        if self._begins(text, start):
+        if not self._is_plain(text[start:end], _SHORTEST_BEHIND):
             return True
+        before = text[start - 1 : start]
         if before in _LENGTHS_OF_CODES:
             # Behind the letter of an escape, or the two of a percent code, comes the token.
-            is_found = self._begins(text, start + _LENGTHS_OF_CODES[before])
-        elif before in _INSIDE_OF_TOKENS:
-            is_found = text.endswith(self._inside, max(0, start - _LONGEST_INSIDE), start)
-        else:
-            is_found = before == "/" and "hook" in text[max(0, start - _BEFORE_RUN) : start]
-        if not is_found and text[start] in "-_":  # the sign of a line of a diff
-            is_found = self._begins(text, end - len(text[start:end].lstrip("-_")))
-        return is_found or self._is_joined_in(text, start, end - _SHORTEST_BEHIND)
+            return self._begins(text, start + _LENGTHS_OF_CODES[before])
+        if before in _INSIDE_OF_TOKENS:
+            return text.endswith(self._inside, max(0, start - _LONGEST_INSIDE), start)
+        return before == "/" and "hook" in text[max(0, start - _BEFORE_RUN) : start]
+
+    def _is_plain(self, word: str, behind: int) -> bool:
+        """Return whether no token begins in a word, but for some letters at its end."""
+        plain = self._plain[behind]
+        if word in plain:
+            return True
+        bare = word.lstrip("-_")  # the sign of a line of a diff
+        if (
+            self._begins(word, 0)
+            or self._begins(bare, 0)
+            or self._is_joined_in(word, 0, len(word) - behind)
+        ):
+            return False
+        if len(plain) < _MOST_PLAIN and len(word) <= _LONGEST_PLAIN:
+            plain.add(word)
+        return True
 
     def may_be_wrapped_in(self, text: str) -> bool:
         """Return whether the last word of a line begins like a token, also one of a repr."""
@@ -214,14 +233,15 @@ class TokenHeads:
         return False
 
     def _is_at_line_end(self, text: str, runs: bytes) -> bool:
-        end = runs.find(_LINE_END)
-        while end >= 0:
-            line = max(runs.rfind(b" ", 0, end), runs.rfind(b"\n", 0, end)) + 1
-            if self._begins(text, line):
-                return True
-            if self._is_joined_in(text, line, end):
-                return True
-            end = runs.find(_LINE_END, end + 1)
+        plain = self._plain[_LETTERS_OF_END]
+        start = 0
+        for line in runs.split(b"\n")[:-1]:
+            end = start + len(line)
+            if line.endswith(_LINE_END):
+                word = text[start + line.rfind(b" ") + 1 : end]
+                if word not in plain and not self._is_plain(word, _LETTERS_OF_END):
+                    return True
+            start = end + 1
         return False
 
 

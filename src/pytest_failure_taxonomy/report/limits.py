@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from pytest_failure_taxonomy.report.text import cap, encodable, is_closed
+from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, cap, encodable, is_closed
 from pytest_failure_taxonomy.taxonomy.evidence import MAX_LISTED, Unrecorded
 
 JSONObject = dict[str, Any]
@@ -193,7 +193,10 @@ class Limits:
 def _gather(value: Any, texts: dict[str, None]) -> None:
     """Gather the texts in a JSON object or array, each once; the keys are ours."""
     if type(value) is dict:
-        value = [each for name, each in value.items() if not is_closed(name, each)]
+        closed = CLOSED_FIELDS
+        value = [
+            each for name, each in value.items() if name not in closed or not is_closed(name, each)
+        ]
     for each in value:
         kind = type(each)
         if kind is str:

@@ -185,8 +185,9 @@ _PLACE: Final = (
     r"(?:, from (?P<loaded>[^()\n]+?))?(?P<hook>, in \w+)?(?P<after>\)?)$"
 )
 """How the places are written that we put at the end of a text, by `with_place` and in titles."""
-_SETTING: Final = r"(?<= in )(?P<path>[^()\n]+)(?=\)$)"
-"""How a text of ours ends that names the setting of a file: `(from addopts in pytest.ini)`."""
+_SETTING: Final = r"(?<= in )(?P<path>[^()\n]+)(?=\)(?:$| \())"
+"""How a text of ours ends that names the setting of a file: `(from addopts in pytest.ini)`. Which
+plugin to install may follow in brackets of its own."""
 _IMPORTER: Final = r"^(?P<path>[^()\n]+?)(?= imports [\w.]+, which )"
 """How a text of ours begins that says who imports what is missing."""
 

@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, read_t
 from pytest_failure_taxonomy.documents.validation import FileModel, Line, validate
 from pytest_failure_taxonomy.documents.yaml_files import Form
 from pytest_failure_taxonomy.errors import RulesError
+from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule, default_kind, reasons_of_kind
 from pytest_failure_taxonomy.user_patterns import compile_quietly
@@ -27,7 +28,7 @@ MAX_BYTES: Final = 64 * 1024
 """Enough for hundreds of rules."""
 MAX_PATTERN: Final = 1_000
 """Characters of a regular expression."""
-MATCH_FIELDS: Final = ("exception", "message", "nodeid", "phase")
+MATCH_FIELDS: Final = ("exception", "message", "nodeid", "phase", "code_owner", "package")
 """The keys that select the failures to which a rule applies."""
 
 _FORM: Final = Form(
@@ -195,6 +196,8 @@ class _RuleEntry(FileModel):
     message: Annotated[str, AfterValidator(_check_pattern)] | None = None
     nodeid: Line | None = None
     phase: Literal["setup", "call", "teardown"] | None = None
+    code_owner: CodeOwner | None = None
+    package: Line | None = None
     reason: Annotated[Line, AfterValidator(_check_reason)]
     kind: Annotated[Line, AfterValidator(_check_kind_name)] | None = None
     severity: Literal["block", "warn", "info"] | None = None

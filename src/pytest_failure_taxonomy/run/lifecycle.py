@@ -27,7 +27,7 @@ from pytest_failure_taxonomy.recorder.activity import ActivityRecorder
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
 from pytest_failure_taxonomy.recorder.crash_dump import CrashDump, HandOver, stderr_of_faulthandler
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
-from pytest_failure_taxonomy.recorder.machine import describe_environment
+from pytest_failure_taxonomy.recorder.machine import describe_environment, memory_use
 from pytest_failure_taxonomy.recorder.other_plugins import (
     TimerRecorder,
     coverage_shortfall,
@@ -314,6 +314,7 @@ class Run:
         self._crash_record.record_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
         if self._crash_record.has_lost_watcher():
             self._record_no_watcher("it was ended before pytest was")
+        self._environment = replace(self._environment, memory=memory_use())
         evidence = self._with_stalls(evidence)
         try:
             evidence, faults = attribute(evidence, self._settings.rules)

@@ -229,6 +229,9 @@ class CrashRecord:
         if not watch and not observer.seconds:
             return None
         if why is None:
+            if isinstance(self.record, DiskRecord):
+                with suppress(OSError):
+                    self.record.make_memory_file()
             settings = settings_word(
                 record_folder(self._report, self._run_id),
                 stall_seconds=observer.seconds,

@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.taxonomy.failure_text.exception_types import (
 )
 from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS, PHASE_KINDS, reason_of
+from pytest_failure_taxonomy.taxonomy.memory import is_out_of_memory
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 MAX_TEXT_READ: Final = 20_000
@@ -157,6 +158,8 @@ def _kind_of(failure: TestFailure, *, timed_out: bool) -> str:
         return "test.stalled"
     if failure.crashed:
         return "test.crashed" if failure.forked else "worker.crashed"
+    if is_out_of_memory(failure):
+        return "sandbox.memory"
     return "test.xpass_strict" if is_strict_xpass(failure) else PHASE_KINDS[failure.phase]
 
 
@@ -165,6 +168,8 @@ def _type_of_test_failure(failure: TestFailure, kind: str) -> FailureType:
     if failure.attributed is not None and kind in KINDS and kind.startswith(_SERVICES):
         is_too_long = kind == "llm.context_exceeded"
         return FailureType.CONTEXT_EXHAUSTED if is_too_long else FailureType.UNKNOWN
+    if kind == "sandbox.memory":
+        return FailureType.UNKNOWN
     raised = failure.exception
     if raised is not None:
         return failure_type_of(raised.type, raised.module, raised.bases, raised.message)

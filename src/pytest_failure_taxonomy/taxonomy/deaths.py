@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.taxonomy.headlines import (
 )
 from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
+from pytest_failure_taxonomy.taxonomy.memory import words_of_oom_kill, words_of_sample
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -164,6 +165,9 @@ def judge_worker(worker: WorkerEnd) -> Finding:
         kind = "interrupt.keyboard"
     elif worker.limit is not None and is_ended_by_limit(worker):
         kind, likely, headline = "test.timeout", True, headline_of_timeout(worker.limit)
+    elif worker.oom_kill is not None:
+        reason = FailureReason.SANDBOX_ERROR
+        headline = f"{KINDS[kind].one} for want of memory: {words_of_oom_kill(worker.oom_kill)}"
     elif worker.signal == "SIGKILL" and worker.out_of_memory:
         reason, likely = FailureReason.SANDBOX_ERROR, True
     return finding(
@@ -255,6 +259,8 @@ def _worker_words(worker: WorkerEnd) -> str:
         how = f"left with exit code {worker.exit_code}"
     else:
         how = f"went down: {worker.error or 'no status was to be had'}"
+    if worker.oom_kill is not None:
+        how += f", sent by the kernel's OOM killer ({words_of_oom_kill(worker.oom_kill)})"
     if worker.limit is not None and is_used_up(worker.limit):
         how += f" ({_limit_words(worker.limit)})"
     doing = words_of_activity(worker.activity)
@@ -310,13 +316,25 @@ def _judge_signal(end: ProcessExit, running: str | None) -> Finding:
 
 
 def _judge_kill(end: ProcessExit, running: str | None) -> Finding:
+    last = words_of_sample(end.memory)
+    last = f"; {last}" if last else ""
+    if end.oom_kill is not None:
+        said = words_of_oom_kill(end.oom_kill)
+        return finding(
+            "process.oom",
+            "kernel log",
+            f"SIGKILL by the kernel's OOM killer: {said}{last}",
+            nodeid=running,
+            headline=f"{KINDS['process.oom'].one}: {said}",
+        )
     if end.out_of_memory:
-        words = "SIGKILL; the cgroup counts one more process killed for want of memory"
+        words = f"SIGKILL; the cgroup counts one more process killed for want of memory{last}"
         return finding("process.oom", "cgroup oom_kill", words, nodeid=running, confidence="likely")
+    killed = end.signal or f"exit code {end.code}, which stands for SIGKILL"
     return finding(
         "process.killed",
         end.source,
-        end.signal or f"exit code {end.code}, which stands for SIGKILL",
+        f"{killed}{last}",
         nodeid=running,
         confidence="likely",
         ambiguous=KILLED_BY,

@@ -71,6 +71,16 @@ class RaisingFrame:
 
 
 @value
+class MemoryPressure:
+    """How much was used of a limit of memory when an exception was seen."""
+
+    limit: str
+    """Such as `RLIMIT_AS`."""
+    used_bytes: int
+    limit_bytes: int
+
+
+@value
 class RaisedException:
     """Describe an exception without holding on to it."""
 
@@ -88,6 +98,8 @@ class RaisedException:
     """The place in the user's own code that it comes from."""
     frame: RaisingFrame | None = None
     """The frame that raised it."""
+    memory: MemoryPressure | None = None
+    """Of a `MemoryError`: the limit of which most was used when it was seen, if there is one."""
 
 
 @value
@@ -319,6 +331,30 @@ class Traces:
 
 
 @value
+class MemorySample:
+    """How much memory a run was last seen to use, in bytes; `None` where that is not known."""
+
+    used_bytes: int | None = None
+    """By its control group."""
+    limit_bytes: int | None = None
+    """What the control group allows."""
+    rss_bytes: int | None = None
+    """By the pytest process."""
+    total_rss_bytes: int | None = None
+    """By that, its workers and all other children together."""
+
+
+@value
+class OomKill:
+    """What the kernel's log says of a process that it killed for want of memory."""
+
+    rss_bytes: int
+    """What the process used."""
+    limit_bytes: int | None = None
+    """What its control group allowed; `None` where the machine's memory ran out."""
+
+
+@value
 class InFlightTest:
     """A test that had started and not finished when the run ended."""
 
@@ -361,6 +397,10 @@ class WorkerEnd:
     """What its test was stalled at, where that is why it was ended."""
     peak_rss_bytes: int | None = None
     """The most resident memory that it was seen to use."""
+    process_id: int | None = None
+    """`None` where it runs on another machine."""
+    oom_kill: OomKill | None = None
+    """The kernel's log names it."""
     activity: RunningActivity | None = None
     """What it was at when it died, where that was no test."""
     traces: Traces | None = None
@@ -411,6 +451,10 @@ class ProcessExit:
     """The limit of our own supervisor, if that ended the process."""
     out_of_memory: bool = False
     """The cgroup's count of processes that the OOM killer ended rose during the run."""
+    oom_kill: OomKill | None = None
+    """The kernel's log names this process."""
+    memory: MemorySample | None = None
+    """What was seen of its memory before."""
     sender: str | None = None
     """Name of the process that sent the signal, where that could be seen."""
     limits: tuple[TimeLimit, ...] = ()

@@ -64,6 +64,7 @@ from pytest_failure_taxonomy.taxonomy.kinds import (
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
     describe_kind,
 )
+from pytest_failure_taxonomy.taxonomy.memory import words_of_pressure
 from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -223,9 +224,12 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
     if failure.stall is not None and kind == "test.stalled":
         return f"{KINDS[kind].one}: {words_of_stall(failure.stall)}"
     raised = failure.exception
-    if raised is not None and "builtins.MemoryError" in raised.bases:
-        return f"{describe_kind(kind, FailureReason.TESTS_FAILED).one}: it ran out of memory"
-    return None
+    if raised is None or "builtins.MemoryError" not in raised.bases:
+        return None
+    words = describe_kind(kind, FailureReason.TESTS_FAILED).one
+    if kind == "sandbox.memory" and raised.memory is not None:
+        return f"{words}: {words_of_pressure(raised.memory)}"
+    return words if kind == "sandbox.memory" else f"{words}: it ran out of memory"
 
 
 def _from_markers(run: RunEvidence, _: Judgement) -> Iterator[Finding]:

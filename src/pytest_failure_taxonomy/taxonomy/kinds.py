@@ -134,6 +134,7 @@ _OWN: Final[tuple[tuple[str, FailureReason | None, bool | None, tuple[str, ...]]
 """Kinds that the run itself gives; those without words for several can happen only once a run."""
 
 _BY_LIBRARY: Final = (
+    ("sandbox.memory", _SANDBOX, None, "test", "ran out of the memory that it may use"),
     ("sandbox.docker", _SANDBOX, None, "call", "of Docker failed"),
     ("sandbox.kubernetes", _SANDBOX, None, "call", "of Kubernetes failed"),
     ("sandbox.podman", _SANDBOX, None, "call", "of Podman failed"),

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final, Literal
 
-from pytest_failure_taxonomy.taxonomy.evidence import Phase, RaisedException
+from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner, Phase, RaisedException
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.libraries import dotted_names
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
@@ -32,7 +32,7 @@ KIND_FAMILIES: Final[Mapping[str, tuple[FailureReason, ...]]] = MappingProxyType
 
 @value
 class Rule:
-    """One rule; a condition that is `None` matches everything, and one of the four is given."""
+    """One rule; a condition that is `None` matches everything, and one of the six is given."""
 
     name: str
     reason: FailureReason
@@ -44,6 +44,10 @@ class Rule:
     nodeid: str | None = None
     """A glob: `*` stands for any text, `?` for any character, brackets for themselves."""
     phase: Phase | None = None
+    code_owner: CodeOwner | None = None
+    """Whose code has raised the exception."""
+    package: str | None = None
+    """A glob for the name of the distribution that has raised it, or for name and version."""
     severity: Severity = "block"
     retryable: bool | None = None
     """Whether a retry can help; `None` where the rule doesn't say."""
@@ -102,6 +106,12 @@ def could_match(
     """Tell whether a rule matches a failure in everything but the message."""
     if rule.phase not in (None, phase):
         return False
+    if rule.code_owner is not None or rule.package is not None:
+        frame = None if exception is None else exception.frame
+        if frame is None or rule.code_owner not in (None, frame.owner):
+            return False
+        if rule.package is not None and not _is_package(frame.package or "", rule.package):
+            return False
     if rule.nodeid is not None and not fnmatchcase(nodeid, rule.nodeid.replace("[", "[[]")):
         return False
     return rule.exception is None or (
@@ -123,6 +133,16 @@ def is_exception(raised: RaisedException, name: str) -> bool:
     """
     wanted = name.split(".")
     return any(_is_name(each, wanted, f".{name}") for each in dotted_names(raised))
+
+
+def _is_package(package: str, pattern: str) -> bool:
+    """Tell whether a distribution is meant, however its name is written."""
+    name = package if " " in pattern else package.partition(" ")[0]
+    return bool(name) and fnmatchcase(_in_normal_form(name), _in_normal_form(pattern))
+
+
+def _in_normal_form(name: str) -> str:
+    return re.sub(r"[-_]+", "-", name).lower()
 
 
 def _is_name(dotted: str, wanted: list[str], ending: str) -> bool:

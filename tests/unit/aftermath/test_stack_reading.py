@@ -377,9 +377,8 @@ def test_children_are_named_by_their_command_lines(tmp_path: Path) -> None:
             found = wait_until(
                 lambda: len(each := children_of(child.pid)) == MAX_CHILDREN and each, "children"
             )
-            assert set(found) <= {"sleep 70", "sh -c 'exit 0'"} | {
-                each for each in found if "sh -c" in each
-            }
+            # One that has just been started may have no command line yet, and goes by its name.
+            assert all(each in ("sleep 70", "'[sleep]'") or "sh -c" in each for each in found)
             assert all(len(each) <= MAX_COMMAND for each in found)
             assert cpu_seconds_of(child.pid, with_children=True) is not None
         finally:

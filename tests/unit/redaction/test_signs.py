@@ -54,6 +54,17 @@ def test_harmless_texts_hold_none_together(texts: list[str]) -> None:
     assert redactor.counts == {}
 
 
+@pytest.mark.parametrize("token", TOKENS)
+def test_words_that_were_seen_before_hide_no_token(token: str) -> None:
+    """Long words without a token are remembered, at the end of a line and elsewhere."""
+    file = "tests/test_a_long_name_of_a_file.py"
+    around = (f"{file}:1: {{}}\n", f"E  {{}}\n{file}\n", f"-{{}} {file}\n", f"[{file}-{{}}]\n")
+    for text in around:
+        assert Suspicion().is_none_of((text.format("assert_that_it_is_the_same"),))
+        assert not Suspicion().is_none_of((text.format(token),))
+        assert Suspicion().is_none_of((text.format("assert_that_it_is_the_same"),))
+
+
 @pytest.mark.parametrize("token", [TOKENS[0], TOKENS[0][:20]])
 @pytest.mark.parametrize("cut", ["...", "…"])
 def test_a_text_with_a_cut_is_suspicious(token: str, cut: str) -> None:

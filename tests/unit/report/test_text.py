@@ -243,6 +243,10 @@ WORDS = (
     ("ValueError: no (from conftest.py)", "ValueError: no (from conftest.py)"),
     ("KeyError: 1 (own.py: Shop.price)", "KeyError: 1 (project/own.py: Shop.price)"),
     ("no --x (from addopts in a b.ini)", "no --x (from addopts in project/a b.ini)"),
+    (
+        "no --x (from PYTEST_ADDOPTS and from addopts in a b.ini) (x has it)",
+        "no --x (from PYTEST_ADDOPTS and from addopts in project/a b.ini) (x has it)",
+    ),
     ("KeyboardInterrupt at own.py:3", "KeyboardInterrupt at project/own.py:3"),
     ("gw0 died while it ran tests/test_a.py::test_a", None),
     ("tests/test_a.py imports x; tests/test_b.py does", None),

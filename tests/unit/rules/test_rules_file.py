@@ -26,6 +26,8 @@ rules:
     message: "could not connect|Connection refused"
     nodeid: "tests/db/*"
     phase: setup
+    code_owner: dependency
+    package: psycopg*
     reason: SANDBOX_ERROR
     kind: sandbox.database
     severity: warn
@@ -76,6 +78,8 @@ def test_a_file_with_every_key(tmp_path: Path) -> None:
             message="could not connect|Connection refused",
             nodeid="tests/db/*",
             phase="setup",
+            code_owner="dependency",
+            package="psycopg*",
             reason=FailureReason.SANDBOX_ERROR,
             kind="sandbox.database",
             severity="warn",
@@ -139,7 +143,7 @@ def test_ten_mistakes_are_all_told_with_their_lines(tmp_path: Path) -> None:
         "11: retryable: 'maybe' is neither true nor false; write one of them, without quotes",
         (
             "12: the rule would match every failure; add at least one of exception, message,"
-            " nodeid, phase"
+            " nodeid, phase, code_owner, package"
         ),
     ]
 
@@ -178,6 +182,8 @@ def test_ten_mistakes_are_all_told_with_their_lines(tmp_path: Path) -> None:
         ("link: example.org", "link: 'example.org' is no address; begin it with https:// or"),
         ("link: 'https://'", "link: 'https://' is no address; begin it with https:// or"),
         ("phase: collect", "phase: 'collect' is unknown; write setup, call or teardown"),
+        ("code_owner: tests", "code_owner: 'tests' is unknown; did you mean test?"),
+        ("package: 5", "package: '5' is not a string; put it in quotes"),
         ("colour: red", "unknown key 'colour'; the keys are name, exception, message,"),
         ("5: red", "a key '5' is not a string; put it in quotes"),
         ("[a]: red", "a key is a list, not a string; write one"),

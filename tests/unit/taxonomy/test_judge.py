@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.taxonomy.classification import (
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
+    CodeOwner,
     CollectionFailure,
     Counts,
     ErrorOrigin,
@@ -28,6 +29,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Phase,
     ProcessExit,
     RaisedException,
+    RaisingFrame,
     RunError,
     RunEvidence,
     SeenMarker,
@@ -1580,3 +1582,48 @@ def test_a_log_names_exceptions_without_their_modules() -> None:
     run = ended(1, failures=(failed(exception=missing),), output=Output(by_subject={}))
     [judged] = judge(run).failures
     assert judged.failure_type is FailureType.BROKEN_BUILD
+
+
+def raised_by(owner: CodeOwner | None) -> RaisedException:
+    """Return an exception that was raised in somebody's code."""
+    frame = owner and RaisingFrame(
+        owner=owner, package=None, module="m", function="f", path="m.py", line=1
+    )
+    return RaisedException(type="KeyError", module="builtins", message="x", frame=frame)
+
+
+@pytest.mark.parametrize(
+    ("owners", "expected"),
+    [
+        ([], None),
+        ([None], None),
+        (["project"], "project"),
+        (["plugin", "project", "plugin"], "plugin"),
+        (["plugin", "dependency"], "dependency"),
+        (["dependency", "plugin"], "dependency"),
+        ([None, None, "test"], "test"),
+    ],
+)
+def test_the_owner_of_most_failures(owners: list[CodeOwner | None], expected: str | None) -> None:
+    """A verdict and a group have it; of as many, the first in the documented order."""
+    failures = [
+        failed(f"test_cart.py::test_{index}", exception=raised_by(owner))
+        for index, owner in enumerate(owners)
+    ]
+    judgement = judge(ended(failures=tuple(failures) or (failed(),)))
+    assert judgement.verdict is not None
+    assert judgement.verdict.owner == expected
+    assert [group.owner for group in judgement.groups][:1] == [expected]
+
+
+def test_other_reasons_do_not_count_for_the_owner() -> None:
+    """Failures of another reason or kind are not the verdict's."""
+    other = failed(B, exception=raised_by("plugin"), phase="setup")
+    run = ended(failures=(failed(exception=raised_by("project")), other, replace(other, nodeid=A)))
+    verdict = judge(run).verdict
+    assert verdict is not None
+    assert verdict.owner == ("project" if verdict.kind == "test.failed" else "plugin")
+    error = RunError(origin="internal", message="no", exception=raised_by("dependency"))
+    verdict = judge(ended(3, errors=(error,))).verdict
+    assert verdict is not None
+    assert verdict.owner == "dependency"

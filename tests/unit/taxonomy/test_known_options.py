@@ -13,6 +13,7 @@ from pytest_failure_taxonomy.taxonomy.known_options import (
 )
 
 REFUSED = "unrecognized arguments: "
+EXTRAS = 'pip install "pytest-failure-taxonomy[timeout,xdist]"'
 HINTS = (
     ("--cov-append", "pytest-cov has it: pip install pytest-cov"),
     ("--cov-append (from addopts in tox.ini)", "pytest-cov has it: pip install pytest-cov"),
@@ -20,10 +21,7 @@ HINTS = (
     ("-n4", 'pytest-xdist has it: pip install "pytest-failure-taxonomy[xdist]"'),
     (
         "--timeout=5 -n",
-        (
-            "pytest-timeout and pytest-xdist have them: "
-            'pip install "pytest-failure-taxonomy[timeout,xdist]"'
-        ),
+        f"pytest-timeout and pytest-xdist have them: {EXTRAS}",
     ),
     (
         "--html=x --timeout=5 --nope",

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
+from pytest_failure_taxonomy.taxonomy.evidence import RaisedException, RaisingFrame
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.user_rules import (
@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.taxonomy.user_rules import (
     match_rule,
     reasons_of_kind,
 )
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 REFUSED: Final = RaisedException(
     type="ConnectionError",
@@ -82,6 +83,50 @@ def test_an_exception_without_known_bases_matches_by_its_own_name() -> None:
         assert is_matched(rule(exception=name), exception=only)
     assert not is_matched(rule(exception="Exception"), exception=only)
     assert not is_matched(rule(exception="OSError"), exception=None)
+
+
+@pytest.mark.parametrize(
+    ("match", "matches"),
+    [
+        ({"code_owner": "dependency"}, True),
+        ({"code_owner": "project"}, False),
+        ({"package": "requests"}, True),
+        ({"package": "Requests"}, True),
+        ({"package": "request"}, False),
+        ({"package": "req*"}, True),
+        ({"package": "requests 2.*"}, True),
+        ({"package": "requests 3.*"}, False),
+        ({"package": "requests", "code_owner": "plugin"}, False),
+        ({"package": "*", "code_owner": "dependency"}, True),
+    ],
+)
+def test_whose_code_raised_it_matches(match: dict[str, Any], matches: bool) -> None:
+    """The name of a distribution is matched as it is, or with its version after a space."""
+    frame = RaisingFrame(
+        owner="dependency",
+        package="requests 2.32.5",
+        module="requests.adapters",
+        function="HTTPAdapter.send",
+        path="requests/adapters.py",
+        line=677,
+    )
+    assert is_matched(rule(**match), exception=replace(REFUSED, frame=frame)) is matches
+    project = replace(frame, owner="project", package=None)
+    is_project = match == {"code_owner": "project"}
+    assert is_matched(rule(**match), exception=replace(REFUSED, frame=project)) is is_project
+    assert not is_matched(rule(**match), exception=REFUSED)
+    assert not is_matched(rule(**match), exception=None)
+
+
+@pytest.mark.parametrize(
+    ("written", "matches"), [("pytest-cov", True), ("Pytest_Cov", True), ("pytest.cov", False)]
+)
+def test_a_distribution_has_many_spellings(written: str, matches: bool) -> None:
+    """Hyphens and underscores are one, as installers have it, and so are both cases."""
+    frame = RaisingFrame(
+        owner="plugin", package="pytest-cov 7.1.0", module="m", function="f", path="p", line=None
+    )
+    assert is_matched(rule(package=written), exception=replace(REFUSED, frame=frame)) is matches
 
 
 @pytest.mark.parametrize(

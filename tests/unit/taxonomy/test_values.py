@@ -95,6 +95,8 @@ def test_a_class_of_which_many_are_made_stays_as_it_is() -> None:
         assert to_dict(Many(x=x, names=("a",))) == {"x": x, "y": 0, "names": ("a",)}
     assert Many(x=1) == first
     assert replace(first, y=5) == Many(x=1, y=5)
+    assert type(Many(x=1)) is Many
+    assert copy.copy(first) == copy.deepcopy(Many(x=1)) == first
     wrong: tuple[dict[str, Any], ...] = ({}, {"y": 1}, {"x": 1, "z": 2})
     for given in wrong:
         with pytest.raises(TypeError):

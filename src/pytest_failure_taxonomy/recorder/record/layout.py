@@ -11,6 +11,7 @@ A record is a hidden folder beside the report, named after the run. It has
 - `crash`: what faulthandler writes at a fatal error, such as a segmentation fault.
 - `reserve`: room for the report in case that the disk is full at the end.
 - `observed`: what another process has seen of the run while it lived, such as a stall.
+- `memory`: how much memory another process has seen the run use.
 - a folder for each xdist worker, with its own `state`.
 
 Only its user can enter the folder. These names, and no others, are ever removed from it.
@@ -42,7 +43,11 @@ OBSERVED_NEW: Final = "observed.new"
 """Becomes `observed` once it is written."""
 CRASH_BYTES: Final = 16 * 1024
 """Room that it has from the start. It ends with null bytes where it is not filled."""
-FILES: Final = frozenset({STATE, EVENTS, STACKS, CRASH, RESERVE, ASKED, OBSERVED, OBSERVED_NEW})
+MEMORY: Final = "memory"
+"""Written by the watcher, in place; pytest makes the file, so that it goes with the record."""
+FILES: Final = frozenset(
+    {STATE, EVENTS, STACKS, CRASH, RESERVE, ASKED, OBSERVED, OBSERVED_NEW, MEMORY}
+)
 """The files of a record and of a worker's folder in it."""
 RESERVE_BYTES: Final = 64 * 1024
 """Room for some 45 failing tests: one with a short traceback takes 1.4 KB of a report."""

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, ge
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     Location,
+    RaisingFrame,
     RunContext,
     TestFailure,
     WorkerEnd,
@@ -56,9 +57,10 @@ _SOUND: Final[dict[type, Callable[[Any], bool]]] = {
     CollectionMismatch: lambda one: bool(one.workers and one.variants),
     Location: lambda one: one.line is None or one.line >= 1,
     Rule: lambda one: _is_kind(one.kind),
+    RaisingFrame: lambda one: one.line is None or one.line >= 1,
     RunContext: lambda one: _is_time(one.started_at),
     TestFailure: lambda one: one.attempts >= 1 and (one.duration_seconds or 0) >= 0,
-    WorkerEnd: lambda one: one.tests >= 0,
+    WorkerEnd: lambda one: one.tests >= 0 and (one.peak_rss_bytes or 0) >= 0,
 }
 """Checks that annotations can't express."""
 

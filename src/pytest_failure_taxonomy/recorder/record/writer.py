@@ -38,6 +38,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     LOSS_AT,
     MAGIC,
     MAX_NODEID_BYTES,
+    MEMORY,
     NOT_STARTED,
     PAGE,
     PHASES,
@@ -300,6 +301,15 @@ class DiskRecord(Record):
             # Where there is no room, the stacks would be lost that the user should see.
             allocate_file(folder, CRASH, CRASH_BYTES)
             return move_high(folder.open_file(CRASH, os.O_RDWR))
+
+    def make_memory_file(self) -> None:
+        """Make the file into which the watcher writes how much memory the run uses.
+
+        Raises:
+            OSError: if it can't be created.
+        """
+        with self._open_folder() as folder:
+            close(folder.open_file(MEMORY, os.O_WRONLY | os.O_CREAT))
 
     def opened(self) -> Folder:
         """Open the folder of the record.

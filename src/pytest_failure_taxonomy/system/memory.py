@@ -1,0 +1,184 @@
+"""How much memory processes and their control group use, and how much they may.
+
+The watcher reads this once a second, so that nothing is imported here but what the interpreter has
+loaded anyway. Most of it is read from `/proc` and `/sys/fs/cgroup`, which only Linux has; elsewhere
+the functions return no answer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+CGROUPS = "/sys/fs/cgroup"
+_NO_LIMIT = 1 << 60
+"""From here on a limit is none: what version 1 says for that is the largest number of pages."""
+_NAMES_V2 = ("memory.max", "memory.current", "memory.peak")
+_NAMES_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.max_usage_in_bytes")
+_MAX_BYTES = 65_536
+CACHE_SHARE = 0.8
+"""The share of the limit from which on the cache of files is asked for and left out."""
+
+
+class ControlGroup:
+    """The control group whose memory limit is the tightest for this process."""
+
+    __slots__ = ("_cache", "_peak", "_use", "folder", "limit_bytes")
+
+    def __init__(self, folder: str, names: tuple[str, str, str]) -> None:
+        """Take a group by its folder, and the names of its files for limit, use and peak."""
+        self.folder = folder
+        limit = _number_in(f"{folder}/{names[0]}")
+        self.limit_bytes = limit if limit is not None and limit < _NO_LIMIT else None
+        self._use = f"{folder}/{names[1]}"
+        self._peak = f"{folder}/{names[2]}"
+        self._cache = f"{folder}/memory.stat"
+
+    @property
+    def used_bytes(self) -> int | None:
+        """What it uses now.
+
+        The kernel counts the cache of files, too, and drops that when memory gets scarce. So near
+        the limit it is left out, as far as nobody has used it lately.
+        """
+        used = _number_in(self._use)
+        if used is None or self.limit_bytes is None or used < CACHE_SHARE * self.limit_bytes:
+            return used
+        return max(0, used - _inactive_cache(self._cache))
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most that it ever used, the cache of files included (Linux 5.19, or version 1)."""
+        return _number_in(self._peak)
+
+
+def find_control_group(
+    described: str = "/proc/self/cgroup", base: str = CGROUPS
+) -> ControlGroup | None:
+    """Return the group with the smallest memory limit around this process, else its own.
+
+    Args:
+        described: the file that names the groups of the process.
+        base: where the hierarchies are mounted.
+    """
+    for line in _read(described).splitlines():
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if "memory" in controllers.split(","):
+            found = _tightest(f"{base}/memory", path, _NAMES_V1)
+        elif controllers:
+            continue
+        else:
+            found = _tightest(base, path, _NAMES_V2)
+        if found is not None:
+            return found
+    return None
+
+
+def _tightest(base: str, path: str, names: tuple[str, str, str]) -> ControlGroup | None:
+    """Return the group with the smallest limit on the way from a group up to the root."""
+    groups: list[ControlGroup] = []
+    parts = [part for part in path.split("/") if part and part != ".."]
+    for count in range(len(parts), -1, -1):  # a container sees its own group as the root
+        folder = "/".join([base, *parts[:count]])
+        if _number_in(f"{folder}/{names[1]}") is not None:
+            groups.append(ControlGroup(folder, names))
+    limited = [group for group in groups if group.limit_bytes is not None]
+    if limited:
+        return min(limited, key=lambda group: group.limit_bytes or 0)
+    return groups[0] if groups else None
+
+
+def _inactive_cache(path: str) -> int:
+    """Return the bytes of files in memory that nobody has used lately."""
+    found = 0
+    for line in _read(path).splitlines():
+        name, _, number = line.partition(" ")
+        if name == "total_inactive_file":  # version 1: that of the groups in it included
+            return _number(number) or 0
+        if name == "inactive_file":
+            found = _number(number) or 0
+    return found
+
+
+def peak_rss_bytes() -> int | None:
+    """Return the most resident memory that this process has used."""
+    peak = memory_of("self").get("VmHWM")
+    if peak is not None:
+        return peak
+    try:
+        import resource
+    except ImportError:
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return (most if sys.platform == "darwin" else most * 1024) or None
+
+
+def peak_rss_of_children() -> int:
+    """Return the most resident memory of any child that this process has waited for; 0 if none."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def memory_of(process: int | str) -> dict[str, int]:
+    """Return the sizes in `/proc/PID/status` in bytes, such as `VmHWM`; none of a zombie."""
+    sizes = {}
+    for line in _read(f"/proc/{process}/status").splitlines():
+        if line.startswith(("Vm", "Rss")):
+            name, _, rest = line.partition(":")
+            number = _number(rest.strip().removesuffix(" kB"))
+            if number is not None:
+                sizes[name] = number * 1024
+    return sizes
+
+
+def children_of(process_id: int) -> list[int]:
+    """Return the children that the main thread of a process has started."""
+    listed = _read(f"/proc/{process_id}/task/{process_id}/children").split()
+    return [int(each) for each in listed if each.isdigit()]
+
+
+def own_limits() -> dict[str, tuple[int, int]]:
+    """Return use and limit in bytes, by name, of the limits that this process is under."""
+    found: dict[str, tuple[int, int]] = {}
+    group = find_control_group()
+    if group is not None and group.limit_bytes is not None:
+        used = group.used_bytes
+        if used is not None:
+            found["the control group"] = used, group.limit_bytes
+    try:
+        import resource
+    except ImportError:
+        return found
+    sizes = memory_of("self")
+    for name, size in (("RLIMIT_AS", "VmSize"), ("RLIMIT_DATA", "VmData")):
+        number = getattr(resource, name, None)
+        limit = -1 if number is None else resource.getrlimit(number)[0]
+        if 0 <= limit < _NO_LIMIT and size in sizes:
+            found[name] = sizes[size], limit
+    return found
+
+
+def _number_in(path: str) -> int | None:
+    return _number(_read(path).strip())
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def _read(path: str) -> str:
+    """Return the beginning of a file of the kernel's; nothing if it can't be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, _MAX_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
