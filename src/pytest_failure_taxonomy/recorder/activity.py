@@ -26,6 +26,8 @@ from pytest_failure_taxonomy.recorder.record.layout import (
 from pytest_failure_taxonomy.recorder.record.writer import Record
 
 _CONFTEST: Final = "conftest.py"
+_REWRITER: Final = "_pytest.assertion.rewrite"
+"""The module of pytest's import hook; without it (`--assert=plain`) no conftest is named."""
 _OWN: Final = ("_pytest", "pluggy", "pytest_failure_taxonomy")
 """Packages whose implementations of a hook are not named: they are in every run."""
 MAX_NAMED: Final = 3
@@ -42,20 +44,23 @@ class ActivityRecorder:
         self._clock = time.monotonic_ns
         self._hooks: dict[str, str] = {}
         self._calls: list[str] = []
-        self._finder: _ConftestFinder | None = None
+        self._importer: Any = None
 
     def begin(self) -> None:
         """Record the conftest files that pytest imports before its first hook."""
         self._tell(COLLECTING, "")
-        self._finder = _ConftestFinder(self._see_conftest)
-        sys.meta_path.insert(0, self._finder)
-        self._config.add_cleanup(self._forget_finder)
+        # pytest's own import hook is asked first for every module. One of ours would be seen.
+        named = (each for each in sys.meta_path if type(each).__module__ == _REWRITER)
+        self._importer = next(named, None)
+        if self._importer is not None:
+            self._importer.find_spec = self._find_spec
+            self._config.add_cleanup(self._leave_importer)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_configure(self) -> None:
         """Record that plugins are being configured."""
-        self._forget_finder()
+        self._leave_importer()
         self._tell(IN_HOOK, self._words_of("pytest_configure"))
 
     @pytest.hookimpl(tryfirst=True)
@@ -122,17 +127,26 @@ class ActivityRecorder:
         self._calls.pop()
         self._tell(IN_LAST_HOOK, self._words_of(self._calls[-1]) if self._calls else "")
 
-    def _see_conftest(self, path: str) -> None:
-        self._tell(COLLECTING, self._relative(path))
+    def _see_conftest(self, folders: Sequence[str]) -> None:
+        for folder in folders:  # it is the first one on the path, as for any module
+            found = os.path.join(folder, _CONFTEST)
+            if os.path.isfile(found):
+                self._tell(COLLECTING, self._relative(os.path.abspath(found)))
+                break
 
     def _tell(self, state: int, name: str) -> None:
         self._record.set_activity(self._clock(), state, name)
 
-    def _forget_finder(self) -> None:
-        if self._finder is not None:
-            with suppress(ValueError):  # somebody has replaced the list
-                sys.meta_path.remove(self._finder)
-            self._finder = None
+    def _find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Record a conftest file that is going to be imported, and ask pytest's import hook."""
+        if name.rpartition(".")[2] == "conftest":
+            with suppress(Exception):
+                self._see_conftest(sys.path if path is None else path)
+        return type(self._importer).find_spec(self._importer, name, path, target)
+
+    def _leave_importer(self) -> None:
+        if self._importer is not None:
+            vars(self._importer).pop("find_spec", None)
 
     def _words_of(self, name: str) -> str:
         """Return the name of a hook, with the plugins that implement it."""
@@ -163,25 +177,6 @@ class ActivityRecorder:
         with suppress(ValueError):
             return Path(path).relative_to(self._config.rootpath).as_posix()
         return path
-
-
-class _ConftestFinder:
-    """An import hook that finds nothing, and sees which conftest file is going to be imported."""
-
-    def __init__(self, see: Any) -> None:
-        self._see = see
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Tell of a conftest file; it is the first one on the path, as for any module."""
-        del target
-        if name.rpartition(".")[2] != "conftest":
-            return
-        with suppress(Exception):
-            for folder in sys.path if path is None else path:
-                found = os.path.join(folder, _CONFTEST)
-                if os.path.isfile(found):
-                    self._see(os.path.abspath(found))
-                    break
 
 
 def _either(names: list[str]) -> str:

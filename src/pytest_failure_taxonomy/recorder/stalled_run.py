@@ -82,11 +82,13 @@ class StalledRun:
 
     def pytest_enter_pdb(self) -> None:
         """Record that a debugger waits for the user."""
-        self._record.set_debugger(waits=True)
+        with suppress(Exception):  # the debugger is the user's
+            self._record.set_debugger(waits=True)
 
     def pytest_leave_pdb(self) -> None:
         """Record that it no longer does."""
-        self._record.set_debugger(waits=False)
+        with suppress(Exception):
+            self._record.set_debugger(waits=False)
 
     def _show_terminal(self) -> None:
         """Record where the user reads: pytest's capture keeps a copy of standard error."""
