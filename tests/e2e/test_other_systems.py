@@ -101,6 +101,44 @@ def test_the_plugin(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".fail")] == []
 
 
+def test_a_stall(tmp_path: Path, there: dict[str, str | None]) -> None:
+    """No other process can look, so a thread of pytest's own does: a lock is told, work is not."""
+    body = (
+        "end = time.process_time() + 1\n"
+        "    while time.process_time() < end: pass\n"
+        "    pathlib.Path('worked').touch()\n"
+        "    import threading; lock = threading.Lock(); lock.acquire()\n"
+        "    lock.acquire()"
+    )
+    (tmp_path / "test_it.py").write_text(SUITE.format(body=body), "utf-8")
+    command = pytest_command(SWITCH, "--failure-taxonomy-stall-seconds=0.5")
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=child_environment(there),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        printed = []
+        for line in child.stdout:
+            printed.append(line)
+            if line.startswith("stalled"):
+                break
+        assert printed[-1].endswith("test_it.py::test_second blocked in acquire (test_it.py:8)\n")
+        assert (tmp_path / "worked").exists()
+        running = read_report(tmp_path / REPORT)
+        assert running["completeness"] == "running"
+        assert running["in_flight"][0]["stall"]["state"] == "blocked"
+        child.send_signal(signal.SIGINT)
+        printed += child.stdout
+    report = read_report(tmp_path / REPORT)
+    assert report["verdict"]["kind"] == "test.stalled"
+    assert [each["kind"] for each in report["reasons"]] == ["test.stalled", "interrupt.keyboard"]
+    assert "faults" not in report["extensions"].get("pytest_failure_taxonomy", {})
+
+
 @pytest.mark.parametrize(
     ("body", "status", "kind", "completeness"),
     [

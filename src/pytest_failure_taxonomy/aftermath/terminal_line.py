@@ -29,8 +29,6 @@ _YELLOW, _PLAIN = "\x1b[33m", "\x1b[0m"
 def print_on_terminal(process_id: int, state: bytes, line: str) -> bool:
     """Print a line where the user of a process reads; tell whether that worked.
 
-    pytest may have written half a line, so it starts on one of its own.
-
     Args:
         process_id: the pytest process.
         state: the contents of its record's state file.
@@ -41,16 +39,21 @@ def print_on_terminal(process_id: int, state: bytes, line: str) -> bool:
     device, inode, number, flags = READER.unpack_from(state, READER_AT)
     if not flags & IS_SHOWN:
         return False
-    shown = f"{_YELLOW}{line}{_PLAIN}" if flags & IS_COLOURED else line
+    shown = line_of_its_own(line, is_coloured=bool(flags & IS_COLOURED))
     # Once the capture has ended, standard error is itself again.
     for each in dict.fromkeys((number, _STDERR)):
         with suppress(OSError, ValueError):
             descriptor = _open(process_id, each, (device, inode))
             try:
-                return os.write(descriptor, f"\n{shown}\n".encode()) > 0
+                return os.write(descriptor, shown) > 0
             finally:
                 os.close(descriptor)
     return False
+
+
+def line_of_its_own(line: str, *, is_coloured: bool) -> bytes:
+    """Return what prints a line by itself, even if pytest has written half of one."""
+    return f"\n{_YELLOW}{line}{_PLAIN}\n".encode() if is_coloured else f"\n{line}\n".encode()
 
 
 def _open(process_id: int, number: int, identity: tuple[int, int]) -> int:

@@ -190,9 +190,14 @@ def is_watchable() -> bool:
     return is_observable() and os.getpid() != 1
 
 
+def has_observers() -> bool:
+    """Tell whether this system lets one process look at another (Linux)."""
+    return hasattr(os, "pidfd_open")
+
+
 def is_observable() -> bool:
     """Tell whether another process can look at a run in this one while it lives."""
-    return hasattr(os, "pidfd_open") and os.getpid() not in _watched
+    return has_observers() and os.getpid() not in _watched
 
 
 def settings_word(

@@ -85,6 +85,11 @@ class Progress:
         self._starts[index] = (self.clock() - self.started_ns) // 1_000_000
         self._states[index] = IN_SETUP
 
+    def position(self) -> object:
+        """Return what changes whenever a test makes progress; for another thread."""
+        running = [(nodeid, self._states[index]) for nodeid, index in [*self._running.items()]]
+        return list(self._counters), running
+
     def start_unheard(self, nodeid: str, phase: Phase, start_ns: int, worker: str) -> None:
         """Record a test that a worker's own record names, if the worker has reported less of it."""
         running = self._running.get(nodeid)

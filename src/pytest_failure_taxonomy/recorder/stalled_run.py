@@ -18,6 +18,7 @@ import pytest
 
 from pytest_failure_taxonomy.recorder.record.layout import ASKED, IS_COLOURED, IS_SHOWN
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
+from pytest_failure_taxonomy.taxonomy.values import value
 
 END_MESSAGE: Final = "the run was stalled (--failure-taxonomy-end-stalled)"
 """The message of the `pytest.exit` that ends a stalled session."""
@@ -66,6 +67,34 @@ class Readable:
             self._descriptor = -1
 
 
+@value
+class Terminal:
+    """Where the user reads what pytest writes to standard error."""
+
+    descriptor: int
+    is_coloured: bool
+
+
+def find_terminal(config: pytest.Config) -> Terminal | None:
+    """Return where the user reads: pytest's capture keeps a copy of the real standard error.
+
+    With `-qq` nothing is to be printed, and the answer is `None`.
+    """
+    if config.get_verbosity() < -1:
+        return None
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    kept = getattr(getattr(capture, "_global_capturing", None), "err", None)
+    descriptor = getattr(kept, "targetfd_save", None)
+    if not isinstance(descriptor, int):
+        descriptor = _STDERR
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    is_coloured = reporter is not None and bool(reporter._tw.hasmarkup)  # noqa: SLF001 - there is no public way
+    return Terminal(
+        descriptor=descriptor,
+        is_coloured=is_coloured and not os.environ.get("NO_COLOR") and os.isatty(descriptor),
+    )
+
+
 class StalledRun:
     """A plugin that tells the record what somebody who looks at the run must know."""
 
@@ -91,20 +120,12 @@ class StalledRun:
             self._record.set_debugger(waits=False)
 
     def _show_terminal(self) -> None:
-        """Record where the user reads: pytest's capture keeps a copy of standard error."""
-        capture = self._config.pluginmanager.get_plugin("capturemanager")
-        kept = getattr(getattr(capture, "_global_capturing", None), "err", None)
-        descriptor = getattr(kept, "targetfd_save", None)
-        if not isinstance(descriptor, int):
-            descriptor = _STDERR
-        if self._config.get_verbosity() < -1:
-            return
-        flags = IS_SHOWN
-        terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
-        is_coloured = terminal is not None and terminal._tw.hasmarkup  # noqa: SLF001 - there is no public way
-        if is_coloured and not os.environ.get("NO_COLOR") and os.isatty(descriptor):
-            flags |= IS_COLOURED
-        self._record.set_terminal(os.fstat(descriptor), descriptor, flags)
+        """Record where the user reads."""
+        terminal = find_terminal(self._config)
+        if terminal is not None:
+            flags = IS_SHOWN | IS_COLOURED if terminal.is_coloured else IS_SHOWN
+            number = terminal.descriptor
+            self._record.set_terminal(os.fstat(number), number, flags)
 
     def _be_ready_to_end(self) -> None:
         """React to the signal by which the watcher ends a stalled session."""

@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.aftermath.mailbox import (
     release_mailbox,
     send_to_supervisor,
 )
-from pytest_failure_taxonomy.aftermath.watcher import is_observable, is_watchable
+from pytest_failure_taxonomy.aftermath.watcher import has_observers, is_observable, is_watchable
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.recorder.activity import ActivityRecorder
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
@@ -37,7 +37,7 @@ from pytest_failure_taxonomy.recorder.other_plugins import (
 from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
-from pytest_failure_taxonomy.recorder.stalled_run import StalledRun, is_program
+from pytest_failure_taxonomy.recorder.stalled_run import StalledRun, find_terminal, is_program
 from pytest_failure_taxonomy.recorder.startup_errors import exit_code_of, record_startup_error
 from pytest_failure_taxonomy.recorder.worker import (
     WorkerRecorder,
@@ -78,6 +78,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
+    from pytest_failure_taxonomy.run.stall_thread import StallThread
 
 RUN = pytest.StashKey["Run | None"]()
 """The run of a config; `None` if its settings leave no place for a report."""
@@ -149,6 +150,7 @@ class Run:
         self._config = config
         self._settings = settings
         self._controller: ControllerRecorder | None = None
+        self._stall_thread: StallThread | None = None
         self._secrets = Secrets(settings.redact)
         self._id = os.urandom(16).hex()
         self._report_file = ReportFile(settings, self._id)
@@ -262,9 +264,27 @@ class Run:
                 self._config, self._crash_record.record, ends=self._settings.ends_stalled
             )
             manager.register(stalled, "failure_taxonomy_stalled_run")
+        elif self._controller is None and self._settings.stall_seconds and not has_observers():
+            self._start_stall_thread()
         if knows_timers(manager):
             timers = TimerRecorder(self._crash_record.record, self.faults)
             manager.register(timers, "failure_taxonomy_timers")
+
+    def _start_stall_thread(self) -> None:
+        from pytest_failure_taxonomy.run.stall_thread import StallThread, publish
+
+        record, path = self._crash_record.record, self._report_file.path
+        thread = self._stall_thread = StallThread(
+            self._settings.stall_seconds,
+            self.session.progress,
+            record,
+            rootdir=self._config.rootpath,
+            redact=self._secrets.redact,
+            terminal=find_terminal(self._config),
+            publish=lambda observed: publish(record, self._id, path, observed),
+        )
+        self._config.pluginmanager.register(thread, "failure_taxonomy_stall_thread")
+        thread.start()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
@@ -346,7 +366,8 @@ class Run:
 
     def _with_stalls(self, evidence: RunEvidence) -> RunEvidence:
         """Add what the watcher has seen stalled, and what is so still."""
-        observed = self._crash_record.read_observed()
+        thread = self._stall_thread
+        observed = self._crash_record.read_observed() if thread is None else thread.stop()
         if observed is None:
             return evidence
         from pytest_failure_taxonomy.recorder.record.observed import with_stalls

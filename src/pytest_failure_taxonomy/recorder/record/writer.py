@@ -97,6 +97,10 @@ class Record:
         size = len(nodeids) + 1
         return bytearray(size), array("I", bytes(4 * size))
 
+    def page(self) -> bytes:
+        """Return the numbers of the record as they are on disk; nothing if it is not there."""
+        return b""
+
     def write(self, event: str, **fields: Any) -> None:
         """Append an event."""
 
@@ -184,6 +188,10 @@ class DiskRecord(Record):
         HEAD.pack_into(larger, 0, magic, finished, code, count)
         starts = starts_offset(count)
         return larger[PAGE : PAGE + count + 1], larger[starts : file_size(count)].cast("I")
+
+    def page(self) -> bytes:
+        """Return the numbers of the record as they are on disk."""
+        return bytes(self._map[:PAGE])
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event by one system call, so that a death can't leave half of it.

@@ -1,0 +1,222 @@
+"""See stalls from inside of pytest, on systems where no other process can: macOS and Windows.
+
+Elsewhere the watcher looks from outside. A thread needs the GIL, so it can't see that Python is
+frozen, and since Python 3.12 a fork warns of threads; so there is none where it isn't needed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_failure_taxonomy.aftermath.terminal_line import line_of_its_own
+from pytest_failure_taxonomy.recorder.progress import Progress
+from pytest_failure_taxonomy.recorder.record.observed import (
+    Observed,
+    ObservedStall,
+    encode_observed,
+    write_observed,
+)
+from pytest_failure_taxonomy.recorder.record.reader import (
+    parse_record,
+    parse_worker,
+    read_contents,
+)
+from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
+from pytest_failure_taxonomy.recorder.stalled_run import Terminal
+from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
+from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.report.write import write_report
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Activity,
+    Phase,
+    ProcessExit,
+    Stall,
+    StallState,
+)
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.aftermath.stacks import Stacks
+
+_LOOKS: Final = 8
+"""Looks within the limit; not more often than four times a second, nor less than every 5 s."""
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.25, 5.0
+_IDLE_SHARE: Final = 0.01
+"""The most CPU time of a process that is blocked, as a share of one core."""
+_END_SECONDS: Final = 1.0
+"""How long pytest waits at its end for a report that is being rewritten."""
+
+
+@value
+class _Subject:
+    """What pytest is at."""
+
+    what: Activity | None
+    """`None` for a test."""
+    name: str | None
+    phase: Phase | None = None
+
+
+class StallThread:
+    """A plugin with a thread that looks at the run now and then; nothing of it runs for a test."""
+
+    def __init__(
+        self,
+        seconds: float,
+        progress: Progress,
+        record: Record,
+        *,
+        rootdir: Path,
+        redact: Callable[[str], str],
+        terminal: Terminal | None,
+        publish: Callable[[Observed], None],
+    ) -> None:
+        """Prepare to look.
+
+        Args:
+            seconds: after how long without progress something is stalled.
+            progress: of the tests.
+            record: has what is collected, and the hook that is called.
+            rootdir: of the run.
+            redact: removes secrets from a text.
+            terminal: where the user reads; `None` to print nothing.
+            publish: called with what is stalled, to write it down at once.
+        """
+        self._seconds = seconds
+        self._progress = progress
+        self._record = record
+        self._rootdir = rootdir
+        self._redact = redact
+        self._terminal = terminal
+        self._publish = publish
+        self._clock = time.monotonic_ns
+        self._cpu_clock = time.process_time
+        self._process_id = os.getpid()
+        self._ended = threading.Event()
+        self._looking = threading.Lock()
+        self._in_debugger = False
+        self._observed = Observed()
+
+    def start(self) -> None:
+        """Start the thread, which never keeps the process from ending."""
+        threading.Thread(target=self._run, name="failure-taxonomy", daemon=True).start()
+
+    def stop(self) -> Observed:
+        """End the thread; return what was stalled when it last looked."""
+        self._ended.set()
+        if self._looking.acquire(timeout=_END_SECONDS):
+            self._looking.release()
+        return self._observed
+
+    def pytest_enter_pdb(self) -> None:
+        """Look away while a debugger waits for the user."""
+        self._in_debugger = True
+
+    def pytest_leave_pdb(self) -> None:
+        """Look again."""
+        self._in_debugger = False
+
+    def _run(self) -> None:
+        wait = min(max(self._seconds / _LOOKS, _SHORTEST_SECONDS), _LONGEST_SECONDS)
+        before: object = None
+        since_ns = self._clock()
+        cpu_seconds = self._cpu_clock()
+        while not self._ended.wait(wait):
+            with self._looking, suppress(Exception):  # the user's run goes on
+                if self._ended.is_set():
+                    return
+                position = self._position()
+                now_ns = self._clock()
+                used = self._cpu_clock() - cpu_seconds
+                cpu_seconds += used
+                if position != before or self._in_debugger:
+                    before, since_ns = position, now_ns
+                    self._observed = Observed()
+                elif now_ns - since_ns >= self._seconds * 1e9:
+                    is_idle = used <= wait * _IDLE_SHARE
+                    self._look(since_ns, "blocked" if is_idle else "busy")
+
+    def _position(self) -> object:
+        """Return what changes whenever the run makes progress."""
+        return self._progress.position(), self._record.page()
+
+    def _look(self, since_ns: int, state: StallState) -> None:
+        """Look closely, and tell of it at 1, 2, 4, 8 … times the limit."""
+        subject = self._subject()
+        stacks = self._stacks()
+        if subject is None or stacks is None:
+            return
+        where = stacks.where(self._rootdir)
+        if where is not None and where.startswith("input ("):  # it waits for the user
+            return
+        stall = Stall(
+            state=state,
+            seconds=round((self._clock() - since_ns) / 1e9, 3),
+            where=where and self._redact(where),
+            stack=self._redact(stacks.text(MAX_TRACEBACK)),
+        )
+        told = self._observed.stalls[0].told if self._observed.stalls else 0
+        times = 1
+        while stall.seconds >= 2 * times * self._seconds:
+            times *= 2
+        seen = ObservedStall(
+            what=subject.what or "test",
+            stall=stall,
+            since_ns=since_ns,
+            nodeid=subject.name if subject.what is None else None,
+            phase=subject.phase,
+            name=None if subject.what is None else subject.name,
+            told=told,
+        )
+        is_news = state != "busy" and told < times
+        self._observed = Observed(stalls=(replace(seen, told=times) if is_news else seen,))
+        if is_news:
+            self._publish(self._observed)
+            self._print(subject, stall)
+
+    def _subject(self) -> _Subject | None:
+        for test in reversed(self._progress.in_flight()):
+            return _Subject(what=None, name=test.nodeid, phase=test.phase)
+        activity = parse_worker(self._record.page()).activity
+        if activity is None:
+            return None
+        return _Subject(what=activity.what, name=activity.name)
+
+    def _stacks(self) -> Stacks | None:
+        from pytest_failure_taxonomy.aftermath.stacks import current_frames_stacks
+
+        return current_frames_stacks(without=(threading.get_ident(),))
+
+    def _print(self, subject: _Subject, stall: Stall) -> None:
+        if self._terminal is None or os.getpid() != self._process_id:
+            return
+        name = subject.name if subject.what is None else f"the {subject.what}"
+        place = f" in {stall.where}" if stall.where else ""
+        said = safe_text(self._redact(f"{name} {stall.state}{place}"))
+        line = f"stalled {stall.seconds:.0f} s: {said}"
+        shown = line_of_its_own(line, is_coloured=self._terminal.is_coloured)
+        with suppress(OSError):
+            os.write(self._terminal.descriptor, shown)
+
+
+def publish(record: Record, run_id: str, path: Path, observed: Observed) -> None:
+    """Write what is stalled into the record, and the report of the running run anew.
+
+    Raises:
+        OSError, ReportError: if that is not possible.
+    """
+    if not isinstance(record, DiskRecord):
+        return
+    from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, reconstruct
+
+    with record.opened() as folder:
+        write_observed(folder, encode_observed(observed))
+        run = parse_record(*read_contents(folder), run_id, "the record")
+        seen = ProcessEnd(exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns())
+        write_report(path, reconstruct(run, folder, seen, observed, completeness="running"))
