@@ -78,6 +78,16 @@ class FileFound(NamedTuple):
     """Whether its code can be what raised: not the standard library's."""
 
 
+class _NoFrames:
+    """Describes no frame."""
+
+    def find(self, *_: object) -> None:
+        """Return `None`."""
+
+    def describe(self, *_: object) -> None:
+        """Return `None`."""
+
+
 class OriginFinder:
     """Find where exceptions come from, and cache the owners of files and the statements."""
 
@@ -98,10 +108,12 @@ class OriginFinder:
         self._texts: dict[tuple[str, int], str] = {}
 
     @cached_property
-    def raising_frames(self) -> RaisingFrames:
+    def raising_frames(self) -> RaisingFrames | _NoFrames:
         """What describes frames; its module is imported for the first exception."""
-        from pytest_failure_taxonomy.recorder.owners import RaisingFrames
-
+        try:
+            from pytest_failure_taxonomy.recorder.owners import RaisingFrames
+        except OSError:  # a test has used up all descriptors
+            return _NoFrames()
         return RaisingFrames(self, self.roots, self._test_files)
 
     def find(self, error: BaseException) -> Found:

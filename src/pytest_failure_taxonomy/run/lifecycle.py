@@ -334,8 +334,9 @@ class Run:
         self._crash_record.record_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
         if self._crash_record.has_lost_watcher():
             self._record_no_watcher("it was ended before pytest was")
-        self._environment = replace(self._environment, memory=memory_use())
-        evidence = self._with_stalls(evidence)
+        with suppress(Exception):  # a test may have patched anything; the rest is enough
+            self._environment = replace(self._environment, memory=memory_use())
+            evidence = self._with_stalls(evidence)
         try:
             evidence, faults = attribute(evidence, self._settings.rules)
             for fault in faults:
