@@ -1032,7 +1032,7 @@ def test_want_of_memory_is_told_by_the_cgroup(tmp_path: Path) -> None:
             pytest.skip("this kernel does not hold the limit")
         report = read_report(tmp_path / REPORT)
         assert verdict_of(report) == ("SANDBOX_ERROR", "process.oom")
-        assert report["verdict"]["confidence"] == "likely"
+        assert report["verdict"]["confidence"] in ("likely", "certain")  # by the kernel's log
         assert [test["nodeid"] for test in report["in_flight"]] == ["test_it.py::test_second"]
     finally:
         for process_id in (group / "cgroup.procs").read_text().split():

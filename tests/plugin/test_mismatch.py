@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from tests.helpers.runs import FinishedRun, PytestRuns, assert_counts_agree
+from tests.helpers.warm_pytest import Switch
 
 IS_SECOND: Final = "import os\nIS_SECOND = os.environ.get('PYTEST_XDIST_WORKER') == 'gw1'\n"
 RANDOM: Final = (
@@ -89,9 +90,15 @@ def mismatch_of(run: FinishedRun) -> tuple[str, str]:
     ],
 )
 def test_workers_that_disagree(
-    runs: PytestRuns, dist: str, files: dict[str, str], words: str, advice: str
+    runs: PytestRuns,
+    monkeypatch: pytest.MonkeyPatch,
+    dist: str,
+    files: dict[str, str],
+    words: str,
+    advice: str,
 ) -> None:
     """The verdict says which of the three it is and names tests, whichever worker came first."""
+    monkeypatch.setattr(Switch, "is_on", False)  # forks of one process order sets alike
     runs.write(files)
     run = runs.compare("-n", "2", "--dist", dist, plugins=["xdist"])
     message, text = mismatch_of(run)

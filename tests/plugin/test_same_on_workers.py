@@ -80,7 +80,7 @@ def in_substance(run: FinishedRun) -> dict[str, Any]:
     del summary["errors"], summary["warnings"]
     report["summary"] = summary
     environment = dict(report["environment"])
-    del environment["plugins"]
+    del environment["plugins"], environment["memory"]
     report["environment"] = environment
     report["failures"] = [
         {

@@ -124,9 +124,9 @@ def read_records(path: str = KERNEL_LOG) -> Iterator[str]:
     Raises:
         OSError: if it can't be opened or read.
     """
-    descriptor = os.open(
-        path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-    )
+    if not hasattr(os, "O_NONBLOCK"):  # Windows; a read of the log would wait for a new record
+        raise FileNotFoundError(path)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         for _ in range(MAX_RECORDS):
             try:
