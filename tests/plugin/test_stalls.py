@@ -277,6 +277,38 @@ def test_end_of_what_hangs(tmp_path: Path) -> None:
                 assert "acquire (test_it.py:6)" in report["verdict"]["message"]
 
 
+def test_end_of_what_resists(tmp_path: Path) -> None:
+    """A test that catches the end, and workers that would hang again, end the run all the same."""
+    caught = (
+        IMPORTS + "def test_it():\n    try: threading.Event().wait()\n    except Exception: pass\n"
+        "def test_never(): pass\n"
+    )
+    on_worker = "'PYTEST_XDIST_WORKER' in os.environ and threading.Event().wait()"
+    at_import = f"import os, threading\n{on_worker}\ndef test_it(): pass\n"
+    at_end = f"import os, threading\ndef pytest_sessionfinish():\n    {on_worker}\n"
+    with (
+        hanging(tmp_path / "caught", caught, END) as run_of_caught,
+        hanging(tmp_path / "import", at_import, END, "-n", "2", seconds=1) as run_of_import,
+        hanging(
+            tmp_path / "end", "def test_it(): pass\n", END, "-n", "2", seconds=1, conftest=at_end
+        ) as run_of_end,
+    ):
+        for run, kind, passed in (
+            (run_of_caught, "test.stalled", 1),
+            (run_of_import, "collection.stalled", 0),
+            (run_of_end, "session.stalled", 1),
+        ):
+            report = run.last_report()
+            output = run.output()
+            assert (run.process.returncode, report["verdict"]["kind"]) == (1, kind), output
+            assert report["verdict"]["confidence"] == "certain"
+            assert "blocked in" in report["verdict"]["message"]
+            assert report["summary"]["passed"] == passed
+            assert "\nended: " in output
+            assert "replacing crashed worker" not in output
+            assert "test_never" not in output
+
+
 def test_interpreter_that_does_not_end(tmp_path: Path) -> None:
     """A thread that keeps the interpreter from ending is told, and explains a kill after that."""
     content = IMPORTS + (

@@ -22,6 +22,8 @@ from pytest_failure_taxonomy.aftermath.stacks import Stacks
 from pytest_failure_taxonomy.aftermath.standstill import (
     ENDING_SECONDS,
     IDLE_SHARE,
+    PROCESS,
+    PROCESS_AT,
     Unit,
     fields_of,
     read_page,
@@ -239,12 +241,22 @@ class _Look:
             times *= 2
         if stall.stall.state == "busy" or stall.told >= times:
             return stall
-        subject = stall.nodeid if stall.what == "test" else stall.name or _WORDS[stall.what]
         place = f" in {stall.stall.where}" if stall.stall.where else ""
-        said = f"{subject} {stall.stall.state}{place}"
-        line = f"stalled {stall.stall.seconds:.0f} s: {safe_text(self._secrets.redact(said))}"
-        print_on_terminal(self._main, self._watched.contents[0], line)
+        said = f"{self._subject_words(stall)} {stall.stall.state}{place}"
+        self._print(f"stalled {stall.stall.seconds:.0f} s: {said}")
         return replace(stall, told=times)
+
+    def _subject_words(self, stall: ObservedStall) -> str:
+        """Name what is stalled: a test, and its phase if that is not the call; a hook, a worker."""
+        if stall.what == "test":
+            phase = "" if stall.phase in ("call", None) else f" ({stall.phase})"
+            return f"{stall.nodeid}{phase}"
+        worker = f" ({stall.worker})" if stall.worker else ""
+        return f"{stall.name or _WORDS[stall.what]}{worker}"
+
+    def _print(self, line: str) -> None:
+        shown = safe_text(self._secrets.redact(line))
+        print_on_terminal(self._main, self._watched.contents[0], shown)
 
     def end(self, stalls: list[ObservedStall], units: Sequence[Unit]) -> list[ObservedStall]:
         """End what is stalled: a worker by itself, or else the run."""
@@ -256,31 +268,57 @@ class _Look:
             for each in stalls
         ]
         self.keep(ended)
-        for each in ended:
-            if each.stall.is_ended and each.worker in by_worker:
-                unit = by_worker[each.worker]
-                if unit.name:
-                    _send(unit, signal.SIGKILL)
-                else:
-                    self._end_run(unit, is_frozen=each.stall.state == "frozen")
+        mine = [each for each in ended if each.stall.is_ended and each.worker in by_worker]
+        for each in mine:
+            self._print(f"ended: {self._subject_words(each)} (--failure-taxonomy-end-stalled)")
+        tests = [each for each in mine if each.worker is not None and each.what == "test"]
+        for each in tests:
+            _send(by_worker[each.worker].identity, signal.SIGKILL)
+        others = [each for each in mine if each not in tests]
+        if any(each.worker is None and each.what == "session" for each in others) and (
+            self._end_workers()
+        ):
+            return ended  # it waits for them, and goes on now
+        if others:
+            # xdist would start a new worker for one that hangs outside of a test, and that one
+            # would hang, too.
+            is_frozen = any(each.worker is None and each.stall.state == "frozen" for each in others)
+            self._end_run(is_frozen=is_frozen)
+            self._end_workers()
         return ended
 
-    def _end_run(self, unit: Unit, *, is_frozen: bool) -> None:
+    def _end_workers(self) -> bool:
+        """End all xdist workers that still run; tell whether there were any."""
+        found = []
+        with suppress(OSError), open_folder(self._folder) as folder:
+            for name in filter(worker_of, folder.names()):
+                page = read_page(str(self._folder / name / "state"))
+                if len(page) == PAGE:
+                    started, process_id = PROCESS.unpack_from(page, PROCESS_AT)
+                    if start_of(process_id) == started:
+                        found.append((process_id, started))
+        for identity in found:
+            _send(identity, signal.SIGKILL)
+        return bool(found)
+
+    def _end_run(self, *, is_frozen: bool) -> None:
         """End pytest: by its own signal where it can react to that, or else by SIGKILL."""
+        process = self._run.header.process
+        identity = process.pid, process.start_ticks or 0
         number = self._watched.contents[0][END_SIGNAL_AT]
         was_ended = any(each.stall.is_ended and each.worker is None for each in self.before.stalls)
         if number and not is_frozen and not was_ended:
-            _send(unit, number)
+            _send(identity, number)
             deadline = time.monotonic() + GRACE_SECONDS
             state = self._folder / "state"
             before = read_page(str(state))
             while time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
-                if start_of(unit.identity[0]) != unit.identity[1]:
+                if start_of(identity[0]) != identity[1]:
                     return
                 if read_page(str(state)) != before:  # it ends; if it stalls again, it is killed
                     return
-        _send(unit, signal.SIGKILL)
+        _send(identity, signal.SIGKILL)
 
     def _subject_of(self, unit: Unit) -> _Subject | None:
         """Return what a process is at; `None` if it need not make progress."""
@@ -490,9 +528,9 @@ def _is_terminal(process_id: int, descriptor: int) -> bool:
         return False
 
 
-def _send(unit: Unit, number: int) -> None:
+def _send(identity: tuple[int, int], number: int) -> None:
     """Send a signal to a process, unless another one has its id by now."""
-    process_id, started = unit.identity
+    process_id, started = identity
     with suppress(OSError):
         descriptor = os.pidfd_open(process_id)
         try:

@@ -12,13 +12,16 @@ import sys
 import threading
 from contextlib import suppress
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from pytest_failure_taxonomy.recorder.record.layout import ASKED, IS_COLOURED, IS_SHOWN
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
 from pytest_failure_taxonomy.taxonomy.values import value
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.recorder.record.observed import Observed
 
 END_MESSAGE: Final = "the run was stalled (--failure-taxonomy-end-stalled)"
 """The message of the `pytest.exit` that ends a stalled session."""
@@ -103,11 +106,19 @@ class StalledRun:
         self._config = config
         self._record = record
         self._process_id = os.getpid()
+        self.ended: Observed | None = None
+        """What was stalled when the watcher ended the session; `None` if it did not."""
         with suppress(OSError, ValueError, AttributeError):
             self._show_terminal()
         if ends:
             with suppress(OSError, ValueError, AttributeError):
                 self._be_ready_to_end()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Let a session that the watcher has ended end with 1, whatever a test has made of that."""
+        if self.ended is not None:
+            session.exitstatus = 1
 
     def pytest_enter_pdb(self) -> None:
         """Record that a debugger waits for the user."""
@@ -138,8 +149,22 @@ class StalledRun:
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        if os.getpid() == self._process_id:
-            raise pytest.exit.Exception(END_MESSAGE, 1)
+        if os.getpid() != self._process_id:
+            return
+        self.ended = self._read_observed()
+        session: Any = self._config.pluginmanager.get_plugin("session")
+        if session is not None:  # a test may catch the exception, and must be the last one then
+            session.shouldfail = END_MESSAGE
+        raise pytest.exit.Exception(END_MESSAGE, 1)
+
+    def _read_observed(self) -> Observed:
+        """Return what the watcher has seen: later, a test that goes on is no longer stalled."""
+        from pytest_failure_taxonomy.recorder.record.observed import Observed, read_observed
+
+        if isinstance(self._record, DiskRecord):
+            with suppress(OSError), self._record.opened() as folder:
+                return read_observed(folder)
+        return Observed()
 
 
 def is_program() -> bool:

@@ -151,6 +151,7 @@ class Run:
         self._settings = settings
         self._controller: ControllerRecorder | None = None
         self._stall_thread: StallThread | None = None
+        self._stalled: StalledRun | None = None
         self._secrets = Secrets(settings.redact)
         self._id = os.urandom(16).hex()
         self._report_file = ReportFile(settings, self._id)
@@ -260,10 +261,10 @@ class Run:
             )
             manager.register(self._controller, "failure_taxonomy_controller")
         if self._crash_record.watcher_id is not None:
-            stalled = StalledRun(
+            self._stalled = StalledRun(
                 self._config, self._crash_record.record, ends=self._settings.ends_stalled
             )
-            manager.register(stalled, "failure_taxonomy_stalled_run")
+            manager.register(self._stalled, "failure_taxonomy_stalled_run")
         elif self._controller is None and self._settings.stall_seconds and not has_observers():
             self._start_stall_thread()
         if knows_timers(manager):
@@ -369,6 +370,8 @@ class Run:
         """Add what the watcher has seen stalled, and what is so still."""
         thread = self._stall_thread
         observed = self._crash_record.read_observed() if thread is None else thread.stop()
+        if self._stalled is not None and self._stalled.ended is not None:
+            observed = self._stalled.ended
         if observed is None:
             return evidence
         from pytest_failure_taxonomy.recorder.record.observed import with_stalls

@@ -210,6 +210,7 @@ def is_ended_as_stalled(run: RunEvidence) -> bool:
         for stall in (
             *(test.stall for test in run.in_flight),
             *(each.stall for each in run.stalls),
+            *(each.stall for each in run.ended_tests),
         )
     )
 
@@ -220,6 +221,9 @@ def judge_stalls(run: RunEvidence) -> Iterator[Finding]:
         if test.stall is not None and test.stall.state != "busy":
             how = words_of_stall(test.stall)
             yield _stall_finding("test.stalled", test.stall, how, nodeid=test.nodeid)
+    for ended in run.ended_tests:
+        how = words_of_stall(ended.stall)
+        yield _stall_finding("test.stalled", ended.stall, how, nodeid=ended.nodeid)
     for each in run.stalls:
         if each.stall.state != "busy":
             how = words_of_stall(each.stall, words_of_stalled_activity(each))
@@ -235,6 +239,7 @@ def _stall_finding(kind: str, stall: Stall, how: str, nodeid: str | None = None)
         nodeid=nodeid,
         confidence="certain" if stall.is_ended else "likely",
         headline=f"{KINDS[kind].one}: {how}",
+        words=(how,),
     )
 
 

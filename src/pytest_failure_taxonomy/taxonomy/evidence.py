@@ -296,6 +296,14 @@ class RunningActivity:
 
 
 @value
+class StalledTest:
+    """A test that we ended because it was stalled, and that went on all the same."""
+
+    nodeid: str
+    stall: Stall
+
+
+@value
 class StalledActivity:
     """A stall of what is no test."""
 
@@ -538,6 +546,8 @@ class RunEvidence:
     """In order of start."""
     stalls: tuple[StalledActivity, ...] = ()
     """What was stalled at the end and is no test, in order of occurrence."""
+    ended_tests: tuple[StalledTest, ...] = ()
+    """Tests in which we ended the run, and that have caught the exception that does."""
     activity: RunningActivity | None = None
     """What was going on when the process died, where that was no test."""
     traces: Traces | None = None

@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     Stall,
     StalledActivity,
+    StalledTest,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
@@ -103,8 +104,15 @@ def with_stalls(
     activities = stalled_activities(observed, ended_ns, is_over=is_over)
     was_idle = not evidence.in_flight and not evidence.counts.ran
     was_interrupted = not evidence.finished or bool(evidence.interruptions)
+    in_flight = {test.nodeid for test in evidence.in_flight}
     return replace(
         evidence,
+        ended_tests=tuple(
+            StalledTest(nodeid=each.nodeid, stall=each.stall)
+            for each in observed.stalls
+            if each.stall.is_ended and each.worker is None
+            if each.nodeid is not None and each.nodeid not in in_flight
+        ),
         in_flight=tuple(_with_stall(test, observed, ended_ns) for test in evidence.in_flight),
         stalls=tuple(
             each
