@@ -136,8 +136,9 @@ class StallThread:
                 used = self._cpu_clock() - cpu_seconds
                 cpu_seconds += used
                 if position != before or self._in_debugger:
+                    # What was stalled stays told: a Ctrl+C is progress, too, and a test that goes
+                    # on is not in flight at the end.
                     before, since_ns = position, now_ns
-                    self._observed = Observed()
                 elif now_ns - since_ns >= self._seconds * 1e9:
                     is_idle = used <= wait * _IDLE_SHARE
                     self._look(since_ns, "blocked" if is_idle else "busy")
@@ -161,7 +162,8 @@ class StallThread:
             where=where and self._redact(where),
             stack=self._redact(stacks.text(MAX_TRACEBACK)),
         )
-        told = self._observed.stalls[0].told if self._observed.stalls else 0
+        last = self._observed.stalls[-1] if self._observed.stalls else None
+        told = last.told if last is not None and last.since_ns == since_ns else 0
         times = 1
         while stall.seconds >= 2 * times * self._seconds:
             times *= 2
