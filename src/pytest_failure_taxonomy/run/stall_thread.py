@@ -49,6 +49,8 @@ _LOOKS: Final = 8
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.25, 5.0
 _IDLE_SHARE: Final = 0.01
 """The most CPU time of a process that is blocked, as a share of one core."""
+_TURNS: Final = 4
+"""Looks in a row at which something has to be busy that was blocked before."""
 _END_SECONDS: Final = 1.0
 """How long pytest waits at its end for a report that is being rewritten."""
 
@@ -102,6 +104,7 @@ class StallThread:
         self._looking = threading.Lock()
         self._in_debugger = False
         self._observed = Observed()
+        self._turns = 0
 
     def start(self) -> None:
         """Start the thread, which never keeps the process from ending."""
@@ -163,7 +166,13 @@ class StallThread:
             stack=self._redact(stacks.text(MAX_TRACEBACK)),
         )
         last = self._observed.stalls[-1] if self._observed.stalls else None
-        told = last.told if last is not None and last.since_ns == since_ns else 0
+        if last is None or last.since_ns != since_ns:
+            last, self._turns = None, 0
+        told = 0 if last is None else last.told
+        if last is not None and last.stall.state == "blocked" and state == "busy":
+            self._turns += 1
+            if self._turns < _TURNS:  # pytest formats the traceback of a Ctrl+C, say
+                return
         times = 1
         while stall.seconds >= 2 * times * self._seconds:
             times *= 2
