@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.taxonomy.failure_text.exception_types import (
 )
 from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS, PHASE_KINDS, reason_of
-from pytest_failure_taxonomy.taxonomy.memory import is_out_of_memory
+from pytest_failure_taxonomy.taxonomy.memory_pressure import is_out_of_memory
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 MAX_TEXT_READ: Final = 20_000

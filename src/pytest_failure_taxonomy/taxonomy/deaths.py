@@ -29,7 +29,7 @@ from pytest_failure_taxonomy.taxonomy.headlines import (
 )
 from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
-from pytest_failure_taxonomy.taxonomy.memory import words_of_oom_kill, words_of_sample
+from pytest_failure_taxonomy.taxonomy.memory_pressure import words_of_oom_kill, words_of_sample
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace
 

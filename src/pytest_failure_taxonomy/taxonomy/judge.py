@@ -64,7 +64,7 @@ from pytest_failure_taxonomy.taxonomy.kinds import (
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
     describe_kind,
 )
-from pytest_failure_taxonomy.taxonomy.memory import words_of_pressure
+from pytest_failure_taxonomy.taxonomy.memory_pressure import words_of_pressure
 from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace

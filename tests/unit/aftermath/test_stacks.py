@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.aftermath.stacks import (
 )
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 
-ROOT: Final = Path("/work/project")
+ROOT: Final = Path("/srv/project")
 
 SIGNAL_DUMP: Final = """\
 Thread 0x00007fa2e3bd26c0 (most recent call first):
@@ -34,7 +34,7 @@ Thread 0x00007fa2e3bd26c0 (most recent call first):
   File "/usr/lib/python3.13/threading.py", line 1012 in _bootstrap
 
 Current thread 0x00007fa2e4a42b80 (most recent call first):
-  File "/work/project/tests/test_x.py", line 6 in test_b
+  File "/srv/project/tests/test_x.py", line 6 in test_b
   File "/usr/lib/site-packages/_pytest/python.py", line 157 in pytest_pyfunc_call
   File "/usr/lib/site-packages/pluggy/_callers.py", line 121 in _multicall
 """
@@ -49,7 +49,7 @@ Fatal Python error: Segmentation fault
 
 Current thread 0x00007fb899f39700 [python] (most recent call first):
   File "/opt/python/Lib/ctypes/__init__.py", line 486 in string_at
-  File "/work/project/tests/test_x.py", line 3 in test_b
+  File "/srv/project/tests/test_x.py", line 3 in test_b
 
 Current thread's C stack trace (most recent call first):
   Binary file "/opt/python/python", at _Py_DumpStack+0x42 [0x5b27f7d7147e]
@@ -63,7 +63,7 @@ Fatal Python error: Aborted
 
 <Cannot show all threads while the GIL is disabled>
 Stack (most recent call first):
-  File "/work/project/tests/test_x.py", line 3 in test_b
+  File "/srv/project/tests/test_x.py", line 3 in test_b
 
 Current thread's C stack trace (most recent call first):
   <cannot get C stack on this system>
@@ -75,7 +75,7 @@ SystemError: <built-in method f> returned NULL without setting an exception
 
 Current thread 0x00007604707c3780 [my [odd] name] (most recent call first):
   Garbage-collecting
-  File "/work/project/tests/test_x.py", line 14 in <module>
+  File "/srv/project/tests/test_x.py", line 14 in <module>
 """
 TIMED: Final = f"Timeout (0:00:08.000001)!\n{SIGNAL_DUMP}"
 ODD: Final = """\
@@ -122,7 +122,7 @@ TESTS: Final = (
     None,
     True,
     [
-        "/work/project/tests/test_x.py:6:test_b",
+        "/srv/project/tests/test_x.py:6:test_b",
         "/usr/lib/site-packages/_pytest/python.py:157:pytest_pyfunc_call",
         "/usr/lib/site-packages/pluggy/_callers.py:121:_multicall",
     ],
@@ -145,7 +145,7 @@ TESTS: Final = (
                     True,
                     [
                         "/opt/python/Lib/ctypes/__init__.py:486:string_at",
-                        "/work/project/tests/test_x.py:3:test_b",
+                        "/srv/project/tests/test_x.py:3:test_b",
                     ],
                 )
             ],
@@ -153,7 +153,7 @@ TESTS: Final = (
         ),
         pytest.param(
             FREE_THREADED,
-            [(None, None, True, ["/work/project/tests/test_x.py:3:test_b"])],
+            [(None, None, True, ["/srv/project/tests/test_x.py:3:test_b"])],
             id="without a GIL",
         ),
         pytest.param(
@@ -163,7 +163,7 @@ TESTS: Final = (
                     0x7604707C3780,
                     "my [odd] name",
                     True,
-                    ["/work/project/tests/test_x.py:14:<module>"],
+                    ["/srv/project/tests/test_x.py:14:<module>"],
                 )
             ],
             id="an error of the interpreter",
@@ -273,7 +273,7 @@ PY_SPY_THREAD: Final[dict[str, Any]] = {
     "owns_gil": True,
     "frames": [
         {"name": "Condition.wait", "filename": "/usr/lib/python3.13/threading.py", "line": 359},
-        {"name": "test_b", "filename": "/work/project/tests/test_x.py", "line": 0},
+        {"name": "test_b", "filename": "/srv/project/tests/test_x.py", "line": 0},
     ],
 }
 
@@ -288,7 +288,7 @@ def test_what_py_spy_prints_is_read() -> None:
             False,
             [
                 "/usr/lib/python3.13/threading.py:359:Condition.wait",
-                "/work/project/tests/test_x.py:None:test_b",
+                "/srv/project/tests/test_x.py:None:test_b",
             ],
         )
     ]
@@ -378,7 +378,7 @@ def thread(*frames: tuple[str, str, int], name: str | None = None, current: bool
 
 PYTEST: Final = ("main", "/usr/lib/site-packages/_pytest/main.py", 3)
 HOOKS: Final = ("_multicall", "/usr/lib/site-packages/pluggy/_callers.py", 3)
-OWN: Final = ("test_b", "/work/project/tests/test_x.py", 6)
+OWN: Final = ("test_b", "/srv/project/tests/test_x.py", 6)
 MAIN: Final = thread(PYTEST, name="MainThread")
 
 
@@ -458,7 +458,7 @@ def test_a_source_that_cant_be_read_is_no_harm(tmp_path: Path, kind: str) -> Non
         ),
         ([PYTEST, HOOKS], "main (/usr/lib/site-packages/_pytest/main.py:3)", None),
         ([("f", "<string>", 1), OWN], "f (tests/test_x.py:6)", 6),
-        ([("f", "/work/project/.venv/lib/x.py", 1), OWN], "f (tests/test_x.py:6)", 6),
+        ([("f", "/srv/project/.venv/lib/x.py", 1), OWN], "f (tests/test_x.py:6)", 6),
         ([], None, None),
     ],
     ids=["called", "no own code", "pytest alone", "no file", "installed below", "no frames"],
