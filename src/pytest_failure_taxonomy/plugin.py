@@ -73,13 +73,13 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--failure-taxonomy-stall-seconds": {
         "metavar": "SECONDS",
-        "help": "With --failure-taxonomy: look at what makes no progress for so long, and say "
+        "help": "With --failure-taxonomy, look at what makes no progress for so long, and say "
         "where it hangs; 0 is off; default: 60 (ini: failure_taxonomy_stall_seconds)",
     },
     "--failure-taxonomy-end-stalled": {
         "action": "store_true",
         "default": False,
-        "help": "With --failure-taxonomy: end what hangs for so long; under xdist the worker of a "
+        "help": "With --failure-taxonomy, end what hangs for so long; under xdist the worker of a "
         "test alone, otherwise the run (ini: failure_taxonomy_end_stalled)",
     },
 }
