@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     StalledActivity,
     TestFailure,
+    TestRun,
 )
 from pytest_failure_taxonomy.taxonomy.headlines import words_of_stalled_activity
 from pytest_failure_taxonomy.taxonomy.judge import judge
@@ -72,7 +73,7 @@ def build_report(
             "duration_seconds": _seconds(context.duration_seconds),
             "stage": str(run.stage),
             "invocation": {"args": list(context.args), "rootdir": context.rootdir},
-            "shard": None,
+            "shard": _plain(context.shard),
         },
         "completeness": completeness,
         "exit": exit_as_json(run, judgement),
@@ -103,6 +104,7 @@ def build_report(
         + _mismatch(run, limits),
         "in_flight": [_in_flight(test, limits) for test in run.in_flight],
         "stalls": [_stalled_activity(each, limits) for each in run.stalls],
+        "tests": None if run.tests is None else [_test_run(each) for each in run.tests],
         "not_run": {"count": len(run.not_run), "nodeids": limits.nodeids(run.not_run)},
         "workers": [
             {
@@ -237,6 +239,7 @@ def _group(group: Group, limits: Limits) -> JSONObject:
         "count": group.count,
         "nodeids": limits.nodeids(group.nodeids),
         "owner": group.owner,
+        "history": None,
     }
 
 
@@ -259,6 +262,16 @@ def _in_flight(test: InFlightTest, limits: Limits) -> JSONObject:
         "output": test.output,
         "stack": limits.traceback(test.stack),
         "location": _location(test.location),
+    }
+
+
+def _test_run(test: TestRun) -> JSONObject:
+    return {
+        "nodeid": test.nodeid,
+        "outcome": test.outcome,
+        "start_seconds": _seconds(test.start_seconds),
+        "duration_seconds": _seconds(test.duration_seconds),
+        "worker": test.worker,
     }
 
 

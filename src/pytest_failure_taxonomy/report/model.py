@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
     Phase,
     StallState,
+    TestOutcome,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import Confidence
 from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
@@ -292,6 +293,20 @@ class Failure(ClosedModel):
     """Name of the rule that gave reason and kind; null if none did."""
 
 
+class GroupHistory(ClosedModel):
+    """What earlier runs say of a group of failures."""
+
+    state: Literal["new", "came_back", "known", "flaky"]
+    """`new` if no earlier run had it, `came_back` if it was gone in a run between, `known` if the
+    last run had it, `flaky` if its tests pass and fail on one commit or change their minds."""
+    first_seen: _Time | None
+    """The start of the first run that had it; null for a new one."""
+    runs: _Count
+    """How many earlier runs had it."""
+    last_passed_commit: str | None
+    """The last commit at which its tests passed; null if none is known."""
+
+
 class FailureGroup(ClosedModel):
     """Failures of one fingerprint."""
 
@@ -309,6 +324,8 @@ class FailureGroup(ClosedModel):
     """Node ids of its tests, each once, in order of occurrence."""
     owner: CodeOwner | None
     """Whose code most of its failures were raised in; null if that is not known."""
+    history: GroupHistory | None
+    """What earlier runs say of it; null if the run keeps no history."""
 
 
 class CollectionError(ClosedModel):
@@ -399,6 +416,23 @@ class StalledActivity(ClosedModel):
     """Id of the xdist worker; null for the process that writes the report."""
 
 
+class TestRun(ClosedModel):
+    """One test that ran or was skipped, with all its attempts."""
+
+    __test__ = False
+
+    nodeid: str
+    """Node id of the test."""
+    outcome: TestOutcome
+    """How it ended: `error` in its setup or teardown, `flaky` if it passed after it had failed."""
+    start_seconds: _Seconds | None
+    """When it started, after the start of the run; null if it is not known."""
+    duration_seconds: _Seconds | None
+    """Of setup, call and teardown together; null if it is not known."""
+    worker: str | None
+    """Id of the xdist worker that ran it; null without xdist."""
+
+
 class NotRun(ClosedModel):
     """Tests that were selected and never started."""
 
@@ -467,6 +501,17 @@ class Memory(ClosedModel):
     """The most resident memory of the pytest process; null if that can't be read."""
 
 
+class Git(ClosedModel):
+    """The commit that was tested, from the CI system or from git."""
+
+    commit: str | None
+    """Its full hash; null if it is not known."""
+    branch: str | None
+    """The branch; null if none is checked out and no CI system says which one it is."""
+    dirty: bool | None
+    """Whether files have been changed since; null if nobody has looked."""
+
+
 class Environment(ClosedModel):
     """What the run ran on."""
 
@@ -486,6 +531,8 @@ class Environment(ClosedModel):
     not Linux."""
     memory: Memory | None
     """Memory of the run; null if nothing of it was seen."""
+    git: Git | None
+    """The commit that was tested; null outside of a repository."""
 
 
 class Limits(ClosedModel):
@@ -548,6 +595,9 @@ class FailureReport(ClosedModel):
     """Tests that were running when the run ended, in order of start."""
     stalls: _Listed[StalledActivity]
     """What was stalled when the run ended and is no test, in order of occurrence."""
+    tests: _Listed[TestRun] | None
+    """Every test that ran or was skipped, in order of its start; null unless an option needs
+    that."""
     not_run: NotRun
     """Tests that were selected and never started."""
     workers: _Listed[Worker]

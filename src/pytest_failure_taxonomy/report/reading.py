@@ -35,11 +35,11 @@ _FIRST_SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
 _NEW_FIELDS: Final[dict[str, dict[str, None]]] = {
     "verdict": {"owner": None},
     "failures": {"origin": None},
-    "groups": {"owner": None},
+    "groups": {"owner": None, "history": None},
     "collection_errors": {"origin": None},
     "in_flight": dict.fromkeys(("stall", "output", "stack", "location")),
     "workers": {"peak_rss_bytes": None},
-    "environment": {"watcher": None, "memory": None},
+    "environment": {"watcher": None, "memory": None, "git": None},
 }
 """The fields that version 1.1 added, by the object, or the list of objects, that has them."""
 
@@ -200,6 +200,7 @@ def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
         return data
     content = {**content, "$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
     content.setdefault("stalls", [])
+    content.setdefault("tests", None)
     for field, new in _NEW_FIELDS.items():
         if field in content:
             content[field] = _with_new_fields(content[field], new)

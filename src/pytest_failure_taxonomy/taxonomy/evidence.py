@@ -39,6 +39,10 @@ class OriginPlace:
 
 Phase = Literal["setup", "call", "teardown"]
 Completeness = Literal["full", "reconstructed", "running"]
+TestOutcome = Literal[
+    "passed", "failed", "error", "skipped", "xfailed", "xpassed", "flaky", "in_flight"
+]
+"""How a test ended: `error` in its setup or teardown, `flaky` if it passed after it had failed."""
 Part = Literal["test", "subtest", "sum"]
 """What failed: the test itself, one of its subtests, or the test only because its subtests did."""
 MAX_LISTED: Final = 1_000
@@ -382,6 +386,21 @@ class InFlightTest:
 
 
 @value
+class TestRun:
+    """One test that ran or was skipped, with all its attempts."""
+
+    __test__ = False
+
+    nodeid: str
+    outcome: TestOutcome
+    start_seconds: float | None
+    """After the start of the run; `None` where that is not known."""
+    duration_seconds: float | None
+    """Of setup, call and teardown together; `None` where that is not known."""
+    worker: str | None = None
+
+
+@value
 class WorkerEnd:
     """How an xdist worker ended."""
 
@@ -562,8 +581,30 @@ class RunEvidence:
     """The last marker in the output of the whole command."""
     output: Output | None = None
     """What a log says, where a log is all that is left of the run."""
+    tests: tuple[TestRun, ...] | None = None
+    """Every test that ran or was skipped, in order of its start; `None` where nobody asked."""
     settled: tuple[Finding, ...] = ()
     """Findings of a report that is judged again, now with the end of its process."""
+
+
+@value
+class GitState:
+    """The commit that was tested."""
+
+    commit: str | None = None
+    branch: str | None = None
+    """`None` where no branch is checked out and no CI system says which one it is."""
+    dirty: bool | None = None
+    """Files have been changed since; `None` where nobody has looked."""
+
+
+@value
+class Shard:
+    """Which part of a suite that is spread over several jobs a run is."""
+
+    index: int
+    """Counted from 1."""
+    total: int
 
 
 @value
@@ -600,6 +641,8 @@ class Environment:
     """`None` where there is none by design."""
     memory: MemoryUse | None = None
     """`None` where nothing of it was seen."""
+    git: GitState | None = None
+    """`None` outside of a repository."""
 
 
 @value
@@ -615,3 +658,5 @@ class RunContext:
     args: tuple[str, ...]
     rootdir: str
     environment: Environment
+    shard: Shard | None = None
+    """`None` where the suite is not sharded."""

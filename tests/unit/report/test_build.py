@@ -245,6 +245,7 @@ def test_the_keys_stand_in_the_published_order() -> None:
         "internal_errors",
         "in_flight",
         "stalls",
+        "tests",
         "not_run",
         "workers",
         "bench",

@@ -1,0 +1,21 @@
+"""The history of runs: a database of what failed when, and the questions that it answers.
+
+Needs the extra `history` (SQLAlchemy and Alembic), which only these modules import.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.history.store import History, open_history
+
+__all__ = ["History", "open_history"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.store"), name)
