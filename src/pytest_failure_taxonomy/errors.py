@@ -29,3 +29,7 @@ class BenchError(FailureTaxonomyError):
 
 class RulesError(FailureTaxonomyError):
     """A file of rules can't be used; the message has a line for each problem."""
+
+
+class HistoryError(FailureTaxonomyError):
+    """The history can't be opened, read or written; the message never shows a password."""

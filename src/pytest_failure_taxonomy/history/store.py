@@ -1,71 +1,96 @@
-"""Open the history and take runs in."""
+"""The history: open it, and take runs in."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from hashlib import blake2b
-from pathlib import Path
-from typing import Any, Final, Self
+from math import isfinite
+from statistics import median
+from typing import Any, Final, NamedTuple, Self
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
-from sqlalchemy.engine import make_url
+from pytest_failure_taxonomy.errors import HistoryError
+from pytest_failure_taxonomy.history import database
+from pytest_failure_taxonomy.taxonomy.values import value
 
-from pytest_failure_taxonomy.history.tables import (
+# After `database`, which says in one line that SQLAlchemy is missing.
+from sqlalchemy import (  # isort: skip
+    URL,
+    Column,
+    Connection,
+    Engine,
+    Table,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+from pytest_failure_taxonomy.history.tables import (  # isort: skip
+    BENCH_RUNS,
     CAUSES,
     FAILURES,
-    METADATA,
+    OUTCOMES,
     PROJECTS,
     RUN_CAUSES,
     RUNS,
     TESTS,
 )
 
-DEFAULT_FOLDER: Final = ".failure-taxonomy"
-DEFAULT_NAME: Final = "history.db"
-VARIABLE: Final = "FAILURE_TAXONOMY_HISTORY"
 MAX_TEXT: Final = 2_000
+"""Characters of a message that are kept."""
+MAX_NODEID: Final = 10_000
+KEPT_DURATIONS: Final = 15
+"""Of how many runs a test's duration is kept; the median is theirs."""
+_AT_ONCE: Final = 500
+"""Digests that one query looks for; for more, all tests of the project are read."""
+_DURATIONS_OF_A_RUN: Final = 4_000
+"""Of how many tests a run's durations are kept, at least; in turns where there are more."""
+_FAILED: Final = frozenset({"failed", "error", "flaky", "in_flight"})
+"""Outcomes after which a test counts as one that has failed."""
+_COMPLETENESS: Final = ("running", "reconstructed", "full")
 
 
 def open_history(
-    url: str | os.PathLike[str] | None = None, *, rootdir: str | os.PathLike[str] | None = None
+    url: str | os.PathLike[str] | None = None,
+    *,
+    rootdir: str | os.PathLike[str] | None = None,
+    create: bool = True,
+    wait_seconds: float = database.BUSY_SECONDS,
 ) -> History:
-    """Open the history, and create it when it is first used.
+    """Open the history, and bring it up to date if an older version has made it.
 
     Args:
         url: a URL of SQLAlchemy or the path of an SQLite database; by default what the environment
             variable `FAILURE_TAXONOMY_HISTORY` says, else `.failure-taxonomy/history.db` below
             `rootdir`.
         rootdir: by default the working directory.
+        create: make an SQLite database that is not there.
+        wait_seconds: how long to wait for other processes that write, and for a server.
+
+    Raises:
+        HistoryError: there is none, it can't be opened, or it is of a newer version.
     """
-    given = os.fspath(url) if url is not None else os.environ.get(VARIABLE)
-    if not given:
-        folder = Path(rootdir or ".").absolute() / DEFAULT_FOLDER
-        folder.mkdir(exist_ok=True)
-        given = str(folder / DEFAULT_NAME)
-    engine = create_engine(make_url(given) if "://" in given else f"sqlite:///{given}")
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _set_up_sqlite)
-    METADATA.create_all(engine)
-    return History(engine)
-
-
-def _set_up_sqlite(connection: Any, _: object) -> None:
-    for pragma in (
-        "journal_mode=WAL",
-        "foreign_keys=ON",
-        "busy_timeout=5000",
-        "synchronous=NORMAL",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
+    found = database.find_url(url, rootdir=rootdir)
+    if not create and not database.exists(found):
+        raise HistoryError(
+            f"{found.database}: there is no history yet; run pytest with "
+            "--failure-taxonomy-history, or add reports by: failure-taxonomy history add REPORT"
+        )
+    return History(database.connect(found, wait_seconds=wait_seconds), found)
 
 
 class History:
     """An open history. Close it, or use it in a `with` statement."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, url: URL) -> None:
         self.engine = engine
+        self._url = url
 
     def __enter__(self) -> Self:
         return self
@@ -77,87 +102,152 @@ class History:
         """Let go of the database."""
         self.engine.dispose()
 
-    def add(self, report: Mapping[str, Any]) -> bool:
-        """Take a run in; tell whether it was not there yet.
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Begin a transaction that reads."""
+        return database.reading(self.engine, self._url)
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        """Begin a transaction that writes; other processes that write wait for its end."""
+        return database.writing(self.engine, self._url)
+
+    def add(self, report: Mapping[str, Any], *, source: str = "report") -> bool:
+        """Take a run in, in one transaction; tell whether that changed anything.
+
+        A run that is there already is replaced only by a more complete report of it, as when
+        `failure-taxonomy finalize` has completed one.
 
         Args:
-            report: the JSON object of a report of the present schema version.
+            report: the JSON object of a report of the present schema version, without secrets.
+            source: `report`, or `junit` for one that was made of a JUnit file.
+
+        Raises:
+            HistoryError: the run still goes on, or the database can't be written.
         """
-        with self.engine.begin() as connection:
-            known = select(RUNS.c.number).where(RUNS.c.id == report["run"]["id"])
-            if connection.scalar(known) is not None:
-                return False
-            _add_run(connection, report)
+        if report["completeness"] == "running":
+            raise HistoryError(
+                f"run {report['run']['id']}: it is still running, or was never completed; "
+                "complete its report by: failure-taxonomy finalize REPORT"
+            )
+        with self.writing() as connection:
+            known = connection.execute(
+                select(RUNS.c.number, RUNS.c.completeness).where(RUNS.c.id == report["run"]["id"])
+            ).one_or_none()
+            if known is not None:
+                rank = _COMPLETENESS.index
+                if rank(report["completeness"]) <= rank(known.completeness):
+                    return False
+                remove_runs(connection, [known.number])
+            _Addition(connection, report, source).add()
             return True
 
 
 def project_of(report: Mapping[str, Any]) -> str:
-    """Return the name of the project that a report is of."""
-    own = report["extensions"].get("pytest_failure_taxonomy", {})
-    named = own.get("git", {}).get("repository")
-    return str(named or Path(report["run"]["invocation"]["rootdir"]).name or "unknown")
+    """Return the name of the project that a report is of.
+
+    That is the repository's name where the report has it, else the name of the root directory.
+    """
+    named = _own(report, "git").get("repository")
+    rootdir = str(report["run"]["invocation"]["rootdir"]).replace("\\", "/")
+    return str(_text(str(named or rootdir.rstrip("/").rpartition("/")[2] or "unknown"), MAX_TEXT))
 
 
 def digest_of(nodeid: str) -> str:
     """Return the digest by which a test is found."""
-    return blake2b(nodeid.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return blake2b(nodeid.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
-def _add_run(connection: Connection, report: Mapping[str, Any]) -> None:
-    project = _project_id(connection, project_of(report))
-    at = datetime.fromisoformat(report["run"]["started_at"]).astimezone(UTC).replace(tzinfo=None)
-    number = _insert_run(connection, report, project, at)
-    causes = {
-        group["fingerprint"]: _cause_id(connection, group, project, at)
-        for group in report["groups"]
-    }
-    seconds = dict.fromkeys(causes, 0.0)
-    rows = []
-    for failure in report["failures"]:
-        fingerprint = failure["fingerprint"]
-        if fingerprint not in causes:
-            continue
-        seconds[fingerprint] += failure["duration_seconds"] or 0.0
-        rows.append(
-            {
-                "run_number": number,
-                "test_id": _test_id(connection, failure["nodeid"], project, at),
-                "cause_id": causes[fingerprint],
-                "phase": failure["phase"],
-                "seconds": failure["duration_seconds"],
-                "message": (failure["exception"] or {}).get("message", "")[:MAX_TEXT],
-            }
-        )
-    if rows:
-        connection.execute(insert(FAILURES), rows)
-    if causes:
-        connection.execute(
-            insert(RUN_CAUSES),
-            [
-                {
-                    "run_number": number,
-                    "cause_id": causes[group["fingerprint"]],
-                    "count": group["count"],
-                    "seconds": seconds[group["fingerprint"]],
-                }
-                for group in report["groups"]
-            ],
-        )
+def started_at(report: Mapping[str, Any]) -> datetime:
+    """Return when a run started, in UTC and without a zone, as the tables have it."""
+    at = datetime.fromisoformat(report["run"]["started_at"])
+    return at.astimezone(UTC).replace(tzinfo=None)
 
 
-def _insert_run(
-    connection: Connection, report: Mapping[str, Any], project: int, at: datetime
-) -> int:
-    run, verdict, summary = report["run"], report["verdict"] or {}, report["summary"]
-    shard, git = run["shard"] or {}, report["environment"]["git"] or {}
-    ci = report["environment"]["ci"] or {}
-    own = report["extensions"].get("pytest_failure_taxonomy", {})
-    done = connection.execute(
-        insert(RUNS).values(
+def remove_runs(connection: Connection, numbers: Sequence[int]) -> None:
+    """Remove runs with all that is known of them, and count the causes again."""
+    for some in _parts(numbers, _AT_ONCE):
+        causes = connection.scalars(
+            select(RUN_CAUSES.c.cause_id).where(RUN_CAUSES.c.run_number.in_(some)).distinct()
+        ).all()
+        for table in (OUTCOMES, FAILURES, RUN_CAUSES, BENCH_RUNS):
+            connection.execute(delete(table).where(table.c.run_number.in_(some)))
+        connection.execute(delete(RUNS).where(RUNS.c.number.in_(some)))
+        for cause in causes:
+            _count_cause(connection, cause)
+
+
+def _count_cause(connection: Connection, cause: int) -> None:
+    first, last, runs = connection.execute(
+        select(func.min(RUNS.c.started_at), func.max(RUNS.c.started_at), func.count())
+        .select_from(RUN_CAUSES.join(RUNS))
+        .where(RUN_CAUSES.c.cause_id == cause)
+    ).one()
+    wanted = CAUSES.c.id == cause
+    if not runs:
+        connection.execute(delete(CAUSES).where(wanted))
+    else:
+        counted = {"first_seen": first, "last_seen": last, "runs": runs}
+        connection.execute(update(CAUSES).where(wanted).values(counted))
+
+
+@value
+class _Seen:
+    """One test in one run."""
+
+    outcome: str
+    seconds: float | None
+
+
+class _KnownTest(NamedTuple):
+    """One test as it was before this run."""
+
+    id: int
+    digest: str
+    has_failed: bool
+    last_passed_run: int | None
+
+
+class _Addition:
+    """One run on its way into the tables."""
+
+    def __init__(self, connection: Connection, report: Mapping[str, Any], source: str) -> None:
+        self._connection = connection
+        self._report = report
+        self._source = source
+        self._at = started_at(report)
+        self._project = self._id_of_project()
+        self._number = 0
+
+    def add(self) -> None:
+        """Write all rows."""
+        self._number = self._insert_run()
+        seen = self._seen()
+        failing = {each for each, one in seen.items() if one.outcome in _FAILED}
+        tests = self._tests(seen, failing)
+        causes = self._causes()
+        self._insert_failures(tests, causes)
+        self._insert_outcomes(seen, tests)
+        self._insert_benches()
+
+    def _id_of_project(self) -> int:
+        name = project_of(self._report)
+        found = self._connection.scalar(select(PROJECTS.c.id).where(PROJECTS.c.name == name))
+        return int(found) if found is not None else self._insert(PROJECTS, name=name)
+
+    def _insert(self, table: Table, **values: Any) -> int:
+        done = self._connection.execute(insert(table).values(**values))
+        return int((done.inserted_primary_key or (0,))[0])
+
+    def _insert_run(self) -> int:
+        report = self._report
+        run, verdict, summary = report["run"], report["verdict"] or {}, report["summary"]
+        shard, environment = run["shard"] or {}, report["environment"]
+        git, ci = environment["git"] or {}, environment["ci"] or {}
+        return self._insert(
+            RUNS,
             id=run["id"],
-            project_id=project,
-            source="report",
-            started_at=at,
+            project_id=self._project,
+            source=self._source,
+            started_at=self._at,
             duration_seconds=run["duration_seconds"],
             stage=run["stage"],
             completeness=report["completeness"],
@@ -167,78 +257,360 @@ def _insert_run(
             exit_signal=report["exit"]["signal"],
             reason=verdict.get("reason"),
             kind=verdict.get("kind"),
-            message=verdict.get("message"),
-            nodeid=verdict.get("nodeid"),
+            message=_text(verdict.get("message")),
+            nodeid=_text(verdict.get("nodeid"), MAX_NODEID),
             retryable=verdict.get("retryable"),
             owner=verdict.get("owner"),
-            commit_id=git.get("commit"),
-            branch=git.get("branch"),
+            commit_id=_text(git.get("commit") or ci.get("commit"), 64),
+            branch=_text(git.get("branch") or _branch_of(ci.get("ref"))),
             dirty=git.get("dirty"),
-            merge_base=own.get("git", {}).get("merge_base"),
-            ci_provider=ci.get("provider"),
-            ci_run_id=ci.get("run_id"),
-            ci_job=ci.get("job"),
-            **{
-                name: summary[name]
-                for name in ("collected", "passed", "failed", "errors", "skipped", "flaky")
-            },
-            not_run=summary["not_run"],
+            merge_base=_text(_own(report, "git").get("merge_base"), 64),
+            ci_provider=_text(ci.get("provider"), 32),
+            ci_run_id=_text(ci.get("run_id")),
+            ci_job=_text(ci.get("job")),
             added_at=datetime.now(UTC).replace(tzinfo=None),
+            **{name: summary[name] for name in _COUNTED},
         )
-    )
-    return int((done.inserted_primary_key or (0,))[0])
 
-
-def _project_id(connection: Connection, name: str) -> int:
-    found = connection.scalar(select(PROJECTS.c.id).where(PROJECTS.c.name == name))
-    if found is not None:
-        return int(found)
-    done = connection.execute(insert(PROJECTS).values(name=name))
-    return int((done.inserted_primary_key or (0,))[0])
-
-
-def _cause_id(connection: Connection, group: Mapping[str, Any], project: int, at: datetime) -> int:
-    wanted = (CAUSES.c.project_id == project) & (CAUSES.c.fingerprint == group["fingerprint"])
-    found = connection.execute(select(CAUSES).where(wanted)).one_or_none()
-    if found is not None:
-        connection.execute(
-            update(CAUSES)
-            .where(CAUSES.c.id == found.id)
-            .values(
-                first_seen=min(at, found.first_seen),
-                last_seen=max(at, found.last_seen),
-                runs=found.runs + 1,
+    def _seen(self) -> dict[str, _Seen]:
+        """Return how each test ended, by its node id; without `tests`, of those that failed."""
+        seen: dict[str, _Seen] = {}
+        for test in self._report["tests"] or ():
+            seen[_nodeid(test["nodeid"])] = _Seen(
+                outcome=test["outcome"], seconds=test["duration_seconds"]
             )
+        for failure in self._report["failures"]:
+            outcome = "failed" if failure["phase"] == "call" else "error"
+            nodeid = _nodeid(failure["nodeid"])
+            if nodeid not in seen or seen[nodeid].outcome not in _FAILED:
+                seen[nodeid] = _Seen(outcome=outcome, seconds=failure["duration_seconds"])
+        for failed in self._report["collection_errors"]:
+            seen.setdefault(_nodeid(failed["nodeid"]), _Seen(outcome="error", seconds=None))
+        for test in self._report["in_flight"]:
+            seen[_nodeid(test["nodeid"])] = _Seen(
+                outcome="in_flight", seconds=test["elapsed_seconds"]
+            )
+        return seen
+
+    def _tests(self, seen: Mapping[str, _Seen], failing: set[str]) -> dict[str, _KnownTest]:
+        """Bring the rows of tests up to date; return what they were before, by node id."""
+        digests = {digest_of(nodeid): nodeid for nodeid in seen}
+        known = {digests[each.digest]: each for each in self._known(digests)}
+        made = [nodeid for nodeid in seen if nodeid not in known]
+        if made:
+            self._connection.execute(
+                insert(TESTS),
+                [
+                    {
+                        "project_id": self._project,
+                        "digest": digest_of(nodeid),
+                        "nodeid": nodeid,
+                        "first_seen": self._at,
+                        "last_seen": self._at,
+                        "last_failed": self._at if nodeid in failing else None,
+                        "last_passed_run": self._number
+                        if seen[nodeid].outcome == "passed"
+                        else None,
+                        **_durations(seen[nodeid], None),
+                    }
+                    for nodeid in made
+                ],
+            )
+        for nodeids, changed in self._what_changes(seen, failing):
+            ids = {known[nodeid].id for nodeid in nodeids if nodeid in known}
+            for first, last in _ranges(ids):
+                is_one = TESTS.c.id.between(first, last)
+                self._connection.execute(update(TESTS).where(is_one).values(changed))
+        self._keep_durations({each.id: seen[nodeid] for nodeid, each in known.items()})
+        self._tell_last_passes(known, failing)
+        if made:
+            fresh = {digest_of(nodeid): nodeid for nodeid in made}
+            known |= {fresh[each.digest]: each for each in self._known(fresh)}
+        return known
+
+    def _known(self, digests: Mapping[str, str]) -> Iterator[_KnownTest]:
+        """Yield the tests with these digests that are there."""
+        columns = (TESTS.c.id, TESTS.c.digest, TESTS.c.last_failed.is_not(None))
+        of_project = select(*columns, TESTS.c.last_passed_run).where(
+            TESTS.c.project_id == self._project
         )
-        return int(found.id)
-    done = connection.execute(
-        insert(CAUSES).values(
-            project_id=project,
-            first_seen=at,
-            last_seen=at,
-            runs=1,
-            **{name: group[name] for name in ("fingerprint", "reason", "kind", "title", "owner")},
-        )
-    )
-    return int((done.inserted_primary_key or (0,))[0])
+        if len(digests) > 4 * _AT_ONCE:
+            rows = self._connection.execute(of_project).all()
+            yield from (_KnownTest(*row) for row in rows if row[1] in digests)
+            return
+        for some in _parts(list(digests), _AT_ONCE):
+            found = self._connection.execute(of_project.where(TESTS.c.digest.in_(some))).all()
+            yield from (_KnownTest(*row) for row in found)
+
+    def _what_changes(
+        self, seen: Mapping[str, _Seen], failing: set[str]
+    ) -> Iterator[tuple[set[str], dict[str, Any]]]:
+        """Yield the tests of each sort of outcome, and what changes in their rows.
+
+        The tests of a run were numbered one after the other, so they are few ranges of rows.
+        """
+        passed = {nodeid for nodeid, one in seen.items() if one.outcome == "passed"}
+        first = case((TESTS.c.first_seen > self._at, self._at), else_=TESTS.c.first_seen)
+        always = {"first_seen": first, "last_seen": self._later_than(TESTS.c.last_seen)}
+        yield passed, {**always, "last_passed_run": self._number}
+        yield failing, {**always, "last_failed": self._later_than(TESTS.c.last_failed)}
+        yield seen.keys() - passed - failing, always
+
+    def _later_than(self, column: Column[Any]) -> Any:
+        is_older = (column < self._at) | column.is_(None)
+        return case((is_older, self._at), else_=column)
+
+    def _keep_durations(self, seen: Mapping[int, _Seen]) -> None:
+        """Keep the durations of tests that passed; in a big suite those of some of them.
+
+        To write a row for each of 60,000 tests takes longer than a run should wait.
+        """
+        every = max(1, len(seen) // _DURATIONS_OF_A_RUN)
+        chosen = [
+            test
+            for test, one in seen.items()
+            if one.outcome == "passed"
+            and one.seconds is not None
+            and (test + self._number) % every == 0
+        ]
+        for some in _parts(chosen, _AT_ONCE):
+            rows = self._connection.execute(
+                select(TESTS.c.id, TESTS.c.durations).where(TESTS.c.id.in_(some))
+            )
+            before = {row.id: row.durations for row in rows}
+            self._connection.execute(
+                _UPDATE_OF_DURATIONS,
+                [{"row_id": test, **_durations(seen[test], before.get(test))} for test in some],
+            )
+
+    def _tell_last_passes(self, known: Mapping[str, _KnownTest], failing: set[str]) -> None:
+        """Write the last pass down of tests that fail for the first time.
+
+        Passes of tests that never fail are not kept, each by itself. With this one it can be seen
+        that a test has passed and failed on one commit.
+        """
+        passes = {
+            each.id: each.last_passed_run
+            for nodeid, each in known.items()
+            if nodeid in failing and not each.has_failed and each.last_passed_run is not None
+        }
+        runs = set(passes.values())
+        there: set[int] = set()
+        for some in _parts(sorted(runs), _AT_ONCE):
+            there |= set(
+                self._connection.scalars(select(RUNS.c.number).where(RUNS.c.number.in_(some)))
+            )
+        rows = [
+            {"run_number": run, "test_id": test, "outcome": "passed", "seconds": None}
+            for test, run in passes.items()
+            if run in there
+        ]
+        if rows:
+            self._connection.execute(insert(OUTCOMES), rows)
+
+    def _causes(self) -> dict[str, int]:
+        """Bring the rows of causes up to date; return their ids by fingerprint."""
+        groups = {each["fingerprint"]: each for each in self._report["groups"]}
+        rows: dict[str, Any] = {}
+        for some in _parts(list(groups), _AT_ONCE):
+            found = self._connection.execute(
+                select(CAUSES).where(
+                    CAUSES.c.project_id == self._project, CAUSES.c.fingerprint.in_(some)
+                )
+            )
+            rows |= {row.fingerprint: row for row in found}
+        if rows:
+            self._connection.execute(
+                _UPDATE_OF_CAUSE,
+                [
+                    {
+                        "row_id": row.id,
+                        "first_seen": min(row.first_seen, self._at),
+                        "last_seen": max(row.last_seen, self._at),
+                        "runs": row.runs + 1,
+                    }
+                    for row in rows.values()
+                ],
+            )
+        ids = {fingerprint: int(row.id) for fingerprint, row in rows.items()}
+        for fingerprint, group in groups.items():
+            if fingerprint not in ids:
+                ids[fingerprint] = self._insert(
+                    CAUSES,
+                    project_id=self._project,
+                    fingerprint=fingerprint,
+                    reason=group["reason"],
+                    kind=group["kind"],
+                    title=_text(group["title"]),
+                    owner=group["owner"],
+                    first_seen=self._at,
+                    last_seen=self._at,
+                    runs=1,
+                )
+        return ids
+
+    def _insert_failures(self, tests: Mapping[str, _KnownTest], causes: Mapping[str, int]) -> None:
+        rows = []
+        seconds = dict.fromkeys(causes, 0.0)
+        for failure in self._report["failures"]:
+            fingerprint = failure["fingerprint"]
+            if fingerprint not in causes:  # groups are capped as well
+                continue
+            seconds[fingerprint] += failure["duration_seconds"] or 0.0
+            rows.append(
+                self._row_of_failure(
+                    failure, failure["phase"], fingerprint, failure["duration_seconds"]
+                )
+            )
+        of_node = {
+            nodeid: group["fingerprint"]
+            for group in self._report["groups"]
+            for nodeid in group["nodeids"]
+        }
+        for failed in self._report["collection_errors"]:
+            fingerprint = of_node.get(failed["nodeid"])
+            if fingerprint is not None:
+                rows.append(self._row_of_failure(failed, "collect", fingerprint, None))
+        for row in rows:
+            row["test_id"] = tests[row["test_id"]].id
+            row["cause_id"] = causes[row["cause_id"]]
+        if rows:
+            self._connection.execute(insert(FAILURES), rows)
+        groups = [
+            {
+                "run_number": self._number,
+                "cause_id": causes[group["fingerprint"]],
+                "count": group["count"],
+                "seconds": seconds[group["fingerprint"]],
+            }
+            for group in self._report["groups"]
+        ]
+        if groups:
+            self._connection.execute(insert(RUN_CAUSES), groups)
+
+    def _row_of_failure(
+        self, failure: Mapping[str, Any], phase: str, fingerprint: str, seconds: float | None
+    ) -> dict[str, Any]:
+        raised = failure["exception"] or {}
+        said = raised.get("message") or failure.get("message") or ""
+        return {
+            "run_number": self._number,
+            "test_id": _nodeid(failure["nodeid"]),
+            "cause_id": fingerprint,
+            "phase": phase,
+            "seconds": seconds,
+            "message": _text(f"{raised['type']}: {said}" if raised else said),
+        }
+
+    def _insert_outcomes(self, seen: Mapping[str, _Seen], tests: Mapping[str, _KnownTest]) -> None:
+        rows = [
+            {
+                "run_number": self._number,
+                "test_id": tests[nodeid].id,
+                "outcome": one.outcome,
+                "seconds": _finite(one.seconds),
+            }
+            for nodeid, one in seen.items()
+            if one.outcome != "passed" or tests[nodeid].has_failed
+        ]
+        if rows:
+            self._connection.execute(insert(OUTCOMES), rows)
+
+    def _insert_benches(self) -> None:
+        for bench in self._report["bench"]:
+            counts, gate = bench["counts"], bench.get("gate") or {}
+            bound = bench.get("lower_bound_95") or {}
+            self._insert(
+                BENCH_RUNS,
+                run_number=self._number,
+                bench_run_id=_text(bench["run_id"]),
+                task_class=_text(bench["task_class"]),
+                complete=bench["complete"],
+                scheduled=counts["scheduled"],
+                graded=counts["graded"],
+                passed=counts["passed"],
+                mean_score=bench["mean_score"],
+                lower_bound_95=bound.get("value"),
+                total_cost_usd=bench["total_cost_usd"],
+                gate=_text(gate.get("verdict"), 16),
+            )
 
 
-def _test_id(connection: Connection, nodeid: str, project: int, at: datetime) -> int:
-    digest = digest_of(nodeid)
-    wanted = (TESTS.c.project_id == project) & (TESTS.c.digest == digest)
-    found = connection.scalar(select(TESTS.c.id).where(wanted))
-    if found is not None:
-        seen = {"last_seen": at, "last_failed": at}
-        connection.execute(update(TESTS).where(TESTS.c.id == found).values(seen))
-        return int(found)
-    done = connection.execute(
-        insert(TESTS).values(
-            project_id=project,
-            digest=digest,
-            nodeid=nodeid,
-            first_seen=at,
-            last_seen=at,
-            last_failed=at,
-        )
-    )
-    return int((done.inserted_primary_key or (0,))[0])
+_COUNTED: Final = (
+    "collected",
+    "passed",
+    "failed",
+    "errors",
+    "skipped",
+    "flaky",
+    "not_run",
+)
+
+_UPDATE_OF_DURATIONS: Final = (
+    update(TESTS)
+    .where(TESTS.c.id == bindparam("row_id"))
+    .values({name: bindparam(name) for name in ("median_seconds", "durations")})
+)
+_UPDATE_OF_CAUSE: Final = (
+    update(CAUSES)
+    .where(CAUSES.c.id == bindparam("row_id"))
+    .values({name: bindparam(name) for name in ("first_seen", "last_seen", "runs")})
+)
+
+
+def _ranges(numbers: set[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last number of each run of successive numbers."""
+    first = last = None
+    for each in sorted(numbers):
+        if last is not None and first is not None and each != last + 1:
+            yield first, last
+            first = each
+        elif first is None:
+            first = each
+        last = each
+    if first is not None and last is not None:
+        yield first, last
+
+
+def _durations(seen: _Seen, before: bytes | None) -> dict[str, Any]:
+    """Return the last durations of a test as packed 32-bit floats, and their median."""
+    packed = (before or b"")[-4 * KEPT_DURATIONS :]
+    seconds = _finite(seen.seconds)
+    if seconds is not None and seen.outcome == "passed":
+        packed = (packed + struct.pack("<f", seconds))[-4 * KEPT_DURATIONS :]
+    if not packed:
+        return {"durations": None, "median_seconds": None}
+    known = struct.unpack(f"<{len(packed) // 4}f", packed)
+    return {"durations": packed, "median_seconds": round(median(known), 6)}
+
+
+def _finite(seconds: float | None) -> float | None:
+    return seconds if seconds is not None and isfinite(seconds) else None
+
+
+def _branch_of(ref: str | None) -> str | None:
+    """Return the branch of a ref such as `refs/heads/main`."""
+    return ref.removeprefix("refs/heads/") if ref else None
+
+
+def _own(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return one of our own entries of a report's `extensions`, empty if it is not there."""
+    own = report["extensions"].get("pytest_failure_taxonomy")
+    found = own.get(name) if isinstance(own, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _nodeid(nodeid: str) -> str:
+    return _text(nodeid, MAX_NODEID) or ""
+
+
+def _text(text: Any, limit: int = MAX_TEXT) -> Any:
+    """Return a text that any database can hold: capped, without nulls and lone surrogates."""
+    if not isinstance(text, str):
+        return None
+    return text[:limit].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,294 @@
+"""Taking runs into the history."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import func, select
+
+from pytest_failure_taxonomy.errors import HistoryError
+from pytest_failure_taxonomy.history import History, open_history
+from pytest_failure_taxonomy.history import tables as t
+from pytest_failure_taxonomy.history.database import FOLDER, NAME, REVISION
+from tests.helpers.reports import make_failure, make_report, make_run
+
+ADD = """
+import json, sys
+from pytest_failure_taxonomy.history import open_history
+with open_history(sys.argv[1]) as history:
+    for path in sys.argv[2:]:
+        with open(path) as file:
+            history.add(json.load(file))
+"""
+
+
+def a_report(number: int, *, failing: tuple[str, ...] = (), **tests: str) -> dict[str, Any]:
+    """Return the report of a run; of the tests that are named, with their outcomes."""
+    failures = {"failures": tuple(make_failure(nodeid=each) for each in failing)}
+    report = copy.deepcopy(make_report(make_run(**failures) if failing else make_run()))
+    report["run"]["id"] = f"{number:032x}"
+    report["run"]["started_at"] = f"2026-11-{1 + number // 24:02d}T{number % 24:02d}:00:00Z"
+    report["environment"]["git"] = {"commit": "c" * 40, "branch": "main", "dirty": False}
+    if tests:
+        report["tests"] = [
+            {
+                "nodeid": f"tests/test_x.py::{name}",
+                "outcome": outcome,
+                "start_seconds": 0.0,
+                "duration_seconds": 0.5,
+                "worker": None,
+            }
+            for name, outcome in tests.items()
+        ]
+    return report
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    """Open a new history in a root directory of its own."""
+    with open_history(rootdir=tmp_path) as opened:
+        yield opened
+
+
+def count(history: History, table: Any) -> int:
+    """Return how many rows a table has."""
+    with history.reading() as connection:
+        return int(connection.scalar(select(func.count()).select_from(table)) or 0)
+
+
+def test_the_default_is_a_folder_of_our_own(history: History, tmp_path: Path) -> None:
+    """The database is below the root directory, in a folder that git ignores."""
+    assert (tmp_path / FOLDER / NAME).is_file()
+    assert (tmp_path / FOLDER / ".gitignore").read_text() == "*\n"
+    with history.reading() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+def test_the_migrations_make_the_tables(history: History) -> None:
+    """What Alembic's scripts make is what the code describes."""
+    with history.reading() as connection:
+        context = MigrationContext.configure(
+            connection,
+            opts={
+                "include_name": lambda name, kind, _: (
+                    kind != "table" or (name.startswith("ft_") and name != "ft_schema")
+                )
+            },
+        )
+        assert compare_metadata(context, t.METADATA) == []
+        assert connection.exec_driver_sql("SELECT version_num FROM ft_schema").scalar() == REVISION
+
+
+def test_a_run_is_taken_once(history: History) -> None:
+    """Adding a report twice changes nothing."""
+    report = a_report(1, failing=("tests/test_x.py::test_a", "tests/test_x.py::test_b"))
+    assert history.add(report)
+    assert not history.add(report)
+    assert (count(history, t.RUNS), count(history, t.FAILURES)) == (1, 2)
+    with history.reading() as connection:
+        cause = connection.execute(select(t.CAUSES)).one()
+    assert cause.runs == 1
+
+
+def test_a_more_complete_report_replaces_the_other(history: History) -> None:
+    """A run that was reconstructed and whose own report turns up later is that report's."""
+    first = a_report(1, failing=("tests/test_x.py::test_a",))
+    first["completeness"] = "reconstructed"
+    assert history.add(first)
+    whole = a_report(1, failing=("tests/test_x.py::test_a", "tests/test_x.py::test_b"))
+    assert history.add(whole)
+    assert (count(history, t.RUNS), count(history, t.FAILURES)) == (1, 2)
+    assert not history.add(first)
+
+
+def test_a_run_that_goes_on_is_refused(history: History) -> None:
+    """A report that is still `running` says nothing of how its run ended."""
+    report = a_report(1)
+    report["completeness"] = "running"
+    with pytest.raises(HistoryError, match="failure-taxonomy finalize"):
+        history.add(report)
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2)])
+def test_the_order_of_adding_does_not_matter(history: History, order: tuple[int, ...]) -> None:
+    """First and last are those of the runs' times."""
+    for number in order:
+        history.add(a_report(number, failing=("tests/test_x.py::test_a",)))
+    with history.reading() as connection:
+        cause = connection.execute(select(t.CAUSES)).one()
+        test = connection.execute(select(t.TESTS)).one()
+    assert (cause.first_seen.hour, cause.last_seen.hour, cause.runs) == (1, 3, 3)
+    assert (test.first_seen.hour, test.last_seen.hour, test.last_failed.hour) == (1, 3, 3)
+
+
+def test_plain_passes_are_counts_until_their_test_fails(history: History) -> None:
+    """A pass is a row of its own only where its test has failed, and the last one before that."""
+    history.add(a_report(1, test_a="passed", test_b="passed", test_c="skipped"))
+    assert count(history, t.OUTCOMES) == 1
+    history.add(a_report(2, failing=("tests/test_x.py::test_a",), test_a="failed", test_b="passed"))
+    history.add(a_report(3, test_a="passed", test_b="passed"))
+    with history.reading() as connection:
+        rows = connection.execute(
+            select(t.RUNS.c.id, t.TESTS.c.nodeid, t.OUTCOMES.c.outcome)
+            .select_from(t.OUTCOMES.join(t.RUNS).join(t.TESTS))
+            .order_by(t.RUNS.c.id, t.TESTS.c.nodeid)
+        ).all()
+        durations = connection.scalars(select(t.TESTS.c.median_seconds)).all()
+    assert [
+        (int(run, 16), nodeid.rpartition("::")[2], outcome) for run, nodeid, outcome in rows
+    ] == [
+        (1, "test_a", "passed"),
+        (1, "test_c", "skipped"),
+        (2, "test_a", "failed"),
+        (3, "test_a", "passed"),
+    ]
+    assert sorted(durations, key=str) == [0.5, 0.5, None]
+
+
+def test_any_text_is_taken(history: History) -> None:
+    """Nulls and lone surrogates, which databases refuse, are replaced."""
+    report = a_report(1, failing=("tests/test_x.py::test_a[\0]",))
+    report["failures"][0]["exception"]["message"] = "\ud800 \0" + "x" * 10_000
+    assert history.add(report)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("", "the URL is empty"),
+        ("nothing://x", "nothing://... is no URL of SQLAlchemy"),
+        ("missing/folder/h.db", "there is no folder"),
+        ("text.db", "is no SQLite database"),
+        (".", "is not a file"),
+    ],
+)
+def test_what_is_no_history_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, words: str
+) -> None:
+    """One line says what is wrong."""
+    monkeypatch.chdir(tmp_path)
+    Path("text.db").write_text("no database at all, but long enough to be one" * 10)
+    with pytest.raises(HistoryError, match=words) as caught:
+        open_history(url)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_question_makes_no_history(tmp_path: Path) -> None:
+    """Where there is none, it is said how one begins."""
+    with pytest.raises(HistoryError, match="failure-taxonomy history add"):
+        open_history(rootdir=tmp_path, create=False)
+    assert not [*tmp_path.iterdir()]
+
+
+def make_newer(path: Path) -> None:
+    """Make a history as a later version of the program leaves it."""
+    open_history(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE ft_schema SET version_num = '9999'")
+    connection.close()
+
+
+def make_foreign(path: Path) -> None:
+    """Make a database of another program that has a table of our name."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE ft_runs (x)")
+    connection.close()
+
+
+def make_damaged(path: Path) -> None:
+    """Make a history whose pages have been overwritten."""
+    open_history(path).close()
+    content = path.read_bytes()
+    path.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (make_newer, "newer version"),
+        (make_foreign, "tables of another program"),
+        (make_damaged, "damaged|malformed"),
+    ],
+)
+def test_a_database_that_is_not_ours_is_left_alone(tmp_path: Path, make: Any, words: str) -> None:
+    """A newer, a foreign and a damaged database are told in one line, and not changed."""
+    path = tmp_path / "h.db"
+    make(path)
+    before = path.read_bytes()
+    with pytest.raises(HistoryError, match=words) as caught:
+        open_history(path)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_a_locked_database_is_told(tmp_path: Path) -> None:
+    """Another process that writes for too long is named."""
+    path = tmp_path / "h.db"
+    open_history(path).close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        with (
+            open_history(path, wait_seconds=0.1) as history,
+            pytest.raises(HistoryError, match="another process has locked it"),
+        ):
+            history.add(a_report(1))
+    finally:
+        other.close()
+
+
+def test_passwords_are_not_shown() -> None:
+    """A server that can't be reached is named without the password."""
+    with pytest.raises(HistoryError) as caught:
+        open_history("postgresql://me:geheim@127.0.0.1:1/x", wait_seconds=1)
+    assert "geheim" not in str(caught.value)
+    assert "127.0.0.1" in str(caught.value)
+
+
+@pytest.mark.slow
+def test_processes_that_add_at_once_lose_no_run(tmp_path: Path) -> None:
+    """Eight processes that make one history together and add to it lose nothing."""
+    import json
+
+    path = tmp_path / "h.db"
+    running = []
+    for worker in range(8):
+        names = []
+        for number in range(4):
+            name = tmp_path / f"{worker}-{number}.json"
+            report = a_report(worker * 4 + number, failing=("tests/test_x.py::test_a",))
+            name.write_text(json.dumps(report))
+            names.append(str(name))
+        running.append(subprocess.Popen([sys.executable, "-c", ADD, str(path), *names]))
+    assert [each.wait(60) for each in running] == [0] * 8
+    with open_history(path) as history:
+        assert count(history, t.RUNS) == 32
+        with history.reading() as connection:
+            assert connection.scalar(select(t.CAUSES.c.runs)) == 32
+
+
+@pytest.mark.linux("a SIGKILL")
+def test_a_killed_writer_leaves_no_half_run(tmp_path: Path) -> None:
+    """What a process has written before it was killed in a transaction is not there."""
+    path = tmp_path / "h.db"
+    open_history(path).close()
+    child = os.fork()
+    if child == 0:
+        with open_history(path) as history, history.writing() as connection:
+            connection.execute(t.PROJECTS.insert().values(name="x"))
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    with open_history(path) as history:
+        assert count(history, t.PROJECTS) == 0
+        assert history.add(a_report(1))
