@@ -59,6 +59,8 @@ class CommandEnd:
     """It was ended at its time limit."""
     sender: str | None
     """The name of the process whose signal was forwarded last."""
+    interrupted: bool = False
+    """Ctrl+C came, or a SIGINT from a process; the command may have ended by itself then."""
     fault: str | None = None
     """An error of the supervisor, which has ended the command because of it."""
 
@@ -125,6 +127,7 @@ class Supervisor:
             ended_ns=ended_ns,
             limit_reached=self._terminations > 0,
             sender="failure-taxonomy" if fault else child.sender,
+            interrupted=child.interrupted,
             fault=fault,
         )
 
@@ -162,6 +165,8 @@ class _ChildBySignals:
     def __init__(self) -> None:
         self.sender: str | None = None
         """The name of the process whose signal was forwarded last."""
+        self.interrupted = False
+        """SIGINT came, from a terminal or a process."""
         self._process_id = 0
         self._returncode: int | None = None
         self._mask: set[int | signal.Signals] = set()
@@ -192,6 +197,7 @@ class _ChildBySignals:
             return None
         if seen.si_signo == signal.SIGCHLD:
             return self.poll()
+        self.interrupted = self.interrupted or seen.si_signo == signal.SIGINT
         if seen.si_code <= 0:  # sent by a process; the command gets those of the terminal directly
             self.sender = name_of(seen.si_pid)
             self._send(seen.si_signo)
@@ -227,6 +233,7 @@ class _ChildByHandlers:
 
     def __init__(self) -> None:
         self.sender: str | None = None
+        self.interrupted = False
         self._process: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []
         self._is_windows = os.name == "nt"
@@ -274,6 +281,7 @@ class _ChildByHandlers:
         return self._process
 
     def _forward(self, number: int, _: FrameType | None) -> None:
+        self.interrupted = self.interrupted or number == signal.SIGINT
         if self._process is None:
             self._early.append(number)
         elif not self._is_windows and not (number in _BY_TERMINAL and _is_in_foreground()):

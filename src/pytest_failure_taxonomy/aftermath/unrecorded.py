@@ -21,7 +21,12 @@ from pytest_failure_taxonomy.aftermath.complete import ProcessEnd
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.build import build_report
-from pytest_failure_taxonomy.taxonomy.evidence import RunContext, RunError, RunEvidence
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Interruption,
+    RunContext,
+    RunError,
+    RunEvidence,
+)
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -36,6 +41,7 @@ _RUNNERS: Final = frozenset(
 """Programs that run the command in their arguments, as any `… run` does."""
 _MAX_RUNNER_WORDS: Final = 4
 
+_CTRL_C: Final = Interruption(exception="KeyboardInterrupt", message="Ctrl+C")
 _PROBE_SECONDS: Final = 10.0
 _PROBE: Final = """\
 import sys
@@ -108,6 +114,7 @@ def report_of_command(
     output: OutputFile,
     lost_run_id: str | None,
     absence: Absence | None = None,
+    interrupted: bool = False,
 ) -> dict[str, Any]:
     """Return the report of a command that no plugin has recorded.
 
@@ -123,6 +130,7 @@ def report_of_command(
         output: where its stdout went.
         lost_run_id: the run that a plugin has begun and that has left nothing.
         absence: why no plugin has recorded it, if known.
+        interrupted: Ctrl+C came while it ran.
     """
     duration = (datetime.now(UTC) - started_at).total_seconds()
     evidence: RunEvidence | None = None
@@ -142,6 +150,9 @@ def report_of_command(
             and lost_run_id is None,
             exit=seen.exit,
         )
+    if interrupted and evidence.finished and seen.exit.code and not evidence.interruptions:
+        # It has caught the Ctrl+C, as pip and npm do, and left with a code of its own.
+        evidence = replace(evidence, interruptions=(_CTRL_C,))
     secrets = Secrets()
     context = RunContext(
         id=lost_run_id or os.urandom(16).hex(),

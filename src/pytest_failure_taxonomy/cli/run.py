@@ -123,6 +123,7 @@ def execute(options: argparse.Namespace) -> int:
                 output=output,
                 lost_run_id=answer.run_id,
                 absence=absence,
+                interrupted=end.interrupted,
             )
             problem = _write(path, report)
         if report["completeness"] != "full":

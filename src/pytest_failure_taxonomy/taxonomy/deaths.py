@@ -189,6 +189,8 @@ ENDED_FROM_OUTSIDE: Final = frozenset(
         "process.timeout",
         "process.vanished",
         "interrupt.keyboard",
+        "stage.setup_timeout",
+        "stage.timeout",
     }
 )
 """How a run ends that somebody has ended, or may have; what was stalled then explains why."""

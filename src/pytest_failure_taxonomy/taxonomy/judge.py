@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.taxonomy.classification import (
 )
 from pytest_failure_taxonomy.taxonomy.deaths import (
     ENDED_FROM_OUTSIDE,
+    TIMEOUT_EXIT_CODE,
     headline_of_timeout,
     in_words_of_command,
     is_ended_as_stalled,
@@ -383,14 +384,10 @@ def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> l
     if ended and (not run.finished or run.exit.session_code not in (None, run.exit.code)):
         return found
     if not run.finished:
-        return [
-            *found,
-            in_words_of_command(
-                judge_death(run.exit, run.in_flight, run.activity, run.traces), run
-            ),
-        ]
+        death = judge_death(run.exit, run.in_flight, run.activity, run.traces)
+        return [*found, _of_stage(in_words_of_command(death, run), run)]
     if run.exit.session_code not in (None, run.exit.code):
-        late = judge_late_death(run.exit)
+        late = _of_stage(judge_late_death(run.exit), run)
         # A session that had failed for reasons of its own left with another code: they still hold.
         if not (found and run.exit.session_code and late.kind == "exit_status.changed"):
             found.append(late)
@@ -398,7 +395,7 @@ def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> l
         found += _from_exit_code(run, explained=bool(found))
     elif run.exit.code is None:
         found += _from_error_line(run)
-    elif run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST):
+    elif run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST) and not _was_interrupted(run):
         found += judge_command(
             run.exit.code, run.exit.source, is_pytest=run.is_pytest, refusal=run.early_refusal
         )
@@ -466,7 +463,24 @@ def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
         )
 
 
+def _of_stage(death: Finding, run: RunEvidence) -> Finding:
+    """Return the end of a process at its time limit as what the stage makes of it.
+
+    A limit counts as exit code 124 does. In the stages whose table is pytest's, the end of a pytest
+    says more of itself: what was in flight.
+    """
+    is_plain = run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST)
+    if death.kind != "process.timeout" or (is_plain and (run.recorded or run.is_pytest)):
+        return death
+    reason = FailureReason.from_stage(run.stage, TIMEOUT_EXIT_CODE) or death.reason
+    kind = STAGE_KINDS[reason]
+    doing = None if run.activity is None else death.headline
+    return replace(death, reason=reason, kind=kind, headline=doing)
+
+
 def _exit_reason(run: RunEvidence) -> FailureReason | None:
+    if run.exit.enforced_limit_seconds is not None:
+        return FailureReason.from_stage(run.stage, TIMEOUT_EXIT_CODE)
     if run.exit.code is None:
         return None
     exception = KeyboardInterrupt if _was_interrupted(run) else None
@@ -477,9 +491,11 @@ def _exit_reason(run: RunEvidence) -> FailureReason | None:
 
 
 def _was_interrupted(run: RunEvidence) -> bool:
-    return any(
-        _interruption_kind(stop) == "interrupt.keyboard" for stop in run.interruptions
-    ) or any(worker.ending == "interrupted" for worker in run.workers)
+    return (
+        run.exit.signal == "SIGINT"
+        or any(_interruption_kind(stop) == "interrupt.keyboard" for stop in run.interruptions)
+        or any(worker.ending == "interrupted" for worker in run.workers)
+    )
 
 
 def _is_baseline(run: RunEvidence) -> bool:
