@@ -20,15 +20,18 @@ from pytest_failure_taxonomy.taxonomy.classification import (
 from pytest_failure_taxonomy.taxonomy.deaths import (
     ENDED_FROM_OUTSIDE,
     TIMEOUT_EXIT_CODE,
+    TOOL_CAUSES,
     headline_of_timeout,
     in_words_of_command,
     is_ended_as_stalled,
     judge_command,
     judge_death,
     judge_late_death,
+    judge_sandbox,
     judge_stalls,
     judge_worker,
     words_of_stall,
+    words_of_tool,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -393,6 +396,8 @@ def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> l
             found.append(late)
     if run.recorded:
         found += _from_exit_code(run, explained=bool(found))
+    elif sandbox := [*judge_sandbox(run)]:
+        found += sandbox
     elif run.exit.code is None:
         found += _from_error_line(run)
     elif run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST) and not _was_interrupted(run):
@@ -405,6 +410,10 @@ def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> l
 
 def _from_error_line(run: RunEvidence) -> Iterator[Finding]:
     """Yield what a log says of a command of which nothing else is known, not even a marker."""
+    if run.tool_message is not None and run.stage in STAGES_WITH_A_FAILURE_OF_THEIR_OWN:
+        reason = FailureReason.from_stage(run.stage, 1) or FailureReason.UNKNOWN
+        yield replace(_stage_finding(run, reason), confidence="likely")
+        return
     if run.output is not None and run.output.error is not None and run.marker is None:
         yield finding(
             "command.failed",
@@ -458,9 +467,25 @@ def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
     if FailureReason.TIMEOUT in reasons:  # it overrides the stage, as exit codes 124 and 137 do
         reason = FailureReason.SETUP_TIMEOUT if run.stage is Stage.SETUP else None
     if reason is not None:
-        yield finding(
-            STAGE_KINDS[reason], "stage", f"{run.stage} ended with exit code {code}", reason=reason
-        )
+        yield _stage_finding(run, reason)
+
+
+def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
+    """Return the stage's own reason, and why, if the tool that it has called says so."""
+    kind, said = STAGE_KINDS[reason], f"{run.stage} ended with exit code {run.exit.code}"
+    told = run.tool_message
+    if told is None or run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN:
+        return finding(kind, "stage", said, reason=reason)
+    if reason in (FailureReason.SETUP_TIMEOUT, FailureReason.TIMEOUT):
+        return finding(kind, "stage", said, reason=reason)
+    return finding(
+        kind,
+        "output",
+        told.line.text,
+        reason=reason,
+        headline=f"{KINDS[kind].one}: {words_of_tool(told)}",
+        retryable=TOOL_CAUSES[told.cause][1],
+    )
 
 
 def _of_stage(death: Finding, run: RunEvidence) -> Finding:
