@@ -499,8 +499,9 @@ def _of_stage(death: Finding, run: RunEvidence) -> Finding:
         return death
     reason = FailureReason.from_stage(run.stage, TIMEOUT_EXIT_CODE) or death.reason
     kind = STAGE_KINDS[reason]
-    doing = None if run.activity is None else death.headline
-    return replace(death, reason=reason, kind=kind, headline=doing)
+    says_more = is_plain or run.activity is not None
+    headline = death.headline if says_more else None
+    return replace(death, reason=reason, kind=kind, headline=headline)
 
 
 def _exit_reason(run: RunEvidence) -> FailureReason | None:
