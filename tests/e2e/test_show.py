@@ -289,6 +289,20 @@ def test_a_field_that_is_not_there(shell: Shell, path: str, expected: str) -> No
     assert expected in line
 
 
+def test_one_field_on_a_terminal(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the control characters of a text are escaped, but for the ends of its lines."""
+    report = make_report()
+    report["failures"][0]["traceback"] = f"a\n{HOSTILE}\nb"
+    path = "failures[0].traceback"
+    assert HOSTILE in shell.show(report, "--json", path).out
+    monkeypatch.setattr("pytest_failure_taxonomy.cli.show._is_terminal", lambda: True)
+    for shown in (path, "failures[0]"):
+        out = shell.show(report, "--json", shown).out
+        assert "evil" in out
+        assert not set(out) & set("\x1b\x9b\u202e\r")
+    assert shell.show(report, "--json", path).out.splitlines()[::2] == ["a", "b"]
+
+
 def test_of_a_success_everything_in_the_verdict_is_null(shell: Shell) -> None:
     """A script need not ask first whether there is a verdict."""
     assert shell.show(make_report(make_run()), "--json", "verdict.kind") == (0, "null\n", "")

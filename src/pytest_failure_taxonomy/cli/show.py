@@ -150,7 +150,7 @@ def _shown(value: Any) -> str:
     On a terminal, control characters of a text are escaped, but for the ends of its lines.
     """
     if not isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=_is_terminal())
     if not _is_terminal():
         return value
     return "\n".join(safe_text(line, len(line) * 6 + 1) for line in value.split("\n"))

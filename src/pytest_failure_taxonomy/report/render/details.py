@@ -67,7 +67,7 @@ def _line(text: str, **style: Any) -> Line:
 def _block(text: str | None, indent: str = "    ") -> Iterator[Line]:
     """Yield a text of several lines, indented."""
     for line in (text or "").splitlines():
-        yield Line(text=indent + safe_text(line.expandtabs(), _MAX_WIDTH))
+        yield Line(text=(indent + safe_text(line.expandtabs(), _MAX_WIDTH)).rstrip())
 
 
 def _run_words(run: dict[str, Any]) -> str:
