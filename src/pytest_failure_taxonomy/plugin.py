@@ -196,6 +196,21 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     return (yield)
 
 
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say which of our options have no effect, because the report is off."""
+    if config.stash.get(_REQUESTED, True):
+        return None
+    given = [
+        name
+        for name in _OPTIONS
+        if config.getoption(name[2:].replace("-", "_"), None) not in (None, False, [])
+    ]
+    if not given:
+        return None
+    have = "has" if len(given) == 1 else "have"
+    return f"failure taxonomy: {', '.join(given)} {have} no effect without --failure-taxonomy"
+
+
 def is_requested(config: pytest.Config) -> bool:
     """Tell whether options or ini values switch the report on."""
     options = config.known_args_namespace

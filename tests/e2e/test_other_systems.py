@@ -175,7 +175,7 @@ def test_run_with_a_limit(tmp_path: Path, there: dict[str, str | None]) -> None:
     done = run(tmp_path, there, "run", "--timeout", "1", "--", *sleep)
     assert done.status == 124
     verdict = done.report(completeness="reconstructed")["verdict"]
-    assert (verdict["reason"], verdict["kind"]) == ("TIMEOUT", "process.timeout")
+    assert (verdict["reason"], verdict["kind"]) == ("TIMEOUT", "stage.timeout")
 
 
 def test_run_another_command(tmp_path: Path, there: dict[str, str | None]) -> None:

@@ -420,7 +420,7 @@ def test_a_limit_ends_all_that_a_command_has_started(tmp_path: Path) -> None:
     run = supervise(tmp_path, sys.executable, "-c", stubborn, options=["--timeout=1.5"])
     assert run.status == 124
     report = run.report(completeness="reconstructed")
-    assert verdict_of(report) == ("TIMEOUT", "process.timeout")
+    assert verdict_of(report) == ("TIMEOUT", "stage.timeout")
     assert report["exit"]["signal"] == "SIGKILL"
     left = [int(line) for line in (tmp_path / "ids").read_text().split()]
     assert len(left) == 2

@@ -157,15 +157,22 @@ def test_with_the_option_nothing_slow_is_loaded(
         pytest.param(("--failure-taxonomy-stage=setup",), "", id="stage-alone"),
         pytest.param((), "failure_taxonomy_stage = setup", id="ini-stage-alone"),
         pytest.param(("--failure-taxonomy-strict-baseline",), "", id="strict-baseline-alone"),
+        pytest.param(
+            ("--failure-taxonomy-rules=x.yaml", "--failure-taxonomy-end-stalled"), "", id="others"
+        ),
+        pytest.param(("-q", "--failure-taxonomy-stall-seconds=3"), "", id="quiet"),
     ],
 )
 def test_ways_to_stay_off(
     pytester: pytest.Pytester, folder: Path, args: tuple[str, ...], ini: str
 ) -> None:
-    """What does not ask for a report gets none."""
+    """What does not ask for a report gets none; the header names options without an effect."""
     write(folder, {"pytest.ini": f"[pytest]\n{ini}\n"})
     before = files_in(folder)
     run = run_inside(pytester, *args, switch=())
+    given = [arg.partition("=")[0] for arg in args if arg.startswith("--failure-taxonomy-")]
+    header = f"failure taxonomy: {', '.join(given)} {'have' if given[1:] else 'has'} no effect "
+    assert (header in run.stdout) is bool(given and "-q" not in args)
     assert run.status == 0
     assert run.tail == []
     assert files_in(folder) == before

@@ -14,6 +14,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from pytest_failure_taxonomy.aftermath.output_relay import OutputRelay
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.system.process import adopt_orphans, descendants, name_of
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -59,6 +60,10 @@ class CommandEnd:
     """It was ended at its time limit."""
     sender: str | None
     """The name of the process whose signal was forwarded last."""
+    outputs: tuple[bytes, ...] = ()
+    """The end of what it has written to each pipe, that of stderr last."""
+    interrupted: bool = False
+    """Ctrl+C came, or a SIGINT from a process; the command may have ended by itself then."""
     fault: str | None = None
     """An error of the supervisor, which has ended the command because of it."""
 
@@ -76,16 +81,19 @@ class Supervisor:
         command: Sequence[str],
         *,
         timeout_seconds: float | None = None,
+        keeps_output: bool = False,
     ) -> None:
         """Prepare to run a command.
 
         Args:
             command: its words.
             timeout_seconds: how long it may take.
+            keeps_output: keep the end of what it writes to pipes, on Linux.
         """
         self._command = list(command)
         self._timeout_seconds = timeout_seconds
-        self._child = _ChildBySignals() if _hands_out_signals() else _ChildByHandlers()
+        self._relay = OutputRelay() if keeps_output and _hands_out_signals() else None
+        self._child = _ChildBySignals(self._relay) if _hands_out_signals() else _ChildByHandlers()
         self._deadline: float | None = None
         self._terminations = 0
 
@@ -107,6 +115,8 @@ class Supervisor:
             except (OSError, ValueError) as error:
                 raise SettingsError(_why_not_started(self._command[0], error)) from error
             try:
+                if self._relay is not None:
+                    self._relay.start()
                 returncode = self._wait()
             except BaseException as error:  # noqa: BLE001 - the command must not be left running
                 fault = f"{type(error).__name__}: {error}"
@@ -117,6 +127,8 @@ class Supervisor:
                 _kill_all(left)
                 _see_end_of(left)
         finally:
+            if self._relay is not None:
+                self._relay.finish()
             # A signal that comes now must not prevent the report.
             _ignore_signals()
             child.restore()
@@ -125,6 +137,8 @@ class Supervisor:
             ended_ns=ended_ns,
             limit_reached=self._terminations > 0,
             sender="failure-taxonomy" if fault else child.sender,
+            interrupted=child.interrupted,
+            outputs=() if self._relay is None else tuple(self._relay.ends),
             fault=fault,
         )
 
@@ -159,9 +173,12 @@ def _hands_out_signals() -> bool:
 class _ChildBySignals:
     """The command's process, where signals are blocked and received one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, relay: OutputRelay | None = None) -> None:
+        self._relay = relay
         self.sender: str | None = None
         """The name of the process whose signal was forwarded last."""
+        self.interrupted = False
+        """SIGINT came, from a terminal or a process."""
         self._process_id = 0
         self._returncode: int | None = None
         self._mask: set[int | signal.Signals] = set()
@@ -181,6 +198,7 @@ class _ChildBySignals:
             command[0],
             command,
             environment,
+            file_actions=[] if self._relay is None else self._relay.file_actions,
             setsigmask=self._mask,
             setsigdef=_IGNORED_BY_PYTHON,
         )
@@ -192,6 +210,7 @@ class _ChildBySignals:
             return None
         if seen.si_signo == signal.SIGCHLD:
             return self.poll()
+        self.interrupted = self.interrupted or seen.si_signo == signal.SIGINT
         if seen.si_code <= 0:  # sent by a process; the command gets those of the terminal directly
             self.sender = name_of(seen.si_pid)
             self._send(seen.si_signo)
@@ -227,6 +246,7 @@ class _ChildByHandlers:
 
     def __init__(self) -> None:
         self.sender: str | None = None
+        self.interrupted = False
         self._process: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []
         self._is_windows = os.name == "nt"
@@ -274,6 +294,7 @@ class _ChildByHandlers:
         return self._process
 
     def _forward(self, number: int, _: FrameType | None) -> None:
+        self.interrupted = self.interrupted or number == signal.SIGINT
         if self._process is None:
             self._early.append(number)
         elif not self._is_windows and not (number in _BY_TERMINAL and _is_in_foreground()):

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -21,7 +22,14 @@ from pytest_failure_taxonomy.aftermath.complete import ProcessEnd
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.build import build_report
-from pytest_failure_taxonomy.taxonomy.evidence import RunContext, RunError, RunEvidence
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Interruption,
+    OutputLine,
+    RunContext,
+    RunError,
+    RunEvidence,
+    ToolMessage,
+)
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -36,6 +44,9 @@ _RUNNERS: Final = frozenset(
 """Programs that run the command in their arguments, as any `… run` does."""
 _MAX_RUNNER_WORDS: Final = 4
 
+_OF_CONTAINERS: Final = 125
+"""The exit code of `docker run` and `podman run` if no container could be started."""
+_CTRL_C: Final = Interruption(exception="KeyboardInterrupt", message="Ctrl+C")
 _PROBE_SECONDS: Final = 10.0
 _PROBE: Final = """\
 import sys
@@ -86,6 +97,15 @@ class OutputFile:
         return None
 
 
+def output_files() -> tuple[OutputFile, ...]:
+    """Return the files of stdout and stderr, one if both go to the same."""
+    stdout = OutputFile()
+    with suppress(OSError):
+        if os.path.sameopenfile(1, 2):
+            return (stdout,)
+    return stdout, OutputFile(2)
+
+
 def is_pytest(command: Sequence[str]) -> bool:
     """Tell whether a command runs pytest, judging by its words."""
     if "-m" in command:
@@ -105,9 +125,11 @@ def report_of_command(
     *,
     started_at: datetime,
     folder: Path,
-    output: OutputFile,
+    outputs: Sequence[OutputFile],
     lost_run_id: str | None,
     absence: Absence | None = None,
+    interrupted: bool = False,
+    piped: Sequence[bytes] = (),
 ) -> dict[str, Any]:
     """Return the report of a command that no plugin has recorded.
 
@@ -120,15 +142,17 @@ def report_of_command(
         seen: how it ended.
         started_at: when it was started.
         folder: where it was started.
-        output: where its stdout went.
+        outputs: where its stdout and stderr went, each once.
         lost_run_id: the run that a plugin has begun and that has left nothing.
         absence: why no plugin has recorded it, if known.
+        interrupted: Ctrl+C came while it ran.
+        piped: the end of what it has written to pipes.
     """
     duration = (datetime.now(UTC) - started_at).total_seconds()
     evidence: RunEvidence | None = None
     was_pytest = is_pytest(command) and (absence is None or absence.has_pytest)
     if lost_run_id is None and was_pytest:
-        evidence = _evidence_of_output(output, seen, stage)
+        evidence = _evidence_of_output(outputs[0], seen, stage)
     if evidence is None:
         evidence = RunEvidence(
             stage=stage,
@@ -142,6 +166,11 @@ def report_of_command(
             and lost_run_id is None,
             exit=seen.exit,
         )
+    if interrupted and evidence.finished and seen.exit.code and not evidence.interruptions:
+        # It has caught the Ctrl+C, as pip and npm do, and left with a code of its own.
+        evidence = replace(evidence, interruptions=(_CTRL_C,))
+    if not was_pytest and lost_run_id is None:
+        evidence = replace(evidence, tool_message=_tool_message(command, seen, outputs, piped))
     secrets = Secrets()
     context = RunContext(
         id=lost_run_id or os.urandom(16).hex(),
@@ -174,6 +203,41 @@ def _early_refusal(command: Sequence[str], folder: Path) -> RunError | None:
 def timestamp(at: datetime) -> str:
     """Return a time in the form that reports have."""
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _tool_message(
+    command: Sequence[str],
+    seen: ProcessEnd,
+    outputs: Sequence[OutputFile],
+    piped: Sequence[bytes],
+) -> ToolMessage | None:
+    """Return why a tool says that it has failed, the last one of stderr if both have one."""
+    if not seen.exit.code:
+        return None
+    from pytest_failure_taxonomy.logs.log_lines import chunks_of, read_log
+    from pytest_failure_taxonomy.logs.tool_messages import ToolOutput
+
+    files = [output.open() for output in outputs]
+    for file in reversed([*files, *map(BytesIO, piped)]):
+        if file is None:
+            continue
+        tools, line_count = ToolOutput(), 0
+        with file, suppress(OSError):
+            line_count = read_log(chunks_of(file), tools).line_count
+        told = tools.message(line_count)
+        if told is not None:
+            return told
+    program = _program_of(command)
+    if seen.exit.code == _OF_CONTAINERS and program in ("docker", "podman"):
+        words = f"exit code {_OF_CONTAINERS}, which is that of {program} itself"
+        return ToolMessage(tool=program, cause="daemon", line=OutputLine(0, words))
+    return None
+
+
+def _program_of(command: Sequence[str]) -> str:
+    """Return the name of the program, behind those that run another."""
+    names = [Path(word).name for word in command[: _MAX_RUNNER_WORDS + 1]]
+    return next((name for name in names if name not in _RUNNERS), "")
 
 
 def _evidence_of_output(output: OutputFile, seen: ProcessEnd, stage: Stage) -> RunEvidence | None:

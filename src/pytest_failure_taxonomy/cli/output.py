@@ -8,10 +8,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
-from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths
 from pytest_failure_taxonomy.system.streams import drop_unwritten, write_words
 
@@ -46,14 +47,23 @@ def print_verdict(report: dict[str, Any], path: Path, *, problem: str | None = N
         path: The report's path.
         problem: In words, why there is no report at that path.
     """
-    colored = _is_colored()
-    lines = [""]  # a run that was cut short may have left an unfinished line
-    paths = _paths_from_here(report)
-    for line in verdict_lines(report, str(path), paths=paths, problem=problem):
+    lines = verdict_lines(report, str(path), paths=paths_from_here(report), problem=problem)
+    # A run that was cut short may have left an unfinished line.
+    tell_plainly("\n".join(["", *styled(lines, sys.stderr)]))
+
+
+def styled(lines: Iterable[Line], stream: TextIO | None) -> Iterator[str]:
+    """Yield lines as they are to be written, with colours where the stream shows them.
+
+    Args:
+        lines: what to write.
+        stream: where it is to be written; `None` if that is closed.
+    """
+    colored = _is_colored(stream)
+    for line in lines:
         text = f" {line.text} ".center(_WIDTH, "=") if line.is_title else line.text
         style = ";".join([*(["1"] if line.bold else []), *_style(line.color)])
-        lines.append(f"\x1b[{style}m{text}\x1b[0m" if colored and style else text)
-    tell_plainly("\n".join(lines))
+        yield f"\x1b[{style}m{text}\x1b[0m" if colored and style else text
 
 
 def let_go_of_streams() -> None:
@@ -62,7 +72,7 @@ def let_go_of_streams() -> None:
     drop_unwritten(sys.stderr)
 
 
-def _paths_from_here(report: dict[str, Any]) -> ShownPaths:
+def paths_from_here(report: dict[str, Any]) -> ShownPaths:
     """Show paths relative to the working directory, unless the report is of another machine."""
     rootdir = report["run"]["invocation"]["rootdir"]
     try:
@@ -75,9 +85,9 @@ def _style(color: str | None) -> list[str]:
     return [] if color is None else [_STYLES[color]]
 
 
-def _is_colored() -> bool:
+def _is_colored(stream: TextIO | None) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"

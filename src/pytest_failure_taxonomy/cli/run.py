@@ -21,7 +21,8 @@ from pytest_failure_taxonomy.aftermath.last_moments import Left, show_dump
 from pytest_failure_taxonomy.aftermath.mailbox import Mailbox, read_message
 from pytest_failure_taxonomy.aftermath.supervisor import CommandEnd, Supervisor, end_like
 from pytest_failure_taxonomy.aftermath.unrecorded import (
-    OutputFile,
+    is_pytest,
+    output_files,
     report_of_command,
     timestamp,
     why_unrecorded,
@@ -94,7 +95,7 @@ def execute(options: argparse.Namespace) -> int:
     path = folder / (options.report or "failure-report.json")
     refuse_special_file(path)
     started_at = datetime.now(UTC)
-    output = OutputFile()
+    outputs = output_files()
     try:
         end, answer = _supervise(command, options, path)
     except FailureTaxonomyError:
@@ -120,9 +121,11 @@ def execute(options: argparse.Namespace) -> int:
                 seen,
                 started_at=started_at,
                 folder=folder,
-                output=output,
+                outputs=outputs,
                 lost_run_id=answer.run_id,
                 absence=absence,
+                interrupted=end.interrupted,
+                piped=end.outputs,
             )
             problem = _write(path, report)
         if report["completeness"] != "full":
@@ -144,7 +147,9 @@ def _supervise(
 ) -> tuple[CommandEnd, Answer]:
     mailbox = Mailbox(stage=options.stage, report=options.report and str(report))
     try:
-        supervisor = Supervisor(command, timeout_seconds=options.timeout)
+        supervisor = Supervisor(
+            command, timeout_seconds=options.timeout, keeps_output=not is_pytest(command)
+        )
         end = supervisor.run({**os.environ, **mailbox.environment})
         said = read_message(mailbox.path)
         if "run_id" not in said:

@@ -11,6 +11,7 @@ from pytest_failure_taxonomy.logs.log_lines import Tail, read_log
 from pytest_failure_taxonomy.logs.output_evidence import evidence_of_output
 from pytest_failure_taxonomy.logs.output_patterns import PROGRESS
 from pytest_failure_taxonomy.logs.output_readers import OtherOutput, PytestOutput
+from pytest_failure_taxonomy.logs.tool_messages import ToolOutput
 from pytest_failure_taxonomy.report.build import exit_as_json, reasons_as_json, verdict_as_json
 from pytest_failure_taxonomy.report.limits import MAX_MESSAGE, Limits
 from pytest_failure_taxonomy.report.text import cap, change_texts, encodable
@@ -71,8 +72,8 @@ def classify_log(
     Raises:
         LogError: it says nothing that could be judged, and there is no exit code.
     """
-    out, other = PytestOutput(), OtherOutput(known_markers)
-    tail = read_log(chunks, out, other)
+    out, other, tools = PytestOutput(), OtherOutput(known_markers), ToolOutput()
+    tail = read_log(chunks, out, other, tools)
     if exit_code is None and out.job_exit_code is not None:
         exit_code = min(int(out.job_exit_code.text[:9]), 255)
     out.is_seen = out.is_seen or _is_bare_progress(tail)
@@ -80,10 +81,11 @@ def classify_log(
         run = evidence_of_output(out, exit_code, stage)
     else:
         run = _evidence_of_command(other, exit_code, stage, name)
+        run = replace(run, tool_message=tools.message(tail.line_count))
     if other.marker is not None:
         reason = MARKER_REASONS.get(other.marker, FailureReason.UNKNOWN)
         run = replace(run, marker=SeenMarker(name=other.marker, reason=reason))
-    run = replace(run, output=output_of(out, other, tail))
+    run = replace(run, output=output_of(out, other, tail, run.tool_message))
     judgement = judge(run)
     marker = other.marker if judgement.verdict is not None else None
     answer = _answer(run, judgement, marker)

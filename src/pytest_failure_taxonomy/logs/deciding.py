@@ -7,20 +7,25 @@ from typing import Final
 
 from pytest_failure_taxonomy.logs.log_lines import Line, Tail
 from pytest_failure_taxonomy.logs.output_readers import Noted, OtherOutput, PytestOutput
-from pytest_failure_taxonomy.taxonomy.evidence import Output, OutputLine
+from pytest_failure_taxonomy.taxonomy.evidence import Output, OutputLine, ToolMessage
 
 
-def output_of(out: PytestOutput, other: OtherOutput, tail: Tail) -> Output:
+def output_of(
+    out: PytestOutput, other: OtherOutput, tail: Tail, told: ToolMessage | None = None
+) -> Output:
     """Return the lines of a log that the judge may choose from.
 
     Args:
         out: what was noted of pytest's output.
         other: what was noted of any program's.
         tail: the last lines.
+        told: why a tool says that it has failed.
     """
     by_subject = {"marker": _plain([other.marker_line])}
     if out.is_seen:
         by_subject |= {subject: _plain(pick(out)) for subject, pick in _BY_SUBJECT.items()}
+    if told is not None:
+        by_subject |= dict.fromkeys(("stage", "sandbox"), (told.line,))
     last = tail.lines[-1] if tail.lines else None
     return Output(
         by_subject=by_subject,

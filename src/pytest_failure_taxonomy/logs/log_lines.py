@@ -36,6 +36,8 @@ _WORDS: Final = re.compile(
     rb"::|%\]|rror|ERROR|INTERNAL|passed|test session|Exception"
     rb"|FAIL|failed|Fatal|fatal|Timeout|node down|crashed|collect|Traceback"
     rb"|GZA_FAILURE|maximum allowed|no tests ran|exit code|Killed|fault|Terminated|Abort|panic"
+    rb"|Docker|docker|daemon|Podman|ssh: |npm ERR|No solution|Failed|timed out|Permission denied"
+    rb"|Max retries|Credentials|Caused by|key verification|kex_"
     rb"|usage:|\.py [.FEsxXRup]|Z [0-9=_!+\[FIN.>\x1b]"
 )
 _BYTE_ORDER_MARKS: Final = (

@@ -49,9 +49,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 
-MAX_MESSAGE: Final = 8_000
-"""Characters kept of the message of an exception; the report cuts further."""
-
 _ATTRIBUTE: Final = "_failure_taxonomy"
 """The attribute by which a worker's report carries the description to the controller."""
 
@@ -276,7 +273,7 @@ def words_of_refusal(error: BaseException) -> str:
     """Return the message of a `CollectError`, unless it is the traceback of a failed import."""
     said = error.args[0] if isinstance(error, pytest.Collector.CollectError) and error.args else ""
     is_traceback = not isinstance(said, str) or "\nTraceback:\n" in said
-    return "" if is_traceback else cap_between_words(said.strip(), MAX_MESSAGE)
+    return "" if is_traceback else cap_between_words(said.strip(), longrepr.MAX_MESSAGE)
 
 
 def missing_fixtures_beside(error: BaseException) -> list[str]:
@@ -312,7 +309,7 @@ def message_of(error: BaseException) -> str:
         text = _words_of_doctest(error) if is_doctest else str(error)
         if isinstance(error, SyntaxError) and error.filename:
             text = _with_whole_path(text, error.filename)
-        return cap_between_words(text, MAX_MESSAGE)
+        return cap_between_words(text, longrepr.MAX_MESSAGE)
     except Exception as failure:  # noqa: BLE001 - foreign __str__, anything can come out of it
         return f"<message not available: __str__ raised {type(failure).__name__}>"
 

@@ -17,7 +17,7 @@ MAX_TEXT: Final = 100_000
 """Characters kept of one traceback; the report cuts further. The comparison of large values has
 megabytes: too many to search for secrets, to write to the record and to keep in memory."""
 MAX_MESSAGE: Final = 8_000
-"""Characters kept of one message."""
+"""Characters kept of one message, an exception's as well; the report cuts further."""
 
 
 def text_of(longrepr: Any) -> str | None:

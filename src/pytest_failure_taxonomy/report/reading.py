@@ -33,6 +33,7 @@ MAX_PROBLEMS: Final = 100
 
 _FIRST_SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
 _NEW_FIELDS: Final[dict[str, dict[str, None]]] = {
+    "run": {"shard": None},
     "verdict": {"owner": None},
     "failures": {"origin": None},
     "groups": {"owner": None, "history": None},
@@ -217,7 +218,7 @@ def _list_problems(problems: list[ErrorDetails], where: str) -> str:
     count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
     head = (
         f"{where}: not a report of schema version {SCHEMA_VERSION}, {count};"
-        " `python -m pytest_failure_taxonomy.report.schema` prints what would be right"
+        " `failure-taxonomy schema` prints what would be right"
     )
     lines = [f"  {_json_path(each['loc'])}: {_words(each)}" for each in problems[:MAX_PROBLEMS]]
     if len(problems) > MAX_PROBLEMS:

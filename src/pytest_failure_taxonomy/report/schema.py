@@ -1,6 +1,8 @@
-"""The report's JSON Schema: made from the model, shipped as a file, printed on demand.
+"""The report's JSON Schema: made from the model, and shipped as a file.
 
     python -m pytest_failure_taxonomy.report.schema
+
+makes it anew; `failure-taxonomy schema` prints the file.
 
 What pydantic makes of the same model differs from version to version, so what is equal in meaning
 is brought to one form, and the file stays the same.

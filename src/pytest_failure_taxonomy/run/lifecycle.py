@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
@@ -84,7 +84,8 @@ RUN = pytest.StashKey["Run | None"]()
 """The run of a config; `None` if its settings leave no place for a report."""
 
 MAX_ERROR: Final = 4_000
-"""Characters of a usage error, which is one line whatever a path or a value contains."""
+"""Characters of a usage error. It has a line for each problem, whatever a path or a value contains.
+"""
 
 _getpid = os.getpid  # kept, because a test may replace it in its module
 
@@ -116,14 +117,27 @@ def _begin_run(config: pytest.Config) -> None:
         run = Run(config, settings)
         run.announce()
     except SettingsError as error:
-        raise pytest.UsageError(safe_text(str(error), MAX_ERROR)) from error
+        raise _usage_error(str(error).splitlines()) from error
     config.stash[RUN] = run
     config.pluginmanager.register(run, "failure_taxonomy_run")
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
     _record_activity(config, run.session.record, run.faults).begin()
     _move_crash_dump(config, run.session.record, run.faults, run.hand_over)
     if settings.problems:
-        raise pytest.UsageError(safe_text("; ".join(settings.problems), MAX_ERROR))
+        raise _usage_error(settings.problems)
+
+
+def _usage_error(problems: Sequence[str]) -> pytest.UsageError:
+    """Return the error that lists problems one a line, as `failure-taxonomy validate` does."""
+    lines: list[str] = []
+    left = MAX_ERROR
+    for number, problem in enumerate(problems):
+        if left <= 0:
+            lines.append(f"and {len(problems) - number} more")
+            break
+        lines.append(safe_text(problem, left))
+        left -= len(lines[-1])
+    return pytest.UsageError("\n".join(lines))
 
 
 def startup_failed(config: pytest.Config, error: BaseException) -> None:

@@ -111,7 +111,7 @@ def read_settings(config: pytest.Config) -> Settings:
         )
         _refuse_shared_path(config, options, report)
     except SettingsError as error:
-        raise SettingsError("; ".join([str(error), *problems])) from error
+        raise SettingsError("\n".join([str(error), *problems])) from error
     return Settings(
         report=report,
         report_was_named=named,

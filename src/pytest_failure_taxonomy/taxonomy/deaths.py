@@ -19,6 +19,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunningActivity,
     Stall,
     TimeLimit,
+    ToolCause,
+    ToolMessage,
     Traces,
     WorkerEnd,
 )
@@ -189,6 +191,8 @@ ENDED_FROM_OUTSIDE: Final = frozenset(
         "process.timeout",
         "process.vanished",
         "interrupt.keyboard",
+        "stage.setup_timeout",
+        "stage.timeout",
     }
 )
 """How a run ends that somebody has ended, or may have; what was stalled then explains why."""
@@ -445,6 +449,42 @@ def judge_command(
         ambiguous=ambiguous,
         headline=_headline_of(code, is_pytest=is_pytest),
     )
+
+
+TOOL_CAUSES: Final[Mapping[ToolCause, tuple[str, bool | None]]] = MappingProxyType(
+    {
+        "daemon": ("the daemon can't be reached, or refuses", None),
+        "network": ("no connection", True),
+        "unavailable": ("the server failed", True),
+        "rate_limited": ("over the rate limit", True),
+        "denied": ("not allowed", False),
+        "missing": ("no such thing", False),
+        "conflict": ("no versions that fit each other", False),
+        "refused": ("refused as it was called", False),
+        "build": ("a package could not be built", False),
+    }
+)
+"""What the causes are that tools tell, in words, and whether a retry can help."""
+
+_TOOL_NAMES: Final[Mapping[str, str]] = MappingProxyType({"docker": "Docker", "podman": "Podman"})
+
+
+def judge_sandbox(run: RunEvidence) -> Iterator[Finding]:
+    """Yield that a command failed because its containers did, in whatever stage."""
+    told = run.tool_message
+    if told is not None and told.cause == "daemon" and run.exit.code != 0:
+        yield finding(
+            f"sandbox.{told.tool}",
+            "output",
+            told.line.text,
+            confidence="likely",
+            headline=words_of_tool(told),
+        )
+
+
+def words_of_tool(told: ToolMessage) -> str:
+    """Say in a few words what a tool says that went wrong."""
+    return f"{_TOOL_NAMES.get(told.tool, told.tool)}: {TOOL_CAUSES[told.cause][0]}"
 
 
 def _headline_of(code: int, *, is_pytest: bool) -> str | None:

@@ -512,6 +512,31 @@ class OutputLine(NamedTuple):
     text: str
 
 
+ToolCause = Literal[
+    "daemon",
+    "network",
+    "unavailable",
+    "rate_limited",
+    "denied",
+    "missing",
+    "conflict",
+    "refused",
+    "build",
+]
+"""What a tool says went wrong: `daemon` if that of its containers can't be had."""
+
+
+@value
+class ToolMessage:
+    """What pip, uv, npm, git, Docker or Podman says why it has failed."""
+
+    tool: str
+    """Its name, in lower case."""
+    cause: ToolCause
+    line: OutputLine
+    """Where it says so."""
+
+
 @value
 class Output:
     """The lines of a log that may say why its program failed, by what they are about."""
@@ -581,6 +606,8 @@ class RunEvidence:
     """The last marker in the output of the whole command."""
     output: Output | None = None
     """What a log says, where a log is all that is left of the run."""
+    tool_message: ToolMessage | None = None
+    """What a tool has said at the end of the output of a command that is no pytest."""
     tests: tuple[TestRun, ...] | None = None
     """Every test that ran or was skipped, in order of its start; `None` where nobody asked."""
     settled: tuple[Finding, ...] = ()

@@ -19,15 +19,19 @@ from pytest_failure_taxonomy.taxonomy.classification import (
 )
 from pytest_failure_taxonomy.taxonomy.deaths import (
     ENDED_FROM_OUTSIDE,
+    TIMEOUT_EXIT_CODE,
+    TOOL_CAUSES,
     headline_of_timeout,
     in_words_of_command,
     is_ended_as_stalled,
     judge_command,
     judge_death,
     judge_late_death,
+    judge_sandbox,
     judge_stalls,
     judge_worker,
     words_of_stall,
+    words_of_tool,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -383,22 +387,20 @@ def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> l
     if ended and (not run.finished or run.exit.session_code not in (None, run.exit.code)):
         return found
     if not run.finished:
-        return [
-            *found,
-            in_words_of_command(
-                judge_death(run.exit, run.in_flight, run.activity, run.traces), run
-            ),
-        ]
+        death = judge_death(run.exit, run.in_flight, run.activity, run.traces)
+        return [*found, _of_stage(in_words_of_command(death, run), run)]
     if run.exit.session_code not in (None, run.exit.code):
-        late = judge_late_death(run.exit)
+        late = _of_stage(judge_late_death(run.exit), run)
         # A session that had failed for reasons of its own left with another code: they still hold.
         if not (found and run.exit.session_code and late.kind == "exit_status.changed"):
             found.append(late)
     if run.recorded:
         found += _from_exit_code(run, explained=bool(found))
+    elif sandbox := [*judge_sandbox(run)]:
+        found += sandbox
     elif run.exit.code is None:
         found += _from_error_line(run)
-    elif run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST):
+    elif run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST) and not _was_interrupted(run):
         found += judge_command(
             run.exit.code, run.exit.source, is_pytest=run.is_pytest, refusal=run.early_refusal
         )
@@ -408,6 +410,10 @@ def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> l
 
 def _from_error_line(run: RunEvidence) -> Iterator[Finding]:
     """Yield what a log says of a command of which nothing else is known, not even a marker."""
+    if run.tool_message is not None and run.stage in STAGES_WITH_A_FAILURE_OF_THEIR_OWN:
+        reason = FailureReason.from_stage(run.stage, 1) or FailureReason.UNKNOWN
+        yield replace(_stage_finding(run, reason), confidence="likely")
+        return
     if run.output is not None and run.output.error is not None and run.marker is None:
         yield finding(
             "command.failed",
@@ -461,12 +467,46 @@ def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
     if FailureReason.TIMEOUT in reasons:  # it overrides the stage, as exit codes 124 and 137 do
         reason = FailureReason.SETUP_TIMEOUT if run.stage is Stage.SETUP else None
     if reason is not None:
-        yield finding(
-            STAGE_KINDS[reason], "stage", f"{run.stage} ended with exit code {code}", reason=reason
-        )
+        yield _stage_finding(run, reason)
+
+
+def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
+    """Return the stage's own reason, and why, if the tool that it has called says so."""
+    kind, said = STAGE_KINDS[reason], f"{run.stage} ended with exit code {run.exit.code}"
+    told = run.tool_message
+    if told is None or run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN:
+        return finding(kind, "stage", said, reason=reason)
+    if reason in (FailureReason.SETUP_TIMEOUT, FailureReason.TIMEOUT):
+        return finding(kind, "stage", said, reason=reason)
+    return finding(
+        kind,
+        "output",
+        told.line.text,
+        reason=reason,
+        headline=f"{KINDS[kind].one}: {words_of_tool(told)}",
+        retryable=TOOL_CAUSES[told.cause][1],
+    )
+
+
+def _of_stage(death: Finding, run: RunEvidence) -> Finding:
+    """Return the end of a process at its time limit as what the stage makes of it.
+
+    A limit counts as exit code 124 does. In the stages whose table is pytest's, the end of a pytest
+    says more of itself: what was in flight.
+    """
+    is_plain = run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST)
+    if death.kind != "process.timeout" or (is_plain and (run.recorded or run.is_pytest)):
+        return death
+    reason = FailureReason.from_stage(run.stage, TIMEOUT_EXIT_CODE) or death.reason
+    kind = STAGE_KINDS[reason]
+    says_more = is_plain or run.activity is not None
+    headline = death.headline if says_more else None
+    return replace(death, reason=reason, kind=kind, headline=headline)
 
 
 def _exit_reason(run: RunEvidence) -> FailureReason | None:
+    if run.exit.enforced_limit_seconds is not None:
+        return FailureReason.from_stage(run.stage, TIMEOUT_EXIT_CODE)
     if run.exit.code is None:
         return None
     exception = KeyboardInterrupt if _was_interrupted(run) else None
@@ -477,9 +517,11 @@ def _exit_reason(run: RunEvidence) -> FailureReason | None:
 
 
 def _was_interrupted(run: RunEvidence) -> bool:
-    return any(
-        _interruption_kind(stop) == "interrupt.keyboard" for stop in run.interruptions
-    ) or any(worker.ending == "interrupted" for worker in run.workers)
+    return (
+        run.exit.signal == "SIGINT"
+        or any(_interruption_kind(stop) == "interrupt.keyboard" for stop in run.interruptions)
+        or any(worker.ending == "interrupted" for worker in run.workers)
+    )
 
 
 def _is_baseline(run: RunEvidence) -> bool:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
         RunEvidence,
     )
 
+_LIMITS_OF_STAGES: Final = frozenset({"stage.setup_timeout", "stage.timeout"})
+"""Kinds of a process that its stage's time limit has ended."""
+
 Confidence = Literal["certain", "likely"]
 
 MAX_EVIDENCE: Final = 10
@@ -297,7 +300,8 @@ def message_of(held: HeldReason) -> str:
 
 def _stacks(run: RunEvidence, first: Finding) -> Iterator[Evidence]:
     """Yield what the threads were at, where the end of the process is the verdict."""
-    if run.exit.stacks and first.kind.startswith("process."):
+    is_death = first.kind.startswith("process.") or first.kind in _LIMITS_OF_STAGES
+    if run.exit.stacks and is_death:
         yield Evidence(source="stacks at SIGTERM", detail=run.exit.stacks)
     if run.traces is not None and run.traces.stack and first.kind.startswith("process."):
         yield Evidence(source="stack of the crash", detail=first_lines(run.traces.stack))

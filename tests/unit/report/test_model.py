@@ -452,7 +452,7 @@ def test_what_is_no_report_is_refused(data: bytes, problem: str) -> None:
     head, line = refusal(data).splitlines()
     assert head == (
         f"r.json: not a report of schema version {SCHEMA_VERSION}, 1 problem;"
-        " `python -m pytest_failure_taxonomy.report.schema` prints what would be right"
+        " `failure-taxonomy schema` prints what would be right"
     )
     assert line.startswith(f"  {problem}")
     assert len(line) < 600

@@ -1627,3 +1627,34 @@ def test_other_reasons_do_not_count_for_the_owner() -> None:
     verdict = judge(ended(3, errors=(error,))).verdict
     assert verdict is not None
     assert verdict.owner == "dependency"
+
+
+@pytest.mark.parametrize("stage", Stage)
+@pytest.mark.parametrize("is_pytest", [True, False], ids=["pytest", "other"])
+def test_a_limit_of_ours_counts_as_exit_code_124(stage: Stage, is_pytest: bool) -> None:
+    """In each stage it is the table's answer; the end of a pytest says more where that is asked."""
+    end = ProcessExit(code=143, signal="SIGTERM", source="supervisor", enforced_limit_seconds=1.0)
+    judgement = judge(
+        RunEvidence(stage=stage, exit=end, finished=False, recorded=is_pytest, is_pytest=is_pytest)
+    )
+    is_plain = stage in (Stage.AGENT_RUN, Stage.FINAL_TEST)
+    kind = "process.timeout" if is_pytest and is_plain else "stage.timeout"
+    expected = ("TIMEOUT", kind)
+    if stage is Stage.SETUP:
+        expected = ("SETUP_TIMEOUT", "stage.setup_timeout")
+    assert verdict_of(judgement) == expected
+    assert judgement.exit_reason is FailureReason.from_stage(stage, 124)
+
+
+@pytest.mark.parametrize("stage", Stage)
+def test_ctrl_c_of_a_command_is_an_interruption_in_each_stage(stage: Stage) -> None:
+    """Whether it dies of the signal, or catches it and leaves with any exit code."""
+    caught = Interruption(exception="KeyboardInterrupt", message="Ctrl+C")
+    for seen in (
+        {"exit": ProcessExit(code=130, signal="SIGINT", source="supervisor"), "finished": False},
+        {"exit": ProcessExit(code=1, source="supervisor"), "interruptions": (caught,)},
+    ):
+        run: dict[str, Any] = seen
+        judgement = judge(RunEvidence(stage=stage, recorded=False, is_pytest=False, **run))
+        assert verdict_of(judgement) == ("INTERRUPTED", "interrupt.keyboard")
+        assert judgement.exit_reason is FailureReason.INTERRUPTED

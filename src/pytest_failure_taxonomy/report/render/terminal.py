@@ -100,7 +100,7 @@ def _success_line(report: dict[str, Any], where: str) -> Line:
     summary = report["summary"]
     counts = ", ".join(f"{summary[name]} {name}" for name in _COUNTED if summary[name])
     failed = summary["failed"] or summary["errors"]
-    notes = report["extensions"].get("pytest_failure_taxonomy", {}).get("notes", [])
+    notes = own_texts(report, "notes")
     if report["run"]["stage"] == Stage.BASELINE_RUN:
         said = _baseline_words(summary, counts, notes)
     else:
@@ -212,10 +212,12 @@ def _summary_of(failure: dict[str, Any]) -> str:
 def _owner_words(report: dict[str, Any]) -> str:
     """Return who owns the failure that is shown and where to read on, if a rule says so."""
     nodeid = report["verdict"]["nodeid"]
-    rules = {each["rule"] for each in report["failures"] if each["nodeid"] == nodeid}
-    own = report["extensions"].get("pytest_failure_taxonomy", {})
-    for said in own.get("attributions", ()):
-        words = [said[name] for name in ("owner", "link") if name in said]
+    rules = [each["rule"] for each in report["failures"] if each["nodeid"] == nodeid]
+    attributions = own_extension(report).get("attributions")
+    for said in attributions if isinstance(attributions, list) else ():
+        if not isinstance(said, dict):
+            continue
+        words = [said[name] for name in ("owner", "link") if isinstance(said.get(name), str)]
         if words and said.get("rule") in rules:
             return f" [{', '.join(words)}]"
     return ""
@@ -270,6 +272,18 @@ def _left_line(report: dict[str, Any], paths: ShownPaths) -> Line | None:
     if not_run:
         words.append(f"not run: {not_run} of {report['summary']['collected']} tests")
     return Line(text=safe_text("; ".join(words)), color="yellow") if words else None
+
+
+def own_extension(report: dict[str, Any]) -> dict[str, Any]:
+    """Return what our own extension holds; in a report of anybody's it may be of any type."""
+    own = report["extensions"].get("pytest_failure_taxonomy")
+    return own if isinstance(own, dict) else {}
+
+
+def own_texts(report: dict[str, Any], name: str) -> list[str]:
+    """Return the texts of a list in our own extension, such as `notes`."""
+    texts = own_extension(report).get(name)
+    return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
 
 
 def watcher_lines(report: dict[str, Any]) -> list[Line]:

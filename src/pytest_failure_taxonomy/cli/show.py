@@ -1,0 +1,160 @@
+"""`failure-taxonomy show`: what a report says, in the terminal or field by field."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
+from pytest_failure_taxonomy.cli.output import answer, paths_from_here, styled
+from pytest_failure_taxonomy.documents.json_path import pick
+from pytest_failure_taxonomy.errors import ReportError, SettingsError
+from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
+from pytest_failure_taxonomy.report.render.details import detail_lines, merged_lines
+from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
+from pytest_failure_taxonomy.report.text import safe_text
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.cli.options import Parsers
+
+FORMATS: Final = ("text", "json")
+_STDIN: Final = "-"
+_FAILED: Final = 1
+
+
+def add_parser(commands: Parsers) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "show",
+        help="print what a report says",
+        description="Print why the run of a report failed, as the terminal has shown it. "
+        "Exit code: 0 for success, 1 if the run failed or its report is still `running`, 2 if "
+        "there is no such report or field.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="text, or the whole report as json of the newest schema version; default: %(default)s",
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--all", action="store_true", help="print groups, failures, and all else that it holds"
+    )
+    what.add_argument(
+        "--json",
+        metavar="PATH",
+        help="print one field, such as verdict.kind, failures[0].nodeid or groups[].title; texts "
+        "as they are, anything else as JSON",
+    )
+    what.add_argument(
+        "--retryable",
+        action="store_true",
+        help="say whether a retry can help; exit code 0 only if so, 1 if not or not known, and for "
+        "a run without a failure",
+    )
+    parser.add_argument("report", metavar="REPORT", help="the report; -: stdin")
+    parser.set_defaults(execute=execute)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Print the report, or what was asked of it."""
+    is_json = options.format == "json"
+    if is_json and (options.json is not None or options.retryable):
+        raise SettingsError(
+            "show: --format json prints the whole report; leave it out with --json or --retryable"
+        )
+    report = _load(options.report)
+    if options.retryable:
+        return _answer_retryable(report)
+    if options.json is not None:
+        answer("".join(f"{_shown(value)}\n" for value in list(pick(report, options.json))))
+    elif is_json:
+        answer(json.dumps(report, indent=2) + "\n")
+    else:
+        where = "stdin" if options.report == _STDIN else options.report
+        lines = styled(_lines(report, where, is_all=options.all), sys.stdout)
+        answer("".join(f"{line}\n" for line in lines))
+    return _FAILED if _is_failed(report) else 0
+
+
+def _load(path: str) -> dict[str, Any]:
+    """Read a report of any version as one of the newest, checked."""
+    from pytest_failure_taxonomy.report.reading import (
+        load_report,  # slow, and not needed by other commands
+        parse_report,
+    )
+
+    if path == _STDIN:
+        report = parse_report(_read_stdin(), "stdin")
+    else:
+        wait_for_watcher(Path(path))
+        report = load_report(path)
+    return report.model_dump(mode="json", by_alias=True)
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin is None:
+        raise ReportError("stdin: it is closed; give a file")
+    try:
+        return sys.stdin.buffer.read(MAX_REPORT_BYTES + 1)
+    except OSError as error:
+        raise ReportError(
+            f"stdin: the report can't be read: {error.strerror}; give a file"
+        ) from None
+
+
+def _is_failed(report: dict[str, Any]) -> bool:
+    return report["verdict"] is not None or _is_running(report)
+
+
+def _is_running(report: dict[str, Any]) -> bool:
+    return bool(report["completeness"] == "running")
+
+
+def _lines(report: dict[str, Any], where: str, *, is_all: bool) -> Iterator[Line]:
+    paths = paths_from_here(report)
+    yield from verdict_lines(report, where, paths=paths)
+    if _is_running(report):
+        words = (
+            "the report is `running`: pytest still runs, or has died; if it has died, complete it "
+            f"by: failure-taxonomy finalize {where}"
+        )
+        yield Line(text=safe_text(words), color="yellow")
+    yield from detail_lines(report, paths=paths) if is_all else merged_lines(report)
+
+
+def _answer_retryable(report: dict[str, Any]) -> int:
+    verdict = report["verdict"]
+    if _is_running(report):
+        words, is_worth_it = "not known: the report is `running`", False
+    elif verdict is None:
+        words, is_worth_it = "no: nothing failed", False
+    else:
+        said = {True: "yes", False: "no", None: "not known"}[verdict["retryable"]]
+        message = verdict["message"]
+        words = f"{said}: {verdict['reason']} [{verdict['kind']}]: {message}"
+        is_worth_it = verdict["retryable"] is True
+    answer(f"{safe_text(words)}\n")
+    return 0 if is_worth_it else _FAILED
+
+
+def _shown(value: Any) -> str:
+    """Return a text as it is, and anything else as JSON.
+
+    On a terminal, control characters of a text are escaped, but for the ends of its lines.
+    """
+    if not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=_is_terminal())
+    if not _is_terminal():
+        return value
+    return "\n".join(safe_text(line, len(line) * 6 + 1) for line in value.split("\n"))
+
+
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()

@@ -1,0 +1,135 @@
+"""What `failure-taxonomy run` reads of a command's output, and that nobody notices that it does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.helpers.children import child_environment
+from tests.helpers.reports import read_report
+
+if not sys.platform.startswith("linux"):
+    pytest.skip("reads files by /proc, and pipes where signals are handed out", True)
+
+DEADLINE_SECONDS: Final = 60.0
+RUN: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "run")
+NO_NETWORK: Final = "fatal: unable to access 'https://x/': Could not resolve host: x"
+NO_VERSION: Final = (
+    "ERROR: Could not find a version that satisfies the requirement x (from versions: 1)"
+)
+
+
+def start(folder: Path, script: str, *options: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """Start a shell script under `run`."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(
+        [*RUN, *options, "--", "sh", "-c", script],
+        cwd=folder,
+        env=child_environment(),
+        stdin=subprocess.DEVNULL,
+        **{**pipes, **streams},
+    )
+
+
+def verdict_in(folder: Path) -> dict[str, Any]:
+    """Return the verdict of the report in a folder."""
+    verdict: dict[str, Any] = read_report(folder / "failure-report.json")["verdict"]
+    return verdict
+
+
+def test_the_output_passes_unchanged(tmp_path: Path) -> None:
+    """All bytes of both streams arrive, and before the verdict."""
+    (tmp_path / "write.py").write_text(
+        "import os, sys\n"
+        "sys.stdout.buffer.write(bytes(range(256)) * 4000)\n"
+        "os.write(2, b'\\0wor' * 50000)\n"
+    )
+    script = f"{sys.executable} write.py; exit 3"
+    run = start(tmp_path, script)
+    out, err = run.communicate(timeout=DEADLINE_SECONDS)
+    assert run.returncode == 3
+    assert out == bytes(range(256)) * 4000
+    assert err.startswith(b"\0wor" * 50000 + b"\n=")
+
+
+def test_what_is_written_after_the_end(tmp_path: Path) -> None:
+    """A process that outlives the command writes on, and `run` does not wait for it."""
+    script = "(until [ -e go ]; do sleep 0.02; done; echo late) & echo now"
+    run = start(tmp_path, script, stderr=subprocess.STDOUT)
+    assert run.wait(DEADLINE_SECONDS) == 0
+    (tmp_path / "go").touch()
+    out, _ = run.communicate(timeout=DEADLINE_SECONDS)
+    assert out.startswith(b"now\n")
+    assert out.endswith(b"late\n")
+
+
+def test_nobody_reads(tmp_path: Path) -> None:
+    """The limit still ends the command, and what was written can be read later."""
+    run = start(tmp_path, "yes", "--timeout=0.5", stderr=subprocess.DEVNULL)
+    assert run.wait(DEADLINE_SECONDS) == 124
+    out, _ = run.communicate(timeout=DEADLINE_SECONDS)
+    assert set(out.splitlines()) <= {b"y", b""}
+    assert verdict_in(tmp_path)["kind"] == "stage.timeout"
+
+
+def test_the_reader_goes_away(tmp_path: Path) -> None:
+    """The command dies of SIGPIPE, as it does without `run`."""
+    run = start(tmp_path, "exec yes", stderr=subprocess.DEVNULL)
+    assert run.stdout is not None
+    assert run.stdout.read(2) == b"y\n"
+    run.stdout.close()
+    assert run.wait(DEADLINE_SECONDS) == -13
+
+
+@pytest.mark.parametrize("goes_to", ["pipe", "file", "one file"])
+@pytest.mark.parametrize(
+    ("stage", "script", "retryable", "message"),
+    [
+        ("git_clone", f'echo "{NO_NETWORK}" >&2; exit 128', True, "git: no connection"),
+        ("setup", f'echo "{NO_VERSION}"; exit 1', False, "pip: no such thing"),
+        ("setup", "echo 'npm error code E503'; exit 1", True, "npm: the server failed"),
+        ("final_test", "echo 'Cannot connect to the Docker daemon'; exit 1", None, "Docker: "),
+    ],
+)
+def test_what_tools_say(
+    tmp_path: Path, goes_to: str, stage: str, script: str, retryable: bool | None, message: str
+) -> None:
+    """Whether a retry can help is read from the output, to a pipe or a file."""
+    streams: dict[str, Any] = {}
+    with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
+        if goes_to != "pipe":
+            streams = {"stdout": out, "stderr": err if goes_to == "file" else out}
+        start(tmp_path, script, f"--stage={stage}", **streams).communicate(timeout=DEADLINE_SECONDS)
+    verdict = verdict_in(tmp_path)
+    assert verdict["retryable"] is retryable
+    assert message in verdict["message"]
+    assert verdict["evidence"][0]["source"] == "output"
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "stage", "kind"),
+    [
+        ("docker", 125, "final_test", "sandbox.docker"),
+        ("podman", 125, "baseline_run", "sandbox.podman"),
+        ("docker", 126, "setup", "stage.setup_failed"),
+        ("other", 125, "setup", "stage.setup_failed"),
+    ],
+)
+def test_the_exit_code_of_docker_itself(
+    tmp_path: Path, program: str, code: int, stage: str, kind: str
+) -> None:
+    """It says as much without any output."""
+    stub = tmp_path / program
+    stub.write_text(f"#!/bin/sh\nexit {code}\n", "utf-8")
+    stub.chmod(0o755)
+    command: Sequence[str] = (*RUN, "--stage", stage, "--", "env", str(stub), "run", "x")
+    run = subprocess.run(command, cwd=tmp_path, env=child_environment(), check=False)
+    assert run.returncode == code
+    assert verdict_in(tmp_path)["kind"] == kind
+    assert json.dumps(verdict_in(tmp_path)["evidence"]).count(str(code))
