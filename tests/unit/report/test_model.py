@@ -130,6 +130,7 @@ def test_the_public_names_are_these() -> None:
                         "count": 2,
                         "nodeids": ["a.py::a", "a.py::b"],
                         "owner": "dependency",
+                        "history": None,
                     }
                 ],
             ),
@@ -480,7 +481,7 @@ def test_all_problems_are_told_at_once() -> None:
 def test_an_object_without_anything_misses_everything() -> None:
     """Every key is required, whatever its value."""
     head, *lines = refusal(b"{}").splitlines()
-    assert "21 problems" in head
+    assert "22 problems" in head
     assert lines[0] == "  $['$schema']: is missing"
     assert lines[-1] == "  $.extensions: is missing"
 
