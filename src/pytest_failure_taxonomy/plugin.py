@@ -82,6 +82,35 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "With --failure-taxonomy, end what hangs for so long; under xdist the worker of a "
         "test alone, otherwise the run (ini: failure_taxonomy_end_stalled)",
     },
+    "--failure-taxonomy-history": {
+        "metavar": "URL",
+        "nargs": "?",
+        "const": "",
+        "help": "With --failure-taxonomy, record the run in the history and say what is new, came "
+        "back, is known or flaky; an SQLite database or a URL of SQLAlchemy; default: "
+        "FAILURE_TAXONOMY_HISTORY, else .failure-taxonomy/history.db (ini: "
+        "failure_taxonomy_history)",
+    },
+    "--failure-taxonomy-known": {
+        "metavar": "FILE|history",
+        "help": "With --failure-taxonomy, end with exit status 0 if tests failed and every failure "
+        "is one of those that FILE lists, or that the history knows "
+        "(ini: failure_taxonomy_known)",
+    },
+    "--failure-taxonomy-shard": {
+        "metavar": "I/N",
+        "help": "Which part of the suite this run is, such as 2/4; found out for pytest-split, "
+        "pytest-shard and some CI systems (ini: failure_taxonomy_shard)",
+    },
+    "--failure-taxonomy-subtask": {
+        "metavar": "ID",
+        "help": "The subtask that this run is an attempt at, for the history "
+        "(ini: failure_taxonomy_subtask)",
+    },
+    "--failure-taxonomy-approach": {
+        "metavar": "TEXT",
+        "help": "How the attempt goes about it, in a few words (ini: failure_taxonomy_approach)",
+    },
 }
 """The options of the command line, as `addoption` takes them."""
 
@@ -154,6 +183,18 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     parser.addini(
         "failure_taxonomy_end_stalled", "As --failure-taxonomy-end-stalled", "bool", default=False
     )
+    parser.addini(
+        "failure_taxonomy_history",
+        "As --failure-taxonomy-history; `true` for the default",
+        default="",
+    )
+    parser.addini(
+        "failure_taxonomy_known",
+        "As --failure-taxonomy-known, relative to the configuration file",
+        default="",
+    )
+    for name in ("shard", "subtask", "approach"):
+        parser.addini(f"failure_taxonomy_{name}", f"As --failure-taxonomy-{name}", default="")
     parser.addini(
         "failure_taxonomy_markers",
         "More reasons of failure markers, one a line: NAME, or NAME = one of the 15 reasons",

@@ -58,7 +58,7 @@ from pytest_failure_taxonomy.recorder.record.rebuild import context_of, evidence
 from pytest_failure_taxonomy.recorder.record.removal import remove_record, what_stays, why_it_stays
 from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
 from pytest_failure_taxonomy.report.build import amend_report, build_report
-from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES, is_cut
+from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES, OWN_NAME, is_cut
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
@@ -234,7 +234,20 @@ def _completed(
     state, events = contents or (b"", b"")
     run = parse_record(state, events, run_id, str(record_folder(path, run_id)))
     made = reconstruct(run, folder, end, observed, faults=[kept] if kept else [])
+    _record_in_history(made, run.header.context.history)
     return made, not run.missing
+
+
+def _record_in_history(report: dict[str, Any], url: str | None) -> None:
+    """Record a run that died in the history, if its pytest was asked to."""
+    if url is None:
+        return
+    from pytest_failure_taxonomy.history.recording import record_run
+
+    why_not = record_run(report, url)
+    if why_not is not None:
+        own = report["extensions"].setdefault(OWN_NAME, {})
+        own["faults"] = [*own.get("faults", ()), f"the run is not in the history: {why_not}"]
 
 
 def _is_lacking(contents: list[bytes] | None, run_id: str) -> bool:

@@ -7,7 +7,16 @@ import os
 from collections.abc import Sequence
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.cli import bench, classify, finalize, run, schema, show, validate
+from pytest_failure_taxonomy.cli import (
+    bench,
+    classify,
+    finalize,
+    history,
+    run,
+    schema,
+    show,
+    validate,
+)
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 
@@ -23,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, finalize, show, classify, validate, schema, bench):
+    for command in (run, finalize, show, history, classify, validate, schema, bench):
         command.add_parser(commands)
     try:
         options = parser.parse_args(arguments)

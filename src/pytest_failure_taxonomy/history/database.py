@@ -165,7 +165,8 @@ def worded(url: URL) -> Iterator[None]:
 def _shown(url: URL) -> str:
     if _is_file(url):
         return str(url.database)
-    return url.set(query={}).render_as_string(hide_password=True)
+    plain = url.set(drivername=url.get_backend_name(), query={})
+    return plain.render_as_string(hide_password=True)
 
 
 def _words(url: URL, error: Exception) -> str:

@@ -102,6 +102,12 @@ class History:
         """Let go of the database."""
         self.engine.dispose()
 
+    def shrink(self) -> None:
+        """Give what an SQLite database doesn't need any more back to the disk."""
+        with database.worded(self._url), self.engine.connect() as connection:
+            connection.exec_driver_sql("COMMIT")  # VACUUM can't run within a transaction
+            connection.exec_driver_sql("VACUUM")
+
     def reading(self) -> AbstractContextManager[Connection]:
         """Begin a transaction that reads."""
         return database.reading(self.engine, self._url)
@@ -162,9 +168,16 @@ def started_at(report: Mapping[str, Any]) -> datetime:
     return at.astimezone(UTC).replace(tzinfo=None)
 
 
+def branch_of(report: Mapping[str, Any]) -> str | None:
+    """Return the branch that was tested, as git or the CI system tells it."""
+    git, ci = report["environment"]["git"] or {}, report["environment"]["ci"] or {}
+    ref = ci.get("ref")
+    return git.get("branch") or (str(ref).removeprefix("refs/heads/") if ref else None)
+
+
 def remove_runs(connection: Connection, numbers: Sequence[int]) -> None:
     """Remove runs with all that is known of them, and count the causes again."""
-    for some in _parts(numbers, _AT_ONCE):
+    for some in parts(numbers):
         causes = connection.scalars(
             select(RUN_CAUSES.c.cause_id).where(RUN_CAUSES.c.run_number.in_(some)).distinct()
         ).all()
@@ -262,7 +275,7 @@ class _Addition:
             retryable=verdict.get("retryable"),
             owner=verdict.get("owner"),
             commit_id=_text(git.get("commit") or ci.get("commit"), 64),
-            branch=_text(git.get("branch") or _branch_of(ci.get("ref"))),
+            branch=_text(branch_of(report)),
             dirty=git.get("dirty"),
             merge_base=_text(_own(report, "git").get("merge_base"), 64),
             ci_provider=_text(ci.get("provider"), 32),
@@ -338,7 +351,7 @@ class _Addition:
             rows = self._connection.execute(of_project).all()
             yield from (_KnownTest(*row) for row in rows if row[1] in digests)
             return
-        for some in _parts(list(digests), _AT_ONCE):
+        for some in parts(list(digests)):
             found = self._connection.execute(of_project.where(TESTS.c.digest.in_(some))).all()
             yield from (_KnownTest(*row) for row in found)
 
@@ -373,7 +386,7 @@ class _Addition:
             and one.seconds is not None
             and (test + self._number) % every == 0
         ]
-        for some in _parts(chosen, _AT_ONCE):
+        for some in parts(chosen):
             rows = self._connection.execute(
                 select(TESTS.c.id, TESTS.c.durations).where(TESTS.c.id.in_(some))
             )
@@ -396,7 +409,7 @@ class _Addition:
         }
         runs = set(passes.values())
         there: set[int] = set()
-        for some in _parts(sorted(runs), _AT_ONCE):
+        for some in parts(sorted(runs)):
             there |= set(
                 self._connection.scalars(select(RUNS.c.number).where(RUNS.c.number.in_(some)))
             )
@@ -412,7 +425,7 @@ class _Addition:
         """Bring the rows of causes up to date; return their ids by fingerprint."""
         groups = {each["fingerprint"]: each for each in self._report["groups"]}
         rows: dict[str, Any] = {}
-        for some in _parts(list(groups), _AT_ONCE):
+        for some in parts(list(groups)):
             found = self._connection.execute(
                 select(CAUSES).where(
                     CAUSES.c.project_id == self._project, CAUSES.c.fingerprint.in_(some)
@@ -588,11 +601,6 @@ def _finite(seconds: float | None) -> float | None:
     return seconds if seconds is not None and isfinite(seconds) else None
 
 
-def _branch_of(ref: str | None) -> str | None:
-    """Return the branch of a ref such as `refs/heads/main`."""
-    return ref.removeprefix("refs/heads/") if ref else None
-
-
 def _own(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return one of our own entries of a report's `extensions`, empty if it is not there."""
     own = report["extensions"].get("pytest_failure_taxonomy")
@@ -611,6 +619,12 @@ def _text(text: Any, limit: int = MAX_TEXT) -> Any:
     return text[:limit].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
-def _parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+def parts(items: Sequence[Any], size: int = _AT_ONCE) -> Iterator[Sequence[Any]]:
+    """Yield the items in parts that a database takes in one statement."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def as_time(found: Any) -> datetime:
+    """Return a time; SQLite gives the text of one that an expression has made."""
+    return found if isinstance(found, datetime) else datetime.fromisoformat(str(found))

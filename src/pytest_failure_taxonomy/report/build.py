@@ -119,7 +119,7 @@ def build_report(
         "bench": [],
         "environment": _plain(context.environment),
         "limits": None,
-        "extensions": _own_extensions(run, judgement, faults),
+        "extensions": _own_extensions(run, judgement, context, faults),
     }
     report = limits.fit(report)
     if limits.redacted:
@@ -331,12 +331,19 @@ def _location(location: Location | None) -> JSONObject | None:
     return {"path": location.path, "line": line}
 
 
-def _own_extensions(run: RunEvidence, judgement: Judgement, faults: Sequence[str]) -> JSONObject:
+def _own_extensions(
+    run: RunEvidence, judgement: Judgement, context: RunContext, faults: Sequence[str]
+) -> JSONObject:
     """Return what has no field of its own, under our own name; nothing in an ordinary run."""
+    repository = context.repository
     own = {
         "notes": list(judgement.notes),
         "faults": [*faults, *judgement.faults],
         "attributions": _attributions(run),
+        "git": None
+        if repository is None
+        else {"repository": repository.name, "merge_base": repository.merge_base},
+        "attempt": _plain(context.attempt),
     }
     said = {name: each for name, each in own.items() if each}
     return {OWN_NAME: said} if said else {}

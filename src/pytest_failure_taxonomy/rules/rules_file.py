@@ -173,7 +173,8 @@ def _check_kind_name(kind: str) -> str:
     return kind
 
 
-def _check_link(link: str) -> str:
+def check_link(link: str) -> str:
+    """Return an address; raise WrongError for what is none."""
     if _LINK.fullmatch(link) is None:
         raise WrongError(f"{quoted(link)} is no address; begin it with https:// or http://")
     return link
@@ -203,4 +204,4 @@ class _RuleEntry(FileModel):
     severity: Literal["block", "warn", "info"] | None = None
     retryable: bool | None = None
     owner: Line | None = None
-    link: Annotated[Line, AfterValidator(_check_link)] | None = None
+    link: Annotated[Line, AfterValidator(check_link)] | None = None

@@ -27,7 +27,7 @@ from pytest_failure_taxonomy.recorder.activity import ActivityRecorder
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
 from pytest_failure_taxonomy.recorder.crash_dump import CrashDump, HandOver, stderr_of_faulthandler
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
-from pytest_failure_taxonomy.recorder.machine import describe_environment, memory_use
+from pytest_failure_taxonomy.recorder.machine import ci_job, describe_environment, memory_use
 from pytest_failure_taxonomy.recorder.other_plugins import (
     TimerRecorder,
     coverage_shortfall,
@@ -56,6 +56,7 @@ from pytest_failure_taxonomy.report.text import ShownPaths, safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.run.benches import add_benches
 from pytest_failure_taxonomy.run.extensions import add_extensions, search_again
+from pytest_failure_taxonomy.run.past_runs import PastRuns
 from pytest_failure_taxonomy.run.report_file import (
     CrashRecord,
     Observer,
@@ -68,7 +69,9 @@ from pytest_failure_taxonomy.system.process import die_with_parent
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
     Environment,
+    GitState,
     ProcessExit,
+    Repository,
     RunContext,
     RunEvidence,
     WatcherState,
@@ -78,6 +81,7 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
+    from pytest_failure_taxonomy.recorder.every_test import EveryTest
     from pytest_failure_taxonomy.run.stall_thread import StallThread
 
 RUN = pytest.StashKey["Run | None"]()
@@ -169,6 +173,9 @@ class Run:
         self._secrets = Secrets(settings.redact)
         self._id = os.urandom(16).hex()
         self._report_file = ReportFile(settings, self._id)
+        self._past_runs = PastRuns(settings)
+        self._every_test: EveryTest | None = None
+        self._accepts_failures = False
         self._process_id = _getpid()
         self._is_finished = False
         self._clock = time.monotonic_ns
@@ -206,7 +213,16 @@ class Run:
             markers=MarkerFinder(self._settings.markers),
             secrets=self._secrets,
         )
+        if self._past_runs.wants_every_test:
+            self._record_every_test()
         call_after_fork(self.session.progress.detach, self._crash_record.leave_to_parent)
+
+    def _record_every_test(self) -> None:
+        from pytest_failure_taxonomy.recorder.every_test import EveryTest
+
+        started_at = datetime.fromisoformat(self._started_at).timestamp()
+        self._every_test = EveryTest(self.faults, self.session.nodeids, started_at)
+        self._config.pluginmanager.register(self._every_test, "failure_taxonomy_every_test")
 
     def _begin_on_disk(self) -> None:
         """Write the first report, begin the record, and start the watcher."""
@@ -311,7 +327,7 @@ class Run:
             self.finish(record_startup_error(self.session, error, self._config))
             raise
         self.finish(ProcessExit(code=exit_code_of(int(status or 0)), source="pytest"))
-        return status
+        return pytest.ExitCode.OK if self._accepts_failures else status
 
     def hand_over(self, descriptors: Mapping[str, int]) -> bool:
         """Give descriptors to the process that sees the end of this one, if there is one."""
@@ -337,16 +353,9 @@ class Run:
         duration = (self._clock() - self._started_ns) / 1e9
         if self._controller:
             self._controller.catch_up()
-        evidence = self.session.evidence(
-            stage=self._settings.stage,
-            strict_baseline=self._settings.strict_baseline,
-            exit_seen=exit_seen,
-            workers=self._controller.ends() if self._controller else (),
-        )
-        coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, if it measures
-        if coverage is not None and not evidence.should_fail:
-            evidence = replace(evidence, coverage=coverage_shortfall(coverage))
-        self._crash_record.record_end(exit_seen.code or 0, evidence.should_fail, evidence.coverage)
+        evidence = self._evidence(exit_seen, duration)
+        code = evidence.exit.code or 0
+        self._crash_record.record_end(code, evidence.should_fail, evidence.coverage)
         if self._crash_record.has_lost_watcher():
             self._record_no_watcher("it was ended before pytest was")
         with suppress(Exception):  # a test may have patched anything; the rest is enough
@@ -363,6 +372,7 @@ class Run:
         known = self._secrets.known
         add_benches(self._config, report, self.faults, self._secrets.redact_json)
         try:
+            self._past_runs.add_to(report)
             add_extensions(self._config, report, self.faults, self._secrets.redact_json)
         finally:  # a hook may end the process
             if self._secrets.known != known:
@@ -378,7 +388,34 @@ class Run:
             lines = verdict_lines(report, shown, paths=paths, quiet=level < 0, problem=problem)
             if problem is None:  # without a report there is nothing to complete
                 lines += watcher_lines(report)
+            lines += self._past_runs.lines(shown)
             print_lines(self._config, [*lines, *stays_lines(self._report_file.remains)])
+
+    def _evidence(self, exit_seen: ProcessExit, duration: float) -> RunEvidence:
+        """Return all that was seen of the session, and how it ends."""
+        evidence = self.session.evidence(
+            stage=self._settings.stage,
+            strict_baseline=self._settings.strict_baseline,
+            exit_seen=exit_seen,
+            workers=self._controller.ends() if self._controller else (),
+        )
+        coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, if it measures
+        if coverage is not None and not evidence.should_fail:
+            evidence = replace(evidence, coverage=coverage_shortfall(coverage))
+        if self._every_test is not None:
+            evidence = replace(evidence, tests=self._every_test.tests())
+            evidence = self._accept_known(evidence, duration)
+        return evidence
+
+    def _accept_known(self, evidence: RunEvidence, duration: float) -> RunEvidence:
+        """Return the evidence, with exit code 0 if all that failed is known and that was asked."""
+
+        def build(seen: RunEvidence) -> dict[str, Any]:
+            return self._build(attribute(seen, self._settings.rules)[0], "full", duration)
+
+        accepted = self._past_runs.accept(evidence, build)
+        self._accepts_failures = accepted.exit != evidence.exit
+        return accepted
 
     def _with_stalls(self, evidence: RunEvidence) -> RunEvidence:
         """Add what the watcher has seen stalled, and what is so still."""
@@ -396,7 +433,17 @@ class Run:
     def _environment(self) -> Environment:
         """Read once, at the start: a test may change or patch what it is read from."""
         plugins = self._config.pluginmanager.list_plugin_distinfo()
-        return describe_environment(pytest.__version__, [each for _, each in plugins])
+        environment = describe_environment(pytest.__version__, [each for _, each in plugins])
+        return replace(environment, git=self._commit[0])
+
+    @cached_property
+    def _commit(self) -> tuple[GitState | None, Repository | None]:
+        """Read where the run goes into the history: that starts git."""
+        if self._settings.history is None:
+            return None, None
+        from pytest_failure_taxonomy.recorder.commit import find_commit
+
+        return find_commit(self._config.rootpath, ci_job())
 
     def _build(
         self, evidence: RunEvidence, completeness: Completeness, duration: float | None
@@ -420,6 +467,10 @@ class Run:
             ),
             rootdir=str(self._config.rootpath),
             environment=self._environment,
+            shard=self._settings.shard,
+            repository=self._commit[1],
+            attempt=self._settings.attempt,
+            history=self._past_runs.url_for_record,
         )
 
 

@@ -13,16 +13,22 @@ import pytest
 
 from pytest_failure_taxonomy.aftermath.mailbox import find_mailbox, read_message
 from pytest_failure_taxonomy.errors import RulesError, SettingsError
+from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Shard
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, parse_stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.known_failures import KnownFailure
     from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 
 DEFAULT_REPORT: Final = "failure-report.json"
 DEFAULT_STALL_SECONDS: Final = 60.0
 MAX_STALL_SECONDS: Final = 1e9
 """Thirty years; a longer time could not be added to a time in ns."""
+
+KNOWN_BY_HISTORY: Final = "history"
+MAX_ATTEMPT: Final = 2_000
+"""Characters of a subtask's id and of an approach."""
 
 _OTHER_REPORTS: Final = {
     "xmlpath": "--junitxml",
@@ -60,6 +66,14 @@ class Settings:
     """Regular expressions of what to remove from the report."""
     markers: Mapping[str, FailureReason]
     """The reasons of markers beyond the built-in ones, by their names."""
+    history: str | None = None
+    """Where the run is to be recorded, empty for the default; `None` for nowhere."""
+    known: tuple[KnownFailure, ...] | None = None
+    """The failures that are known; `None` if that was not asked."""
+    known_name: str = ""
+    """The file that lists them; `history` if the history says what is known."""
+    shard: Shard | None = None
+    attempt: Attempt | None = None
     mailbox: Path | None = None
     """The mailbox of the supervisor, if there is one."""
     problems: tuple[str, ...] = ()
@@ -86,6 +100,10 @@ def read_settings(config: pytest.Config) -> Settings:
     rules = _rules(config, options.failure_taxonomy_rules, problems)
     redact = _redact(config, options.failure_taxonomy_redact, problems)
     markers = _markers(config, problems)
+    history = _history(config, options.failure_taxonomy_history, problems)
+    known, known_name = _known(config, options.failure_taxonomy_known, problems)
+    shard = _shard(config, options, problems)
+    attempt = _attempt(config, options, problems)
     stage = Stage.FINAL_TEST
     try:
         stage = parse_stage(
@@ -124,6 +142,11 @@ def read_settings(config: pytest.Config) -> Settings:
         rules=rules,
         redact=redact,
         markers=markers,
+        history=history,
+        known=known,
+        known_name=known_name,
+        shard=shard,
+        attempt=attempt,
         mailbox=mailbox,
         problems=tuple(problems),
     )
@@ -164,6 +187,118 @@ def _rules(config: pytest.Config, option: str | None, problems: list[str]) -> tu
     except RulesError as error:
         problems += str(error).splitlines()
         return ()
+
+
+def _history(config: pytest.Config, option: str | None, problems: list[str]) -> str | None:
+    """Return where the history is, as `Settings.history` has it; a path becomes absolute."""
+    ini = _ini(config, "failure_taxonomy_history", "a path, a URL or true", problems) or ""
+    base = config.invocation_params.dir
+    if option is None:
+        if ini.lower() in ("", "false", "no", "off", "0"):
+            return None
+        base = config.inipath.parent if config.inipath else config.rootpath
+        option = "" if ini.lower() in ("true", "yes", "on", "1") else ini
+    if option and "://" not in option:
+        path = _absolute(base, option)
+        if path.is_dir() or option.endswith(".py"):
+            problems.append(
+                f"--failure-taxonomy-history: {option} is no database; give the URL after a =, or "
+                "this option last"
+            )
+            return None
+        return str(path)
+    return option
+
+
+def _known(
+    config: pytest.Config, option: str | None, problems: list[str]
+) -> tuple[tuple[KnownFailure, ...] | None, str]:
+    ini = _ini(config, "failure_taxonomy_known", "the name of a file, or history", problems)
+    base = config.invocation_params.dir
+    if option is None and ini:
+        base, option = config.inipath.parent if config.inipath else config.rootpath, ini
+    if option is None:
+        return None, ""
+    if option == KNOWN_BY_HISTORY:
+        return (), option
+    if not option.strip():
+        problems.append("--failure-taxonomy-known: the path is empty; give a file, or history")
+        return None, ""
+    from pytest_failure_taxonomy.rules.known_file import load_known
+
+    try:
+        return load_known(_absolute(base, option)), option
+    except RulesError as error:
+        problems += str(error).splitlines()
+        return None, ""
+
+
+_SHARD: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
+_SHARDED_BY: Final = (
+    ("BUILDKITE_PARALLEL_JOB", "BUILDKITE_PARALLEL_JOB_COUNT", 0),
+    ("CIRCLE_NODE_INDEX", "CIRCLE_NODE_TOTAL", 0),
+    ("CI_NODE_INDEX", "CI_NODE_TOTAL", 1),
+)
+"""Variables with a job's number and the count of jobs, and from where the number counts."""
+
+
+def _shard(config: pytest.Config, options: argparse.Namespace, problems: list[str]) -> Shard | None:
+    """Return which part of the suite this is, as the user, a plugin or the CI system says."""
+    text = options.failure_taxonomy_shard
+    if text is None:
+        text = _ini(config, "failure_taxonomy_shard", "I/N such as 2/4", problems) or None
+    if text is not None:
+        found = _SHARD.fullmatch(text)
+        shard = Shard(index=int(found[1]), total=int(found[2])) if found else None
+        if shard is None or not 1 <= shard.index <= shard.total:
+            problems.append(
+                f"--failure-taxonomy-shard: {text!r} is no part of a suite; give one such as 2/4"
+            )
+            return None
+        return shard
+    splits, group = getattr(options, "splits", None), getattr(options, "group", None)
+    if splits and group:  # pytest-split
+        return _valid_shard(group, splits)
+    shards, shard_id = getattr(options, "num_shards", 1), getattr(options, "shard_id", None)
+    if shards and shard_id is not None and shards != 1:  # pytest-shard
+        return _valid_shard(_number_of(shard_id, 1), shards)
+    for index, total, first in _SHARDED_BY:
+        if index in os.environ and total in os.environ:
+            return _valid_shard(_number_of(os.environ[index], 1 - first), os.environ[total])
+    return None
+
+
+def _number_of(found: object, more: int) -> int | None:
+    text = str(found)
+    return int(text) + more if text.isascii() and text.isdigit() else None
+
+
+def _valid_shard(index: object, total: object) -> Shard | None:
+    """Return a shard of more than one, or `None` for anything else."""
+    at, of = _number_of(index, 0), _number_of(total, 0)
+    if at is None or of is None or of < 2 or not 1 <= at <= of:
+        return None
+    return Shard(index=at, total=of)
+
+
+def _attempt(
+    config: pytest.Config, options: argparse.Namespace, problems: list[str]
+) -> Attempt | None:
+    given = {}
+    for name in ("subtask", "approach"):
+        said = getattr(options, f"failure_taxonomy_{name}")
+        if said is None:
+            said = _ini(config, f"failure_taxonomy_{name}", "a text", problems)
+        given[name] = (said or "").strip()[:MAX_ATTEMPT]
+    if not any(given.values()):
+        return None
+    missing = [name for name, said in given.items() if not said]
+    if missing:
+        problems.append(
+            f"--failure-taxonomy-{missing[0]}: it is missing; give both subtask and approach"
+        )
+        return None
+    return Attempt(**given)
 
 
 def _redact(

@@ -626,6 +626,24 @@ class GitState:
 
 
 @value
+class Repository:
+    """Whose commits they are."""
+
+    name: str
+    """Such as `owner/name`, of the remote `origin`; else the folder's name."""
+    merge_base: str | None = None
+    """The last commit that the main branch has, too."""
+
+
+@value
+class Attempt:
+    """An agent's attempt at a subtask, of which a run is a part."""
+
+    subtask: str
+    approach: str
+
+
+@value
 class Shard:
     """Which part of a suite that is spread over several jobs a run is."""
 
@@ -687,3 +705,9 @@ class RunContext:
     environment: Environment
     shard: Shard | None = None
     """`None` where the suite is not sharded."""
+    repository: Repository | None = None
+    """`None` outside of one, and where nobody has looked."""
+    attempt: Attempt | None = None
+    history: str | None = None
+    """Where the run is to be recorded: a URL without password, empty for the default; `None` for
+    nowhere."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import copy
+import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -21,7 +22,8 @@ from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import History, open_history
 from pytest_failure_taxonomy.history import tables as t
 from pytest_failure_taxonomy.history.database import FOLDER, NAME, REVISION
-from tests.helpers.reports import make_failure, make_report, make_run
+from tests.helpers.past_runs import a_report
+from tests.helpers.postgresql import started_cluster
 
 ADD = """
 import json, sys
@@ -33,29 +35,8 @@ with open_history(sys.argv[1]) as history:
 """
 
 
-def a_report(number: int, *, failing: tuple[str, ...] = (), **tests: str) -> dict[str, Any]:
-    """Return the report of a run; of the tests that are named, with their outcomes."""
-    failures = {"failures": tuple(make_failure(nodeid=each) for each in failing)}
-    report = copy.deepcopy(make_report(make_run(**failures) if failing else make_run()))
-    report["run"]["id"] = f"{number:032x}"
-    report["run"]["started_at"] = f"2026-11-{1 + number // 24:02d}T{number % 24:02d}:00:00Z"
-    report["environment"]["git"] = {"commit": "c" * 40, "branch": "main", "dirty": False}
-    if tests:
-        report["tests"] = [
-            {
-                "nodeid": f"tests/test_x.py::{name}",
-                "outcome": outcome,
-                "start_seconds": 0.0,
-                "duration_seconds": 0.5,
-                "worker": None,
-            }
-            for name, outcome in tests.items()
-        ]
-    return report
-
-
 @pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
+def default_history(tmp_path: Path) -> Iterator[History]:
     """Open a new history in a root directory of its own."""
     with open_history(rootdir=tmp_path) as opened:
         yield opened
@@ -67,11 +48,11 @@ def count(history: History, table: Any) -> int:
         return int(connection.scalar(select(func.count()).select_from(table)) or 0)
 
 
-def test_the_default_is_a_folder_of_our_own(history: History, tmp_path: Path) -> None:
+def test_the_default_is_a_folder_of_our_own(default_history: History, tmp_path: Path) -> None:
     """The database is below the root directory, in a folder that git ignores."""
     assert (tmp_path / FOLDER / NAME).is_file()
     assert (tmp_path / FOLDER / ".gitignore").read_text() == "*\n"
-    with history.reading() as connection:
+    with default_history.reading() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
 
 
@@ -257,11 +238,8 @@ def test_passwords_are_not_shown() -> None:
 
 
 @pytest.mark.slow
-def test_processes_that_add_at_once_lose_no_run(tmp_path: Path) -> None:
+def test_processes_that_add_at_once_lose_no_run(tmp_path: Path, history_url: str) -> None:
     """Eight processes that make one history together and add to it lose nothing."""
-    import json
-
-    path = tmp_path / "h.db"
     running = []
     for worker in range(8):
         names = []
@@ -270,25 +248,76 @@ def test_processes_that_add_at_once_lose_no_run(tmp_path: Path) -> None:
             report = a_report(worker * 4 + number, failing=("tests/test_x.py::test_a",))
             name.write_text(json.dumps(report))
             names.append(str(name))
-        running.append(subprocess.Popen([sys.executable, "-c", ADD, str(path), *names]))
+        running.append(subprocess.Popen([sys.executable, "-c", ADD, history_url, *names]))
     assert [each.wait(60) for each in running] == [0] * 8
-    with open_history(path) as history:
+    with open_history(history_url) as history:
         assert count(history, t.RUNS) == 32
         with history.reading() as connection:
             assert connection.scalar(select(t.CAUSES.c.runs)) == 32
 
 
 @pytest.mark.linux("a SIGKILL")
-def test_a_killed_writer_leaves_no_half_run(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_no_half_run(history_url: str) -> None:
     """What a process has written before it was killed in a transaction is not there."""
-    path = tmp_path / "h.db"
-    open_history(path).close()
+    open_history(history_url).close()
     child = os.fork()
     if child == 0:
-        with open_history(path) as history, history.writing() as connection:
+        with open_history(history_url) as history, history.writing() as connection:
             connection.execute(t.PROJECTS.insert().values(name="x"))
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
-    with open_history(path) as history:
+    with open_history(history_url) as history:
         assert count(history, t.PROJECTS) == 0
         assert history.add(a_report(1))
+
+
+def test_a_server_that_goes_away_is_told() -> None:
+    """In the middle of the work, before it, and not any more once it is there again."""
+    with started_cluster() as cluster:
+        url = cluster.new_database()
+        with open_history(url) as history:
+            assert history.add(a_report(1))
+            cluster.stop()
+            for _ in range(2):
+                with pytest.raises(HistoryError, match="the history can't be used") as caught:
+                    history.add(a_report(2))
+                assert "\n" not in str(caught.value)
+            with pytest.raises(HistoryError, match="the history can't be used"):
+                open_history(url, wait_seconds=1)
+            cluster.start()
+            assert history.add(a_report(2))
+            assert not history.add(a_report(1))
+
+
+@pytest.mark.linux("a limit of the size of files")
+@pytest.mark.parametrize("kilobytes", [200, 400])
+def test_a_full_disk_loses_no_earlier_run(tmp_path: Path, kilobytes: int) -> None:
+    """The run that there is no room for is told; those before it are whole."""
+    path = tmp_path / "h.db"
+    names = []
+    for number in range(40):
+        name = tmp_path / f"{number}.json"
+        failing = tuple(f"tests/test_{number}.py::test_{each}" for each in range(100))
+        name.write_text(json.dumps(a_report(number, failing=failing)))
+        names.append(str(name))
+    limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    limit += f"resource.setrlimit(resource.RLIMIT_FSIZE, ({kilobytes << 10},) * 2)\n"
+    command = [sys.executable, "-c", limit + ADD, str(path), *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert re.search(r"HistoryError: .*h\.db: the history can't be used: ", done.stderr)
+    with open_history(path) as history:
+        runs = count(history, t.RUNS)
+        assert count(history, t.FAILURES) == runs * 100
+        assert history.add(a_report(100))
+
+
+def test_a_history_that_can_only_be_read(tmp_path: Path) -> None:
+    """Questions are answered, and an addition is refused."""
+    path = tmp_path / "h.db"
+    with open_history(path) as history:
+        history.add(a_report(1))
+    with open_history(f"sqlite:///file:{path}?mode=ro&uri=true") as history:
+        assert count(history, t.RUNS) == 1
+        with pytest.raises(HistoryError, match="it can't be written"):
+            history.add(a_report(2))

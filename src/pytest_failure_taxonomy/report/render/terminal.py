@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from pytest_failure_taxonomy.report.render.history_words import state_words
 from pytest_failure_taxonomy.report.text import (
     AS_REPORTED,
     ShownPaths,
@@ -107,10 +108,43 @@ def _success_line(report: dict[str, Any], where: str) -> Line:
         # Where no plugin has looked and no counts were printed, none are known.
         is_known = counts or report["environment"]["pytest"] != "unknown"
         tests = f" ({counts or 'no test ran'})" if is_known else ""
-        what = "pytest ended with exit code 0" if failed else "no failure"
+        what = _accepted_words(report)
+        what = what or ("pytest ended with exit code 0" if failed else "no failure")
         said = "; ".join([f"{what}{tests}", *notes])
     report_words = f"; report: {where}" if where else ""
     return Line(text=safe_text(f"failure taxonomy: {said}{report_words}"), color="green")
+
+
+def _accepted_words(report: dict[str, Any]) -> str:
+    """Say that failures are known, where that has made a run end with exit code 0."""
+    known = own_extension(report).get("known")
+    if not isinstance(known, dict) or known.get("accepted") is not True:
+        return ""
+    count = known.get("failures")
+    failures = "1 failure, which is" if count == 1 else f"{count} failures, which are all"
+    return f"{failures} known ({known.get('by')}), so the exit status is 0"
+
+
+def _history_words(report: dict[str, Any]) -> str:
+    """Return what the history says of the failure that is shown."""
+    shown = next(_failures_shown(report), None)
+    fingerprint = None if shown is None else shown.get("fingerprint")
+    for group in report["groups"]:
+        is_it = fingerprint == group["fingerprint"]
+        if fingerprint is None:  # a collection error
+            is_it = report["verdict"]["nodeid"] in group["nodeids"]
+        if is_it:
+            return _state_words(report, group)
+    return ""
+
+
+def _state_words(report: dict[str, Any], group: dict[str, Any]) -> str:
+    if not group["history"]:
+        return ""
+    more = own_extension(report).get("history")
+    rest = more.get(group["fingerprint"]) if isinstance(more, dict) else None
+    known = rest if isinstance(rest, dict) else {}
+    return f" [{state_words({**known, **group['history']})}]"
 
 
 def _baseline_words(summary: dict[str, int], counts: str, notes: list[str]) -> str:
@@ -156,6 +190,7 @@ def _look_at_line(report: dict[str, Any], paths: ShownPaths) -> Line | None:
         + (f": {detail}" if detail else "")
         + _package_words(report)
         + _owner_words(report)
+        + _history_words(report)
     )
     return Line(text=safe_text(words), bold=True)
 
@@ -236,7 +271,7 @@ def _causes(report: dict[str, Any], paths: ShownPaths) -> list[str]:
         return []
     causes = "1 cause" if len(groups) == 1 else f"{len(groups)} causes"
     largest = [
-        f"{group['count']} x {paths.words(first_line(group['title']))}"
+        f"{group['count']} x {paths.words(first_line(group['title']))}{_state_words(report, group)}"
         for group in groups[:MAX_CAUSES]
         if group["count"] > 1
     ]

@@ -1,0 +1,364 @@
+"""Whether a failure is new, has come back or is known, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, and_, func, select
+
+from pytest_failure_taxonomy.errors import HistoryError
+from pytest_failure_taxonomy.history.flakiness import (
+    WINDOW_RUNS,
+    FlakyFacts,
+    flaky_facts,
+    window_of,
+)
+from pytest_failure_taxonomy.history.questions import Wanted, matches
+from pytest_failure_taxonomy.history.store import (
+    History,
+    as_time,
+    branch_of,
+    digest_of,
+    parts,
+    project_of,
+    started_at,
+)
+from pytest_failure_taxonomy.history.tables import (
+    CAUSES,
+    FAILURES,
+    OUTCOMES,
+    PROJECTS,
+    RUN_CAUSES,
+    RUNS,
+    TESTS,
+)
+from pytest_failure_taxonomy.taxonomy.values import value
+
+_TESTS_OF_A_GROUP: Final = 50
+"""How many tests of a group are looked up."""
+_TESTS_OF_A_CAUSE: Final = 5
+"""How many tests of a cause tell when it was gone."""
+
+
+@value
+class GroupState:
+    """What earlier runs say of one group of failures."""
+
+    state: str
+    """`new`, `came_back`, `known` or `flaky`."""
+    first_seen: datetime | None
+    first_commit: str | None
+    runs: int
+    """Earlier runs that had it."""
+    last_passed_commit: str | None
+    flaky_failures: int = 0
+    """Of the group's flakiest test: runs in which it failed."""
+    flaky_runs: int = 0
+    """Of the same test: runs of which its outcome is known."""
+
+
+@value
+class Since:
+    """When a cause began."""
+
+    fingerprint: str
+    title: str
+    reason: str
+    kind: str
+    runs: int
+    branches: tuple[str, ...]
+    first_run: str
+    first_seen: datetime
+    first_commit: str | None
+    streak_run: str
+    """On the branch of its last run: the first one after which it was never gone there."""
+    streak_seen: datetime
+    streak_commit: str | None
+    last_passed_commit: str | None
+    """Of the last run before the streak in which its tests passed."""
+    last_passed_at: datetime | None
+    last_seen: datetime
+
+
+def states_of(history: History, report: Mapping[str, Any]) -> dict[str, GroupState]:
+    """Return what earlier runs say of each group of a report, by fingerprint.
+
+    Earlier runs are those of the same project that began before this one; the report itself may or
+    may not be among the runs of the history.
+
+    A group that no earlier run had is `new`. If it has one whose tests are flaky (see
+    `find_flaky`), it is `flaky`. If its tests have passed on this run's branch after the last run
+    there that had it, it has come back: `came_back`. All others are `known`. A successful run of
+    the same stage and branch that had as many tests counts as a pass of them all.
+    """
+    groups = {each["fingerprint"]: each for each in report["groups"]}
+    with history.reading() as connection:
+        project = connection.scalar(
+            select(PROJECTS.c.id).where(PROJECTS.c.name == project_of(report))
+        )
+        if project is None or not groups:
+            return dict.fromkeys(groups, _NEW)
+        return _States(connection, report, int(project)).of(groups)
+
+
+def find_since(history: History, fingerprint: str, *, project: str | None = None) -> Since:
+    """Return when a cause began, and the last commit before it.
+
+    Args:
+        history: an open history.
+        fingerprint: its first characters suffice if no other cause begins with them.
+        project: the project's name, if several have this cause.
+
+    Raises:
+        HistoryError: there is no such cause, or several begin so.
+    """
+    with history.reading() as connection:
+        cause = _find_cause(connection, fingerprint, project)
+        runs = connection.execute(
+            select(RUNS)
+            .join(RUN_CAUSES)
+            .where(RUN_CAUSES.c.cause_id == cause.id)
+            .order_by(RUNS.c.started_at, RUNS.c.number)
+        ).all()
+        first, last = runs[0], runs[-1]
+        here = [each for each in runs if each.branch == last.branch]
+        passes = _passes_before(connection, cause, last)
+    gone = max((each.started_at for each in passes), default=None)
+    streak = next(each for each in here if gone is None or each.started_at > gone)
+    before = [each for each in passes if each.started_at < streak.started_at]
+    passed = max(before, key=lambda each: each.started_at, default=None)
+    return Since(
+        fingerprint=cause.fingerprint,
+        title=cause.title,
+        reason=cause.reason,
+        kind=cause.kind,
+        runs=len(runs),
+        branches=tuple(sorted({each.branch for each in runs if each.branch})),
+        first_run=first.id,
+        first_seen=first.started_at,
+        first_commit=first.commit_id,
+        streak_run=streak.id,
+        streak_seen=streak.started_at,
+        streak_commit=streak.commit_id,
+        last_passed_commit=passed.commit_id if passed else None,
+        last_passed_at=passed.started_at if passed else None,
+        last_seen=last.started_at,
+    )
+
+
+_NEW: Final = GroupState(
+    state="new", first_seen=None, first_commit=None, runs=0, last_passed_commit=None
+)
+
+
+class _States:
+    """What the runs before one run say of its groups."""
+
+    def __init__(self, connection: Connection, report: Mapping[str, Any], project: int) -> None:
+        self._connection = connection
+        self._report = report
+        self._project = project
+        self._branch = branch_of(report)
+        self._earlier = and_(
+            RUNS.c.project_id == project,
+            RUNS.c.id != report["run"]["id"],
+            RUNS.c.started_at <= started_at(report),
+        )
+
+    def of(self, groups: Mapping[str, Mapping[str, Any]]) -> dict[str, GroupState]:
+        """Return the states of groups by fingerprint."""
+        causes = self._causes(list(groups))
+        seen = self._seen(list(causes.values()))
+        tests = self._tests(
+            [nodeid for name in causes for nodeid in groups[name]["nodeids"][:_TESTS_OF_A_GROUP]]
+        )
+        flaky: dict[int, FlakyFacts] = {}
+        passes: list[_Pass] = []
+        if tests:
+            until = started_at(self._report) + timedelta(microseconds=1)
+            wanted = Wanted(project=project_of(self._report), until=until)
+            window = window_of(wanted, WINDOW_RUNS, without=self._report["run"]["id"])
+            for some in parts(list(tests.values())):
+                facts = flaky_facts(self._connection, window, some)
+                flaky |= {each.id: each for each in facts}
+        passes = self._passes(list(tests.values()))
+        found = dict.fromkeys(groups, _NEW)
+        for name, cause in causes.items():
+            if cause in seen:
+                ids = [tests[each] for each in groups[name]["nodeids"] if each in tests]
+                found[name] = self._state(seen[cause], ids, flaky, passes)
+        return found
+
+    def _causes(self, fingerprints: list[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for some in parts(fingerprints):
+            rows = self._connection.execute(
+                select(CAUSES.c.fingerprint, CAUSES.c.id).where(
+                    CAUSES.c.project_id == self._project, CAUSES.c.fingerprint.in_(some)
+                )
+            )
+            found |= {row.fingerprint: row.id for row in rows}
+        return found
+
+    def _seen(self, causes: list[int]) -> dict[int, list[Any]]:
+        """Return, by cause and branch, how often earlier runs had it, and the first and last."""
+        found: dict[int, list[Any]] = {}
+        for some in parts(causes):
+            rows = self._connection.execute(
+                select(
+                    RUN_CAUSES.c.cause_id,
+                    RUNS.c.branch,
+                    func.count().label("times"),
+                    func.min(RUNS.c.started_at).label("first"),
+                    func.max(RUNS.c.started_at).label("last"),
+                )
+                .join(RUNS)
+                .where(RUN_CAUSES.c.cause_id.in_(some), self._earlier)
+                .group_by(RUN_CAUSES.c.cause_id, RUNS.c.branch)
+            )
+            for row in rows:
+                found.setdefault(row.cause_id, []).append(row)
+        return found
+
+    def _tests(self, nodeids: list[str]) -> dict[str, int]:
+        digests = {digest_of(nodeid): nodeid for nodeid in nodeids}
+        found: dict[str, int] = {}
+        for some in parts(list(digests)):
+            rows = self._connection.execute(
+                select(TESTS.c.digest, TESTS.c.id).where(
+                    TESTS.c.project_id == self._project, TESTS.c.digest.in_(some)
+                )
+            )
+            found |= {digests[row.digest]: row.id for row in rows}
+        return found
+
+    def _state(
+        self,
+        rows: Sequence[Any],
+        tests: list[int],
+        flaky: Mapping[int, FlakyFacts],
+        passes: Sequence[_Pass],
+    ) -> GroupState:
+        first = min(as_time(row.first) for row in rows)
+        own = [as_time(row.last) for row in rows if row.branch == self._branch]
+        mine = [each for each in passes if each.test in (None, *tests)]
+        here = [each for each in mine if each.branch == self._branch]
+        last = max(here or mine, key=lambda each: each.started_at, default=None)
+        state = "known"
+        facts = [flaky[each] for each in tests if each in flaky]
+        if tests and len(facts) == len(tests):
+            state = "flaky"
+        elif own and any(each.started_at > max(own) for each in here):
+            state = "came_back"
+        worst = max(facts, key=lambda each: each.failures, default=None)
+        return GroupState(
+            state=state,
+            first_seen=first,
+            first_commit=self._commit_at(first),
+            runs=sum(int(row.times) for row in rows),
+            last_passed_commit=last.commit_id if last else None,
+            flaky_failures=worst.failures if worst and state == "flaky" else 0,
+            flaky_runs=worst.runs if worst and state == "flaky" else 0,
+        )
+
+    def _commit_at(self, at: datetime) -> str | None:
+        wanted = select(RUNS.c.commit_id).where(
+            RUNS.c.project_id == self._project, RUNS.c.started_at == at
+        )
+        found = self._connection.scalar(wanted.limit(1))
+        return None if found is None else str(found)
+
+    def _passes(self, tests: Sequence[int]) -> list[_Pass]:
+        """Return the last passes of tests, and of runs that succeeded as a whole, by branch."""
+        columns = (RUNS.c.branch, func.max(RUNS.c.started_at).label("last"))
+        found: list[tuple[int | None, Any]] = []
+        for some in parts(tests):
+            rows = self._connection.execute(
+                select(OUTCOMES.c.test_id, *columns)
+                .join(RUNS)
+                .where(OUTCOMES.c.test_id.in_(some), OUTCOMES.c.outcome == "passed", self._earlier)
+                .group_by(OUTCOMES.c.test_id, RUNS.c.branch)
+            )
+            found += [(row.test_id, row) for row in rows]
+        whole = select(*columns).where(
+            self._earlier,
+            *_succeeded(self._report["run"]["stage"], self._report["summary"]["collected"]),
+        )
+        found += [(None, row) for row in self._connection.execute(whole.group_by(RUNS.c.branch))]
+        return self._with_commits(found)
+
+    def _with_commits(self, found: Iterable[tuple[int | None, Any]]) -> list[_Pass]:
+        known = [(test, row.branch, as_time(row.last)) for test, row in found]
+        commits: dict[tuple[datetime, str | None], str | None] = {}
+        for some in parts(sorted({at for _, _, at in known})):
+            rows = self._connection.execute(
+                select(RUNS.c.started_at, RUNS.c.branch, RUNS.c.commit_id).where(
+                    RUNS.c.project_id == self._project, RUNS.c.started_at.in_(some)
+                )
+            )
+            commits |= {(row.started_at, row.branch): row.commit_id for row in rows}
+        return [
+            _Pass(test=test, started_at=at, branch=branch, commit_id=commits.get((at, branch)))
+            for test, branch, at in known
+        ]
+
+
+@value
+class _Pass:
+    """A run in which a test passed; all of its tests where `test` is `None`."""
+
+    test: int | None
+    started_at: datetime
+    branch: str | None
+    commit_id: str | None
+
+
+def _succeeded(stage: str, collected: int) -> list[ColumnElement[bool]]:
+    """Return the conditions under which a run says that all tests of another one have passed."""
+    return [
+        RUNS.c.reason.is_(None),
+        RUNS.c.failed + RUNS.c.errors == 0,
+        RUNS.c.completeness == "full",
+        RUNS.c.stage == stage,
+        RUNS.c.collected >= max(1, collected),
+    ]
+
+
+def _passes_before(connection: Connection, cause: Any, last: Any) -> list[Any]:
+    """Return the runs before a cause's last one, on its branch, in which its tests passed."""
+    query = select(FAILURES.c.test_id).where(FAILURES.c.cause_id == cause.id).distinct()
+    tests = list(connection.scalars(query.limit(_TESTS_OF_A_CAUSE)))
+    branch = RUNS.c.branch.is_(None) if last.branch is None else RUNS.c.branch == last.branch
+    earlier = and_(
+        RUNS.c.project_id == cause.project_id, branch, RUNS.c.started_at < last.started_at
+    )
+    of_tests = (
+        select(RUNS.c.started_at, RUNS.c.commit_id)
+        .join(OUTCOMES)
+        .where(OUTCOMES.c.test_id.in_(tests), OUTCOMES.c.outcome == "passed", earlier)
+    )
+    whole = select(RUNS.c.started_at, RUNS.c.commit_id).where(
+        earlier, *_succeeded(last.stage, last.collected)
+    )
+    return [*connection.execute(of_tests), *connection.execute(whole)]
+
+
+def _find_cause(connection: Connection, fingerprint: str, project: str | None) -> Any:
+    query = select(CAUSES, PROJECTS.c.name.label("project")).join(PROJECTS)
+    query = query.where(*matches(CAUSES.c.fingerprint, f"{fingerprint}*"))
+    if project is not None:
+        query = query.where(PROJECTS.c.name == project)
+    rows = connection.execute(query.limit(5)).all()
+    if not rows:
+        raise HistoryError(
+            f"{fingerprint}: no failure of that fingerprint is known; "
+            "`failure-taxonomy history top` lists those that are"
+        )
+    if len(rows) > 1:
+        names = ", ".join(f"{row.fingerprint} ({row.project})" for row in rows)
+        raise HistoryError(
+            f"{fingerprint}: several begin so: {names}; give more of it, or --project"
+        )
+    return rows[0]

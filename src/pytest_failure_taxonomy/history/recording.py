@@ -1,0 +1,139 @@
+"""Record a run at its end: ask the history in a process of its own, which may take a short time.
+
+The database, its library and a server can be slow, hang or fail; the run they are asked for goes on
+without an answer. The side that asks imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.report.limits import OWN_NAME
+from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.values import to_dict
+
+MAX_SECONDS: Final = 2.0
+"""How long a run waits for the history at its end."""
+SECONDS_VARIABLE: Final = "FAILURE_TAXONOMY_HISTORY_SECONDS"
+_SCRIPT: Final = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from pytest_failure_taxonomy.history.recording import answer; answer()"
+)
+_STATE_FIELDS: Final = ("state", "first_seen", "runs", "last_passed_commit")
+"""What `groups[].history` has; the rest goes into our own extension."""
+_NOT_FOR_IT: Final = ("COVERAGE_PROCESS_START", "COV_CORE_SOURCE", "COV_CORE_DATAFILE")
+"""Variables by which coverage would measure that process, too."""
+MAX_WORDS: Final = 500
+
+
+def record_run(
+    report: dict[str, Any], url: str, *, adds: bool = True, seconds: float | None = None
+) -> str | None:
+    """Write into a report what the history says of its groups, and record its run there.
+
+    Args:
+        report: its JSON object, whose `groups` get their `history`.
+        url: where the history is; empty for the default.
+        adds: record the run; if not, only ask.
+        seconds: how long to wait; by default as long as is allowed.
+
+    Returns:
+        In words why the history gave no answer; `None` if it gave one.
+    """
+    seconds = seconds_allowed() if seconds is None else seconds
+    question = {"url": url, "adds": adds, "report": report, "seconds": seconds}
+    said = _ask(json.dumps(question), seconds)
+    if isinstance(said, str):
+        return said
+    _write_states(report, said)
+    return None
+
+
+def answer() -> None:
+    """Answer the question on stdin; the process that `record_run` starts does no more."""
+    question = json.load(sys.stdin)
+    from pytest_failure_taxonomy.errors import FailureTaxonomyError
+
+    try:
+        said = _answer(question)
+    except FailureTaxonomyError as error:
+        said = {"problem": str(error)}
+    sys.stdout.write(json.dumps(said))
+
+
+def _answer(question: dict[str, Any]) -> dict[str, Any]:
+    from pytest_failure_taxonomy.history.novelty import states_of
+    from pytest_failure_taxonomy.history.store import open_history
+
+    report = question["report"]
+    with open_history(
+        question["url"] or None,
+        rootdir=report["run"]["invocation"]["rootdir"],
+        wait_seconds=question["seconds"],
+    ) as history:
+        states = {name: to_dict(state) for name, state in states_of(history, report).items()}
+        if question["adds"]:
+            history.add(report)
+    for state in states.values():
+        if state["first_seen"] is not None:
+            state["first_seen"] = f"{state['first_seen'].isoformat(timespec='seconds')}Z"
+    return {"states": states}
+
+
+def seconds_allowed() -> float:
+    """Return how long a run may wait for the history."""
+    try:
+        seconds = float(os.environ.get(SECONDS_VARIABLE, MAX_SECONDS))
+    except ValueError:
+        return MAX_SECONDS
+    return seconds if 0 < seconds < 1e6 else MAX_SECONDS
+
+
+def _ask(question: str, seconds: float) -> dict[str, Any] | str:
+    """Return the answer of another process, or in words why there is none."""
+    if not sys.executable:
+        return "Python does not know its own program (sys.executable is empty)"
+    library = str(Path(__file__).parents[2])
+    environment = {name: each for name, each in os.environ.items() if name not in _NOT_FOR_IT}
+    try:
+        done = subprocess.run(  # noqa: S603 - this Python, with a script of ours
+            [sys.executable, "-P", "-W", "ignore", "-c", _SCRIPT, library],
+            input=question,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=seconds,
+            check=False,
+            env=environment,
+            start_new_session=True,  # a Ctrl+C is the run's
+        )
+    except subprocess.TimeoutExpired:
+        return f"it gave no answer within {seconds:g} s"
+    except (OSError, ValueError) as error:
+        return f"no process can be started: {error}"
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return safe_text(last, MAX_WORDS)
+    return str(said["problem"]) if "problem" in said else dict(said["states"])
+
+
+def _write_states(report: dict[str, Any], states: Mapping[str, Mapping[str, Any]]) -> None:
+    more = {}
+    for group in report["groups"]:
+        state = states.get(group["fingerprint"])
+        if state is None:
+            continue
+        group["history"] = {name: state[name] for name in _STATE_FIELDS}
+        rest = {name: each for name, each in state.items() if name not in _STATE_FIELDS and each}
+        if rest:
+            more[group["fingerprint"]] = rest
+    if more:
+        report["extensions"].setdefault(OWN_NAME, {})["history"] = more

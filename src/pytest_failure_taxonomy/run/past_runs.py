@@ -1,0 +1,157 @@
+"""What earlier runs change in this one: the history at its end, and failures that are known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pytest_failure_taxonomy.history.recording import record_run, seconds_allowed
+from pytest_failure_taxonomy.report.limits import OWN_NAME
+from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.run.settings import KNOWN_BY_HISTORY, Settings
+from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.known_failures import compare_with_known
+from pytest_failure_taxonomy.taxonomy.values import replace
+
+MAX_NAMED: Final = 3
+"""How many failures that are not known are named."""
+_ACCEPTED_STATES: Final = ("known", "flaky")
+_TESTS_FAILED: Final = 1
+
+
+class PastRuns:
+    """Ask the history about one run, and accept failures that are known, where that was asked."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._left = seconds_allowed()
+        self._why_not: str | None = None
+        self._known: dict[str, Any] | None = None
+
+    @property
+    def wants_every_test(self) -> bool:
+        """Whether the outcome of each test has to be recorded."""
+        return self._settings.history is not None or self._settings.known is not None
+
+    @property
+    def url_for_record(self) -> str | None:
+        """Where whoever completes the report of a dead run records it; never with a password."""
+        url = self._settings.history
+        return None if url is None or has_password(url) else url
+
+    def accept(
+        self, evidence: RunEvidence, build: Callable[[RunEvidence], dict[str, Any]]
+    ) -> RunEvidence:
+        """Return the evidence of a run; with exit code 0 if tests failed and all of it is known.
+
+        Args:
+            evidence: of a session that has ended.
+            build: returns the report of evidence.
+        """
+        known = self._settings.known
+        if known is None:
+            return evidence
+        if self._settings.known_name == KNOWN_BY_HISTORY:
+            report = build(evidence)
+            why_not = self._ask(report, adds=False)
+            if why_not is not None:
+                self._why_not = why_not
+            unlisted = [
+                nodeid
+                for group in report["groups"]
+                if (group["history"] or {}).get("state") not in _ACCEPTED_STATES
+                for nodeid in group["nodeids"] or ("?",)
+            ]
+            notes: tuple[str, ...] = ()
+        else:
+            judged = judge(evidence)
+            found = compare_with_known(
+                known,
+                [
+                    (failure.nodeid, judgement.fingerprint)
+                    for failure, judgement in zip(evidence.failures, judged.failures, strict=False)
+                ],
+                today=datetime.now().astimezone().date().isoformat(),
+                passed=None
+                if evidence.tests is None
+                else [each.nodeid for each in evidence.tests if each.outcome == "passed"],
+                unseen=[
+                    *evidence.not_run,
+                    *(each.nodeid for each in evidence.collection_failures),
+                ],
+                name=self._settings.known_name,
+            )
+            unlisted, notes = list(found.unlisted), found.notes
+        is_accepted = not unlisted and _has_failed_tests_alone(evidence)
+        self._known = {
+            "by": safe_text(self._settings.known_name),
+            "accepted": is_accepted,
+            "failures": len(evidence.failures),
+            "unknown": unlisted[:MAX_NAMED],
+            "unknown_count": len(unlisted),
+            "notes": list(notes),
+        }
+        if not is_accepted:
+            return evidence
+        return replace(evidence, exit=replace(evidence.exit, code=0))
+
+    def add_to(self, report: dict[str, Any]) -> None:
+        """Write into a report what is known of its failures, and record it in the history."""
+        if self._known is not None:
+            report["extensions"].setdefault(OWN_NAME, {})["known"] = self._known
+        if self._settings.history is not None and self._why_not is None:
+            self._why_not = self._ask(report, adds=True)
+
+    def lines(self, report_path: str) -> list[Line]:
+        """Return the lines about entries of known failures, and about a history that failed."""
+        lines = [_yellow(note) for note in (self._known or {}).get("notes", ())]
+        known = self._known
+        if known is not None and known["unknown_count"] and known["failures"]:
+            count = known["unknown_count"]
+            names = ", ".join(known["unknown"]) + (", ..." if count > MAX_NAMED else "")
+            lines.append(_yellow(f"not known by {known['by']}: {count} of them: {names}"))
+        if self._why_not is not None:
+            add = f"; add it by: failure-taxonomy history add {report_path}" if report_path else ""
+            lines.append(_yellow(f"the run is not in the history: {self._why_not}{add}"))
+        return lines
+
+    def _ask(self, report: dict[str, Any], *, adds: bool) -> str | None:
+        started = time.monotonic()
+        url = self._settings.history or ""
+        why_not = record_run(report, url, adds=adds, seconds=max(0.01, self._left))
+        self._left -= time.monotonic() - started
+        return why_not
+
+
+def has_password(url: str) -> bool:
+    """Tell whether a URL has a password, which must not be written down."""
+    try:
+        return "://" in url and urlsplit(url).password is not None
+    except ValueError:
+        return True
+
+
+def _has_failed_tests_alone(run: RunEvidence) -> bool:
+    """Tell whether all that made a session fail is tests that failed, and all of them were run."""
+    others = (
+        run.should_fail,
+        run.coverage,
+        run.collection_failures,
+        run.errors,
+        run.interruptions,
+        run.mismatch,
+        run.in_flight,
+        run.ended_tests,
+        run.not_run,
+        run.unrecorded,
+    )
+    return run.exit.code == _TESTS_FAILED and bool(run.failures) and not any(others)
+
+
+def _yellow(words: str) -> Line:
+    return Line(text=safe_text(f"failure taxonomy: {words}"), color="yellow")

@@ -1,0 +1,207 @@
+"""`failure-taxonomy history`, as a person and a script use it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pytest_failure_taxonomy.cli.main import main
+from pytest_failure_taxonomy.history import open_history
+from pytest_failure_taxonomy.history.tasks import record_task
+from tests.helpers.past_runs import TEST, a_report
+
+JUNIT = """<?xml version="1.0"?>
+<testsuites><testsuite name="pytest" timestamp="2026-11-02T10:00:00+00:00" time="1.5">
+<testcase classname="tests.test_x" name="test_ok" time="0.1"/>
+<testcase classname="tests.test_x.TestIt" name="test_bad[a.b]" time="0.2">
+<failure message="ValueError: no such thing">def test_bad():
+&gt;   raise ValueError("no such thing")
+E   ValueError: no such thing
+
+tests/test_x.py:7: ValueError</failure></testcase>
+<testcase classname="" name="tests.test_broken"><error message="collection failure">
+E   ImportError: no module named nothing</error></testcase>
+<testcase classname="tests.test_x" name="test_later"><skipped message="later"/></testcase>
+</testsuite></testsuites>"""
+
+
+class Said(NamedTuple):
+    """What a command has answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Said]
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Call:
+    """Return what calls the command in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FAILURE_TAXONOMY_HISTORY", raising=False)
+
+    def call(*words: str) -> Said:
+        capsys.readouterr()
+        try:
+            code = main(["history", *words])
+        except SystemExit as error:  # argparse
+            code = int(error.code or 0)
+        return Said(code, *capsys.readouterr())
+
+    return call
+
+
+def write(number: int, **given: Any) -> str:
+    """Write the report of a run into the working directory, and return its name."""
+    name = f"{number}.json"
+    Path(name).write_text(json.dumps(a_report(number, **given)))
+    return name
+
+
+def test_nothing_is_made_by_a_question(call: Call) -> None:
+    """A first question says how a history begins."""
+    said = call()
+    assert (said.code, said.out) == (2, "")
+    assert "there is no history yet; run pytest with --failure-taxonomy-history" in said.err
+    assert not list(Path().iterdir())
+
+
+def test_reports_are_added_once_and_problems_told(call: Call) -> None:
+    """All that can be is taken in, and each file that can't is told in a line."""
+    good = [write(1, test_a="passed"), write(2, test_a="failed")]
+    Path("bad.json").write_text("{}")
+    running = a_report(3)
+    running["completeness"] = "running"
+    Path("running.json").write_text(json.dumps(running))
+    said = call("add", *good, "bad.json", "running.json", "missing.json")
+    assert (said.code, said.out) == (2, "2 runs added, 0 known already\n")
+    assert "bad.json: " in said.err
+    assert "still running" in said.err
+    assert "missing.json: " in said.err
+    assert "Traceback" not in said.err
+    said = call("add", *good, "--format", "json")
+    assert (said.code, json.loads(said.out)) == (0, {"added": 0, "known": 2, "refused": 0})
+
+
+def test_a_junit_file(call: Call) -> None:
+    """Its failures, its passing tests, and what could not be collected are taken in, once."""
+    Path("junit.xml").write_text(JUNIT)
+    assert call("add", "junit.xml").out == "1 run added, 0 known already\n"
+    assert call("add", "junit.xml").out == "0 runs added, 1 known already\n"
+    (run,) = json.loads(call("list", "--format", "json").out)
+    assert (run["passed"], run["failed"], run["errors"]) == (1, 1, 1)
+    assert run["started_at"].startswith("2026-11-02T10:00:00")
+    titles = [row["title"] for row in json.loads(call("top", "--format", "json").out)]
+    assert any("ValueError: no such thing" in each for each in titles)
+    assert call("list", "--nodeid", "tests/test_x.py::TestIt::test_bad*").out.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('<!DOCTYPE a [<!ENTITY b "c">]><testsuites>&b;</testsuites>', "it defines entities"),
+        ("<testsuites>", "it is no XML"),
+        ("<html></html>", "it is no JUnit file, but begins with <html>"),
+    ],
+)
+def test_other_xml_is_refused(call: Call, content: str, words: str) -> None:
+    """An attack, a torn file and another format are told in one line."""
+    Path("junit.xml").write_text(content)
+    said = call("add", "junit.xml")
+    assert said.code == 2
+    (line,) = said.err.splitlines()
+    assert words in line
+
+
+def test_tables_for_people(call: Call) -> None:
+    """The words that a person reads."""
+    call("add", *(write(n, test_a=("passed", "failed")[n % 2]) for n in range(1, 7)))
+    assert call().out == call("list").out
+    first, *rest = call("list", "-n", "2", "--reason", "TESTS_FAILED").out.splitlines()
+    assert " ".join(first.split()) == (
+        "started run status kind commit branch passed failed took first failure"
+    )
+    assert len(rest) == 2
+    assert "✗ failed (TESTS_FAILED)  test.failed" in rest[0]
+    assert "✓ passed" in call("list").out
+    flaky = call("flaky").out.splitlines()[1]
+    assert flaky.startswith("3 of 6")
+    assert "quarantine" in flaky
+    assert flaky.endswith(f"{TEST}test_a")
+    assert "TESTS_FAILED 3 (0.6 min)" in call("stats", "--by", "month").out
+    top = call("top").out.splitlines()
+    fingerprint = json.loads(call("top", "--format", "json").out)[0]["fingerprint"]
+    assert top[1].split()[:2] == ["3", "3"]
+    since = call("since", fingerprint[:8]).out
+    assert "first seen:    2026-11-01 01:00, commit 0000000000, run 00000000" in since
+    assert "last passed:   2026-11-01 04:00" in since
+    assert call("prune", "--before", "2026-11-01T03:00", "--dry-run").out == (
+        "2 runs would be removed\n"
+    )
+    assert call("prune", "--before", "2026-11-01T03:00").out == "2 runs removed\n"
+    assert call("list", "--branch", "nothing").err == "failure-taxonomy: no run matches\n"
+
+
+def test_what_is_new(call: Call) -> None:
+    """Exit code 1 says that something is new or came back."""
+    call("add", write(1, test_a="failed"), write(2, test_a="failed"))
+    known = call("new", write(3, test_a="failed"))
+    assert known.code == 0
+    assert "known since 2026-11-01 (0000000), 2 runs" in known.out
+    new = call("new", write(4, test_b="failed"))
+    assert new.code == 0  # the same cause in another test
+    other = call("new", write(5, test_b="failed", message="assert 1 == 2", project="farm"))
+    assert (other.code, "new" in other.out) == (1, True)
+
+
+def test_formats_for_programs(call: Call) -> None:
+    """JSON and CSV have every field; neither a spreadsheet nor Markdown executes a name."""
+    call("add", write(1, failing=("=cmd()|x::<b>_a_[1]",)))
+    (row,) = csv.DictReader(io.StringIO(call("list", "--format", "csv").out))
+    assert row["nodeid"] == "'=cmd()|x::<b>_a_[1]"
+    assert row["started_at"] == "2026-11-01T01:00:00Z"
+    markdown = call("list", "--format", "markdown").out.splitlines()
+    assert markdown[1].startswith("| --- | --- |")
+    assert "&#124;x::&#60;b&#62;&#95;a&#95;&#91;1&#93;" in markdown[2]
+    assert json.loads(call("flaky", "--format", "json").out) == []
+
+
+def test_tasks_are_shown_as_their_program_does(call: Call) -> None:
+    """The reason stands behind the status, unless it is not known."""
+    with open_history(rootdir=".") as history:
+        record_task(history, "a", "failed", log="working\n[GZA_FAILURE:MAX_TURNS]\n")
+        record_task(history, "b", "failed", log="nothing said")
+        record_task(history, "c", "completed")
+    shown = [line[:28].rstrip() for line in call("tasks").out.splitlines()[1:]]
+    assert shown == ["a     ✗ failed (MAX_TURNS)", "b     ✗ failed", "c     ✓ completed"]
+    said = call("unmerged")
+    assert said.code == 1
+    assert said.out.count("✗ failed") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("list", "--since", "yesterday"), "'yesterday' is no time; give one such as 2026-01-31"),
+        (("list", "-n", "0"), "'0' is no number of rows"),
+        (("list", "--reason", "BAD"), "invalid choice: 'BAD'"),
+        (("list", "--history", "nothing://x"), "nothing://... is no URL of SQLAlchemy"),
+        (("since", "123456"), "there is no history yet"),
+    ],
+)
+def test_what_is_wrong_is_told(call: Call, words: tuple[str, ...], told: str) -> None:
+    """Exit code 2 and a line, without a traceback."""
+    said = call(*words)
+    assert said.code == 2
+    assert told in said.err
+    assert "Traceback" not in said.err
