@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.logs.marker_search import find_marker
+    from pytest_failure_taxonomy.report.merge import merge_reports
     from pytest_failure_taxonomy.report.model import FailureReport
     from pytest_failure_taxonomy.report.reading import load_report
     from pytest_failure_taxonomy.taxonomy.failure_text.classifier import classify_failure
@@ -31,6 +32,7 @@ __all__ = [
     "find_marker",
     "is_circular_fix",
     "load_report",
+    "merge_reports",
     "primary_reason",
     "recommend_recovery",
 ]
@@ -45,6 +47,7 @@ _HOMES = {
     "find_marker": "logs.marker_search",
     "is_circular_fix": "taxonomy.recovery",
     "load_report": "report.reading",
+    "merge_reports": "report.merge",
     "primary_reason": "taxonomy.reasons",
     "recommend_recovery": "taxonomy.recovery",
 }

@@ -12,6 +12,7 @@ from pytest_failure_taxonomy.cli import (
     classify,
     finalize,
     history,
+    merge,
     run,
     schema,
     show,
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, finalize, show, history, classify, validate, schema, bench):
+    for command in (run, finalize, merge, show, history, classify, validate, schema, bench):
         command.add_parser(commands)
     try:
         options = parser.parse_args(arguments)

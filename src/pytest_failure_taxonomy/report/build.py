@@ -7,7 +7,7 @@ tests hold the two together, but importing pydantic would cost each run 50 ms or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final
 
@@ -403,7 +403,7 @@ def amend_report(
     evidence = RunEvidence(
         stage=Stage(report["run"]["stage"]),
         exit=replace(end, session_code=before),
-        settled=tuple(_findings(report)),
+        settled=tuple(findings_of(report)),
         stalls=stalls,
     )
     judgement = judge(evidence)
@@ -412,12 +412,12 @@ def amend_report(
         **report,
         **({"stalls": [_stalled_activity(each, limits) for each in stalls]} if stalls else {}),
         "exit": exit_as_json(evidence, judgement),
-        "verdict": _verdict(report["verdict"], verdict_as_json(judgement.verdict, limits)),
+        "verdict": verdict_as_before(report["verdict"], verdict_as_json(judgement.verdict, limits)),
         "reasons": reasons_as_json(judgement, limits),
     }
 
 
-def _verdict(before: JSONObject | None, after: JSONObject | None) -> JSONObject | None:
+def verdict_as_before(before: JSONObject | None, after: JSONObject | None) -> JSONObject | None:
     """Return the verdict that was, made with all the evidence, where it is still the same."""
     if before is None or after is None:
         return after
@@ -425,7 +425,7 @@ def _verdict(before: JSONObject | None, after: JSONObject | None) -> JSONObject 
     return before if is_same else after
 
 
-def _findings(report: dict[str, Any]) -> Iterator[Finding]:
+def findings_of(report: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the findings that a report tells of: of each reason all, with the details it quotes."""
     verdict = report["verdict"] or {}
     for held in report["reasons"]:
@@ -434,14 +434,16 @@ def _findings(report: dict[str, Any]) -> Iterator[Finding]:
         said = verdict["failure_type"] if is_verdict else None
         if held["count"] > _MOST:
             raise ValueError(f"{held['count']} are no findings of one reason")
-        for index in range(held["count"]):
-            told = quoted[index] if index < len(quoted) else _UNQUOTED
+        told = max(len(held["nodeids"]), min(len(quoted), held["count"]))
+        for index in range(told + (held["count"] > told)):
+            source = quoted[index] if index < len(quoted) else _UNQUOTED
             yield Finding(
                 reason=FailureReason(held["reason"]),
                 kind=held["kind"],
-                source=told["source"],
-                detail=told["detail"],
+                source=source["source"],
+                detail=source["detail"],
                 nodeid=held["nodeids"][index] if index < len(held["nodeids"]) else None,
+                count=1 if index < told else held["count"] - told,
                 retryable=verdict["retryable"] if is_verdict else None,
                 failure_type=None if said is None else FailureType(said),
                 is_hearsay=held["kind"].startswith("marker."),

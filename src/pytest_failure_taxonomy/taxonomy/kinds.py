@@ -139,6 +139,7 @@ _OWN: Final[tuple[tuple[str, FailureReason | None, bool | None, tuple[str, ...]]
     ("warnings.exceeded", _UNKNOWN, False, ("more warnings than allowed",)),
     ("exit_status.changed", None, None, ("no test failed, but a plugin changed the exit status",)),
     ("command.failed", None, None, ("the command failed",)),
+    ("shard.missing", _UNKNOWN, None, ("a shard is missing", "{count} shards are missing")),
 )
 """Kinds that the run itself gives; those without words for several can happen only once a run."""
 

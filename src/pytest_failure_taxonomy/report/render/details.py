@@ -73,12 +73,14 @@ def _block(text: str | None, indent: str = "    ") -> Iterator[Line]:
 def _run_words(run: dict[str, Any]) -> str:
     """Say which run it was, and how it ended, whatever the types of its fields are."""
     names = []
-    stage, shard, verdict = run.get("stage"), run.get("shard"), run.get("verdict")
+    about, verdict = run.get("run"), run.get("verdict")
+    about = about if isinstance(about, dict) else {}
+    stage, shard = about.get("stage"), about.get("shard")
     if isinstance(stage, str):
         names.append(stage)
     if isinstance(shard, dict):
         names.append(f"shard {shard.get('index')} of {shard.get('total')}")
-    name = ", ".join(names) or str(run.get("id", "a run"))
+    name = ", ".join(names) or str(about.get("id", "a run"))
     if isinstance(verdict, dict):
         said = f"{verdict.get('reason')} [{verdict.get('kind')}]"
         message = verdict.get("message")

@@ -1,0 +1,600 @@
+"""Merge reports: of shards of one run, of reruns, and of the stages of one attempt.
+
+A merged report is a function of the set of its runs, each told by its id. It keeps a summary of
+each run under `extensions.pytest_failure_taxonomy.merged`, and its lists are those of the runs one
+after another, cut at the same length as those of any report. So a merged report can be taken apart
+again, and it does not matter in which order, in how many steps or how often reports are merged.
+"""
+
+# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Annotated, Any, Final
+
+from pydantic import Field, ValidationError
+
+from pytest_failure_taxonomy._version import VERSION
+from pytest_failure_taxonomy.documents.closed_model import ClosedModel
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report.build import (
+    SCHEMA_ID,
+    SCHEMA_VERSION,
+    findings_of,
+    reasons_as_json,
+    verdict_as_before,
+    verdict_as_json,
+)
+from pytest_failure_taxonomy.report.limits import (
+    MAX_FAILURES,
+    MAX_NODEIDS,
+    OWN_NAME,
+    JSONObject,
+    Limits,
+)
+from pytest_failure_taxonomy.report.model import (
+    Exit,
+    FailureGroup,
+    HeldReason,
+    Run,
+    Summary,
+    Verdict,
+)
+from pytest_failure_taxonomy.report.model import Limits as LimitsModel
+from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.evidence import Completeness, ProcessExit, RunEvidence
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.values import value
+
+MAX_GROUPS: Final = 200
+"""Groups of one run that its summary keeps, the biggest ones."""
+MAX_NODEIDS_OF_RUN: Final = 100
+"""Node ids of one reason that it keeps."""
+MAX_NODEIDS_OF_GROUP: Final = 20
+MAX_TESTS: Final = 200_000
+"""How many tests a merged report lists; of more, none: a list with holes would pass for whole."""
+MAX_NOTES: Final = 20
+_LISTS: Final = ("failures", "collection_errors", "internal_errors", "in_flight", "stalls")
+"""Lists that a rerun replaces."""
+_OTHER_LISTS: Final = ("workers", "bench")
+_COUNTED_OMISSIONS: Final = (
+    ("failures", "failures_omitted"),
+    ("collection_errors", "collection_errors_omitted"),
+    ("internal_errors", "internal_errors_omitted"),
+)
+_COMPLETENESS: Final = ("running", "reconstructed", "full")
+_RERUN_OPTIONS: Final = frozenset(
+    {"--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise"}
+)
+_RERUN_VALUES: Final = ("--lfnf=", "--last-failed-no-failures=", "--failure-taxonomy-report=")
+_NO_EXIT: Final = {
+    "code": None,
+    "name": None,
+    "signal": None,
+    "reason": None,
+    "observed": False,
+    "source": "none",
+}
+_Texts = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class MergedRun(ClosedModel):
+    """One of the runs that a report was merged from."""
+
+    run: Run
+    completeness: Completeness
+    commit: str | None
+    repository: str | None
+    merge_base: str | None
+    exit: Exit
+    verdict: Verdict | None
+    reasons: Annotated[tuple[HeldReason, ...], Field(strict=False)]
+    summary: Summary
+    groups: Annotated[tuple[FailureGroup, ...], Field(strict=False)]
+    limits: LimitsModel
+    not_run: Annotated[int, Field(ge=0)]
+    notes: _Texts
+    attempt: dict[str, str] | None
+    counts: dict[str, Annotated[int, Field(ge=0)]]
+    """How many entries its own report has in each list."""
+    kept: dict[str, Annotated[int, Field(ge=0)]]
+    """How many of these the merged report has."""
+    has_tests: bool
+
+
+class Merged(ClosedModel):
+    """What a merged report says of its runs."""
+
+    runs: Annotated[tuple[MergedRun, ...], Field(strict=False, min_length=1)]
+    reruns: bool
+    expect: Annotated[int, Field(ge=1)] | None
+
+
+@value
+class _Part:
+    """One run with what a report lists of it."""
+
+    about: JSONObject
+    """A `MergedRun` as JSON."""
+    lists: Mapping[str, list[Any]]
+    environment: JSONObject | None
+
+    @property
+    def id(self) -> str:
+        return str(self.about["run"]["id"])
+
+    @property
+    def order(self) -> tuple[int, int, datetime, str]:
+        """Where it stands among the runs: by stage, shard and time."""
+        run = self.about["run"]
+        shard = run["shard"]["index"] if run["shard"] else 0
+        return (_STAGES.index(run["stage"]), shard, _time(run["started_at"]), self.id)
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Which of two reports of one run is the better one."""
+        return (
+            _COMPLETENESS.index(self.about["completeness"]),
+            sum(self.about["counts"].values()),
+            sum(map(len, self.lists.values())),
+            repr(self.about),
+        )
+
+
+_STAGES: Final = [stage.value for stage in Stage]
+
+
+def merge_reports(
+    reports: Iterable[Mapping[str, Any]], *, expect: int | None = None, reruns: bool = False
+) -> JSONObject:
+    """Return one report of several, judged as that of one run.
+
+    Args:
+        reports: JSON objects of reports of the present schema version, merged ones too; each run
+            counts once.
+        expect: how many shards there must be; a missing one makes the merged run a failed one.
+        reruns: runs of one stage and shard are tries, of which the last one counts. Without it
+            only a run with options such as `--last-failed` replaces an earlier one.
+
+    Raises:
+        ReportError: there is none, one is still running, or they don't belong together.
+    """
+    merger = Merger(expect=expect, reruns=reruns)
+    for report in reports:
+        merger.add(report)
+    return merger.result()
+
+
+class Merger:
+    """Merge reports one by one; it never holds more than a merged report does."""
+
+    def __init__(self, *, expect: int | None = None, reruns: bool = False) -> None:
+        self._expect = expect
+        self._reruns = reruns
+        self._parts: dict[str, _Part] = {}
+
+    def add(self, report: Mapping[str, Any]) -> None:
+        """Add a report.
+
+        Raises:
+            ReportError: it is still running, or what it says of its runs is damaged.
+        """
+        merged = _merged_of(report)
+        if merged is None:
+            new = [_part_of(report)]
+        else:
+            self._reruns = self._reruns or merged["reruns"]
+            if merged["expect"] is not None:
+                self._expect = max(self._expect or 0, merged["expect"])
+            new = _taken_apart(report, merged)
+        for part in new:
+            known = self._parts.get(part.id)
+            if known is None or part.rank > known.rank:
+                self._parts[part.id] = part
+        kept = _cut(sorted(self._parts.values(), key=lambda part: part.order))
+        self._parts = {part.id: part for part in kept}
+
+    def result(self) -> JSONObject:
+        """Return the merged report.
+
+        Raises:
+            ReportError: there was none, or they don't belong together.
+        """
+        parts = list(self._parts.values())
+        if not parts:
+            raise ReportError("merge: there is no report; give one or more")
+        _refuse_strangers(parts)
+        return _build(parts, reruns=self._reruns, expect=self._expect)
+
+
+def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
+    own = report["extensions"].get(OWN_NAME)
+    merged = own.get("merged") if isinstance(own, dict) else None
+    if merged is None:
+        return None
+    try:
+        return Merged.model_validate(merged).model_dump(mode="json")
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ReportError(
+            f"run {report['run']['id']}: what it says of its runs is damaged: "
+            f"{safe_text(where)}: {safe_text(first['msg'])}; merge the reports of its runs again"
+        ) from None
+
+
+def _part_of(report: Mapping[str, Any]) -> _Part:
+    """Return what is kept of the report of one run."""
+    if report["completeness"] == "running":
+        raise ReportError(
+            f"run {report['run']['id']}: it is still running, or was never completed; "
+            "complete its report by: failure-taxonomy finalize REPORT"
+        )
+    own = report["extensions"].get(OWN_NAME)
+    own = own if isinstance(own, dict) else {}
+    environment = report["environment"]
+    lists = {name: list(report[name]) for name in (*_LISTS, *_OTHER_LISTS)}
+    lists["tests"] = list(report["tests"] or ())
+    lists["not_run"] = list(report["not_run"]["nodeids"])
+    git, ci = environment["git"] or {}, environment["ci"] or {}
+    about = {
+        "run": report["run"],
+        "completeness": report["completeness"],
+        "commit": git.get("commit") or ci.get("commit"),
+        "repository": _text(own.get("git"), "repository"),
+        "merge_base": _text(own.get("git"), "merge_base"),
+        "exit": report["exit"],
+        "verdict": report["verdict"],
+        "reasons": [
+            {**held, "nodeids": held["nodeids"][:MAX_NODEIDS_OF_RUN]} for held in report["reasons"]
+        ],
+        "summary": report["summary"],
+        "groups": [
+            {**group, "nodeids": group["nodeids"][:MAX_NODEIDS_OF_GROUP]}
+            for group in report["groups"][:MAX_GROUPS]
+        ],
+        "limits": {
+            **report["limits"],
+            "groups_omitted": report["limits"]["groups_omitted"]
+            + len(report["groups"][MAX_GROUPS:]),
+        },
+        "not_run": report["not_run"]["count"],
+        "notes": _texts(own, "notes") + _texts(own, "faults"),
+        "attempt": _attempt_of(own),
+        "counts": {name: len(entries) for name, entries in lists.items()},
+        "kept": {},
+        "has_tests": report["tests"] is not None,
+    }
+    return _Part(about=about, lists=lists, environment=environment)
+
+
+def _text(found: Any, name: str) -> str | None:
+    text = found.get(name) if isinstance(found, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def _texts(own: Mapping[str, Any], name: str) -> list[str]:
+    found = own.get(name)
+    return [each for each in found if isinstance(each, str)][:MAX_NOTES] if found else []
+
+
+def _attempt_of(own: Mapping[str, Any]) -> dict[str, str] | None:
+    found = own.get("attempt")
+    subtask, approach = _text(found, "subtask"), _text(found, "approach")
+    if subtask is None or approach is None:
+        return None
+    return {"subtask": subtask, "approach": approach}
+
+
+def _taken_apart(report: Mapping[str, Any], merged: JSONObject) -> list[_Part]:
+    """Return the runs of a merged report, each with its part of every list."""
+    lists = {name: iter(report[name]) for name in (*_LISTS, *_OTHER_LISTS)}
+    lists["tests"] = iter(report["tests"] or ())
+    lists["not_run"] = iter(report["not_run"]["nodeids"])
+    environment = report["environment"]
+    parts = []
+    for about in merged["runs"]:
+        own = {
+            name: [each for each, _ in zip(entries, range(about["kept"].get(name, 0)))]  # noqa: B905 - the shorter one ends it
+            for name, entries in lists.items()
+        }
+        parts.append(_Part(about={**about, "kept": {}}, lists=own, environment=environment))
+        environment = None  # of the first run; the merged report has no other's
+    return parts
+
+
+def _cut(parts: Sequence[_Part]) -> list[_Part]:
+    """Return the parts, in their order, with lists that a report has room for together."""
+    left = dict.fromkeys((*_LISTS, "workers"), MAX_FAILURES)
+    left |= {"not_run": MAX_NODEIDS, "tests": MAX_TESTS}
+    kept = []
+    for part in parts:
+        lists = dict(part.lists)
+        for name, room in left.items():
+            lists[name] = lists[name][:room]
+            left[name] = room - len(lists[name])
+        kept.append(_Part(about=part.about, lists=lists, environment=part.environment))
+    return kept
+
+
+def _refuse_strangers(parts: Sequence[_Part]) -> None:
+    """Raise ReportError if the runs are not of one project, or their shards not of one run."""
+    problems = []
+    names = {part.about["repository"] for part in parts} - {None}
+    if len(names) > 1:
+        problems.append(f"they are of several repositories: {', '.join(sorted(names))}")
+    for stage in _STAGES:
+        shards = [each for each in parts if each.about["run"]["stage"] == stage]
+        shards = [each for each in shards if each.about["run"]["shard"]]
+        totals = {each.about["run"]["shard"]["total"] for each in shards}
+        commits = {each.about["commit"] for each in shards} - {None}
+        if len(totals) > 1:
+            counts = " and ".join(map(str, sorted(totals)))
+            problems.append(f"they are shards of {counts}")
+        if len(commits) > 1:
+            shown = ", ".join(sorted(each[:10] for each in commits))
+            problems.append(f"their shards are of several commits: {shown}")
+    if problems:
+        words = "; ".join(map(safe_text, problems))
+        raise ReportError(f"the runs don't belong together: {words}; merge those of one run")
+
+
+def _build(parts: list[_Part], *, reruns: bool, expect: int | None) -> JSONObject:
+    parts = sorted(parts, key=lambda part: part.order)
+    replaced = _replaced(parts, always=reruns)
+    parts = _cut([_emptied(part) if part.id in replaced else part for part in parts])
+    active = [part for part in parts if part.id not in replaced]
+    judgement = judge(
+        RunEvidence(
+            stage=Stage.FINAL_TEST,
+            recorded=False,
+            exit=ProcessExit(code=None, source="none"),
+            settled=(*_findings(active), *_missing(active, expect)),
+        )
+    )
+    limits = Limits()
+    verdict = verdict_as_json(judgement.verdict, limits)
+    of_verdict = [each for each in active if verdict and _is_same(each.about["verdict"], verdict)]
+    if len(of_verdict) == 1:
+        verdict = verdict_as_before(of_verdict[0].about["verdict"], verdict)
+    exits = [each.about["exit"] for each in (of_verdict if verdict else active)]
+    has_tests = all(part.about["has_tests"] for part in parts)
+    has_tests = has_tests and sum(part.about["counts"]["tests"] for part in parts) <= MAX_TESTS
+    parts = [part if has_tests else _without_tests(part) for part in parts]
+    groups = _groups(active)
+    report = {
+        "$schema": SCHEMA_ID,
+        "schema_version": SCHEMA_VERSION,
+        "generator": {"name": "pytest-failure-taxonomy", "version": VERSION},
+        "run": _run(parts),
+        "completeness": min(
+            (part.about["completeness"] for part in parts), key=_COMPLETENESS.index
+        ),
+        "exit": exits[0] if exits else dict(_NO_EXIT),
+        "verdict": verdict,
+        "reasons": reasons_as_json(judgement, limits),
+        "summary": _summary(parts, replaced),
+        "failures": _joined(parts, "failures"),
+        "groups": groups[:MAX_FAILURES],
+        "collection_errors": _joined(parts, "collection_errors"),
+        "internal_errors": _joined(parts, "internal_errors"),
+        "in_flight": _joined(parts, "in_flight"),
+        "stalls": _joined(parts, "stalls"),
+        "tests": _joined(parts, "tests") if has_tests else None,
+        "not_run": {
+            "count": sum(part.about["not_run"] for part in active),
+            "nodeids": _joined(parts, "not_run"),
+        },
+        "workers": _joined(parts, "workers"),
+        "bench": _joined(parts, "bench"),
+        "environment": next(each.environment for each in parts if each.environment is not None),
+        "limits": _limits(active, limits, len(groups[MAX_FAILURES:])),
+    }
+    return {**report, "extensions": {OWN_NAME: _extension(parts, reruns=reruns, expect=expect)}}
+
+
+def _is_same(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> bool:
+    return one is not None and (one["reason"], one["kind"]) == (other["reason"], other["kind"])
+
+
+def _joined(parts: Sequence[_Part], name: str) -> list[Any]:
+    return [entry for part in parts for entry in part.lists[name]]
+
+
+def _emptied(part: _Part) -> _Part:
+    """Return a run that a rerun has replaced, without what it lists as failed."""
+    empty: dict[str, list[Any]] = {name: [] for name in (*_LISTS, "not_run")}
+    lists = {**part.lists, **empty}
+    return _Part(about=part.about, lists=lists, environment=part.environment)
+
+
+def _without_tests(part: _Part) -> _Part:
+    lists = {**part.lists, "tests": []}
+    return _Part(about=part.about, lists=lists, environment=part.environment)
+
+
+def _replaced(parts: Sequence[_Part], *, always: bool) -> set[str]:
+    """Return the ids of runs that a rerun has replaced.
+
+    That is a later run of the same stage, shard and arguments that came to its end and was told to
+    run what failed before; with `always`, any later run of the same stage and shard.
+    """
+    tries: dict[Any, list[_Part]] = {}
+    for part in parts:
+        run = part.about["run"]
+        key: tuple[Any, ...] = (run["stage"], run["shard"]["index"] if run["shard"] else None)
+        if not always:
+            invocation = run["invocation"]
+            key = (*key, invocation["rootdir"], tuple(_without_rerun_options(invocation["args"])))
+        tries.setdefault(key, []).append(part)
+    replaced = set()
+    for of_one in tries.values():
+        for index, part in enumerate(of_one):
+            if any(always or _is_rerun(later) for later in of_one[index + 1 :] if _is_whole(later)):
+                replaced.add(part.id)
+    return replaced
+
+
+def _is_rerun(part: _Part) -> bool:
+    args = part.about["run"]["invocation"]["args"]
+    return not _RERUN_OPTIONS.isdisjoint(args)
+
+
+def _is_whole(part: _Part) -> bool:
+    return part.about["completeness"] == "full" and part.about["exit"]["code"] in (0, 1)
+
+
+def _without_rerun_options(args: Sequence[str]) -> Iterator[str]:
+    return (
+        each for each in args if each not in _RERUN_OPTIONS and not each.startswith(_RERUN_VALUES)
+    )
+
+
+def _findings(parts: Iterable[_Part]) -> Iterator[Finding]:
+    for part in parts:
+        yield from findings_of(part.about)
+
+
+def _missing(parts: Sequence[_Part], expect: int | None) -> Iterator[Finding]:
+    """Yield a finding for each shard that is not there."""
+    by_stage: dict[str, list[_Part]] = {}
+    for part in parts:
+        by_stage.setdefault(part.about["run"]["stage"], []).append(part)
+    for stage, of_stage in by_stage.items():
+        shards = [each.about["run"]["shard"] for each in of_stage if each.about["run"]["shard"]]
+        where = "" if len(by_stage) == 1 else f" of {stage}"
+        if shards:
+            total = max(expect or 0, *(each["total"] for each in shards))
+            for index in sorted(set(range(1, total + 1)) - {each["index"] for each in shards}):
+                yield _of_missing(f"shard {index} of {total}{where} is missing")
+        elif expect is not None:
+            for _ in range(expect - len(of_stage)):
+                there = len(of_stage)
+                yield _of_missing(f"{expect} reports{where} were expected, {there} are there")
+
+
+def _of_missing(words: str) -> Finding:
+    return finding("shard.missing", "merge", words, headline=words)
+
+
+def _groups(parts: Iterable[_Part]) -> list[JSONObject]:
+    """Return the groups of all runs by fingerprint, the biggest first."""
+    merged: dict[str, JSONObject] = {}
+    for part in parts:
+        for group in part.about["groups"]:
+            known = merged.get(group["fingerprint"])
+            if known is None:
+                merged[group["fingerprint"]] = dict(group)
+                continue
+            nodeids = dict.fromkeys((*known["nodeids"], *group["nodeids"]))
+            known["count"] += group["count"]
+            known["nodeids"] = list(nodeids)[:MAX_NODEIDS]
+            known["history"] = known["history"] or group["history"]
+    return sorted(merged.values(), key=lambda group: -int(group["count"]))
+
+
+def _summary(parts: Sequence[_Part], replaced: set[str]) -> JSONObject:
+    """Add the counts of all runs up; of tries, those of the last, with what others ran besides."""
+    total: dict[str, int] = {}
+    for part in parts:
+        if part.id not in replaced:
+            for name, count in part.about["summary"].items():
+                total[name] = total.get(name, 0) + count
+    for tries in _tries(parts, replaced):
+        last, fullest = tries[-1], max(tries, key=lambda each: each.about["summary"]["collected"])
+        now, whole = last.about["summary"], fullest.about["summary"]
+        failed_before = {
+            nodeid
+            for each in tries[:-1]
+            for held in each.about["reasons"]
+            for nodeid in held["nodeids"]
+        }
+        fails_now = {nodeid for held in last.about["reasons"] for nodeid in held["nodeids"]}
+        total["flaky"] += len(failed_before - fails_now)
+        total["rerun"] += sum(len(each.about["reasons"]) > 0 for each in tries[:-1])
+        if fullest is not last:
+            more = whole["collected"] - now["collected"]
+            total["collected"] += more
+            total["passed"] += max(0, more - whole["skipped"] - whole["xfailed"])
+            for name in ("skipped", "xfailed", "xpassed"):
+                total[name] += max(0, whole[name] - now[name])
+    return total
+
+
+def _tries(parts: Sequence[_Part], replaced: set[str]) -> Iterator[list[_Part]]:
+    """Yield the tries of which a later one has replaced the earlier ones."""
+    open_tries: dict[Any, list[_Part]] = {}
+    for part in parts:
+        run = part.about["run"]
+        key = (run["stage"], run["shard"]["index"] if run["shard"] else None)
+        open_tries.setdefault(key, []).append(part)
+        if part.id not in replaced:
+            tries = open_tries.pop(key)
+            if len(tries) > 1:
+                yield tries
+
+
+def _run(parts: Sequence[_Part]) -> JSONObject:
+    """Return the field `run`: from the first start to the last end."""
+    runs = [part.about["run"] for part in parts]
+    first = min(runs, key=lambda run: (_time(run["started_at"]), run["id"]))
+    started = _time(first["started_at"])
+    ends = [
+        _time(run["started_at"]) + timedelta(seconds=run["duration_seconds"])
+        for run in runs
+        if run["duration_seconds"] is not None
+    ]
+    is_known = len(ends) == len(runs)
+    args = {tuple(run["invocation"]["args"]) for run in runs}
+    shards = [run["shard"] for run in runs]
+    ids = "".join(sorted(run["id"] for run in runs))
+    return {
+        "id": blake2b(
+            "".join(sorted(run["id"] for run in runs)).encode(), digest_size=16
+        ).hexdigest(),
+        "started_at": first["started_at"],
+        "duration_seconds": round((max(ends) - started).total_seconds(), 6) if is_known else None,
+        "stage": runs[-1]["stage"],
+        "invocation": {
+            "args": list(next(iter(args))) if len(args) == 1 else [],
+            "rootdir": runs[-1]["invocation"]["rootdir"],
+        },
+        "shard": shards[0] if all(each == shards[0] for each in shards) else None,
+    }
+
+
+def _limits(parts: Sequence[_Part], limits: Limits, groups_omitted: int) -> JSONObject:
+    total: dict[str, int] = limits.as_json()
+    for part in parts:
+        for name, count in part.about["limits"].items():
+            total[name] = total.get(name, 0) + count
+        for name, omitted in _COUNTED_OMISSIONS:
+            total[omitted] += part.about["counts"][name] - len(part.lists[name])
+        total["nodeids_omitted"] += part.about["counts"]["not_run"] - len(part.lists["not_run"])
+    total["groups_omitted"] += groups_omitted
+    return total
+
+
+def _extension(parts: Sequence[_Part], *, reruns: bool, expect: int | None) -> JSONObject:
+    runs = [
+        {**part.about, "kept": {name: len(entries) for name, entries in part.lists.items()}}
+        for part in parts
+    ]
+    notes = dict.fromkeys(note for part in parts for note in part.about["notes"])
+    attempt = next((each.about["attempt"] for each in parts if each.about["attempt"]), None)
+    repository = next((each.about for each in parts if each.about["repository"]), None)
+    own = {
+        "notes": list(notes)[:MAX_NOTES],
+        "git": repository
+        and {"repository": repository["repository"], "merge_base": repository["merge_base"]},
+        "attempt": attempt,
+        "merged": {"runs": runs, "reruns": reruns, "expect": expect},
+    }
+    return {name: each for name, each in own.items() if each}
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
