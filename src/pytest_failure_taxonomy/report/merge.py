@@ -11,6 +11,7 @@ again, and it does not matter in which order, in how many steps or how often rep
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
+from itertools import islice
 from typing import Annotated, Any, Final
 
 from pydantic import Field, ValidationError
@@ -298,7 +299,7 @@ def _taken_apart(report: Mapping[str, Any], merged: JSONObject) -> list[_Part]:
     parts = []
     for about in merged["runs"]:
         own = {
-            name: [each for each, _ in zip(entries, range(about["kept"].get(name, 0)))]  # noqa: B905 - the shorter one ends it
+            name: list(islice(entries, about["kept"].get(name, 0)))
             for name, entries in lists.items()
         }
         parts.append(_Part(about={**about, "kept": {}}, lists=own, environment=environment))
@@ -552,9 +553,7 @@ def _run(parts: Sequence[_Part]) -> JSONObject:
     shards = [run["shard"] for run in runs]
     ids = "".join(sorted(run["id"] for run in runs))
     return {
-        "id": blake2b(
-            "".join(sorted(run["id"] for run in runs)).encode(), digest_size=16
-        ).hexdigest(),
+        "id": blake2b(ids.encode(), digest_size=16).hexdigest(),
         "started_at": first["started_at"],
         "duration_seconds": round((max(ends) - started).total_seconds(), 6) if is_known else None,
         "stage": runs[-1]["stage"],

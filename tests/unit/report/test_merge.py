@@ -1,0 +1,332 @@
+"""Merging reports: of shards, of reruns, of stages; in any order, in any steps, however often."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_failure_taxonomy import merge_reports
+from pytest_failure_taxonomy.cli.main import main
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Counts,
+    InFlightTest,
+    Interruption,
+    ProcessExit,
+    RaisedException,
+    RunEvidence,
+    Shard,
+)
+from tests.helpers.reports import (
+    assert_valid_report,
+    make_context,
+    make_failure,
+    make_full_run,
+    make_report,
+    make_run,
+)
+
+SIGKILLED = {
+    "exit": ProcessExit(code=137, signal="SIGKILL", observed=True, source="watcher"),
+    "finished": False,
+}
+
+
+def a_run(
+    number: int,
+    run: RunEvidence | None = None,
+    *,
+    shard: tuple[int, int] | None = None,
+    args: tuple[str, ...] = ("--failure-taxonomy",),
+    **changes: Any,
+) -> dict[str, Any]:
+    """Return the report of one of several runs, which follow each other by minutes."""
+    context = make_context(
+        id=f"{number:032x}",
+        started_at=f"2026-01-31T12:{number % 60:02d}:00.125Z",
+        args=args,
+        shard=None if shard is None else Shard(index=shard[0], total=shard[1]),
+    )
+    report = copy.deepcopy(make_report(run or make_run(), context=context))
+    return {**report, **changes}
+
+
+def failing(*names: str, message: str = "assert 3 == 4", **given: Any) -> RunEvidence:
+    """Return a run in which tests failed, and one passed."""
+    exception = make_failure().exception
+    assert exception is not None
+    failures = tuple(
+        make_failure(
+            nodeid=f"tests/test_x.py::{name}",
+            message=message,
+            exception=RaisedException(
+                type="AssertionError",
+                module="builtins",
+                message=message,
+                bases=exception.bases,
+                raised_in=exception.raised_in,
+            ),
+        )
+        for name in names
+    )
+    counts = Counts(collected=len(names) + 1, passed=1, failed=len(names))
+    return make_run(failures=failures, counts=counts, **given)
+
+
+def merged(*reports: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """Merge reports into a valid one."""
+    report = merge_reports(reports, **options)
+    assert_valid_report(report)
+    return report
+
+
+def reason_of(report: dict[str, Any]) -> tuple[str, str] | None:
+    """Return reason and kind."""
+    verdict = report["verdict"]
+    return None if verdict is None else (verdict["reason"], verdict["kind"])
+
+
+SAMPLES = [
+    a_run(1, shard=(1, 4)),
+    a_run(2, failing("a", "b"), shard=(2, 4)),
+    a_run(3, failing("c", "d", message="no such key"), shard=(3, 4)),
+    a_run(4, make_full_run(), shard=(4, 4)),
+    a_run(5, failing("a"), shard=(2, 4), args=("--failure-taxonomy", "--lf")),
+    a_run(6, make_run(), shard=(2, 4), args=("--failure-taxonomy", "--lf")),
+    a_run(7, make_run(**SIGKILLED), completeness="reconstructed"),
+    a_run(
+        8, make_run(interruptions=(Interruption(exception="KeyboardInterrupt", message="ctrl-c"),))
+    ),
+]
+
+
+@given(data=st.data())
+def test_order_steps_and_repetition_do_not_matter(data: st.DataObject) -> None:
+    """Associative, commutative and idempotent, whatever runs are merged."""
+    numbers = data.draw(st.lists(st.sampled_from(range(len(SAMPLES))), min_size=1, max_size=8))
+    chosen = [SAMPLES[number] for number in numbers]
+    whole = merge_reports(chosen)
+    shuffled = [SAMPLES[number] for number in data.draw(st.permutations(numbers))]
+    assert merge_reports(shuffled) == whole
+    cut = data.draw(st.integers(0, len(shuffled)))
+    parts = [shuffled[:cut], shuffled[cut:]]
+    steps = [merge_reports(part) for part in parts if part]
+    known = [*chosen, *steps]
+    again = data.draw(st.lists(st.sampled_from(range(len(known))), max_size=3))
+    assert merge_reports([*steps, *(known[number] for number in again)]) == whole
+    assert merge_reports([whole, whole]) == whole
+
+
+def test_lists_are_cut_in_the_same_way_in_any_order() -> None:
+    """Where a report has no room for all failures, the first ones of the runs' order stay."""
+    reports = [
+        a_run(number, failing(*(f"t{number}_{n}" for n in range(600))), shard=(number, 3))
+        for number in (1, 2, 3)
+    ]
+    whole = merged(*reports)
+    assert len(whole["failures"]) == 1000
+    assert whole["limits"]["failures_omitted"] == 800
+    assert whole["summary"]["failed"] == 1800
+    assert whole["groups"][0]["count"] == 1800
+    one, two, three = reports
+    assert merge_reports([merge_reports([three, two]), one]) == whole
+    assert merge_reports([two, merge_reports([one, three])]) == whole
+
+
+def test_shards_of_one_run() -> None:
+    """Counts add up, causes are joined, and the verdict is of all."""
+    report = merged(*(SAMPLES[:3]), a_run(4, shard=(4, 4)))
+    assert reason_of(report) == ("TESTS_FAILED", "test.failed")
+    assert report["verdict"]["message"] == "4 tests failed"
+    assert (report["summary"]["failed"], report["summary"]["passed"]) == (4, 4)
+    assert [group["count"] for group in report["groups"]] == [2, 2]
+    assert [each["nodeid"][-1] for each in report["failures"]] == ["a", "b", "c", "d"]
+    assert report["run"]["shard"] is None
+    assert report["run"]["duration_seconds"] == 3 * 60 + 12.5
+    assert report["completeness"] == "full"
+
+
+@pytest.mark.parametrize(
+    ("reports", "expect", "words"),
+    [
+        (SAMPLES[:1], None, "3 shards are missing"),
+        ([a_run(1, shard=(1, 2))], None, "shard 2 of 2 is missing"),
+        ([a_run(1, shard=(1, 2)), a_run(2, shard=(2, 2))], 3, "shard 3 of 3 is missing"),
+        ([a_run(1), a_run(2)], 3, "3 reports were expected, 2 are there"),
+        ([a_run(1), a_run(2)], 2, None),
+        ([a_run(1, shard=(1, 2)), a_run(2, shard=(2, 2))], 2, None),
+    ],
+)
+def test_a_missing_shard_fails(
+    reports: list[dict[str, Any]], expect: int | None, words: str | None
+) -> None:
+    """It is told, whether the shards say how many they are or the user does."""
+    report = merged(*reports, expect=expect)
+    if words is None:
+        assert report["verdict"] is None
+    else:
+        assert reason_of(report) == ("UNKNOWN", "shard.missing")
+        assert words in report["verdict"]["message"]
+
+
+def test_a_rerun_replaces_what_failed_before() -> None:
+    """A test that passes then was flaky; one that fails still fails; counts are those of all."""
+    first = a_run(1, failing("a", "b"))
+    rerun = a_run(2, failing("b"), args=("--failure-taxonomy", "--lf"))
+    report = merged(first, rerun)
+    assert [each["nodeid"] for each in report["failures"]] == ["tests/test_x.py::b"]
+    assert (report["summary"]["failed"], report["summary"]["flaky"]) == (1, 1)
+    last = a_run(3, make_run(), args=("--lf", "--failure-taxonomy"))
+    report = merged(first, rerun, last)
+    assert report["verdict"] is None
+    assert report["summary"]["flaky"] == 2
+    assert merged(first, a_run(3))["verdict"] is not None  # nobody says that it is a rerun
+    assert merged(first, a_run(3), reruns=True)["verdict"] is None
+
+
+def test_a_rerun_that_died_replaces_nothing() -> None:
+    """What it did not come to may fail still."""
+    died = a_run(
+        2,
+        make_run(**SIGKILLED),
+        args=("--failure-taxonomy", "--lf"),
+        completeness="reconstructed",
+    )
+    report = merged(a_run(1, failing("a")), died)
+    assert [held["kind"] for held in report["reasons"]] == ["process.killed", "test.failed"]
+
+
+@pytest.mark.parametrize(
+    ("stages", "expected"),
+    [
+        ({"git_clone": 0, "setup": 0, "final_test": 0}, None),
+        ({"git_clone": 128, "final_test": 1}, ("GIT_CLONE_FAILED", "stage.git_clone_failed")),
+        ({"setup": 1, "final_test": 1}, ("SETUP_FAILED", "stage.setup_failed")),
+        ({"agent_run": 1, "final_test": 5}, ("TESTS_FAILED", "command.failed")),
+    ],
+)
+def test_stages_of_one_attempt(stages: dict[str, int], expected: tuple[str, str] | None) -> None:
+    """The primary reason is that of the earliest precedence, and each stage's own is there."""
+    from pytest_failure_taxonomy.taxonomy.reasons import Stage
+
+    reports = [
+        a_run(
+            number,
+            make_run(
+                stage=Stage(stage),
+                recorded=False,
+                is_pytest=False,
+                exit=ProcessExit(code=code, source="supervisor", observed=True),
+                counts=Counts(),
+            ),
+        )
+        for number, (stage, code) in enumerate(stages.items())
+    ]
+    report = merged(*reports)
+    found = reason_of(report)
+    assert (found and found[0]) == (expected and expected[0])
+    runs = report["extensions"]["pytest_failure_taxonomy"]["merged"]["runs"]
+    assert [run["run"]["stage"] for run in runs] == list(stages)
+    assert [run["verdict"] is not None for run in runs] == [code != 0 for code in stages.values()]
+
+
+def test_the_more_complete_report_of_a_run_counts() -> None:
+    """The one that the run itself has written, rather than one that was reconstructed."""
+    rebuilt = a_run(
+        1,
+        make_run(
+            in_flight=(InFlightTest(nodeid="a.py::a", phase="call", elapsed_seconds=1.0),),
+            **SIGKILLED,
+        ),
+        completeness="reconstructed",
+    )
+    whole = a_run(1, failing("a"))
+    for reports in ([rebuilt, whole], [whole, rebuilt]):
+        report = merged(*reports)
+        assert reason_of(report) == ("TESTS_FAILED", "test.failed")
+        assert report["in_flight"] == []
+
+
+@pytest.mark.parametrize(
+    ("reports", "words"),
+    [
+        ([], "there is no report"),
+        ([a_run(1, completeness="running")], "failure-taxonomy finalize"),
+        ([a_run(1, shard=(1, 2)), a_run(2, shard=(2, 3))], "they are shards of 2 and 3"),
+        (
+            [
+                a_run(1, extensions={"pytest_failure_taxonomy": {"git": {"repository": "a/b"}}}),
+                a_run(2, extensions={"pytest_failure_taxonomy": {"git": {"repository": "a/c"}}}),
+            ],
+            "several repositories: a/b, a/c",
+        ),
+        (
+            [a_run(1, extensions={"pytest_failure_taxonomy": {"merged": {"runs": [{}]}}})],
+            "what it says of its runs is damaged",
+        ),
+    ],
+)
+def test_what_does_not_belong_together(reports: list[dict[str, Any]], words: str) -> None:
+    """One line says why."""
+    with pytest.raises(ReportError, match=words) as caught:
+        merge_reports(reports)
+    assert "\n" not in str(caught.value)
+
+
+Call = Callable[..., int]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Return what calls the command in a new folder that holds the samples."""
+    monkeypatch.chdir(tmp_path)
+    for number, report in enumerate(SAMPLES, 1):
+        Path(f"{number}.json").write_text(json.dumps(report))
+    return lambda *words: main(["merge", *words])
+
+
+def test_the_command(call: Call, capsys: pytest.CaptureFixture[str]) -> None:
+    """It writes the report, prints the verdict, and ends with 1 for a failure."""
+    assert call("1.json", "2.json", "3.json", "4.json", "1.json", "-o", "all.json") == 1
+    report = json.loads(Path("all.json").read_text())
+    assert_valid_report(report)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "report: all.json" in said.err
+    assert main(["show", "--all", "all.json"]) == 1
+    said = capsys.readouterr()
+    assert "merged from" in said.out
+    assert "final_test, shard 1 of 4: no failure" in said.out
+    assert call("all.json", "2.json") == 1
+    assert json.loads(capsys.readouterr().out) == report
+    assert call("1.json", "--expect", "1") == 1
+    assert "3 shards are missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("missing.json", "bad.json"), ["missing.json: ", "bad.json: "]),
+        (("1.json", "-o", "1.json/x.json"), ["1.json/x.json can't be written"]),
+        (("1.json", "-o", "."), ["-o: "]),
+    ],
+)
+def test_mistakes_are_told(
+    call: Call, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: list[str]
+) -> None:
+    """All at once, each in a line, and nothing is written."""
+    Path("bad.json").write_text('{"schema_version": "1.1"}')
+    before = sorted(Path().iterdir())
+    assert call(*words) == 2
+    said = capsys.readouterr().err
+    for each in told:
+        assert each in said
+    assert "Traceback" not in said
+    assert sorted(Path().iterdir()) == before
