@@ -387,7 +387,8 @@ def test_what_is_busy_is_no_reason(what: Activity | None) -> None:
 
 def test_every_kind_of_this_version_is_in_the_table() -> None:
     """The tables and the code know the same kinds."""
-    assert {row[0] for row in TABLE} | {*STALLS.values()} == set(KINDS)
+    merged = {"shard.missing"}  # by `failure-taxonomy merge`, of no run
+    assert {row[0] for row in TABLE} | {*STALLS.values()} | merged == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.questions import list_runs
 from pytest_failure_taxonomy.recorder.commit import find_commit
 from pytest_failure_taxonomy.recorder.every_test import EveryTest
 from pytest_failure_taxonomy.run.settings import _shard
 from pytest_failure_taxonomy.taxonomy.evidence import ContinuousIntegration
+from tests.helpers.reports import read_report
 from tests.helpers.runs import FinishedRun, PytestRuns, own_lines
 
 SUITE = """
@@ -248,6 +250,31 @@ def test_too_many_tests_are_not_kept_in_part() -> None:
     recorder = EveryTest(SimpleNamespace(), SimpleNamespace(), 0.0)  # type: ignore[arg-type]  # not asked
     recorder._tests = dict.fromkeys(map(str, range(every_test.MAX_TESTS + 1)))  # type: ignore[assignment]  # counted
     assert recorder.tests() is None
+
+
+@pytest.mark.linux("a SIGKILL")
+def test_shards_of_real_runs_are_merged(
+    runs: PytestRuns, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that died without a watcher is completed first, and one that is missing is told."""
+    monkeypatch.chdir(runs.path)
+    runs.write({"test_die.py": "import os\ndef test_die(): os.kill(os.getpid(), 9)\n"})
+    runs.run("--failure-taxonomy-shard=1/3", "test_it.py")
+    (runs.path / "failure-report.json").rename("1.json")
+    settings = ("-o", "failure_taxonomy_watcher=false", "--failure-taxonomy-report=2.json")
+    runs.run_unchecked("--failure-taxonomy-shard=2/3", *settings, "test_die.py")
+    assert main(["merge", "1.json", "2.json", "-o", "all.json"]) == 1
+    said = capsys.readouterr().err
+    assert "TIMEOUT [process.killed" in said or "UNKNOWN [process.vanished" in said
+    report = read_report(runs.path / "all.json")
+    assert [held["kind"] for held in report["reasons"]][-1] == "shard.missing"
+    assert [each["nodeid"] for each in report["in_flight"]] == ["test_die.py::test_die"]
+    assert report["summary"]["passed"] == 3
+    shards = [
+        run["run"]["shard"]["index"]
+        for run in report["extensions"]["pytest_failure_taxonomy"]["merged"]["runs"]
+    ]
+    assert shards == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,17 @@ after another, cut at the same length as those of any report. So a merged report
 again, and it does not matter in which order, in how many steps or how often reports are merged.
 """
 
-# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from itertools import islice
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.build import (
     SCHEMA_ID,
@@ -34,17 +33,9 @@ from pytest_failure_taxonomy.report.limits import (
     JSONObject,
     Limits,
 )
-from pytest_failure_taxonomy.report.model import (
-    Exit,
-    FailureGroup,
-    HeldReason,
-    Run,
-    Summary,
-    Verdict,
-)
-from pytest_failure_taxonomy.report.model import Limits as LimitsModel
+from pytest_failure_taxonomy.report.model import Merged
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.taxonomy.evidence import Completeness, ProcessExit, RunEvidence
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
@@ -79,39 +70,6 @@ _NO_EXIT: Final = {
     "observed": False,
     "source": "none",
 }
-_Texts = Annotated[tuple[str, ...], Field(strict=False)]
-
-
-class MergedRun(ClosedModel):
-    """One of the runs that a report was merged from."""
-
-    run: Run
-    completeness: Completeness
-    commit: str | None
-    repository: str | None
-    merge_base: str | None
-    exit: Exit
-    verdict: Verdict | None
-    reasons: Annotated[tuple[HeldReason, ...], Field(strict=False)]
-    summary: Summary
-    groups: Annotated[tuple[FailureGroup, ...], Field(strict=False)]
-    limits: LimitsModel
-    not_run: Annotated[int, Field(ge=0)]
-    notes: _Texts
-    attempt: dict[str, str] | None
-    counts: dict[str, Annotated[int, Field(ge=0)]]
-    """How many entries its own report has in each list."""
-    kept: dict[str, Annotated[int, Field(ge=0)]]
-    """How many of these the merged report has."""
-    has_tests: bool
-
-
-class Merged(ClosedModel):
-    """What a merged report says of its runs."""
-
-    runs: Annotated[tuple[MergedRun, ...], Field(strict=False, min_length=1)]
-    reruns: bool
-    expect: Annotated[int, Field(ge=1)] | None
 
 
 @value

@@ -610,3 +610,35 @@ class FailureReport(ClosedModel):
     """What was cut to keep the report small."""
     extensions: dict[str, Any]
     """What has no field of its own, by namespace: what plugins added, and notes of this one."""
+
+
+class MergedRun(ClosedModel):
+    """One of the runs that a report was merged from."""
+
+    run: Run
+    completeness: Completeness
+    commit: str | None
+    repository: str | None
+    merge_base: str | None
+    exit: Exit
+    verdict: Verdict | None
+    reasons: _Listed[HeldReason]
+    summary: Summary
+    groups: _Listed[FailureGroup]
+    limits: Limits
+    not_run: _Count
+    notes: _Listed[str]
+    attempt: dict[str, str] | None
+    counts: dict[str, _Count]
+    """How many entries its own report has in each list."""
+    kept: dict[str, _Count]
+    """How many of these the merged report has."""
+    has_tests: bool
+
+
+class Merged(ClosedModel):
+    """What a merged report says of its runs."""
+
+    runs: Annotated[tuple[MergedRun, ...], Field(strict=False, min_length=1)]
+    reruns: bool
+    expect: Annotated[int, Field(ge=1)] | None
