@@ -233,18 +233,18 @@ def test_another_reports_path(
 def test_values_that_are_none(
     folder: Path, ini: str, args: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
-    """All of them are told in one line before any test, and the report is no earlier run's."""
+    """All of them are told before any test, one a line, and the report is no earlier run's."""
     (folder / "pytest.ini").write_text(f"[pytest]\n{ini}\n", encoding="utf-8")
     (folder / REPORT).write_text("an earlier run's", encoding="utf-8")
     run = run_pytest(folder, *args)
     assert run.status == 4
     assert not (folder / "it_ran").exists()
-    (line,) = (line for line in run.stderr.splitlines() if line.startswith("ERROR: "))
+    _, told = run.stderr.split("ERROR: ")
     for word in words:
-        assert word in line
+        assert word in told
     report = run.report()
     assert "usage.error" in [held["kind"] for held in report["reasons"]]
-    assert report["internal_errors"][0]["message"] == line.removeprefix("ERROR: ")
+    assert report["internal_errors"][0]["message"] == told.strip()
 
 
 @pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="TOML's own types are new in pytest 9")

@@ -13,6 +13,7 @@ from pytest_failure_taxonomy.cli import (
     finalize,
     history,
     merge,
+    recover,
     run,
     schema,
     show,
@@ -22,6 +23,8 @@ from pytest_failure_taxonomy.cli.output import let_go_of_streams, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 
 _EXIT_USAGE = 2
+_COMMANDS = (run, finalize, merge, show, history, recover, classify, validate, schema, bench)
+"""In the order of the help."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,7 +36,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, finalize, merge, show, history, classify, validate, schema, bench):
+    for command in (
+        run,
+        finalize,
+        merge,
+        show,
+        history,
+        recover,
+        classify,
+        validate,
+        schema,
+        bench,
+    ):
         command.add_parser(commands)
     try:
         options = parser.parse_args(arguments)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from hashlib import blake2b
-from math import isfinite
+from math import isfinite, isnan, nan
 from statistics import median
 from typing import Any, Final, NamedTuple, Self
 
@@ -29,6 +29,7 @@ from sqlalchemy import (  # isort: skip
     func,
     insert,
     select,
+    tuple_,
     update,
 )
 from pytest_failure_taxonomy.history.tables import (  # isort: skip
@@ -47,9 +48,11 @@ MAX_TEXT: Final = 2_000
 MAX_NODEID: Final = 10_000
 KEPT_DURATIONS: Final = 15
 """Of how many runs a test's duration is kept; the median is theirs."""
+WATCHED_RUNS: Final = 1_000
+"""For so many runs after its last failure, each pass of a test is kept."""
 _AT_ONCE: Final = 500
 """Digests that one query looks for; for more, all tests of the project are read."""
-_DURATIONS_OF_A_RUN: Final = 4_000
+_DURATIONS_OF_A_RUN: Final = 1_000
 """Of how many tests a run's durations are kept, at least; in turns where there are more."""
 _FAILED: Final = frozenset({"failed", "error", "flaky", "in_flight"})
 """Outcomes after which a test counts as one that has failed."""
@@ -152,9 +155,10 @@ def project_of(report: Mapping[str, Any]) -> str:
 
     That is the repository's name where the report has it, else the name of the root directory.
     """
-    named = _own(report, "git").get("repository")
+    named = own_entry(report, "git").get("repository")
     rootdir = str(report["run"]["invocation"]["rootdir"]).replace("\\", "/")
-    return str(_text(str(named or rootdir.rstrip("/").rpartition("/")[2] or "unknown"), MAX_TEXT))
+    name = named or rootdir.rstrip("/").rpartition("/")[2] or "unknown"
+    return str(clean_text(str(name), MAX_TEXT))
 
 
 def digest_of(nodeid: str) -> str:
@@ -215,7 +219,8 @@ class _KnownTest(NamedTuple):
 
     id: int
     digest: str
-    has_failed: bool
+    is_watched: bool
+    """It has failed in one of the last `WATCHED_RUNS` runs."""
     last_passed_run: int | None
 
 
@@ -240,6 +245,9 @@ class _Addition:
         self._insert_failures(tests, causes)
         self._insert_outcomes(seen, tests)
         self._insert_benches()
+        from pytest_failure_taxonomy.history.attempts import add_attempt_of
+
+        add_attempt_of(self._connection, self._report)
 
     def _id_of_project(self) -> int:
         name = project_of(self._report)
@@ -270,17 +278,17 @@ class _Addition:
             exit_signal=report["exit"]["signal"],
             reason=verdict.get("reason"),
             kind=verdict.get("kind"),
-            message=_text(verdict.get("message")),
-            nodeid=_text(verdict.get("nodeid"), MAX_NODEID),
+            message=clean_text(verdict.get("message")),
+            nodeid=clean_text(verdict.get("nodeid"), MAX_NODEID),
             retryable=verdict.get("retryable"),
             owner=verdict.get("owner"),
-            commit_id=_text(git.get("commit") or ci.get("commit"), 64),
-            branch=_text(branch_of(report)),
+            commit_id=clean_text(git.get("commit") or ci.get("commit"), 64),
+            branch=clean_text(branch_of(report)),
             dirty=git.get("dirty"),
-            merge_base=_text(_own(report, "git").get("merge_base"), 64),
-            ci_provider=_text(ci.get("provider"), 32),
-            ci_run_id=_text(ci.get("run_id")),
-            ci_job=_text(ci.get("job")),
+            merge_base=clean_text(own_entry(report, "git").get("merge_base"), 64),
+            ci_provider=clean_text(ci.get("provider"), 32),
+            ci_run_id=clean_text(ci.get("run_id")),
+            ci_job=clean_text(ci.get("job")),
             added_at=datetime.now(UTC).replace(tzinfo=None),
             **{name: summary[name] for name in _COUNTED},
         )
@@ -343,7 +351,17 @@ class _Addition:
 
     def _known(self, digests: Mapping[str, str]) -> Iterator[_KnownTest]:
         """Yield the tests with these digests that are there."""
-        columns = (TESTS.c.id, TESTS.c.digest, TESTS.c.last_failed.is_not(None))
+        nth_last_run = (
+            select(RUNS.c.started_at)
+            .where(RUNS.c.project_id == self._project)
+            .order_by(RUNS.c.started_at.desc())
+            .offset(WATCHED_RUNS + 1)  # this run is there already
+            .limit(1)
+        )
+        since = self._connection.scalar(nth_last_run)
+        has_failed = TESTS.c.last_failed.is_not(None)
+        is_watched = has_failed if since is None else has_failed & (TESTS.c.last_failed > since)
+        columns = (TESTS.c.id, TESTS.c.digest, is_watched)
         of_project = select(*columns, TESTS.c.last_passed_run).where(
             TESTS.c.project_id == self._project
         )
@@ -397,15 +415,15 @@ class _Addition:
             )
 
     def _tell_last_passes(self, known: Mapping[str, _KnownTest], failing: set[str]) -> None:
-        """Write the last pass down of tests that fail for the first time.
+        """Write the last pass down of tests that fail for the first time in a long while.
 
-        Passes of tests that never fail are not kept, each by itself. With this one it can be seen
+        Passes of tests that don't fail are not kept, each by itself. With this one it can be seen
         that a test has passed and failed on one commit.
         """
         passes = {
             each.id: each.last_passed_run
             for nodeid, each in known.items()
-            if nodeid in failing and not each.has_failed and each.last_passed_run is not None
+            if nodeid in failing and not each.is_watched and each.last_passed_run is not None
         }
         runs = set(passes.values())
         there: set[int] = set()
@@ -413,6 +431,10 @@ class _Addition:
             there |= set(
                 self._connection.scalars(select(RUNS.c.number).where(RUNS.c.number.in_(some)))
             )
+        for pairs in parts(list(passes.items())):
+            is_there = tuple_(OUTCOMES.c.test_id, OUTCOMES.c.run_number).in_(pairs)
+            for test in self._connection.scalars(select(OUTCOMES.c.test_id).where(is_there)).all():
+                del passes[test]  # from when the test was watched
         rows = [
             {"run_number": run, "test_id": test, "outcome": "passed", "seconds": None}
             for test, run in passes.items()
@@ -454,7 +476,7 @@ class _Addition:
                     fingerprint=fingerprint,
                     reason=group["reason"],
                     kind=group["kind"],
-                    title=_text(group["title"]),
+                    title=clean_text(group["title"]),
                     owner=group["owner"],
                     first_seen=self._at,
                     last_seen=self._at,
@@ -512,7 +534,7 @@ class _Addition:
             "cause_id": fingerprint,
             "phase": phase,
             "seconds": seconds,
-            "message": _text(f"{raised['type']}: {said}" if raised else said),
+            "message": clean_text(f"{raised['type']}: {said}" if raised else said),
         }
 
     def _insert_outcomes(self, seen: Mapping[str, _Seen], tests: Mapping[str, _KnownTest]) -> None:
@@ -524,7 +546,7 @@ class _Addition:
                 "seconds": _finite(one.seconds),
             }
             for nodeid, one in seen.items()
-            if one.outcome != "passed" or tests[nodeid].has_failed
+            if one.outcome != "passed" or tests[nodeid].is_watched
         ]
         if rows:
             self._connection.execute(insert(OUTCOMES), rows)
@@ -536,8 +558,8 @@ class _Addition:
             self._insert(
                 BENCH_RUNS,
                 run_number=self._number,
-                bench_run_id=_text(bench["run_id"]),
-                task_class=_text(bench["task_class"]),
+                bench_run_id=clean_text(bench["run_id"]),
+                task_class=clean_text(bench["task_class"]),
                 complete=bench["complete"],
                 scheduled=counts["scheduled"],
                 graded=counts["graded"],
@@ -545,7 +567,7 @@ class _Addition:
                 mean_score=bench["mean_score"],
                 lower_bound_95=bound.get("value"),
                 total_cost_usd=bench["total_cost_usd"],
-                gate=_text(gate.get("verdict"), 16),
+                gate=clean_text(gate.get("verdict"), 16),
             )
 
 
@@ -558,6 +580,8 @@ _COUNTED: Final = (
     "flaky",
     "not_run",
 )
+
+_PACKED: Final = struct.Struct(f"<{KEPT_DURATIONS}f")
 
 _UPDATE_OF_DURATIONS: Final = (
     update(TESTS)
@@ -586,22 +610,24 @@ def _ranges(numbers: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def _durations(seen: _Seen, before: bytes | None) -> dict[str, Any]:
-    """Return the last durations of a test as packed 32-bit floats, and their median."""
-    packed = (before or b"")[-4 * KEPT_DURATIONS :]
+    """Return the last durations of a test as packed 32-bit floats, and their median.
+
+    They have their full length from the start, so that a row never outgrows its place.
+    """
+    last = list(_PACKED.unpack(before)) if before else [nan] * KEPT_DURATIONS
     seconds = _finite(seen.seconds)
     if seconds is not None and seen.outcome == "passed":
-        packed = (packed + struct.pack("<f", seconds))[-4 * KEPT_DURATIONS :]
-    if not packed:
-        return {"durations": None, "median_seconds": None}
-    known = struct.unpack(f"<{len(packed) // 4}f", packed)
-    return {"durations": packed, "median_seconds": round(median(known), 6)}
+        last = [*last[1:], seconds]
+    known = [each for each in last if not isnan(each)]
+    middle = round(median(known), 6) if known else None
+    return {"durations": _PACKED.pack(*last), "median_seconds": middle}
 
 
 def _finite(seconds: float | None) -> float | None:
     return seconds if seconds is not None and isfinite(seconds) else None
 
 
-def _own(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def own_entry(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return one of our own entries of a report's `extensions`, empty if it is not there."""
     own = report["extensions"].get("pytest_failure_taxonomy")
     found = own.get(name) if isinstance(own, dict) else None
@@ -609,10 +635,10 @@ def _own(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _nodeid(nodeid: str) -> str:
-    return _text(nodeid, MAX_NODEID) or ""
+    return clean_text(nodeid, MAX_NODEID) or ""
 
 
-def _text(text: Any, limit: int = MAX_TEXT) -> Any:
+def clean_text(text: Any, limit: int = MAX_TEXT) -> Any:
     """Return a text that any database can hold: capped, without nulls and lone surrogates."""
     if not isinstance(text, str):
         return None

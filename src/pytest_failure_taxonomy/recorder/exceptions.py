@@ -5,6 +5,7 @@ The reports of pytest say how a failure reads. They don't say of which type the 
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -65,6 +66,10 @@ _MAX_PART: Final = 200
 """Characters of what a doctest expects, and of what it got."""
 
 
+_RESERVE: Final = 4 << 20
+"""Bytes of address space that a `MemoryError` sets free. A test that fails of one still has all
+that it has asked for, and what describes the failure, and its modules, must fit in beside it."""
+
 Report = pytest.TestReport | pytest.CollectReport
 
 
@@ -95,6 +100,9 @@ class ExceptionMemory:
         self._raised: dict[tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]] = {}
         self._collecting: dict[str, tuple[RaisedException, Location | None]] = {}
         self._received: tuple[Report, dict[str, Any]] | None = None
+        self._reserve: mmap.mmap | None = None
+        with suppress(OSError, MemoryError):
+            self._reserve = mmap.mmap(-1, _RESERVE)  # no page of it is ever touched
 
     def see_test(self, node: pytest.Item, call: pytest.CallInfo[Any]) -> None:
         """Keep the outcome of a phase of a test."""
@@ -119,6 +127,9 @@ class ExceptionMemory:
         self, node: pytest.Item, error: BaseException, report: pytest.TestReport
     ) -> tuple[RaisedException, Attribution | None]:
         """Describe the exception of a failed test, and ask the user's code for the reason."""
+        if isinstance(error, MemoryError) and self._reserve is not None:
+            self._reserve.close()
+            self._reserve = None
         self._origins.collected = _test_module_of(node)
         raised = describe_exception(error, self._origins)
         said = longrepr.words_for_people(report.longrepr)

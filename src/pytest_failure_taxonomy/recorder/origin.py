@@ -112,7 +112,7 @@ class OriginFinder:
         """What describes frames; its module is imported for the first exception."""
         try:
             from pytest_failure_taxonomy.recorder.owners import RaisingFrames
-        except OSError:  # a test has used up all descriptors
+        except (OSError, MemoryError):  # a test has used up all descriptors, or all memory
             return _NoFrames()
         return RaisingFrames(self, self.roots, self._test_files)
 

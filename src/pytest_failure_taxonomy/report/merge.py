@@ -304,8 +304,10 @@ def _refuse_strangers(parts: Sequence[_Part]) -> None:
 def _build(parts: list[_Part], *, reruns: bool, expect: int | None) -> JSONObject:
     parts = sorted(parts, key=lambda part: part.order)
     replaced = _replaced(parts, always=reruns)
-    parts = _cut([_emptied(part) if part.id in replaced else part for part in parts])
+    aside = replaced | _valid_baselines(parts)
+    parts = _cut([_emptied(part) if part.id in aside else part for part in parts])
     active = [part for part in parts if part.id not in replaced]
+    failing = [part for part in active if part.id not in aside]
     judgement = judge(
         RunEvidence(
             stage=Stage.FINAL_TEST,
@@ -323,7 +325,7 @@ def _build(parts: list[_Part], *, reruns: bool, expect: int | None) -> JSONObjec
     has_tests = all(part.about["has_tests"] for part in parts)
     has_tests = has_tests and sum(part.about["counts"]["tests"] for part in parts) <= MAX_TESTS
     parts = [part if has_tests else _without_tests(part) for part in parts]
-    groups = _groups(active)
+    groups = _groups(failing)
     report = {
         "$schema": SCHEMA_ID,
         "schema_version": SCHEMA_VERSION,
@@ -335,7 +337,7 @@ def _build(parts: list[_Part], *, reruns: bool, expect: int | None) -> JSONObjec
         "exit": exits[0] if exits else dict(_NO_EXIT),
         "verdict": verdict,
         "reasons": reasons_as_json(judgement, limits),
-        "summary": _summary(parts, replaced),
+        "summary": _summary(parts, replaced, aside),
         "failures": _joined(parts, "failures"),
         "groups": groups[:MAX_FAILURES],
         "collection_errors": _joined(parts, "collection_errors"),
@@ -344,13 +346,13 @@ def _build(parts: list[_Part], *, reruns: bool, expect: int | None) -> JSONObjec
         "stalls": _joined(parts, "stalls"),
         "tests": _joined(parts, "tests") if has_tests else None,
         "not_run": {
-            "count": sum(part.about["not_run"] for part in active),
+            "count": sum(part.about["not_run"] for part in failing),
             "nodeids": _joined(parts, "not_run"),
         },
         "workers": _joined(parts, "workers"),
         "bench": _joined(parts, "bench"),
         "environment": next(each.environment for each in parts if each.environment is not None),
-        "limits": _limits(active, limits, len(groups[MAX_FAILURES:])),
+        "limits": _limits(failing, limits, len(groups[MAX_FAILURES:])),
     }
     return {**report, "extensions": {OWN_NAME: _extension(parts, reruns=reruns, expect=expect)}}
 
@@ -455,13 +457,21 @@ def _groups(parts: Iterable[_Part]) -> list[JSONObject]:
     return sorted(merged.values(), key=lambda group: -int(group["count"]))
 
 
-def _summary(parts: Sequence[_Part], replaced: set[str]) -> JSONObject:
+def _valid_baselines(parts: Sequence[_Part]) -> set[str]:
+    """Return the ids of valid baselines among other stages: their tests failed as they should."""
+    is_baseline = {part.id: part.about["run"]["stage"] == Stage.BASELINE_RUN for part in parts}
+    if all(is_baseline.values()):
+        return set()
+    return {part.id for part in parts if is_baseline[part.id] and part.about["verdict"] is None}
+
+
+def _summary(parts: Sequence[_Part], replaced: set[str], aside: set[str]) -> JSONObject:
     """Add the counts of all runs up; of tries, those of the last, with what others ran besides."""
-    total: dict[str, int] = {}
+    total = dict.fromkeys(parts[0].about["summary"], 0)
     for part in parts:
-        if part.id not in replaced:
+        if part.id not in aside:
             for name, count in part.about["summary"].items():
-                total[name] = total.get(name, 0) + count
+                total[name] += count
     for tries in _tries(parts, replaced):
         last, fullest = tries[-1], max(tries, key=lambda each: each.about["summary"]["collected"])
         now, whole = last.about["summary"], fullest.about["summary"]

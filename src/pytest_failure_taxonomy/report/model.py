@@ -616,29 +616,47 @@ class MergedRun(ClosedModel):
     """One of the runs that a report was merged from."""
 
     run: Run
+    """The run as its own report has it."""
     completeness: Completeness
+    """How much of it its own report knows."""
     commit: str | None
+    """The commit whose tests it ran."""
     repository: str | None
+    """The repository of that commit."""
     merge_base: str | None
+    """Where the commit's branch has left the main one."""
     exit: Exit
+    """How it ended."""
     verdict: Verdict | None
+    """Its own primary reason; null where it has succeeded."""
     reasons: _Listed[HeldReason]
+    """All reasons that held for it, most important first."""
     summary: Summary
+    """Its own counts of tests."""
     groups: _Listed[FailureGroup]
+    """Its own groups of failures."""
     limits: Limits
+    """The limits that it ran under."""
     not_run: _Count
+    """How many collected tests did not run."""
     notes: _Listed[str]
+    """What its own report notes."""
     attempt: dict[str, str] | None
+    """The subtask and the approach that it was an attempt at; null where none was named."""
     counts: dict[str, _Count]
     """How many entries its own report has in each list."""
     kept: dict[str, _Count]
     """How many of these the merged report has."""
     has_tests: bool
+    """Whether its own report lists every test."""
 
 
 class Merged(ClosedModel):
     """What a merged report says of its runs."""
 
     runs: Annotated[tuple[MergedRun, ...], Field(strict=False, min_length=1)]
+    """Each run once, in the order of their starts."""
     reruns: bool
+    """Whether runs of one stage and shard are tries, of which the last one counts."""
     expect: Annotated[int, Field(ge=1)] | None
+    """How many shards there should be; null where nobody said so."""

@@ -121,7 +121,7 @@ def _begin_run(config: pytest.Config) -> None:
         run = Run(config, settings)
         run.announce()
     except SettingsError as error:
-        raise _usage_error(str(error).splitlines()) from error
+        raise _usage_error(error.args) from error
     config.stash[RUN] = run
     config.pluginmanager.register(run, "failure_taxonomy_run")
     config.pluginmanager.register(run.session, "failure_taxonomy_session")

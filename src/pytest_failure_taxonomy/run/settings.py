@@ -84,7 +84,7 @@ def read_settings(config: pytest.Config) -> Settings:
     """Return the settings of a run. An option overrides its ini value.
 
     Raises:
-        SettingsError: if there is no place for the report; the message has all problems.
+        SettingsError: if there is no place for the report; each argument is a problem.
     """
     problems: list[str] = []
     options = config.known_args_namespace
@@ -104,6 +104,8 @@ def read_settings(config: pytest.Config) -> Settings:
     known, known_name = _known(config, options.failure_taxonomy_known, problems)
     shard = _shard(config, options, problems)
     attempt = _attempt(config, options, problems)
+    if attempt is not None and history is None:
+        history = ""  # which is where attempts are kept
     stage = Stage.FINAL_TEST
     try:
         stage = parse_stage(
@@ -129,7 +131,7 @@ def read_settings(config: pytest.Config) -> Settings:
         )
         _refuse_shared_path(config, options, report)
     except SettingsError as error:
-        raise SettingsError("\n".join([str(error), *problems])) from error
+        raise SettingsError(*error.args, *problems) from error
     return Settings(
         report=report,
         report_was_named=named,

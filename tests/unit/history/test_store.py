@@ -19,7 +19,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import func, select
 
 from pytest_failure_taxonomy.errors import HistoryError
-from pytest_failure_taxonomy.history import History, open_history
+from pytest_failure_taxonomy.history import History, open_history, store
 from pytest_failure_taxonomy.history import tables as t
 from pytest_failure_taxonomy.history.database import FOLDER, NAME, REVISION
 from tests.helpers.past_runs import a_report
@@ -135,6 +135,45 @@ def test_plain_passes_are_counts_until_their_test_fails(history: History) -> Non
         (3, "test_a", "passed"),
     ]
     assert sorted(durations, key=str) == [0.5, 0.5, None]
+
+
+def test_passes_are_kept_for_a_while_after_a_failure(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a test that has failed once adds to each later run has an end."""
+    monkeypatch.setattr(store, "WATCHED_RUNS", 3)
+    for number, outcome in enumerate(["passed", "failed", *6 * ["passed"], "failed", "failed"]):
+        history.add(a_report(number, test_a=outcome))
+    with history.reading() as connection:
+        kept = connection.execute(
+            select(t.RUNS.c.id, t.OUTCOMES.c.outcome)
+            .join(t.OUTCOMES, t.OUTCOMES.c.run_number == t.RUNS.c.number)
+            .order_by(t.RUNS.c.id)
+        ).all()
+    assert [(int(number, 16), outcome) for number, outcome in kept] == [
+        (0, "passed"),  # the last before the first failure
+        (1, "failed"),
+        (2, "passed"),
+        (3, "passed"),
+        (4, "passed"),
+        (7, "passed"),  # the last before the next failure
+        (8, "failed"),
+        (9, "failed"),
+    ]
+
+
+@pytest.mark.parametrize("passes", [2, 3, 4])
+def test_a_last_pass_is_kept_once(
+    history: History, monkeypatch: pytest.MonkeyPatch, passes: int
+) -> None:
+    """A test fails again when its last pass is among those that were kept, or just behind."""
+    monkeypatch.setattr(store, "WATCHED_RUNS", 3)
+    for number, outcome in enumerate(["failed", *passes * ["passed"]]):
+        history.add(a_report(number, test_a=outcome))
+    for number in range(10, 14):
+        history.add(a_report(number, test_b="passed"))
+    history.add(a_report(20, test_a="failed"))
+    assert count(history, t.OUTCOMES) == 2 + passes
 
 
 def test_any_text_is_taken(history: History) -> None:

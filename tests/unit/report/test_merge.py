@@ -24,6 +24,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     Shard,
 )
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from tests.helpers.reports import (
     assert_valid_report,
     make_context,
@@ -101,6 +102,7 @@ SAMPLES = [
     a_run(5, failing("a"), shard=(2, 4), args=("--failure-taxonomy", "--lf")),
     a_run(6, make_run(), shard=(2, 4), args=("--failure-taxonomy", "--lf")),
     a_run(7, make_run(**SIGKILLED), completeness="reconstructed"),
+    a_run(9, failing("e", stage=Stage.BASELINE_RUN)),
     a_run(
         8, make_run(interruptions=(Interruption(exception="KeyboardInterrupt", message="ctrl-c"),))
     ),
@@ -214,8 +216,6 @@ def test_a_rerun_that_died_replaces_nothing() -> None:
 )
 def test_stages_of_one_attempt(stages: dict[str, int], expected: tuple[str, str] | None) -> None:
     """The primary reason is that of the earliest precedence, and each stage's own is there."""
-    from pytest_failure_taxonomy.taxonomy.reasons import Stage
-
     reports = [
         a_run(
             number,
@@ -235,6 +235,17 @@ def test_stages_of_one_attempt(stages: dict[str, int], expected: tuple[str, str]
     runs = report["extensions"]["pytest_failure_taxonomy"]["merged"]["runs"]
     assert [run["run"]["stage"] for run in runs] == list(stages)
     assert [run["verdict"] is not None for run in runs] == [code != 0 for code in stages.values()]
+
+
+def test_a_valid_baseline_adds_no_failure_to_an_attempt() -> None:
+    """Its tests failed, as they had to; of baselines alone they are told."""
+    baseline = a_run(1, failing("a", stage=Stage.BASELINE_RUN))
+    assert baseline["verdict"] is None
+    assert len(merged(baseline)["failures"]) == 1
+    report = merged(baseline, a_run(2))
+    assert (report["verdict"], report["failures"], report["groups"]) == (None, [], [])
+    assert (report["summary"]["failed"], report["summary"]["passed"]) == (0, 1)
+    assert merged(merged(baseline), a_run(2)) == report
 
 
 def test_the_more_complete_report_of_a_run_counts() -> None:

@@ -1,0 +1,241 @@
+"""Attempts of an agent at its subtasks: record them, and say what to do after one has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import delete, insert, select
+
+from pytest_failure_taxonomy.errors import HistoryError
+from pytest_failure_taxonomy.history.store import MAX_TEXT, clean_text, own_entry, started_at
+from pytest_failure_taxonomy.history.tables import ATTEMPTS
+from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
+from pytest_failure_taxonomy.taxonomy.recovery import (
+    FailureType,
+    explain_recovery,
+    is_circular_fix,
+)
+from pytest_failure_taxonomy.taxonomy.values import value
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from pytest_failure_taxonomy.history.store import History
+
+MAX_ERROR: Final = 20_000
+"""Characters of an error that are kept."""
+
+
+@value
+class PastAttempt:
+    """One attempt at a subtask."""
+
+    subtask_id: str
+    approach: str
+    """What was tried, in words."""
+    success: bool
+    error: str | None
+    failure_type: str | None
+    """`None` for a success."""
+    reason: str | None
+    """The reason of the run that failed, one of the fifteen, where there was one."""
+    run_id: str | None
+    commit: str | None
+    at: datetime
+    """UTC, without a zone."""
+
+
+@value
+class Recovery:
+    """What to do after an attempt, and what it was decided by."""
+
+    success: bool
+    failure_type: str | None
+    """`None` for a success, and so is all but the last three."""
+    failure_reason: str | None
+    action: str | None
+    reason: str | None
+    """Why that is recommended, in one sentence."""
+    hints: tuple[str, ...]
+    is_circular: bool
+    """Two of the last three attempts were similar, whatever the failure's type is."""
+    attempt_count: int
+    """Attempts since the last success, this one included."""
+    last_good_commit: str | None
+    tried: tuple[PastAttempt, ...]
+    """All earlier attempts at the subtask, the oldest first."""
+
+
+def attempts_of(history: History, subtask: str) -> list[PastAttempt]:
+    """Return the attempts at a subtask, the oldest first."""
+    with history.reading() as connection:
+        return _attempts_of(connection, subtask)
+
+
+def recover(
+    history: History,
+    subtask: str,
+    approach: str,
+    *,
+    error: str | None = None,
+    report: Mapping[str, Any] | None = None,
+    success: bool = False,
+    commit: str | None = None,
+) -> Recovery:
+    """Record an attempt, and recommend what to do next.
+
+    The type of a failure is that of the report's verdict or of the error's text; where neither
+    tells, attempts that go round in circles are `CIRCULAR_FIX`.
+
+    Args:
+        history: an open history.
+        subtask: the subtask's id.
+        approach: what was tried, in words.
+        error: what the failed attempt has printed.
+        report: the JSON object of the run's report, in place of `error`; a run without a verdict is
+            a success.
+        success: the attempt has succeeded.
+        commit: the commit that the attempt has left; by default the report's.
+
+    Raises:
+        HistoryError: subtask or approach are empty, or the database can't be written.
+    """
+    subtask, approach = _checked("subtask", subtask), _checked("approach", approach)
+    with history.writing() as connection:
+        attempt = _judged(connection, subtask, approach, error, report, success=success)
+        commit = commit or _commit_of(report)
+        if commit is not None:
+            attempt = {**attempt, "commit_id": commit}
+        tried = _attempts_of(connection, subtask, without=attempt["run_id"])
+        _insert(connection, attempt)
+        last_good = connection.scalar(
+            select(ATTEMPTS.c.commit_id)
+            .where(ATTEMPTS.c.success, ATTEMPTS.c.commit_id.is_not(None))
+            .order_by(ATTEMPTS.c.at.desc(), ATTEMPTS.c.id.desc())
+            .limit(1)
+        )
+    return _advice(attempt, tried, None if last_good is None else str(last_good))
+
+
+def add_attempt_of(connection: Connection, report: Mapping[str, Any]) -> None:
+    """Record the attempt that a run says it was, within the transaction that takes the run in."""
+    said = own_entry(report, "attempt")
+    subtask, approach = said.get("subtask"), said.get("approach")
+    if isinstance(subtask, str) and isinstance(approach, str) and subtask and approach:
+        attempt = _judged(connection, subtask, approach, None, report, success=False)
+        _insert(connection, {**attempt, "commit_id": _commit_of(report)})
+
+
+def _checked(name: str, text: str) -> str:
+    if not text.strip():
+        raise HistoryError(f"{name}: it is empty; give {_RIGHT[name]}")
+    return str(clean_text(text.strip(), MAX_TEXT))
+
+
+_RIGHT: Final = {
+    "subtask": "the subtask's id",
+    "approach": "a few words that say what was tried",
+}
+
+
+def _judged(
+    connection: Connection,
+    subtask: str,
+    approach: str,
+    error: str | None,
+    report: Mapping[str, Any] | None,
+    *,
+    success: bool,
+) -> dict[str, Any]:
+    """Return the row of an attempt, without its commit."""
+    verdict = None if report is None else report["verdict"]
+    success = success or (report is not None and verdict is None)
+    run_id = None if report is None else report["run"]["id"]
+    failure_type = reason = None
+    if not success:
+        earlier = [each.approach for each in _attempts_of(connection, subtask, without=run_id)]
+        if verdict is not None:
+            error, reason = verdict["message"], verdict["reason"]
+            failure_type = verdict["failure_type"] or FailureType.UNKNOWN
+            if failure_type == FailureType.UNKNOWN and is_circular_fix(approach, earlier):
+                failure_type = FailureType.CIRCULAR_FIX
+        else:
+            failure_type = classify_failure(
+                error or "", subtask, history=earlier, approach=approach
+            )
+    return {
+        "subtask_id": subtask,
+        "approach": approach,
+        "success": success,
+        "error": None if success else clean_text(error, MAX_ERROR),
+        "failure_type": None if failure_type is None else str(failure_type),
+        "reason": reason,
+        "run_id": run_id,
+        "at": datetime.now(UTC).replace(tzinfo=None) if report is None else started_at(report),
+    }
+
+
+def _commit_of(report: Mapping[str, Any] | None) -> str | None:
+    git = None if report is None else report["environment"]["git"]
+    return git["commit"] if git and not git["dirty"] else None
+
+
+def _insert(connection: Connection, attempt: Mapping[str, Any]) -> None:
+    """Write an attempt; that of a run replaces what was recorded of the same run before."""
+    if attempt["run_id"] is not None:
+        connection.execute(delete(ATTEMPTS).where(ATTEMPTS.c.run_id == attempt["run_id"]))
+    connection.execute(insert(ATTEMPTS), [dict(attempt)])
+
+
+def _attempts_of(
+    connection: Connection, subtask: str, *, without: str | None = None
+) -> list[PastAttempt]:
+    rows = connection.execute(
+        select(ATTEMPTS)
+        .where(ATTEMPTS.c.subtask_id == subtask)
+        .order_by(ATTEMPTS.c.at, ATTEMPTS.c.id)
+    )
+    return [
+        PastAttempt(
+            subtask_id=row.subtask_id,
+            approach=row.approach,
+            success=row.success,
+            error=row.error,
+            failure_type=row.failure_type,
+            reason=row.reason,
+            run_id=row.run_id,
+            commit=row.commit_id,
+            at=row.at,
+        )
+        for row in rows
+        if without is None or row.run_id != without
+    ]
+
+
+def _advice(
+    attempt: Mapping[str, Any], tried: list[PastAttempt], last_good_commit: str | None
+) -> Recovery:
+    since = 0
+    for each in reversed(tried):
+        if each.success:
+            break
+        since += 1
+    advice = None
+    if not attempt["success"]:
+        advice = explain_recovery(
+            attempt["failure_type"], attempt_count=since + 1, last_good_commit=last_good_commit
+        )
+    return Recovery(
+        success=attempt["success"],
+        failure_type=attempt["failure_type"],
+        failure_reason=attempt["reason"],
+        action=None if advice is None else str(advice.action),
+        reason=None if advice is None else advice.reason,
+        hints=() if advice is None else advice.hints,
+        is_circular=is_circular_fix(attempt["approach"], [each.approach for each in tried]),
+        attempt_count=since + 1,
+        last_good_commit=last_good_commit,
+        tried=tuple(tried),
+    )
