@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.recorder.commit import find_commit
 from pytest_failure_taxonomy.recorder.every_test import EveryTest
 from pytest_failure_taxonomy.run.settings import _shard
 from pytest_failure_taxonomy.taxonomy.evidence import ContinuousIntegration
+from tests.helpers.children import pytest_command, run_child
 from tests.helpers.reports import read_report
 from tests.helpers.runs import FinishedRun, PytestRuns, own_lines
 
@@ -41,6 +42,22 @@ def in_history(folder: Path) -> list[tuple[str | None, str]]:
     """Return reason and completeness of the runs in the default history, the last one first."""
     with open_history(rootdir=folder, create=False) as history:
         return [(row.reason, row.completeness) for row in list_runs(history)]
+
+
+def test_a_retry_can_help_where_a_test_is_flaky(runs: PytestRuns) -> None:
+    """A failed assertion fails again, unless the history says that its test changes its mind."""
+    broken, worse = runs.path / "broken", runs.path / "worse"
+    advice = []
+    for _ in range(3):
+        broken.touch()
+        advice.append(runs.run(HISTORY).report["verdict"])
+        broken.unlink()
+        assert runs.run(HISTORY).exit_status == 0
+    assert [each["retryable"] for each in advice] == [False, False, True]
+    assert [each["recovery_action"] for each in advice] == ["escalate", "escalate", "retry"]
+    broken.touch()
+    worse.touch()
+    assert not runs.run(HISTORY).report["verdict"]["retryable"]
 
 
 def test_a_run_says_what_the_history_knows(runs: PytestRuns) -> None:
@@ -75,6 +92,22 @@ def test_a_run_that_died_is_recorded(runs: PytestRuns) -> None:
     report = runs.wait_for_completion()
     assert report["verdict"]["kind"] == "process.killed"
     assert in_history(runs.path) == [(report["verdict"]["reason"], "reconstructed")]
+
+
+@pytest.mark.linux("SIGKILL")
+def test_a_death_is_known_by_its_verdict(runs: PytestRuns) -> None:
+    """No group of failures has it; what counts is the same end in the same test."""
+    runs.write({"test_it.py": "import os\ndef test_it(): os.path.exists('x') or os.abort()\n"})
+    supervised = [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--"]
+    seen = []
+    for number in range(4):
+        if number == 2:
+            (runs.path / "x").touch()
+        run = run_child(runs.path, [*supervised, *pytest_command(HISTORY)])
+        (runs.path / "x").unlink(missing_ok=True)
+        headlines = [line for line in run.stderr.splitlines() if "[process.crashed" in line]
+        seen += [line.rpartition(" [")[2].split(" 20")[0] for line in headlines]
+    assert seen == ["new]", "known since", "came back, first seen"]
 
 
 def test_a_history_that_cannot_be_reached(runs: PytestRuns) -> None:

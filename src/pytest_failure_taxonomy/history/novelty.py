@@ -17,9 +17,11 @@ from pytest_failure_taxonomy.history.flakiness import (
 )
 from pytest_failure_taxonomy.history.questions import Wanted, matches
 from pytest_failure_taxonomy.history.store import (
+    MAX_NODEID,
     History,
     as_time,
     branch_of,
+    clean_text,
     digest_of,
     parts,
     project_of,
@@ -101,6 +103,28 @@ def states_of(history: History, report: Mapping[str, Any]) -> dict[str, GroupSta
         if project is None or not groups:
             return dict.fromkeys(groups, _NEW)
         return _States(connection, report, int(project)).of(groups)
+
+
+def state_of_verdict(history: History, report: Mapping[str, Any]) -> GroupState | None:
+    """Return what earlier runs say of a verdict that no group of failures has, such as a death.
+
+    Earlier runs had it if their verdict has the same reason, kind and node id. It has come back if
+    a run of the same stage and branch has succeeded since. `None` without such a verdict.
+    """
+    verdict = report["verdict"]
+    if verdict is None or any(_kind_of(each) == _kind_of(verdict) for each in report["groups"]):
+        return None
+    with history.reading() as connection:
+        project = connection.scalar(
+            select(PROJECTS.c.id).where(PROJECTS.c.name == project_of(report))
+        )
+        if project is None:
+            return _NEW
+        return _States(connection, report, int(project)).of_verdict()
+
+
+def _kind_of(said: Mapping[str, Any]) -> tuple[str, str]:
+    return said["reason"], said["kind"]
 
 
 def find_since(history: History, fingerprint: str, *, project: str | None = None) -> Since:
@@ -190,6 +214,39 @@ class _States:
                 ids = [tests[each] for each in groups[name]["nodeids"] if each in tests]
                 found[name] = self._state(seen[cause], ids, flaky, passes)
         return found
+
+    def of_verdict(self) -> GroupState:
+        """Return the state of the verdict."""
+        verdict, stage = self._report["verdict"], self._report["run"]["stage"]
+        nodeid = clean_text(verdict["nodeid"], MAX_NODEID)
+        had = and_(
+            self._earlier,
+            RUNS.c.reason == verdict["reason"],
+            RUNS.c.kind == verdict["kind"],
+            RUNS.c.nodeid.is_(None) if nodeid is None else RUNS.c.nodeid == nodeid,
+        )
+        here = RUNS.c.branch.is_(None) if self._branch is None else RUNS.c.branch == self._branch
+        latest = func.max(RUNS.c.started_at)
+        first, runs = self._connection.execute(
+            select(func.min(RUNS.c.started_at), func.count()).where(had)
+        ).one()
+        if not runs:
+            return _NEW
+        last = self._connection.scalar(select(latest).where(had, here))
+        passed = self._connection.execute(
+            select(RUNS.c.started_at, RUNS.c.commit_id)
+            .where(self._earlier, here, *_succeeded(stage, 1))
+            .order_by(RUNS.c.started_at.desc())
+            .limit(1)
+        ).one_or_none()
+        is_back = last is not None and passed is not None and passed.started_at > as_time(last)
+        return GroupState(
+            state="came_back" if is_back else "known",
+            first_seen=as_time(first),
+            first_commit=self._commit_at(as_time(first)),
+            runs=int(runs),
+            last_passed_commit=passed.commit_id if passed else None,
+        )
 
     def _causes(self, fingerprints: list[str]) -> dict[str, int]:
         found: dict[str, int] = {}

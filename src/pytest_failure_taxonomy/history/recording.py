@@ -12,11 +12,15 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.report.limits import OWN_NAME
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType, recovery_of_failure
 from pytest_failure_taxonomy.taxonomy.values import to_dict
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.history.novelty import GroupState
 
 MAX_SECONDS: Final = 2.0
 """How long a run waits for the history at its end."""
@@ -25,6 +29,8 @@ _SCRIPT: Final = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from pytest_failure_taxonomy.history.recording import answer; answer()"
 )
+VERDICT: Final = "verdict"
+"""Where our extension has the state of a verdict that no group of failures has."""
 _STATE_FIELDS: Final = ("state", "first_seen", "runs", "last_passed_commit")
 """What `groups[].history` has; the rest goes into our own extension."""
 _NOT_FOR_IT: Final = ("COVERAGE_PROCESS_START", "COV_CORE_SOURCE", "COV_CORE_DATAFILE")
@@ -68,7 +74,7 @@ def answer() -> None:
 
 
 def _answer(question: dict[str, Any]) -> dict[str, Any]:
-    from pytest_failure_taxonomy.history.novelty import states_of
+    from pytest_failure_taxonomy.history.novelty import state_of_verdict, states_of
     from pytest_failure_taxonomy.history.store import open_history
 
     report = question["report"]
@@ -77,12 +83,13 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
         rootdir=report["run"]["invocation"]["rootdir"],
         wait_seconds=question["seconds"],
     ) as history:
-        states = {name: to_dict(state) for name, state in states_of(history, report).items()}
+        states = {name: _as_json(state) for name, state in states_of(history, report).items()}
+        of_verdict = state_of_verdict(history, report)
+        if of_verdict is not None:
+            states[VERDICT] = _as_json(of_verdict)
+        _write_states(report, states)
         if question["adds"]:
             history.add(report)
-    for state in states.values():
-        if state["first_seen"] is not None:
-            state["first_seen"] = f"{state['first_seen'].isoformat(timespec='seconds')}Z"
     return {"states": states}
 
 
@@ -93,6 +100,12 @@ def seconds_allowed() -> float:
     except ValueError:
         return MAX_SECONDS
     return seconds if 0 < seconds < 1e6 else MAX_SECONDS
+
+
+def _as_json(state: GroupState) -> dict[str, Any]:
+    first = state.first_seen
+    first_seen = None if first is None else f"{first.isoformat(timespec='seconds')}Z"
+    return {**to_dict(state), "first_seen": first_seen}
 
 
 def _ask(question: str, seconds: float) -> dict[str, Any] | str:
@@ -135,5 +148,17 @@ def _write_states(report: dict[str, Any], states: Mapping[str, Mapping[str, Any]
         rest = {name: each for name, each in state.items() if name not in _STATE_FIELDS and each}
         if rest:
             more[group["fingerprint"]] = rest
+    if VERDICT in states:
+        more[VERDICT] = {name: each for name, each in states[VERDICT].items() if each}
     if more:
         report["extensions"].setdefault(OWN_NAME, {})["history"] = more
+    verdict, groups = report["verdict"], report["groups"]
+    if (
+        verdict is not None
+        and verdict["kind"] == "test.failed"
+        and not report["collection_errors"]
+        and all((group["history"] or {}).get("state") == "flaky" for group in groups)
+    ):
+        # A failed assertion fails again, unless its test is known to pass now and then.
+        action = recovery_of_failure(FailureType(verdict["failure_type"]), True)  # noqa: FBT003
+        verdict |= {"retryable": True, "recovery_action": str(action)}

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import database
+from pytest_failure_taxonomy.report.limits import own_extension
 from pytest_failure_taxonomy.taxonomy.values import value
 
 # After `database`, which says in one line that SQLAlchemy is missing.
@@ -629,8 +630,7 @@ def _finite(seconds: float | None) -> float | None:
 
 def own_entry(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return one of our own entries of a report's `extensions`, empty if it is not there."""
-    own = report["extensions"].get("pytest_failure_taxonomy")
-    found = own.get(name) if isinstance(own, dict) else None
+    found = own_extension(report).get(name)
     return found if isinstance(found, dict) else {}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, cap, encodable, is_closed
@@ -14,6 +14,13 @@ _T = TypeVar("_T")
 
 OWN_NAME: Final = "pytest_failure_taxonomy"
 """Our own key among the `extensions`."""
+
+
+def own_extension(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what our own extension holds; in a report of anybody's it may be of any type."""
+    own = report["extensions"].get(OWN_NAME)
+    return own if isinstance(own, dict) else {}
+
 
 _SEARCHED_AT_ONCE: Final = 10_000
 """Characters of texts that are searched for secrets together, which takes a fraction of the time.

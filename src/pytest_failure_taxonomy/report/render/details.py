@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.render.terminal import Line, own_extension, own_texts
+from pytest_failure_taxonomy.report.limits import own_extension
+from pytest_failure_taxonomy.report.render.history_words import words_of_group
+from pytest_failure_taxonomy.report.render.terminal import Line, own_texts
 from pytest_failure_taxonomy.report.text import (
     AS_REPORTED,
     ShownPaths,
@@ -97,7 +99,7 @@ def _group_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
     for group in report["groups"]:
         owner = f" ({group['owner']})" if group["owner"] else ""
         title = paths.words(first_line(group["title"]))
-        history = words_of_history(group["history"])
+        history = _history_words(report, group)
         seen = f": {history}" if history else ""
         yield _line(f"{group['count']} x {title}{owner}{seen}", bold=True)
         for nodeid in group["nodeids"][:MAX_NODEIDS]:
@@ -105,18 +107,10 @@ def _group_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
         yield from _more(len(group["nodeids"]))
 
 
-def words_of_history(history: dict[str, Any] | None) -> str:
-    """Say what earlier runs say of a group: new, known since when, and in how many runs."""
-    if history is None:
-        return ""
-    state = history["state"].replace("_", " ")
-    first, runs, passed = history["first_seen"], history["runs"], history["last_passed_commit"]
-    words = [f"{state} since {first[:10]}" if first else state]
-    if runs:
-        words.append("1 run" if runs == 1 else f"{runs} runs")
-    if passed:
-        words.append(f"last passed at {passed[:12]}")
-    return ", ".join(words)
+def _history_words(report: dict[str, Any], group: dict[str, Any]) -> str:
+    passed = (group["history"] or {}).get("last_passed_commit")
+    last = f", last passed at {passed[:12]}" if passed else ""
+    return f"{words_of_group(report, group)}{last}"
 
 
 def _more(count: int) -> Iterator[Line]:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.render.history_words import state_words
+from pytest_failure_taxonomy.report.limits import own_extension
+from pytest_failure_taxonomy.report.render.history_words import (
+    in_brackets,
+    words_of_group,
+    words_of_verdict,
+)
 from pytest_failure_taxonomy.report.text import (
     AS_REPORTED,
     ShownPaths,
@@ -94,7 +99,8 @@ def _headline(report: dict[str, Any], paths: ShownPaths) -> str:
     likely = "" if verdict["confidence"] == "certain" else ", likely"
     passed = report["summary"]["passed"]
     also = f" ({passed} passed)" if passed else ""
-    return safe_text(f"{verdict['reason']} [{verdict['kind']}{likely}]: {message}{also}")
+    seen = in_brackets(words_of_verdict(report))
+    return safe_text(f"{verdict['reason']} [{verdict['kind']}{likely}]: {message}{also}{seen}")
 
 
 def _success_line(report: dict[str, Any], where: str) -> Line:
@@ -134,17 +140,8 @@ def _history_words(report: dict[str, Any]) -> str:
         if fingerprint is None:  # a collection error
             is_it = report["verdict"]["nodeid"] in group["nodeids"]
         if is_it:
-            return _state_words(report, group)
+            return in_brackets(words_of_group(report, group))
     return ""
-
-
-def _state_words(report: dict[str, Any], group: dict[str, Any]) -> str:
-    if not group["history"]:
-        return ""
-    more = own_extension(report).get("history")
-    rest = more.get(group["fingerprint"]) if isinstance(more, dict) else None
-    known = rest if isinstance(rest, dict) else {}
-    return f" [{state_words({**known, **group['history']})}]"
 
 
 def _baseline_words(summary: dict[str, int], counts: str, notes: list[str]) -> str:
@@ -271,7 +268,8 @@ def _causes(report: dict[str, Any], paths: ShownPaths) -> list[str]:
         return []
     causes = "1 cause" if len(groups) == 1 else f"{len(groups)} causes"
     largest = [
-        f"{group['count']} x {paths.words(first_line(group['title']))}{_state_words(report, group)}"
+        f"{group['count']} x {paths.words(first_line(group['title']))}"
+        + in_brackets(words_of_group(report, group))
         for group in groups[:MAX_CAUSES]
         if group["count"] > 1
     ]
@@ -307,12 +305,6 @@ def _left_line(report: dict[str, Any], paths: ShownPaths) -> Line | None:
     if not_run:
         words.append(f"not run: {not_run} of {report['summary']['collected']} tests")
     return Line(text=safe_text("; ".join(words)), color="yellow") if words else None
-
-
-def own_extension(report: dict[str, Any]) -> dict[str, Any]:
-    """Return what our own extension holds; in a report of anybody's it may be of any type."""
-    own = report["extensions"].get("pytest_failure_taxonomy")
-    return own if isinstance(own, dict) else {}
 
 
 def own_texts(report: dict[str, Any], name: str) -> list[str]:
