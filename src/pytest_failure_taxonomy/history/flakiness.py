@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from datetime import datetime
 from math import sqrt
 from statistics import NormalDist
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, case, func, or_, select
+from sqlalchemy import Connection, Text, case, cast, func, select
 
 from pytest_failure_taxonomy.history.questions import FAILING, Wanted, matches, of_runs
-from pytest_failure_taxonomy.history.store import History, as_time, parts
+from pytest_failure_taxonomy.history.store import WATCHED_RUNS, History, parts
 from pytest_failure_taxonomy.history.tables import OUTCOMES, RUNS, TESTS
 from pytest_failure_taxonomy.taxonomy.values import value
 
-WINDOW_RUNS: Final = 1_000
+WINDOW_RUNS: Final = WATCHED_RUNS
 """How many runs, the latest ones, tell which tests are flaky."""
 CHANGES_OF_MIND: Final = 3
 """From how many changes between passed and failed on one branch a test counts as flaky.
@@ -115,85 +117,108 @@ class FlakyFacts:
 def flaky_facts(connection: Connection, window: Any, ids: Any) -> list[FlakyFacts]:
     """Return the flaky tests within a window of runs.
 
+    The database gives one row a run, with the tests of each outcome as one text: a thousand runs of
+    five hundred tests come in a third of the time that grouping them by test takes.
+
     Args:
         connection: has begun a transaction.
-        window: the runs, as `_window` returns them.
+        window: the runs, as `window_of` returns them.
         ids: the tests to look at, as a list or a query; `None` for all.
     """
-    has_failed = case((OUTCOMES.c.outcome.in_(FAILING), 1), else_=0)
-    has_passed = case((OUTCOMES.c.outcome.in_(("passed", "flaky")), 1), else_=0)
-    is_rerun = case((OUTCOMES.c.outcome == "flaky", 1), else_=0)
-    known = or_(has_failed == 1, has_passed == 1)
-    joined = OUTCOMES.join(window, window.c.number == OUTCOMES.c.run_number)
-    conditions = [known] if ids is None else [known, OUTCOMES.c.test_id.in_(ids)]
-    # A pass on a rerun is a failure that was seen, too.
-    was_seen = or_(has_failed == 1, is_rerun == 1)
-    failures = func.sum(case((was_seen, 1), else_=0))
-    mixed = (
+    conditions = [] if ids is None else [OUTCOMES.c.test_id.in_(ids)]
+    of_runs = (
         select(
-            OUTCOMES.c.test_id,
-            func.count().label("runs"),
-            failures.label("failures"),
-            func.sum(is_rerun).label("reruns"),
-            func.max(case((or_(has_failed == 1, is_rerun == 1), window.c.started_at))).label(
-                "last"
-            ),
+            OUTCOMES.c.run_number,
+            *(_tests_with(outcomes) for outcomes in (FAILING, ("passed",), ("flaky",))),
         )
-        .select_from(joined)
+        .select_from(OUTCOMES.join(window, window.c.number == OUTCOMES.c.run_number))
         .where(*conditions)
-        .group_by(OUTCOMES.c.test_id)
-        .having(failures > 0, func.sum(has_passed) > 0)
+        .group_by(OUTCOMES.c.run_number)
     )
-    candidates = {row.test_id: row for row in connection.execute(mixed)}
-    if not candidates:
-        return []
-    per_commit = (
-        select(OUTCOMES.c.test_id)
-        .select_from(joined)
-        .where(*conditions, window.c.commit_id.is_not(None), window.c.dirty.is_not(True))
-        .group_by(OUTCOMES.c.test_id, window.c.commit_id)
-        .having(func.sum(has_failed) > 0, func.sum(has_passed) > 0)
-        .subquery()
-    )
-    commits: dict[int, int] = {
-        row.test_id: row.times
-        for row in connection.execute(
-            select(per_commit.c.test_id, func.count().label("times")).group_by(per_commit.c.test_id)
-        )
+    outcomes = {
+        row[0]: _Outcomes(*(_numbers(text) for text in row[1:]))
+        for row in connection.execute(of_runs)
     }
-    before = func.lag(has_failed).over(
-        partition_by=(OUTCOMES.c.test_id, window.c.branch),
-        order_by=(window.c.started_at, OUTCOMES.c.run_number),
-    )
-    steps = (
-        select(OUTCOMES.c.test_id, has_failed.label("now"), before.label("before"))
-        .select_from(joined)
-        .where(*conditions)
-        .subquery()
-    )
-    changes: dict[int, int] = {
-        row.test_id: row.times
-        for row in connection.execute(
-            select(steps.c.test_id, func.count().label("times"))
-            .where(steps.c.now != steps.c.before)
-            .group_by(steps.c.test_id)
-        )
-    }
-    found = [
-        FlakyFacts(
-            id=test,
-            runs=int(row.runs),
-            failures=int(row.failures),
-            reruns=int(row.reruns),
-            commits=commits.get(test, 0),
-            changes=changes.get(test, 0),
-            last_failed=as_time(row.last),
-        )
-        for test, row in candidates.items()
-    ]
-    return [
-        each for each in found if each.commits or each.reruns or each.changes >= CHANGES_OF_MIND
-    ]
+    seen = _Seen()
+    for run in connection.execute(
+        select(window).order_by(window.c.started_at, window.c.number)
+    ).all():
+        if run.number in outcomes:
+            seen.add(run, outcomes[run.number])
+    return seen.flaky()
+
+
+def _tests_with(outcomes: Collection[str]) -> Any:
+    """Return the expression for the ids of a run's tests with one of the outcomes."""
+    test = cast(OUTCOMES.c.test_id, Text)
+    return func.aggregate_strings(case((OUTCOMES.c.outcome.in_(outcomes), test)), ",")
+
+
+def _numbers(text: str | None) -> frozenset[int]:
+    return frozenset(map(int, text.split(","))) if text else frozenset()
+
+
+class _Outcomes(NamedTuple):
+    """The tests of one run by how they ended; those that were skipped are left out."""
+
+    failed: frozenset[int]
+    passed: frozenset[int]
+    reruns: frozenset[int]
+    """They passed on a rerun, which is a failure that was seen, too."""
+
+
+class _Seen:
+    """What was seen of tests in runs that come in the order of their times."""
+
+    def __init__(self) -> None:
+        self._runs: Counter[int] = Counter()
+        self._failures: Counter[int] = Counter()
+        self._reruns: Counter[int] = Counter()
+        self._changes: Counter[int] = Counter()
+        self._passed: set[int] = set()
+        self._last_failed: dict[int, datetime] = {}
+        self._last_of_branch: dict[str | None, tuple[set[int], set[int]]] = {}
+        self._of_commit: dict[str, tuple[set[int], set[int]]] = {}
+
+    def add(self, run: Any, outcomes: _Outcomes) -> None:
+        """Add a run, a row of the window, and how its tests ended."""
+        failed, passed, reruns = outcomes
+        self._runs.update(failed | passed | reruns)
+        self._failures.update(failed | reruns)
+        self._reruns.update(reruns)
+        self._last_failed.update(dict.fromkeys(failed | reruns, run.started_at))
+        good = passed | reruns
+        self._passed |= good
+        failed_last, passed_last = self._last_of_branch.setdefault(run.branch, (set(), set()))
+        self._changes.update((failed & passed_last) | (good & failed_last))
+        failed_last -= good
+        failed_last |= failed
+        passed_last -= failed
+        passed_last |= good
+        if run.commit_id is not None and not run.dirty:
+            on_commit = self._of_commit.setdefault(run.commit_id, (set(), set()))
+            on_commit[0].update(failed)
+            on_commit[1].update(good)
+
+    def flaky(self) -> list[FlakyFacts]:
+        """Return the flaky ones."""
+        commits: Counter[int] = Counter()
+        for failed, passed in self._of_commit.values():
+            commits.update(failed & passed)
+        return [
+            FlakyFacts(
+                id=test,
+                runs=self._runs[test],
+                failures=failures,
+                reruns=self._reruns[test],
+                commits=commits[test],
+                changes=self._changes[test],
+                last_failed=self._last_failed[test],
+            )
+            for test, failures in self._failures.items()
+            if test in self._passed
+            and (commits[test] or self._reruns[test] or self._changes[test] >= CHANGES_OF_MIND)
+        ]
 
 
 def _flaky_row(facts: FlakyFacts, nodeid: str) -> FlakyRow:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, select
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history.flakiness import (
@@ -40,6 +40,11 @@ from pytest_failure_taxonomy.taxonomy.values import value
 
 _TESTS_OF_A_GROUP: Final = 50
 """How many tests of a group are looked up."""
+_TESTS_OF_A_RUN: Final = 500
+"""How many tests are looked up of all groups together; one of each group at least."""
+_LAST_RUNS: Final = (30, WINDOW_RUNS)
+"""How many of a branch's latest runs are searched for the last pass of a test, one after the other.
+Nearly all tests have one among the first."""
 _TESTS_OF_A_CAUSE: Final = 5
 """How many tests of a cause tell when it was gone."""
 
@@ -148,11 +153,8 @@ def find_since(history: History, fingerprint: str, *, project: str | None = None
         ).all()
         first, last = runs[0], runs[-1]
         here = [each for each in runs if each.branch == last.branch]
-        passes = _passes_before(connection, cause, last)
-    gone = max((each.started_at for each in passes), default=None)
-    streak = next(each for each in here if gone is None or each.started_at > gone)
-    before = [each for each in passes if each.started_at < streak.started_at]
-    passed = max(before, key=lambda each: each.started_at, default=None)
+        passed = _last_pass_before(connection, cause, last)
+    streak = next(each for each in here if passed is None or each.started_at > passed.started_at)
     return Since(
         fingerprint=cause.fingerprint,
         title=cause.title,
@@ -195,9 +197,9 @@ class _States:
         """Return the states of groups by fingerprint."""
         causes = self._causes(list(groups))
         seen = self._seen(list(causes.values()))
-        tests = self._tests(
-            [nodeid for name in causes for nodeid in groups[name]["nodeids"][:_TESTS_OF_A_GROUP]]
-        )
+        looked_at = max(1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // max(1, len(causes))))
+        named = {name: groups[name]["nodeids"][:looked_at] for name in causes}
+        tests = self._tests([nodeid for nodeids in named.values() for nodeid in nodeids])
         flaky: dict[int, FlakyFacts] = {}
         passes: list[_Pass] = []
         if tests:
@@ -211,7 +213,7 @@ class _States:
         found = dict.fromkeys(groups, _NEW)
         for name, cause in causes.items():
             if cause in seen:
-                ids = [tests[each] for each in groups[name]["nodeids"] if each in tests]
+                ids = [tests[each] for each in named[name] if each in tests]
                 found[name] = self._state(seen[cause], ids, flaky, passes)
         return found
 
@@ -328,18 +330,29 @@ class _States:
         return None if found is None else str(found)
 
     def _passes(self, tests: Sequence[int]) -> list[_Pass]:
-        """Return the last passes of tests, and of runs that succeeded as a whole, by branch."""
-        columns = (RUNS.c.branch, func.max(RUNS.c.started_at).label("last"))
+        """Return the last passes of tests, and of runs that succeeded as a whole, by branch.
+
+        The passes of a test are looked for on this run's branch first.
+        """
+        latest = func.max(RUNS.c.started_at).label("last")
         found: list[tuple[int | None, Any]] = []
-        for some in parts(tests):
-            rows = self._connection.execute(
-                select(OUTCOMES.c.test_id, *columns)
-                .join(RUNS)
-                .where(OUTCOMES.c.test_id.in_(some), OUTCOMES.c.outcome == "passed", self._earlier)
-                .group_by(OUTCOMES.c.test_id, RUNS.c.branch)
-            )
-            found += [(row.test_id, row) for row in rows]
-        whole = select(*columns).where(
+        left = set(tests)
+        here = RUNS.c.branch.is_(None) if self._branch is None else RUNS.c.branch == self._branch
+        for where, runs in (*((here, runs) for runs in _LAST_RUNS), (None, WINDOW_RUNS)):
+            window = select(RUNS.c.number).where(self._earlier, *([] if where is None else [where]))
+            numbers = window.order_by(RUNS.c.started_at.desc()).limit(runs).cte("recent")
+            for some in parts(sorted(left)):
+                rows = self._connection.execute(
+                    select(OUTCOMES.c.test_id, RUNS.c.branch, latest)
+                    .select_from(numbers)
+                    .join(RUNS, RUNS.c.number == numbers.c.number)
+                    .join(OUTCOMES, OUTCOMES.c.run_number == RUNS.c.number)
+                    .where(OUTCOMES.c.test_id.in_(some), OUTCOMES.c.outcome == "passed")
+                    .group_by(OUTCOMES.c.test_id, RUNS.c.branch)
+                ).all()
+                found += [(row.test_id, row) for row in rows]
+                left -= {row.test_id for row in rows}
+        whole = select(RUNS.c.branch, latest).where(
             self._earlier,
             *_succeeded(self._report["run"]["stage"], self._report["summary"]["collected"]),
         )
@@ -383,23 +396,29 @@ def _succeeded(stage: str, collected: int) -> list[ColumnElement[bool]]:
     ]
 
 
-def _passes_before(connection: Connection, cause: Any, last: Any) -> list[Any]:
-    """Return the runs before a cause's last one, on its branch, in which its tests passed."""
+def _last_pass_before(connection: Connection, cause: Any, last: Any) -> Any:
+    """Return the latest run before a cause's last one, on its branch, in which its tests passed."""
     query = select(FAILURES.c.test_id).where(FAILURES.c.cause_id == cause.id).distinct()
     tests = list(connection.scalars(query.limit(_TESTS_OF_A_CAUSE)))
     branch = RUNS.c.branch.is_(None) if last.branch is None else RUNS.c.branch == last.branch
-    earlier = and_(
-        RUNS.c.project_id == cause.project_id, branch, RUNS.c.started_at < last.started_at
-    )
-    of_tests = (
+    earlier = (
         select(RUNS.c.started_at, RUNS.c.commit_id)
-        .join(OUTCOMES)
-        .where(OUTCOMES.c.test_id.in_(tests), OUTCOMES.c.outcome == "passed", earlier)
+        .where(RUNS.c.project_id == cause.project_id, branch, RUNS.c.started_at < last.started_at)
+        .order_by(RUNS.c.started_at.desc())
+        .limit(1)
     )
-    whole = select(RUNS.c.started_at, RUNS.c.commit_id).where(
-        earlier, *_succeeded(last.stage, last.collected)
+    passes = exists().where(
+        OUTCOMES.c.run_number == RUNS.c.number,
+        OUTCOMES.c.test_id.in_(tests),
+        OUTCOMES.c.outcome == "passed",
     )
-    return [*connection.execute(of_tests), *connection.execute(whole)]
+    found = [
+        connection.execute(earlier.where(passes)).one_or_none(),
+        connection.execute(earlier.where(*_succeeded(last.stage, last.collected))).one_or_none(),
+    ]
+    return max(
+        (each for each in found if each is not None), key=lambda each: each.started_at, default=None
+    )
 
 
 def _find_cause(connection: Connection, fingerprint: str, project: str | None) -> Any:

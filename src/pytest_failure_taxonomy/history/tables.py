@@ -104,6 +104,7 @@ OUTCOMES: Final = Table(
     Column("outcome", String(16), nullable=False),
     Column("seconds", Float),
     Index("ft_outcomes_by_test", "test_id", "run_number"),
+    sqlite_with_rowid=False,  # the key has all of a row, so that one search finds a run's
 )
 """How a test ended in a run, where that was no plain pass; and passes of tests that have failed."""
 
@@ -132,6 +133,7 @@ RUN_CAUSES: Final = Table(
     Column("count", Integer, nullable=False),
     Column("seconds", Float, nullable=False),
     Index("ft_run_causes_by_cause", "cause_id", "run_number"),
+    sqlite_with_rowid=False,
 )
 """How many failures a run had of a cause, those that its report doesn't list included, and the
 seconds that the listed ones took."""

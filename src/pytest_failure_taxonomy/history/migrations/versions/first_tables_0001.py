@@ -175,6 +175,7 @@ def upgrade() -> None:
             ["ft_tests.id"],
         ),
         sa.PrimaryKeyConstraint("run_number", "test_id"),
+        sqlite_with_rowid=False,
     )
     op.create_index("ft_outcomes_by_test", "ft_outcomes", ["test_id", "run_number"], unique=False)
     op.create_table(
@@ -189,6 +190,7 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["run_number"], ["ft_runs.number"], ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_number", "cause_id"),
+        sqlite_with_rowid=False,
     )
     op.create_index(
         "ft_run_causes_by_cause", "ft_run_causes", ["cause_id", "run_number"], unique=False
