@@ -97,6 +97,26 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "is one of those that FILE lists, or that the history knows "
         "(ini: failure_taxonomy_known)",
     },
+    "--failure-taxonomy-junit": {
+        "metavar": "PATH",
+        "help": "With --failure-taxonomy, write JUnit XML that has reasons, owners and the "
+        "failures of the session, too, even if pytest dies (ini: failure_taxonomy_junit)",
+    },
+    "--failure-taxonomy-html": {
+        "metavar": "PATH",
+        "help": "With --failure-taxonomy, write one HTML page with everything in it "
+        "(ini: failure_taxonomy_html)",
+    },
+    "--failure-taxonomy-github": {
+        "metavar": "{auto,on,off}",
+        "help": "Annotate the run and write a summary and outputs of the step, for GitHub Actions; "
+        "default: auto, which is on there (ini: failure_taxonomy_github)",
+    },
+    "--failure-taxonomy-summary": {
+        "metavar": "{short,groups,off}",
+        "help": "What to print at the end: the verdict, each group of failures besides, or "
+        "nothing; default: short, and groups with -v (ini: failure_taxonomy_summary)",
+    },
     "--failure-taxonomy-shard": {
         "metavar": "I/N",
         "help": "Which part of the suite this run is, such as 2/4; found out for pytest-split, "
@@ -193,7 +213,13 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         "As --failure-taxonomy-known, relative to the configuration file",
         default="",
     )
-    for name in ("shard", "subtask", "approach"):
+    for name in ("junit", "html"):
+        parser.addini(
+            f"failure_taxonomy_{name}",
+            f"As --failure-taxonomy-{name}, relative to the configuration file",
+            default="",
+        )
+    for name in ("github", "summary", "shard", "subtask", "approach"):
         parser.addini(f"failure_taxonomy_{name}", f"As --failure-taxonomy-{name}", default="")
     parser.addini(
         "failure_taxonomy_markers",

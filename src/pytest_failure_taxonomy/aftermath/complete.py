@@ -64,7 +64,7 @@ from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.system.own_files import Folder, open_folder, read_file
 from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
-from pytest_failure_taxonomy.taxonomy.evidence import Completeness, ProcessExit, RunEvidence
+from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Faces, ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, signal_name
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
@@ -166,6 +166,7 @@ def complete_run(
     contents: list[bytes] | None = None,
     observed: Observed | None = None,
     warn: Callable[[str], None] | None = None,
+    annotate: Callable[[str], None] | None = None,
 ) -> dict[str, Any] | None:
     """Complete the report of one run, and return it.
 
@@ -178,6 +179,7 @@ def complete_run(
         contents: of the record's two files, if the caller has them.
         observed: what was seen of the run while it lived, if the caller has that.
         warn: called with a line about what could not be removed of the record.
+        annotate: called with each line that annotates the run for GitHub.
 
     Raises:
         ReportError: if the record is missing or can't be parsed.
@@ -196,7 +198,7 @@ def complete_run(
                 return None
             current = None
         completed, is_whole = _completed(
-            current, path, run_id, end, contents, folder, kept, observed
+            current, path, run_id, end, contents, folder, kept, observed, annotate
         )
         if completed != current:
             written = _write(path, completed, folder)
@@ -221,6 +223,7 @@ def _completed(
     folder: Folder | None,
     kept: str | None,
     observed: Observed,
+    annotate: Callable[[str], None] | None,
 ) -> tuple[dict[str, Any], bool]:
     """Return the complete report of a run, and whether it has all that the record had."""
     if current is not None and _is_trusted(current, path, end, contents):
@@ -235,6 +238,7 @@ def _completed(
     run = parse_record(state, events, run_id, str(record_folder(path, run_id)))
     made = reconstruct(run, folder, end, observed, faults=[kept] if kept else [])
     _record_in_history(made, run.header.context.history)
+    _show_faces(made, run.header.context.faces, annotate)
     return made, not run.missing
 
 
@@ -248,6 +252,25 @@ def _record_in_history(report: dict[str, Any], url: str | None) -> None:
     if why_not is not None:
         own = report["extensions"].setdefault(OWN_NAME, {})
         own["faults"] = [*own.get("faults", ()), f"the run is not in the history: {why_not}"]
+
+
+def _show_faces(
+    report: dict[str, Any], faces: Faces, annotate: Callable[[str], None] | None
+) -> None:
+    """Write the other formats that the pytest of a dead run was asked for."""
+    if faces == Faces():
+        return
+    from pytest_failure_taxonomy.report.faces import github_lines, write_faces
+
+    faults = write_faces(report, faces)
+    if annotate is not None:
+        lines, more = github_lines(report, faces)
+        faults += more
+        for line in lines:
+            annotate(line)
+    if faults:
+        own = report["extensions"].setdefault(OWN_NAME, {})
+        own["faults"] = [*own.get("faults", ()), *faults]
 
 
 def _is_lacking(contents: list[bytes] | None, run_id: str) -> bool:

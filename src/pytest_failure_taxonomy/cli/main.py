@@ -10,6 +10,7 @@ from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.cli import (
     bench,
     classify,
+    convert,
     finalize,
     history,
     merge,
@@ -23,7 +24,19 @@ from pytest_failure_taxonomy.cli.output import let_go_of_streams, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 
 _EXIT_USAGE = 2
-_COMMANDS = (run, finalize, merge, show, history, recover, classify, validate, schema, bench)
+_COMMANDS = (
+    run,
+    finalize,
+    merge,
+    show,
+    convert,
+    history,
+    recover,
+    classify,
+    validate,
+    schema,
+    bench,
+)
 """In the order of the help."""
 
 
@@ -36,18 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (
-        run,
-        finalize,
-        merge,
-        show,
-        history,
-        recover,
-        classify,
-        validate,
-        schema,
-        bench,
-    ):
+    for command in _COMMANDS:
         command.add_parser(commands)
     try:
         options = parser.parse_args(arguments)

@@ -29,7 +29,7 @@ from pytest_failure_taxonomy.aftermath.unrecorded import (
 )
 from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.options import add_stage
-from pytest_failure_taxonomy.cli.output import let_go_of_streams, print_verdict, tell
+from pytest_failure_taxonomy.cli.output import let_go_of_streams, print_verdict, tell, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
 from pytest_failure_taxonomy.report.write import (
     refuse_special_file,
@@ -191,7 +191,8 @@ def _report_from_within(
         with suppress(ReportError, OSError):
             if not is_still_running(path, report):
                 within = replace(seen, exit=end)
-                return complete_run(path, report["run"]["id"], within) or report
+                run_id = report["run"]["id"]
+                return complete_run(path, run_id, within, annotate=tell_plainly) or report
     if report["verdict"] is None and report["exit"]["code"] != seen.exit.code:
         return None  # that pytest passed, and something else in the command failed
     return report
@@ -202,7 +203,7 @@ def _complete(
 ) -> dict[str, Any] | None:
     """Complete the plugin's report; return `None` if nothing is left of it."""
     try:
-        return complete_run(path, run_id, seen, contents=contents, warn=tell)
+        return complete_run(path, run_id, seen, contents=contents, warn=tell, annotate=tell_plainly)
     except UnwrittenReportError as error:
         tell(
             f"{path}: the report can't be written: {error.strerror}; make room "

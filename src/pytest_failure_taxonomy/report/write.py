@@ -54,8 +54,12 @@ def _encode_field(value: Any) -> str:
     return "[\n  " + ",\n  ".join(items) + "\n ]"
 
 
-def refuse_special_file(path: Path) -> None:
-    """Refuse a report path at which there is anything but an ordinary file.
+def refuse_special_file(path: Path, what: str = "--failure-taxonomy-report: ") -> None:
+    """Refuse a path at which there is anything but an ordinary file.
+
+    Args:
+        path: where a file is to be.
+        what: how the message begins.
 
     Raises:
         SettingsError: it is a folder, a link, a pipe or a device; it has not been touched.
@@ -66,7 +70,7 @@ def refuse_special_file(path: Path) -> None:
         return
     name = name_of_special_file(mode)
     if name is not None:
-        raise SettingsError(f"--failure-taxonomy-report: {path} is {name}; give the name of a file")
+        raise SettingsError(f"{what}{path} is {name}; give the name of a file")
 
 
 def name_of_special_file(mode: int) -> str | None:
@@ -106,6 +110,19 @@ def write_report(path: Path, report: dict[str, Any], reserve: Path | None = None
                 raise
 
     write_file(path, fill)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file atomically by a text; missing folders are made, and a link is not followed.
+
+    Raises:
+        OSError: it could not be written; the earlier file is as it was.
+        SettingsError: there is a folder, a pipe or a device at the path.
+    """
+    content = text.encode("utf-8", "replace")
+    refuse_special_file(path, what="")
+    make_folder(path.parent)
+    write_file(path, lambda folder, name: write_new(name, content, dir_fd=folder))
 
 
 def write_what_fits(path: Path, report: dict[str, Any], reserve: Path) -> dict[str, Any]:

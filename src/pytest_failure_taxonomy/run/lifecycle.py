@@ -64,7 +64,12 @@ from pytest_failure_taxonomy.run.report_file import (
     call_after_fork,
 )
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
-from pytest_failure_taxonomy.run.verdict_lines import print_lines, verbosity
+from pytest_failure_taxonomy.run.verdict_lines import (
+    lines_of_groups,
+    print_lines,
+    show_faces,
+    verbosity,
+)
 from pytest_failure_taxonomy.system.process import die_with_parent
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
@@ -213,7 +218,8 @@ class Run:
             markers=MarkerFinder(self._settings.markers),
             secrets=self._secrets,
         )
-        if self._past_runs.wants_every_test:
+        faces = self._settings.faces
+        if self._past_runs.wants_every_test or faces.junit or faces.html:
             self._record_every_test()
         call_after_fork(self.session.progress.detach, self._crash_record.leave_to_parent)
 
@@ -380,16 +386,25 @@ class Run:
             problem = self._report_file.close(report)
             if self._settings.mailbox is not None:
                 release_mailbox(self._settings.mailbox)
+        self._show(report, problem)
+
+    def _show(self, report: dict[str, Any], problem: str | None) -> None:
+        """Write the report's other formats, and print the verdict."""
+        shown_lines, faults = show_faces(report, self._settings.faces)
         started_in = self._config.invocation_params.dir
         shown = "" if problem else self._report_file.shown_path(started_in)
         level = verbosity(self._config)
-        if level > -2:
+        if level > -2 and self._settings.summary != "off":
             paths = ShownPaths(str(self._config.rootpath), str(started_in))
             lines = verdict_lines(report, shown, paths=paths, quiet=level < 0, problem=problem)
             if problem is None:  # without a report there is nothing to complete
                 lines += watcher_lines(report)
+            if (self._settings.summary or ("groups" if level > 0 else "short")) == "groups":
+                lines += lines_of_groups(report, paths)
             lines += self._past_runs.lines(shown)
-            print_lines(self._config, [*lines, *stays_lines(self._report_file.remains)])
+            stays = stays_lines(self._report_file.remains)
+            print_lines(self._config, [*lines, *faults, *stays])
+        print_lines(self._config, shown_lines)
 
     def _evidence(self, exit_seen: ProcessExit, duration: float) -> RunEvidence:
         """Return all that was seen of the session, and how it ends."""
@@ -471,6 +486,7 @@ class Run:
             repository=self._commit[1],
             attempt=self._settings.attempt,
             history=self._past_runs.url_for_record,
+            faces=self._settings.faces,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +13,7 @@ import pytest
 
 from pytest_failure_taxonomy.aftermath.mailbox import find_mailbox, read_message
 from pytest_failure_taxonomy.errors import RulesError, SettingsError
-from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Shard
+from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Faces, Shard
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, parse_stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -26,6 +26,7 @@ DEFAULT_STALL_SECONDS: Final = 60.0
 MAX_STALL_SECONDS: Final = 1e9
 """Thirty years; a longer time could not be added to a time in ns."""
 
+SUMMARIES: Final = ("short", "groups", "off")
 KNOWN_BY_HISTORY: Final = "history"
 MAX_ATTEMPT: Final = 2_000
 """Characters of a subtask's id and of an approach."""
@@ -74,6 +75,9 @@ class Settings:
     """The file that lists them; `history` if the history says what is known."""
     shard: Shard | None = None
     attempt: Attempt | None = None
+    faces: Faces = Faces()
+    summary: str | None = None
+    """What to print at the end, one of `SUMMARIES`; `None` where that was not said."""
     mailbox: Path | None = None
     """The mailbox of the supervisor, if there is one."""
     problems: tuple[str, ...] = ()
@@ -104,6 +108,12 @@ def read_settings(config: pytest.Config) -> Settings:
     known, known_name = _known(config, options.failure_taxonomy_known, problems)
     shard = _shard(config, options, problems)
     attempt = _attempt(config, options, problems)
+    faces = Faces(
+        junit=_face(config, options, "junit", problems),
+        html=_face(config, options, "html", problems),
+        **_github(config, options, problems),
+    )
+    summary = _choice(config, options, "summary", SUMMARIES, problems)
     if attempt is not None and history is None:
         history = ""  # which is where attempts are kept
     stage = Stage.FINAL_TEST
@@ -149,6 +159,8 @@ def read_settings(config: pytest.Config) -> Settings:
         known_name=known_name,
         shard=shard,
         attempt=attempt,
+        faces=faces,
+        summary=summary,
         mailbox=mailbox,
         problems=tuple(problems),
     )
@@ -301,6 +313,61 @@ def _attempt(
         )
         return None
     return Attempt(**given)
+
+
+def _face(
+    config: pytest.Config, options: argparse.Namespace, name: str, problems: list[str]
+) -> str | None:
+    """Return the absolute path where a face of the report goes, as text."""
+    option, base = getattr(options, f"failure_taxonomy_{name}"), config.invocation_params.dir
+    if option is None:
+        ini = _ini(config, f"failure_taxonomy_{name}", "the name of a file", problems)
+        if not ini:
+            return None
+        base, option = config.inipath.parent if config.inipath else config.rootpath, ini
+    if not option.strip() or option.endswith((*_ENDS_OF_FOLDERS, ".py")) or "\0" in option:
+        problems.append(
+            f"--failure-taxonomy-{name}: {option!r} is no name of a file; give one such as "
+            f"report.{'xml' if name == 'junit' else name}"
+        )
+        return None
+    path = _absolute(base, option)
+    if path.is_dir():
+        problems.append(f"--failure-taxonomy-{name}: {path} is a directory; give a file's name")
+    return str(path)
+
+
+def _choice(
+    config: pytest.Config,
+    options: argparse.Namespace,
+    name: str,
+    choices: Sequence[str],
+    problems: list[str],
+) -> str | None:
+    """Return what was chosen of a few words; `None` for nothing."""
+    wanted = f"one of {', '.join(choices)}"
+    said = getattr(options, f"failure_taxonomy_{name}")
+    if said is None:
+        said = _ini(config, f"failure_taxonomy_{name}", wanted, problems) or None
+    if said is not None and said not in choices:
+        problems.append(f"--failure-taxonomy-{name}: {said!r} is unknown; give {wanted}")
+        return None
+    return said
+
+
+def _github(
+    config: pytest.Config, options: argparse.Namespace, problems: list[str]
+) -> dict[str, Any]:
+    """Return what GitHub Actions is to be given, as it says itself where."""
+    chosen = _choice(config, options, "github", ("auto", "on", "off"), problems) or "auto"
+    is_there = os.environ.get("GITHUB_ACTIONS") == "true"
+    if chosen == "off" or (chosen == "auto" and not is_there):
+        return {}
+    return {
+        "github": True,
+        "summary": os.environ.get("GITHUB_STEP_SUMMARY") or None,
+        "output": os.environ.get("GITHUB_OUTPUT") or None,
+    }
 
 
 def _redact(

@@ -1,4 +1,4 @@
-"""Print lines after the last line of pytest, by pytest's own terminal writer."""
+"""What a run shows at its end: lines after the last of pytest, by its own writer; and files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 from _pytest._io import TerminalWriter  # public only through the reporter, which may be missing
 
 from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.text import ShownPaths
+from pytest_failure_taxonomy.taxonomy.evidence import Faces
 
 
 def verbosity(config: pytest.Config) -> int:
@@ -64,3 +66,24 @@ def _follow_color_option(config: pytest.Config, writer: Any) -> None:
     choice = getattr(config.known_args_namespace, "color", "auto")
     if choice != "auto":
         writer.hasmarkup = choice == "yes"
+
+
+def show_faces(report: dict[str, Any], faces: Faces) -> tuple[list[Line], list[Line]]:
+    """Write a report's other formats; return what annotates the run, and what went wrong."""
+    if faces == Faces():
+        return [], []
+    from pytest_failure_taxonomy.report.faces import github_lines, write_faces
+
+    problems = write_faces(report, faces)
+    lines, more = github_lines(report, faces)
+    faults = [f"failure taxonomy: {each}" for each in (*problems, *more)]
+    return [Line(text=each) for each in lines], [Line(text=each, color="yellow") for each in faults]
+
+
+def lines_of_groups(report: dict[str, Any], paths: ShownPaths) -> list[Line]:
+    """Return the lines of a failed run's groups of failures."""
+    if report["verdict"] is None:
+        return []
+    from pytest_failure_taxonomy.report.render.details import group_lines
+
+    return list(group_lines(report, paths))

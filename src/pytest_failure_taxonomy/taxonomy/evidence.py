@@ -691,6 +691,22 @@ class Environment:
 
 
 @value
+class Faces:
+    """Which other formats of its report a run is asked for; paths are absolute."""
+
+    junit: str | None = None
+    """Where JUnit XML goes."""
+    html: str | None = None
+    """Where the HTML page goes."""
+    github: bool = False
+    """Annotate the run on GitHub."""
+    summary: str | None = None
+    """The file of a GitHub step's summary."""
+    output: str | None = None
+    """The file of a GitHub step's outputs."""
+
+
+@value
 class RunContext:
     """Which run it was, when and where; nothing here is judged."""
 
@@ -711,3 +727,4 @@ class RunContext:
     history: str | None = None
     """Where the run is to be recorded: a URL without password, empty for the default; `None` for
     nowhere."""
+    faces: Faces = Faces()

@@ -31,7 +31,7 @@ def detail_lines(report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED) -> 
     yield from merged_lines(report)
     for title, lines in (
         ("reasons", _reason_lines(report)),
-        ("groups", _group_lines(report, paths)),
+        ("groups", group_lines(report, paths)),
         ("failures", _failure_lines(report, paths)),
         ("collection errors", _collection_lines(report, paths)),
         ("internal errors", _error_lines(report)),
@@ -95,7 +95,8 @@ def _reason_lines(report: dict[str, Any]) -> Iterator[Line]:
         yield _line(f"{held['count']} x {held['reason']} [{held['kind']}]")
 
 
-def _group_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
+def group_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
+    """Yield the groups of failures, each with its first tests and what the history says."""
     for group in report["groups"]:
         owner = f" ({group['owner']})" if group["owner"] else ""
         title = paths.words(first_line(group["title"]))

@@ -1,0 +1,121 @@
+"""`failure-taxonomy convert`: other formats of a report, and reports of other formats."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_failure_taxonomy.cli.output import answer, print_verdict
+from pytest_failure_taxonomy.errors import ReportError, SettingsError
+from pytest_failure_taxonomy.report.faces import FORMATS, render
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.cli.options import Parsers
+
+READ: Final = ("junit", "reportlog", "json-report", "ctrf")
+"""The formats of other programs from which a report can be made."""
+_STDOUT: Final = "-"
+
+
+def add_parser(commands: Parsers) -> None:
+    """Add the command to the command line."""
+    formats = "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
+    parser = commands.add_parser(
+        "convert",
+        help="show a report in other formats, or make one of the files of other programs",
+        description=f"Convert a report. Formats are {formats}. With --from, make a report of a "
+        "file that another program has written, judged as far as that file allows. Exit code: 0 "
+        "done, 2 if a file can't be used.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", metavar="FILE", type=Path, help="the report, or another file")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--to", choices=FORMATS, help="the format to write")
+    which.add_argument("--from", dest="source", choices=READ, help="the format to make a report of")
+    parser.add_argument(
+        "--augment",
+        metavar="XML",
+        type=Path,
+        help="with --to junit: add reasons, owners and the failures of the session to this file of "
+        "pytest's --junitxml; where there is none, the whole file is made",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        default=_STDOUT,
+        help="where to write it; default: -, stdout",
+    )
+    parser.set_defaults(execute=execute)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Convert the file."""
+    if options.augment is not None and options.to != "junit":
+        raise SettingsError("convert: --augment adds to JUnit XML; give --to junit with it")
+    text = _read(options) if options.source else _render(options)
+    if options.output == _STDOUT:
+        answer(text if text.endswith("\n") else f"{text}\n")
+    else:
+        _write(Path(options.output).absolute(), text)
+    return 0
+
+
+def _render(options: argparse.Namespace) -> str:
+    from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
+    from pytest_failure_taxonomy.report.reading import load_report
+
+    wait_for_watcher(options.file)
+    report = load_report(options.file).model_dump(mode="json", by_alias=True)
+    if options.augment is not None:
+        from pytest_failure_taxonomy.report.render.junit import augment
+
+        return augment(options.augment, report)
+    return render(options.to, report)
+
+
+def _read(options: argparse.Namespace) -> str:
+    from pytest_failure_taxonomy.recorder.machine import describe_environment
+    from pytest_failure_taxonomy.recorder.secrets import Secrets
+
+    report = _reader(options.source)(
+        options.file.absolute(),
+        rootdir=Path.cwd(),
+        environment=describe_environment("unknown", ()),
+        redaction=Secrets(),
+    )
+    print_verdict(report, Path("(on stdout)" if options.output == _STDOUT else options.output))
+    return json.dumps(report, indent=2)
+
+
+def _reader(source: str) -> Any:
+    if source == "junit":
+        from pytest_failure_taxonomy.report.from_junit import report_from_junit
+
+        return report_from_junit
+    if source == "reportlog":
+        from pytest_failure_taxonomy.report.from_reportlog import report_from_reportlog
+
+        return report_from_reportlog
+    if source == "json-report":
+        from pytest_failure_taxonomy.report.from_json_report import report_from_json_report
+
+        return report_from_json_report
+    from pytest_failure_taxonomy.report.from_ctrf import report_from_ctrf
+
+    return report_from_ctrf
+
+
+def _write(path: Path, text: str) -> None:
+    from pytest_failure_taxonomy.report.write import replace_file
+
+    try:
+        replace_file(path, text)
+    except SettingsError as error:
+        raise ReportError(f"-o: {error}") from None
+    except OSError as error:
+        raise ReportError(
+            f"-o: {path} can't be written: {error.strerror}; give a path in a folder that can be"
+        ) from error

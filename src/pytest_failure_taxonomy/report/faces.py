@@ -1,0 +1,120 @@
+"""The faces of a report: other formats, for people and for the programs that they have.
+
+Each is a module of `report/render/` with a function `render`. It is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.report.limits import JSONObject
+from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.report.write import replace_file
+from pytest_failure_taxonomy.taxonomy.evidence import Faces
+
+FORMATS: Final[Mapping[str, str]] = {
+    "junit": "JUnit XML, as Jenkins, GitLab and many others read it",
+    "ctrf": "CTRF, a JSON format of test results",
+    "github": "annotations of GitHub Actions, as workflow commands",
+    "markdown": "a summary in Markdown, as on the page of a GitHub Actions job",
+    "gitlab": "GitLab's code quality report, as JSON",
+    "html": "one HTML page with everything in it",
+}
+"""The names of the formats, and what each is."""
+
+_RENDER: Final = "pytest_failure_taxonomy.report.render"
+
+
+def render(name: str, report: JSONObject) -> str:
+    """Return a report in one of the `FORMATS`.
+
+    Raises:
+        ReportError: a library that the format needs is missing; the message says how to get it.
+    """
+    text: str = import_module(f"{_RENDER}.{name}").render(report)
+    return text
+
+
+def write_faces(report: JSONObject, faces: Faces) -> list[str]:
+    """Write the faces of a run that go into files; return in words what could not be written."""
+    return [
+        f"{name}: {safe_text(problem)}"
+        for name, write in _writers(report, faces)
+        if (problem := _problem_of(write)) is not None
+    ]
+
+
+def github_lines(report: JSONObject, faces: Faces) -> tuple[list[str], list[str]]:
+    """Return the lines that annotate a run for GitHub, and in words what went wrong with that."""
+    if not faces.github:
+        return [], []
+    try:
+        return render("github", report).splitlines(), []
+    except Exception as error:  # noqa: BLE001 - the run goes on without it
+        return [], [f"annotations: {safe_text(_words(error))}"]
+
+
+def _writers(report: JSONObject, faces: Faces) -> Iterator[tuple[str, Callable[[], None]]]:
+    for name, path in (("junit", faces.junit), ("html", faces.html)):
+        if path is not None:
+            yield name, partial(_replace, path, name, report)
+    if faces.summary is not None:
+        yield "step summary", partial(_append_summary, faces.summary, report)
+    if faces.output is not None:
+        yield "step outputs", partial(_append, faces.output, _outputs_of(report))
+
+
+def _replace(path: str, name: str, report: JSONObject) -> None:
+    replace_file(Path(path), render(name, report))
+
+
+def _append_summary(path: str, report: JSONObject) -> None:
+    _append(path, render("markdown", report))
+
+
+def _problem_of(write: Callable[[], None]) -> str | None:
+    try:
+        write()
+    except Exception as error:  # noqa: BLE001 - a face's own fault is one line
+        return _words(error)
+    return None
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"it can't be written: {error.strerror}"
+    if isinstance(error, FailureTaxonomyError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _outputs_of(report: JSONObject) -> str:
+    """Return the outputs of the step: reasons and kinds are plain words, and can hold no line."""
+    verdict = report["verdict"] or {}
+    retryable = {True: "true", False: "false"}.get(verdict.get("retryable"), "")
+    given = {
+        "reason": verdict.get("reason", ""),
+        "kind": verdict.get("kind", ""),
+        "retryable": retryable,
+    }
+    return "".join(f"{name}={safe_text(value)}\n" for name, value in given.items())
+
+
+def _append(path: str, text: str) -> None:
+    """Append to a file that other steps of a job write, too; it is made if it is not there."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        left = memoryview(text.encode("utf-8", "replace"))
+        while left:
+            left = left[os.write(descriptor, left) :]
+    finally:
+        with suppress(OSError):
+            os.close(descriptor)
