@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,6 +43,12 @@ def add_parser(commands: Parsers) -> None:
         "pytest's --junitxml; where there is none, the whole file is made",
     )
     parser.add_argument(
+        "--family",
+        choices=("xunit2", "xunit1"),
+        help="the dialect of JUnit XML, by pytest's name: xunit2, which Jenkins' schema allows, or "
+        "xunit1, with files, lines and properties of tests, which GitLab shows; default: xunit2",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         metavar="PATH",
@@ -53,6 +60,8 @@ def add_parser(commands: Parsers) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Convert the file."""
+    if options.family is not None and options.to != "junit":
+        raise SettingsError("convert: --family is of JUnit XML; give --to junit with it")
     if options.augment is not None and options.to != "junit":
         raise SettingsError("convert: --augment adds to JUnit XML; give --to junit with it")
     text = _read(options) if options.source else _render(options)
@@ -73,7 +82,7 @@ def _render(options: argparse.Namespace) -> str:
         from pytest_failure_taxonomy.report.render.junit import augment
 
         return augment(options.augment, report)
-    return render(options.to, report)
+    return render(options.to, report, **({"family": options.family} if options.family else {}))
 
 
 def _read(options: argparse.Namespace) -> str:
@@ -90,7 +99,7 @@ def _read(options: argparse.Namespace) -> str:
     return json.dumps(report, indent=2)
 
 
-def _reader(source: str) -> Any:
+def _reader(source: str) -> Callable[..., dict[str, Any]]:
     if source == "junit":
         from pytest_failure_taxonomy.report.from_junit import report_from_junit
 

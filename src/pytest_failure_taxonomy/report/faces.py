@@ -32,13 +32,13 @@ FORMATS: Final[Mapping[str, str]] = {
 _RENDER: Final = "pytest_failure_taxonomy.report.render"
 
 
-def render(name: str, report: JSONObject) -> str:
-    """Return a report in one of the `FORMATS`.
+def render(name: str, report: JSONObject, **options: str) -> str:
+    """Return a report in one of the `FORMATS`; `options` are those of its function.
 
     Raises:
         ReportError: a library that the format needs is missing; the message says how to get it.
     """
-    text: str = import_module(f"{_RENDER}.{name}").render(report)
+    text: str = import_module(f"{_RENDER}.{name}").render(report, **options)
     return text
 
 
@@ -62,17 +62,18 @@ def github_lines(report: JSONObject, faces: Faces) -> tuple[list[str], list[str]
 
 
 def _writers(report: JSONObject, faces: Faces) -> Iterator[tuple[str, Callable[[], None]]]:
-    for name, path in (("junit", faces.junit), ("html", faces.html)):
-        if path is not None:
-            yield name, partial(_replace, path, name, report)
+    if faces.junit is not None:
+        yield "junit", partial(_replace, faces.junit, "junit", report, family=faces.junit_family)
+    if faces.html is not None:
+        yield "html", partial(_replace, faces.html, "html", report)
     if faces.summary is not None:
         yield "step summary", partial(_append_summary, faces.summary, report)
     if faces.output is not None:
         yield "step outputs", partial(_append, faces.output, _outputs_of(report))
 
 
-def _replace(path: str, name: str, report: JSONObject) -> None:
-    replace_file(Path(path), render(name, report))
+def _replace(path: str, name: str, report: JSONObject, **options: str) -> None:
+    replace_file(Path(path), render(name, report, **options))
 
 
 def _append_summary(path: str, report: JSONObject) -> None:
@@ -98,7 +99,7 @@ def _words(error: Exception) -> str:
 def _outputs_of(report: JSONObject) -> str:
     """Return the outputs of the step: reasons and kinds are plain words, and can hold no line."""
     verdict = report["verdict"] or {}
-    retryable = {True: "true", False: "false"}.get(verdict.get("retryable"), "")
+    retryable = {True: "true", False: "false", None: ""}[verdict.get("retryable")]
     given = {
         "reason": verdict.get("reason", ""),
         "kind": verdict.get("kind", ""),

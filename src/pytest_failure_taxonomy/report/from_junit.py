@@ -112,7 +112,21 @@ def _read(path: Path) -> bytes:
     return content
 
 
+def read_tree(path: Path) -> Any:
+    """Return the root element of a JUnit file, `testsuite` or `testsuites`.
+
+    Raises:
+        ReportError: it can't be read, is no JUnit file, or is an attack on XML's readers.
+    """
+    return _root(_read(path), path)
+
+
 def _suites(content: bytes, path: Path) -> list[Any]:
+    root = _root(content, path)
+    return [root] if root.tag == "testsuite" else list(root.iter("testsuite"))
+
+
+def _root(content: bytes, path: Path) -> Any:
     try:
         from defusedxml import DefusedXmlException
         from defusedxml.ElementTree import ParseError, fromstring
@@ -129,12 +143,10 @@ def _suites(content: bytes, path: Path) -> list[Any]:
         ) from None
     except (ParseError, ValueError, LookupError) as error:
         raise ReportError(f"{path}: it is no XML: {safe_text(str(error))}; {_RIGHT}") from None
-    if root.tag == "testsuite":
-        return [root]
-    if root.tag != "testsuites":
+    if root.tag not in ("testsuite", "testsuites"):
         name = safe_text(str(root.tag), 80)
         raise ReportError(f"{path}: it is no JUnit file, but begins with <{name}>; {_RIGHT}")
-    return list(root.iter("testsuite"))
+    return root
 
 
 def _started_at(suites: list[Any], modified: datetime) -> str:

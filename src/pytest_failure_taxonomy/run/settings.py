@@ -110,6 +110,7 @@ def read_settings(config: pytest.Config) -> Settings:
     attempt = _attempt(config, options, problems)
     faces = Faces(
         junit=_face(config, options, "junit", problems),
+        junit_family=_junit_family(config),
         html=_face(config, options, "html", problems),
         **_github(config, options, problems),
     )
@@ -337,6 +338,12 @@ def _face(
     return str(path)
 
 
+def _junit_family(config: pytest.Config) -> str:
+    """Return the dialect that pytest's own ini value names; `legacy` is an older name of one."""
+    named = _ini(config, "junit_family", "xunit2", [])
+    return "xunit1" if named in ("xunit1", "legacy") else "xunit2"
+
+
 def _choice(
     config: pytest.Config,
     options: argparse.Namespace,
@@ -352,7 +359,7 @@ def _choice(
     if said is not None and said not in choices:
         problems.append(f"--failure-taxonomy-{name}: {said!r} is unknown; give {wanted}")
         return None
-    return said
+    return None if said is None else str(said)
 
 
 def _github(

@@ -696,6 +696,8 @@ class Faces:
 
     junit: str | None = None
     """Where JUnit XML goes."""
+    junit_family: str = "xunit2"
+    """Which dialect of it, by pytest's name; `xunit1` has files, lines and properties of tests."""
     html: str | None = None
     """Where the HTML page goes."""
     github: bool = False

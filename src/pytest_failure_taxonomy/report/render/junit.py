@@ -1,0 +1,344 @@
+"""JUnit XML of a report: the tests, and a test case for each failure of the session.
+
+`xunit2` is what Jenkins' schema allows (`junit-10.xsd` of its xUnit plugin); `xunit1` adds files,
+lines and properties to test cases, as pytest's `junit_family` does, and GitLab shows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report.limits import JSONObject
+from pytest_failure_taxonomy.report.render.terminal import own_texts
+from pytest_failure_taxonomy.report.text import safe_text
+
+XUNIT1, XUNIT2 = "xunit1", "xunit2"
+FAMILIES: Final = (XUNIT2, XUNIT1)
+SESSION: Final = "failure_taxonomy"
+"""The class of test cases that stand for failures of the session."""
+MAX_RERUNS: Final = 20
+"""Earlier attempts of one test that are listed."""
+
+_NOT_IN_XML: Final = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+_COLLECTION: Final = "collection failure"
+"""pytest's own message for what could not be collected."""
+_SKIPPED: Final = {"skipped": "pytest.skip", "xfailed": "pytest.xfail"}
+_OF_A_TEST: Final = ("reason", "kind", "failure_type", "fingerprint", "rule", "worker", "attempts")
+_SUITE_COUNTS: Final = ("tests", "failures", "errors", "skipped")
+
+_Failures = Mapping[str, list[JSONObject]]
+
+
+def render(report: JSONObject, family: str = XUNIT2) -> str:
+    """Return a report as JUnit XML.
+
+    Args:
+        report: its JSON object.
+        family: `xunit2`, or `xunit1` for files, lines and properties of test cases.
+    """
+    root = ET.Element("testsuites", {"name": "pytest tests"})
+    suite = ET.SubElement(root, "testsuite", {"name": "pytest"})
+    _describe_run(suite, report)
+    for case in _cases(report, family):
+        suite.append(case)
+    for case in _session_cases(report):
+        suite.append(case)
+    _count(suite)
+    return _as_text(root)
+
+
+def augment(path: Path, report: JSONObject) -> str:
+    """Return what `pytest --junitxml` wrote, with what a report knows besides.
+
+    Args:
+        path: of the XML; if it is missing or empty, because pytest died, all of it is made.
+        report: the JSON object of the same run's report.
+
+    Raises:
+        ReportError: it can't be read, is no JUnit file, or is of another run.
+    """
+    from pytest_failure_taxonomy.report.from_junit import read_tree
+
+    try:
+        if path.stat().st_size == 0:
+            return render(report)
+    except FileNotFoundError:
+        return render(report)
+    except OSError as error:
+        raise ReportError(
+            f"{path}: the file can't be read: {error.strerror}; give what --junitxml wrote"
+        ) from None
+    root = read_tree(path)
+    suites = [root] if root.tag == "testsuite" else list(root.iter("testsuite"))
+    cases = [case for suite in suites for case in suite.findall("testcase")]
+    _refuse_other_run(path, cases, report)
+    family = XUNIT1 if any("file" in case.attrib for case in cases) else XUNIT2
+    failures = _by_place(_failures_of(report))
+    for case in cases:
+        for failure in failures.get(_place_of(case), ()):
+            _add_to(case, failure, family)
+    if suites:
+        _describe_run(suites[0], report)
+        known = {case.get("name") for case in cases}
+        for case in _session_cases(report, known=known):
+            suites[0].append(case)
+        _count(suites[0])
+    return _as_text(root)
+
+
+def address(nodeid: str) -> tuple[str, str]:
+    """Return class and name of a test case as pytest writes them for a node id."""
+    path, bracket, parameters = nodeid.partition("[")
+    parts = path.split("::")
+    parts[0] = parts[0].replace("/", ".").removesuffix(".py")
+    parts[-1] += bracket + parameters
+    return clean(".".join(parts[:-1])), clean(parts[-1])
+
+
+def clean(text: str) -> str:
+    """Return a text that XML can hold: other characters become escapes such as `#x1B`."""
+    return _NOT_IN_XML.sub(lambda found: f"#x{ord(found.group()):02X}", text)
+
+
+def _failures_of(report: JSONObject) -> dict[str, list[JSONObject]]:
+    found: dict[str, list[JSONObject]] = {}
+    for failure in report["failures"]:
+        found.setdefault(failure["nodeid"], []).append(failure)
+    return found
+
+
+def _by_place(failures: _Failures) -> dict[tuple[str, str], list[JSONObject]]:
+    return {address(nodeid): each for nodeid, each in failures.items()}
+
+
+def _place_of(case: ET.Element) -> tuple[str, str]:
+    return case.get("classname") or "", case.get("name") or ""
+
+
+def _refuse_other_run(path: Path, cases: list[ET.Element], report: JSONObject) -> None:
+    """Refuse a file in which none of the failed tests stands, though it has failures of its own."""
+    failed = {_place_of(case) for case in cases if case.find("failure") is not None}
+    ours = set(_by_place(_failures_of(report)))
+    omitted = report["limits"].get("failures_omitted", 0)
+    if (failed or ours) and not failed & ours and not omitted and cases and failed:
+        raise ReportError(
+            f"{path}: it is of another run than the report: none of its failures is in the report; "
+            "give the two files of one run"
+        )
+
+
+def _describe_run(suite: ET.Element, report: JSONObject) -> None:
+    """Write what is known of the whole run, as attributes and properties of its suite."""
+    run, verdict = report["run"], report["verdict"] or {}
+    suite.set("timestamp", run["started_at"])
+    if suite.get("time") is None:
+        suite.set("time", _seconds(run["duration_seconds"]))
+    properties = suite.find("properties")
+    if properties is None:
+        properties = ET.Element("properties")
+        suite.insert(0, properties)
+    given = {
+        "run": run["id"],
+        "stage": run["stage"],
+        "completeness": report["completeness"],
+        "reason": verdict.get("reason"),
+        "kind": verdict.get("kind"),
+        "owner": verdict.get("owner"),
+        "retryable": verdict.get("retryable"),
+        "recovery_action": verdict.get("recovery_action"),
+        "message": verdict.get("message"),
+    }
+    _fill(properties, given)
+    if report["tests"] is None:
+        _fill(properties, {"note": "tests that passed are counted in the report, and not listed"})
+    for number, note in enumerate(own_texts(report, "notes"), 1):
+        _fill(properties, {f"note.{number}": note})
+
+
+def _fill(properties: ET.Element, given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        if value is not None:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            attributes = {"name": f"failure_taxonomy.{name}", "value": clean(text)}
+            ET.SubElement(properties, "property", attributes)
+
+
+def _cases(report: JSONObject, family: str) -> Iterator[ET.Element]:
+    """Yield the tests that a report names, each once."""
+    failures = _failures_of(report)
+    flying = {each["nodeid"]: each for each in report["in_flight"]}
+    listed = [(each["nodeid"], each) for each in report["tests"] or ()]
+    seen = {nodeid for nodeid, _ in listed}
+    listed += [(nodeid, {}) for nodeid in failures if nodeid not in seen]
+    listed += [(nodeid, {}) for nodeid in flying if nodeid not in seen and nodeid not in failures]
+    for nodeid, test in listed:
+        of_test = failures.get(nodeid, [])
+        seconds = test.get("duration_seconds") or max(
+            (each["duration_seconds"] or 0.0 for each in of_test), default=0.0
+        )
+        case = _case(nodeid, seconds, _place(of_test), family)
+        yield case
+        if nodeid in flying and not of_test:
+            _add_in_flight(case, flying[nodeid], report)
+        elif not of_test:
+            _add_outcome(case, test.get("outcome"))
+        for number, failure in enumerate(of_test):
+            place = case
+            if number and failure["phase"] == "teardown":  # as pytest does it, for Jenkins' sake
+                place = _case(nodeid, failure["duration_seconds"] or 0.0, None, family)
+                yield place
+            _add_failure(place, failure, family)
+
+
+def _place(failures: Iterable[JSONObject]) -> JSONObject | None:
+    return next((each["location"] for each in failures if each["location"]), None)
+
+
+def _case(nodeid: str, seconds: float, place: JSONObject | None, family: str) -> ET.Element:
+    classname, name = address(nodeid)
+    given = {"classname": classname, "name": name, "time": _seconds(seconds)}
+    if family == XUNIT1:
+        path = nodeid.partition("::")[0]
+        given["file"] = clean(path)
+        if place is not None and place["path"] == path and place["line"]:
+            given["line"] = str(place["line"] - 1)  # pytest counts from 0
+    return ET.Element("testcase", given)
+
+
+def _add_failure(case: ET.Element, failure: JSONObject, family: str) -> None:
+    raised, origin = failure["exception"] or {}, failure["origin"] or {}
+    said = raised.get("message") or ""
+    message = f"{raised['type']}: {said}" if raised else said
+    tag = "failure" if failure["phase"] == "call" else "error"
+    for attempt in range(1, min(failure["attempts"], MAX_RERUNS + 1)):
+        rerun = ET.SubElement(case, "rerunFailure" if tag == "failure" else "rerunError")
+        rerun.set("type", failure["kind"])
+        rerun.set("message", f"attempt {attempt} failed, too")
+    element = ET.SubElement(case, tag)
+    element.set("type", failure["kind"])
+    begins = "" if failure["phase"] == "call" else f"failed on {failure['phase']} with "
+    element.set("message", clean(f"{begins}{message}" or failure["kind"]))
+    element.text = clean("\n".join([*_facts(failure, origin), failure["traceback"] or ""]))
+    if family == XUNIT1:
+        _add_properties(case, failure, origin)
+
+
+def _facts(failure: JSONObject, origin: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines above a traceback that say what sort of failure it is."""
+    yield f"{failure['reason']} [{failure['kind']}]"
+    owner = origin.get("owner")
+    if owner:
+        package = f" ({origin['package']})" if origin.get("package") else ""
+        yield f"owner: {owner}{package}"
+    if failure["fingerprint"]:
+        yield f"fingerprint: {failure['fingerprint']}"
+    yield ""
+
+
+def _add_properties(case: ET.Element, failure: JSONObject, origin: Mapping[str, Any]) -> None:
+    properties = case.find("properties")
+    if properties is None:
+        properties = ET.Element("properties")
+        case.insert(0, properties)
+    _fill(properties, {name: failure[name] for name in _OF_A_TEST})
+    _fill(properties, {"owner": origin.get("owner"), "package": origin.get("package")})
+
+
+def _add_to(case: ET.Element, failure: JSONObject, family: str) -> None:
+    """Add what a report knows of a failure to a case that pytest wrote."""
+    origin = failure["origin"] or {}
+    tag = "failure" if failure["phase"] == "call" else "error"
+    for element in case.findall(tag):
+        if element.get("type") is None:
+            element.set("type", failure["kind"])
+            element.text = "\n".join([*map(clean, _facts(failure, origin)), element.text or ""])
+            if family == XUNIT1:
+                _add_properties(case, failure, origin)
+            return
+
+
+def _add_in_flight(case: ET.Element, test: JSONObject, report: JSONObject) -> None:
+    verdict = report["verdict"] or {}
+    element = ET.SubElement(case, "error")
+    element.set("type", clean(verdict.get("kind") or "process.vanished"))
+    seconds = f", for {test['elapsed_seconds']:.1f} s" if test["elapsed_seconds"] else ""
+    element.set("message", f"it was running when the run ended{seconds}")
+    stall = test["stall"] or {}
+    element.text = clean(
+        "\n".join(
+            each
+            for each in (verdict.get("message"), stall.get("where"), test.get("stack"))
+            if isinstance(each, str) and each
+        )
+    )
+    if test.get("output"):
+        ET.SubElement(case, "system-out").text = clean(str(test["output"]))
+
+
+def _add_outcome(case: ET.Element, outcome: str | None) -> None:
+    """Write how a test ended of which the report lists no failure."""
+    if outcome in _SKIPPED:
+        ET.SubElement(case, "skipped", {"type": _SKIPPED[outcome], "message": outcome})
+    elif outcome == "flaky":
+        flaky = ET.SubElement(case, "flakyFailure", {"type": "test.failed"})
+        flaky.set("message", "it failed, and passed on a rerun")
+    elif outcome in ("failed", "error"):
+        tag = "failure" if outcome == "failed" else "error"
+        ET.SubElement(case, tag, {"message": "the report has no room for its traceback"})
+
+
+def _session_cases(report: JSONObject, *, known: Iterable[str | None] = ()) -> Iterator[ET.Element]:
+    """Yield a case for each failure that is no test's.
+
+    Args:
+        report: its JSON object.
+        known: names of cases that are there already, such as what could not be collected.
+    """
+    names, kinds = set(known), {each["kind"] for each in report["failures"]}
+    for failed in report["collection_errors"]:
+        kinds.add("collection.error")
+        name = address(failed["nodeid"])[1]
+        if name not in names:
+            text = failed["traceback"] or failed["message"]
+            yield _session_case("", name, "collection.error", _COLLECTION, text)
+    for error in report["internal_errors"]:
+        kinds.add(error["kind"])
+        text = error["traceback"] or ""
+        yield _session_case(SESSION, error["kind"], error["kind"], error["message"], text)
+    verdict = report["verdict"]
+    if verdict is not None and verdict["kind"] not in kinds:
+        evidence = "\n".join(each["detail"] for each in verdict["evidence"])
+        yield _session_case(SESSION, verdict["kind"], verdict["kind"], verdict["message"], evidence)
+
+
+def _session_case(classname: str, name: str, kind: str, message: str, text: str) -> ET.Element:
+    given = {"classname": classname, "name": clean(name), "time": _seconds(0.0)}
+    case = ET.Element("testcase", given)
+    error = ET.SubElement(case, "error", {"type": clean(kind)})
+    error.set("message", clean(safe_text(message)))
+    error.text = clean(text)
+    return case
+
+
+def _count(suite: ET.Element) -> None:
+    cases = suite.findall("testcase")
+    failed = [case for case in cases if case.find("failure") is not None]
+    known = set(map(id, failed))
+    errors = [case for case in cases if case.find("error") is not None and id(case) not in known]
+    skipped = [case for case in cases if case.find("skipped") is not None]
+    for name, found in zip(_SUITE_COUNTS, (cases, failed, errors, skipped), strict=True):
+        suite.set(name, str(len(found)))
+
+
+def _seconds(seconds: float | None) -> str:
+    return f"{max(0.0, seconds or 0.0):.3f}"
+
+
+def _as_text(root: ET.Element) -> str:
+    text = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
