@@ -40,7 +40,7 @@ def cases_in(path: Path) -> dict[tuple[str, str], list[str]]:
     """Return the cases of a JUnit file, each with what is in it, but for output and properties."""
     found: dict[tuple[str, str], list[str]] = {}
     for case in ElementTree.parse(path).iter("testcase"):
-        place = (case.get("classname"), case.get("name"))
+        place = (case.get("classname", ""), case.get("name", ""))
         told = [each.tag for each in case if each.tag in ("failure", "error", "skipped")]
         found.setdefault(place, []).extend(told)
     return found

@@ -45,7 +45,7 @@ def cases_of(text: str) -> dict[tuple[str, str], list[str]]:
     """Return the cases of a text, each with the elements in it."""
     found: dict[tuple[str, str], list[str]] = {}
     for case in ElementTree.fromstring(text).iter("testcase"):
-        place = (case.get("classname"), case.get("name"))
+        place = (case.get("classname", ""), case.get("name", ""))
         found.setdefault(place, []).extend(each.tag for each in case)
     return found
 
@@ -205,8 +205,9 @@ def test_what_pytest_wrote_is_augmented(tmp_path: Path, capsys: pytest.CaptureFi
     assert (suite.tests, suite.failures, suite.errors) == (2, 1, 0)
     (failure,) = ElementTree.fromstring(made).iter("failure")
     assert (failure.get("type"), failure.get("message")) == ("test.failed", "assert 3 == 4")
-    assert failure.text.startswith("TESTS_FAILED [test.failed]\n")
-    assert failure.text.endswith("\ntext")
+    told = failure.text or ""
+    assert told.startswith("TESTS_FAILED [test.failed]\n")
+    assert told.endswith("\ntext")
 
 
 @pytest.mark.parametrize("xml", [None, ""], ids=["missing", "empty"])
