@@ -31,7 +31,12 @@ def test_expected(): assert 0
 @pytest.mark.parametrize("text", ["<script>", "a]]>b", "x\\x1by"])
 def test_text(text): assert not text, text
 """
-DEATH = "import os, time\ndef test_first(): pass\ndef test_dies(): os.abort()\ndef test_last(): pass\n"
+DEATH = """
+import os, time
+def test_first(): pass
+def test_dies(): os.abort()
+def test_last(): pass
+"""
 JUNIT = "--failure-taxonomy-junit"
 WORKERS = [pytest.param((), id="serial"), pytest.param(("-n", "2"), id="xdist")]
 
