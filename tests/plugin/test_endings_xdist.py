@@ -134,6 +134,23 @@ def test_faulthandler_ends_a_worker_of_a_controller_that_dies(runs: PytestRuns) 
     assert [worker["exit"]["code"] for worker in report["workers"]] == [1, None]
 
 
+@pytest.mark.linux("the watcher")
+def test_a_controller_dies_while_its_workers_collect(runs: PytestRuns) -> None:
+    """Its session has started then, and no hook that starts one is to blame."""
+    conftest = (
+        "import os, threading, time\n"
+        "if 'PYTEST_XDIST_WORKER' in os.environ: time.sleep(5)\n"
+        "def pytest_sessionstart(session):\n"
+        "    if 'PYTEST_XDIST_WORKER' not in os.environ:\n"
+        "        threading.Timer(1, os.kill, (os.getpid(), 9)).start()\n"
+    )
+    runs.write({"conftest.py": conftest, "test_it.py": "def test_it(): pass\n"})
+    runs.run_unchecked("-n", "1", plugins=["xdist"])
+    verdict = runs.wait_for_completion()["verdict"]
+    assert verdict["kind"] == "process.killed"
+    assert "pytest_sessionstart" not in verdict["message"]
+
+
 def test_worker_exits_otherwise_after_its_session(runs: PytestRuns) -> None:
     """What a worker's process says after its session is told, and fails no run that passed."""
     content = "import atexit, os\ndef test_it(): atexit.register(os._exit, 9)\n"

@@ -95,6 +95,12 @@ class ActivityRecorder:
         """Record that the collection is over."""
         self._tell(NOT_STARTED, "")
 
+    @pytest.hookimpl(tryfirst=True)
+    @guarded
+    def pytest_runtestloop(self) -> None:
+        """Record that the session has started: a controller of xdist collects nothing itself."""
+        self._tell(NOT_STARTED, "")
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
         """Record each hook that is called from now on, until the process ends."""
