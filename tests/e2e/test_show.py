@@ -163,7 +163,7 @@ def test_all_of_it(shell: Shell) -> None:
         "cut to keep the report small",
     ]
     for expected in (
-        "came back since 2026-01-01, 14 runs, last passed at abc1234",
+        "came back, first seen 2026-01-01, 14 runs, last passed at abc1234",
         "tests/test_cart.py::test_total (call) TESTS_FAILED [test.failed]",
         "    AssertionError: assert 3 == 4",
         "    at tests/test_cart.py:7",
@@ -188,9 +188,9 @@ def test_the_runs_that_a_report_was_merged_from(shell: Shell) -> None:
         "message": "the setup failed",
     }
     runs: list[object] = [
-        {"stage": "setup", "verdict": setup},
-        {"shard": {"index": 2, "total": 4}, "verdict": None},
-        {"stage": 3, "shard": [], "verdict": HOSTILE},
+        {"run": {"stage": "setup"}, "verdict": setup},
+        {"run": {"shard": {"index": 2, "total": 4}}, "verdict": None},
+        {"run": {"stage": 3, "shard": []}, "verdict": HOSTILE},
         "nothing",
     ]
     report = make_report()
