@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError
 from pytest_failure_taxonomy.report.limits import JSONObject
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import replace_file
@@ -76,7 +76,18 @@ def _replace(path: str, name: str, report: JSONObject) -> None:
 
 
 def _append_summary(path: str, report: JSONObject) -> None:
-    _append(path, render("markdown", report))
+    """Append the summary of a run to that of its step, which other commands may have begun."""
+    from pytest_failure_taxonomy.report.render.markdown import MAX_BYTES, render_within
+
+    try:
+        used = os.stat(path).st_size
+    except OSError:
+        used = 0
+    room = MAX_BYTES - used
+    text = render_within(report, room)
+    if len(text.encode("utf-8", "replace")) > room:
+        raise ReportError(f"{path}: it is full; a step's summary may have 1 MiB")
+    _append(path, text)
 
 
 def _problem_of(write: Callable[[], None]) -> str | None:
@@ -98,7 +109,8 @@ def _words(error: Exception) -> str:
 def _outputs_of(report: JSONObject) -> str:
     """Return the outputs of the step: reasons and kinds are plain words, and can hold no line."""
     verdict = report["verdict"] or {}
-    retryable = {True: "true", False: "false"}.get(verdict.get("retryable"), "")
+    said = verdict.get("retryable")
+    retryable = "" if said is None else str(said).lower()
     given = {
         "reason": verdict.get("reason", ""),
         "kind": verdict.get("kind", ""),

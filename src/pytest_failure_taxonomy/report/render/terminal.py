@@ -178,9 +178,10 @@ def _look_at_line(report: dict[str, Any], paths: ShownPaths) -> Line | None:
     if target in verdict["message"] and detail and detail in message:
         return None
     held_as = (verdict["reason"], verdict["kind"])
-    count = next(
+    counts = (
         held["count"] for held in report["reasons"] if (held["reason"], held["kind"]) == held_as
     )
+    count = next(counts, 1)  # somebody else's report need not list its verdict
     label = "first" if count > 1 else "see"
     words = (
         f"{label}: {paths.nodeid(target)}"
