@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_failure_taxonomy.aftermath.complete import (
     ProcessEnd,
     UnwrittenReportError,
+    annotate_late,
     complete_run,
     end_from_returncode,
     is_still_running,
@@ -195,6 +196,7 @@ def _report_from_within(
                 return complete_run(path, run_id, within, annotate=tell_plainly) or report
     if report["verdict"] is None and report["exit"]["code"] != seen.exit.code:
         return None  # that pytest passed, and something else in the command failed
+    annotate_late(report, tell_plainly)
     return report
 
 
