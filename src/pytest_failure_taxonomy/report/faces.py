@@ -61,6 +61,17 @@ def github_lines(report: JSONObject, faces: Faces) -> tuple[list[str], list[str]
         return [], [f"annotations: {safe_text(_words(error))}"]
 
 
+def faces_of_step() -> Faces:
+    """Return what the step of a job on GitHub is to be given; nothing outside of one."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return Faces()
+    return Faces(
+        github=True,
+        summary=os.environ.get("GITHUB_STEP_SUMMARY") or None,
+        output=os.environ.get("GITHUB_OUTPUT") or None,
+    )
+
+
 def _writers(report: JSONObject, faces: Faces) -> Iterator[tuple[str, Callable[[], None]]]:
     for name, path in (("junit", faces.junit), ("html", faces.html)):
         if path is not None:
