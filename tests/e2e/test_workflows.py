@@ -25,13 +25,13 @@ EXAMPLE: Final = ROOT / "example_project"
 WORKFLOWS: Final = EXAMPLE / ".github" / "workflows"
 LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", ".*_cache", "build", "dist", "*.egg-info")
 EXPRESSION: Final = re.compile(r"\$\{\{ *(.+?) *\}\}")
-FLAKY_SANDBOX: Final = """
+RATE_LIMIT: Final = """
 import os
 def test_prints(failure_taxonomy):
     if not os.path.exists("tried"):
         open("tried", "w").close()
-        failure_taxonomy.record("SANDBOX_ERROR", "sandbox.docker", "no printer")
-        raise OSError("no printer")
+        failure_taxonomy.record("LLM_ERROR", "llm.rate_limited", "too many")
+        raise OSError("too many")
 """
 
 
@@ -81,13 +81,13 @@ class Job:
         script = self._filled(step["run"])
         given = {name: self._filled(text) for name, text in step.get("env", {}).items()}
         folder = self.folder / self._filled(step.get("working-directory", "."))
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         said = run_child(
             folder,
             ["bash", "-eo", "pipefail", "-c", script],
             env={
                 **given,
-                "PATH": path,
+                "PATH": programs,
                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None,
                 "GITHUB_ACTIONS": "true",
                 "GITHUB_WORKSPACE": str(self.folder),
@@ -180,17 +180,17 @@ def merge(folder: Path, shards: list[Job], jobs: dict[str, Any]) -> Job:
 
 
 def test_a_retry_where_it_can_help(folders: Iterator[Path]) -> None:
-    """A sandbox that failed is tried once more, and then the job passes."""
+    """A service that had too much to do is tried once more, and then the job passes."""
     folder = next(folders)
     shutil.rmtree(folder / "tests")
     (folder / "tests").mkdir()
-    (folder / "tests" / "test_it.py").write_text(FLAKY_SANDBOX, "utf-8")
+    (folder / "tests" / "test_it.py").write_text(RATE_LIMIT, "utf-8")
     job = Job(folder=folder)
     job.run(workflow("retry")["tests"]["steps"])
     assert job.ran == ["Test", "Try again"]
     assert not job.failed
     kept = {path.name: read_report(path)["verdict"] for path in job.artifacts["failure-reports"]}
-    assert kept["first.json"]["reason"] == "SANDBOX_ERROR"
+    assert kept["first.json"]["reason"] == "LLM_ERROR"
     assert kept["second.json"] is None
 
 
