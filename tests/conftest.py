@@ -91,12 +91,22 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     return pytest.ExitCode.INTERRUPTED
 
 
+_OF_A_CI_STEP: Final = (
+    *("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT", "GITHUB_WORKSPACE"),
+    "CI_PROJECT_DIR",
+)
+"""Where this suite is a step of a job on GitHub or GitLab, the runs inside of it are none: they
+would annotate its page with the failures that they are made to have."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Handle signals as in a shell's foreground, however the suite was started.
 
     `nohup`, cron, a script's background jobs and some CI runners ignore or block some of them, and
     what the tests start would inherit that. xdist starts its workers after this.
     """
+    for name in _OF_A_CI_STEP:
+        os.environ.pop(name, None)
     Switch.is_on &= not config.getoption("fresh_pythons")
     for number in signal.valid_signals():
         name = getattr(number, "name", "")

@@ -130,3 +130,30 @@ def test_a_forked_worker_is_like_a_new_one(tmp_path: Path, monkeypatch: pytest.M
 def test_every_target_can_be_fuzzed_by_hand() -> None:
     """The fuzzer's command knows the targets before it imports them."""
     assert tuple(TARGETS) == NAMES
+
+
+def test_runs_inside_the_suite_do_not_annotate_its_page() -> None:
+    """On GitHub, what the tests start and call takes itself for no step of a job."""
+    assert "GITHUB_ACTIONS" not in os.environ
+    assert "GITHUB_STEP_SUMMARY" not in os.environ
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("SUITE_ON_GITHUB" in os.environ, reason="this is the inner run")
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "worker"])
+def test_the_suite_on_github(workers: tuple[str, ...], tmp_path: Path) -> None:
+    """The variables of the step are gone before any test runs."""
+    name = test_runs_inside_the_suite_do_not_annotate_its_page.__name__
+    test = f"{Path(__file__).relative_to(ROOT)}::{name}"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, test]
+    run = run_child(
+        ROOT,
+        command,
+        env={
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None,
+            "SUITE_ON_GITHUB": "1",
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+        },
+    )
+    assert run.outcome == "1 passed", run.stdout + run.stderr

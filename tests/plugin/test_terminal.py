@@ -407,8 +407,8 @@ def test_a_baseline_without_a_test_says_so(pytester: pytest.Pytester, folder: Pa
 @pytest.mark.parametrize(
     ("option", "lines"),
     [
-        pytest.param("-v", [TITLE, "VERDICT", "SEE", WROTE], id="v"),
-        pytest.param("-vv", [TITLE, "VERDICT", "SEE", WROTE], id="vv"),
+        pytest.param("-v", [TITLE, "VERDICT", "SEE", "GROUP", "TEST", WROTE], id="v"),
+        pytest.param("-vv", [TITLE, "VERDICT", "SEE", "GROUP", "TEST", WROTE], id="vv"),
         pytest.param("-q", ["VERDICT", WROTE], id="q"),
         pytest.param("--verbosity=-1", ["VERDICT", WROTE], id="verbosity"),
         pytest.param("--no-summary", [TITLE, "VERDICT", "SEE", WROTE], id="no-summary"),
@@ -419,12 +419,14 @@ def test_a_baseline_without_a_test_says_so(pytester: pytest.Pytester, folder: Pa
 def test_quiet_and_loud(
     pytester: pytest.Pytester, folder: Path, option: str, lines: list[str]
 ) -> None:
-    """`-q` keeps the verdict and the path, `-qq` nothing; more than the usual is not told."""
+    """`-q` keeps the verdict and the path, `-qq` nothing; `-v` adds the groups of failures."""
     write(folder, {"test_it.py": FAILING})
     run = run_inside(pytester, option)
     words = {
         "VERDICT": "TESTS_FAILED [test.failed]: 1 test failed",
         "SEE": "see: test_it.py::test_fails: AssertionError: too few (test_it.py:1)",
+        "GROUP": "1 x AssertionError: too few (test_it.py: test_fails) (test)",
+        "TEST": "    test_it.py::test_fails",
     }
     assert run.tail == [words.get(line, line) for line in lines]
 

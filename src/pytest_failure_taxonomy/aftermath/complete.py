@@ -58,7 +58,7 @@ from pytest_failure_taxonomy.recorder.record.rebuild import context_of, evidence
 from pytest_failure_taxonomy.recorder.record.removal import remove_record, what_stays, why_it_stays
 from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
 from pytest_failure_taxonomy.report.build import amend_report, build_report
-from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES, OWN_NAME, is_cut
+from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES, OWN_NAME, is_cut, own_extension
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
@@ -73,6 +73,9 @@ LOCK_SECONDS: Final = 1.0
 """How long to wait for a process that is rewriting the report of a stalled run."""
 MAX_STACKS_BYTES: Final = 1024 * 1024
 """Enough for the stacks of some thousand threads; the rest is left out."""
+
+_UNANNOTATED: Final = "unannotated"
+"""The key of our extension which says that nobody could print the annotations of a run."""
 
 _COMPLETENESS: Final = frozenset({"full", "reconstructed", "running"})
 _SHAPE: Final[dict[str, type | tuple[type, ...]]] = {
@@ -204,6 +207,8 @@ def complete_run(
             written = _write(path, completed, folder)
             is_whole = is_whole and written is completed
             completed = written
+        if current is not None and annotate is not None:
+            annotate_late(current, annotate)
         stays = kept
         if folder is not None:
             # The record is kept if it has more than the report.
@@ -268,9 +273,28 @@ def _show_faces(
         faults += more
         for line in lines:
             annotate(line)
+    elif faces.github:  # the watcher has nowhere to print them: what it held open is closed
+        report["extensions"].setdefault(OWN_NAME, {})[_UNANNOTATED] = True
     if faults:
         own = report["extensions"].setdefault(OWN_NAME, {})
         own["faults"] = [*own.get("faults", ()), *faults]
+
+
+def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> None:
+    """Annotate a run whose report its watcher has completed, in the CI job that it was part of.
+
+    Args:
+        report: the report's JSON object.
+        annotate: called with each line.
+    """
+    if own_extension(report).get(_UNANNOTATED) is not True:
+        return
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    from pytest_failure_taxonomy.report.faces import github_lines
+
+    for line in github_lines(report, Faces(github=True))[0]:
+        annotate(line)
 
 
 def _is_lacking(contents: list[bytes] | None, run_id: str) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_failure_taxonomy.aftermath.complete import (
     ProcessEnd,
     UnwrittenReportError,
+    annotate_late,
     complete_run,
     end_from_returncode,
     is_still_running,
@@ -128,6 +129,7 @@ def execute(options: argparse.Namespace) -> int:
                 piped=end.outputs,
             )
             problem = _write(path, report)
+            _show_on_github(report, command)
         if report["completeness"] != "full":
             print_verdict(report, _shown(path, folder), problem=problem)
     except Exception as error:  # noqa: BLE001 - the command's status stands
@@ -195,6 +197,7 @@ def _report_from_within(
                 return complete_run(path, run_id, within, annotate=tell_plainly) or report
     if report["verdict"] is None and report["exit"]["code"] != seen.exit.code:
         return None  # that pytest passed, and something else in the command failed
+    annotate_late(report, tell_plainly)
     return report
 
 
@@ -238,6 +241,21 @@ def _write(path: Path, report: dict[str, Any]) -> str | None:
         )
         return "could not be written"
     return None
+
+
+def _show_on_github(report: dict[str, Any], command: list[str]) -> None:
+    """Tell GitHub of a command that has failed and that no plugin has recorded."""
+    if report["verdict"] is None or "--failure-taxonomy-github=off" in command:
+        return
+    from pytest_failure_taxonomy.report.faces import faces_of_step, github_lines, write_faces
+
+    faces = faces_of_step()
+    problems = write_faces(report, faces)
+    lines, more = github_lines(report, faces)
+    for line in lines:
+        tell_plainly(line)
+    for problem in (*problems, *more):
+        tell(problem)
 
 
 def _exit_code(end: CommandEnd, report: dict[str, Any] | None) -> int:

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError
 from pytest_failure_taxonomy.report.limits import JSONObject
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import replace_file
@@ -61,6 +61,17 @@ def github_lines(report: JSONObject, faces: Faces) -> tuple[list[str], list[str]
         return [], [f"annotations: {safe_text(_words(error))}"]
 
 
+def faces_of_step() -> Faces:
+    """Return what the step of a job on GitHub is to be given; nothing outside of one."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return Faces()
+    return Faces(
+        github=True,
+        summary=os.environ.get("GITHUB_STEP_SUMMARY") or None,
+        output=os.environ.get("GITHUB_OUTPUT") or None,
+    )
+
+
 def _writers(report: JSONObject, faces: Faces) -> Iterator[tuple[str, Callable[[], None]]]:
     if faces.junit is not None:
         yield "junit", partial(_replace, faces.junit, "junit", report, family=faces.junit_family)
@@ -77,7 +88,18 @@ def _replace(path: str, name: str, report: JSONObject, **options: str) -> None:
 
 
 def _append_summary(path: str, report: JSONObject) -> None:
-    _append(path, render("markdown", report))
+    """Append the summary of a run to that of its step, which other commands may have begun."""
+    from pytest_failure_taxonomy.report.render.markdown import MAX_BYTES, render_within
+
+    try:
+        used = os.stat(path).st_size
+    except OSError:
+        used = 0
+    room = MAX_BYTES - used
+    text = render_within(report, room)
+    if len(text.encode("utf-8", "replace")) > room:
+        raise ReportError(f"{path}: it is full; a step's summary may have 1 MiB")
+    _append(path, text)
 
 
 def _problem_of(write: Callable[[], None]) -> str | None:
@@ -99,7 +121,8 @@ def _words(error: Exception) -> str:
 def _outputs_of(report: JSONObject) -> str:
     """Return the outputs of the step: reasons and kinds are plain words, and can hold no line."""
     verdict = report["verdict"] or {}
-    retryable = {True: "true", False: "false", None: ""}[verdict.get("retryable")]
+    said = verdict.get("retryable")
+    retryable = "" if said is None else str(said).lower()
     given = {
         "reason": verdict.get("reason", ""),
         "kind": verdict.get("kind", ""),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -396,15 +396,30 @@ class Run:
         level = verbosity(self._config)
         if level > -2 and self._settings.summary != "off":
             paths = ShownPaths(str(self._config.rootpath), str(started_in))
-            lines = verdict_lines(report, shown, paths=paths, quiet=level < 0, problem=problem)
+            is_long = (self._settings.summary or ("groups" if level > 0 else "short")) == "groups"
+            lines = verdict_lines(
+                report,
+                shown,
+                paths=paths,
+                quiet=level < 0,
+                problem=problem,
+                groups=lines_of_groups(report, paths) if is_long else (),
+            )
             if problem is None:  # without a report there is nothing to complete
                 lines += watcher_lines(report)
-            if (self._settings.summary or ("groups" if level > 0 else "short")) == "groups":
-                lines += lines_of_groups(report, paths)
             lines += self._past_runs.lines(shown)
             stays = stays_lines(self._report_file.remains)
-            print_lines(self._config, [*lines, *faults, *stays])
+            print_lines(
+                self._config,
+                [*lines, *faults, *stays],
+                partial(self._links, report, paths, shown),
+            )
         print_lines(self._config, shown_lines)
+
+    def _links(self, report: dict[str, Any], paths: ShownPaths, shown: str) -> dict[str, str]:
+        from pytest_failure_taxonomy.run.hyperlinks import link_targets
+
+        return link_targets(report, paths, self._report_file.path, shown)
 
     def _evidence(self, exit_seen: ProcessExit, duration: float) -> RunEvidence:
         """Return all that was seen of the session, and how it ends."""

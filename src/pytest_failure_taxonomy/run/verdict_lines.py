@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from _pytest._io import TerminalWriter  # public only through the reporter, which may be missing
@@ -14,6 +15,9 @@ from _pytest._io import TerminalWriter  # public only through the reporter, whic
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import ShownPaths
 from pytest_failure_taxonomy.taxonomy.evidence import Faces
+
+MAX_GROUPS: Final = 20
+"""Groups of failures that are printed; the report has them all."""
 
 
 def verbosity(config: pytest.Config) -> int:
@@ -30,10 +34,19 @@ def verbosity(config: pytest.Config) -> int:
     return int(given.verbose - given.quiet)
 
 
-def print_lines(config: pytest.Config, lines: Sequence[Line]) -> None:
+def print_lines(
+    config: pytest.Config,
+    lines: Sequence[Line],
+    links: Callable[[], Mapping[str, str]] | None = None,
+) -> None:
     """Print lines to where pytest prints, unless its terminal plugin is switched off.
 
     A pytest that failed to start has no reporter; then lines go to stderr, as its errors do.
+
+    Args:
+        config: of the run.
+        lines: what to print.
+        links: returns which words are links to where, for a terminal that knows such.
     """
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None and config.pluginmanager.is_blocked("terminal"):
@@ -47,17 +60,32 @@ def print_lines(config: pytest.Config, lines: Sequence[Line]) -> None:
             reporter.ensure_newline()
             if writer.width_of_current_line:  # the reporter does not know of xdist's progress line
                 writer.line()
+        targets = _targets(writer, links)
         for line in lines:
-            _print_line(writer, line)
+            _print_line(writer, line, targets)
         writer.flush()
 
 
-def _print_line(writer: TerminalWriter, line: Line) -> None:
+def _targets(
+    writer: TerminalWriter, links: Callable[[], Mapping[str, str]] | None
+) -> Mapping[str, str]:
+    if links is None or not writer.hasmarkup or not writer._file.isatty():  # noqa: SLF001 - `--color=yes` may print to a file
+        return {}
+    from pytest_failure_taxonomy.run.hyperlinks import knows_hyperlinks
+
+    return links() if knows_hyperlinks(os.environ) else {}
+
+
+def _print_line(writer: TerminalWriter, line: Line, targets: Mapping[str, str]) -> None:
     markup: dict[str, bool] = {"bold": line.bold}
     if line.color is not None:
         markup[line.color] = True
     if line.is_title:
         writer.sep("=", line.text, **markup)
+    elif targets:
+        from pytest_failure_taxonomy.run.hyperlinks import linked
+
+        writer.line(linked(line.text, targets), **markup)
     else:
         writer.line(line.text, **markup)
 
@@ -81,9 +109,15 @@ def show_faces(report: dict[str, Any], faces: Faces) -> tuple[list[Line], list[L
 
 
 def lines_of_groups(report: dict[str, Any], paths: ShownPaths) -> list[Line]:
-    """Return the lines of a failed run's groups of failures."""
-    if report["verdict"] is None:
+    """Return the lines of a failed run's groups of failures, the biggest ones."""
+    groups = report["groups"]
+    if report["verdict"] is None or not groups:
         return []
     from pytest_failure_taxonomy.report.render.details import group_lines
 
-    return list(group_lines(report, paths))
+    lines = list(group_lines({**report, "groups": groups[:MAX_GROUPS]}, paths))
+    more = len(groups) - MAX_GROUPS
+    if more > 0:
+        words = "1 more group" if more == 1 else f"{more} more groups"
+        lines.append(Line(text=f"{words}; failure-taxonomy show --all lists them"))
+    return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.limits import own_extension
@@ -66,6 +66,7 @@ def verdict_lines(
     paths: ShownPaths = AS_REPORTED,
     quiet: bool = False,
     problem: str | None = None,
+    groups: Sequence[Line] = (),
 ) -> list[Line]:
     """Return the lines that say why a run failed.
 
@@ -75,6 +76,7 @@ def verdict_lines(
         paths: shows the paths in it.
         quiet: one line for the verdict, none for a success.
         problem: what went wrong with the report itself, in words.
+        groups: the lines of the groups of failures, where they are shown, too.
     """
     verdict = report["verdict"]
     if verdict is None:
@@ -83,14 +85,15 @@ def verdict_lines(
     headline = Line(text=_headline(report, paths), color="red", bold=True)
     ending = problem_lines(problem) or [Line(text=f"report: {safe_text(where)}")]
     if quiet:
-        return [headline, *ending]
+        return [headline, *groups, *ending]
     title = Line(text=TITLE, color="red", is_title=True)
     middle = [
         _look_at_line(report, paths),
         _also_line(report, paths),
         _left_line(report, paths),
     ]
-    return [title, headline, *(line for line in middle if line is not None), *ending]
+    shown = (line for line in middle if line is not None)
+    return [title, headline, *shown, *groups, *ending]
 
 
 def _headline(report: dict[str, Any], paths: ShownPaths) -> str:
@@ -178,9 +181,10 @@ def _look_at_line(report: dict[str, Any], paths: ShownPaths) -> Line | None:
     if target in verdict["message"] and detail and detail in message:
         return None
     held_as = (verdict["reason"], verdict["kind"])
-    count = next(
+    counts = (
         held["count"] for held in report["reasons"] if (held["reason"], held["kind"]) == held_as
     )
+    count = next(counts, 1)  # somebody else's report need not list its verdict
     label = "first" if count > 1 else "see"
     words = (
         f"{label}: {paths.nodeid(target)}"

@@ -1,0 +1,176 @@
+"""Annotations of GitHub Actions: workflow commands that put words on the user's file and line.
+
+GitHub shows ten annotations a kind and step, and drops the others in silence. So the verdict comes
+first, then one annotation a group of failures, and the tenth counts those for which there is no
+room. Texts are one line each and escaped as GitHub's own toolkit does it: none can begin a line,
+and so none can be a command.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pytest_failure_taxonomy.report.limits import own_extension
+from pytest_failure_taxonomy.report.render.history_words import in_brackets, words_of_group
+from pytest_failure_taxonomy.report.render.places import (
+    Place,
+    Repository,
+    counted,
+    running_words,
+    stall_words,
+    words_of_verdict,
+)
+from pytest_failure_taxonomy.report.text import first_line, safe_text
+from pytest_failure_taxonomy.taxonomy.values import value
+
+MAX_OF_A_KIND: Final = 10
+"""GitHub shows no more errors, warnings and notices, each, of one step."""
+MAX_NODEIDS: Final = 5
+"""Node ids that are named of one group."""
+_LEVELS: Final = ("error", "warning", "notice")
+
+
+@value
+class Annotation:
+    """One annotation, with texts as they come."""
+
+    level: str
+    """One of `error`, `warning` and `notice`."""
+    title: str
+    lines: tuple[str, ...]
+    place: Place | None = None
+
+
+def render(report: dict[str, Any]) -> str:
+    """Return the annotations of a run, one workflow command a line; empty where all is well."""
+    found = list(_annotations(report))
+    shown = [
+        _command(each)
+        for level in _LEVELS
+        for each in _with_room([one for one in found if one.level == level])
+    ]
+    return "".join(f"{line}\n" for line in shown)
+
+
+def _annotations(report: dict[str, Any]) -> Iterator[Annotation]:
+    repository = Repository(report, os.environ.get("GITHUB_WORKSPACE"))
+    if report["verdict"] is None:
+        if _accepts_failures(report):
+            for group in report["groups"]:
+                yield _of_group(report, group, repository, "notice", "known: ")
+    else:
+        yield _of_verdict(report, repository)
+        for group in report["groups"]:
+            yield _of_group(report, group, repository, "error")
+        yield from _of_session(report, repository)
+    yield from _of_benches(report)
+
+
+def _accepts_failures(report: dict[str, Any]) -> bool:
+    known = own_extension(report).get("known")
+    return isinstance(known, dict) and known.get("accepted") is True
+
+
+def _of_verdict(report: dict[str, Any], repository: Repository) -> Annotation:
+    title, lines = words_of_verdict(report)
+    return Annotation(
+        level="error", title=title, lines=tuple(lines), place=_place_of_verdict(report, repository)
+    )
+
+
+def _place_of_verdict(report: dict[str, Any], repository: Repository) -> Place | None:
+    """Return the place of what no group of failures shows, such as a crash in a test."""
+    nodeid = report["verdict"]["nodeid"]
+    if nodeid is None or any(nodeid in group["nodeids"] for group in report["groups"]):
+        return None
+    running = (test for test in report["in_flight"] if test["nodeid"] == nodeid)
+    return next(map(repository.place_of, running), None) or repository.file_of(nodeid)
+
+
+def _of_group(
+    report: dict[str, Any],
+    group: dict[str, Any],
+    repository: Repository,
+    level: str,
+    prefix: str = "",
+) -> Annotation:
+    count = f"{group['count']} x " if group["count"] > 1 else ""
+    owner = f" ({group['owner']})" if group["owner"] else ""
+    history = in_brackets(words_of_group(report, group))
+    nodeids = group["nodeids"]
+    more = len(nodeids) - MAX_NODEIDS
+    return Annotation(
+        level=level,
+        title=f"{prefix}{group['reason']} [{group['kind']}]",
+        lines=(
+            f"{count}{first_line(group['title'])}{owner}{history}",
+            *nodeids[:MAX_NODEIDS],
+            *([f"and {more} more"] if more > 0 else []),
+        ),
+        place=repository.place_of_group(group),
+    )
+
+
+def _of_session(report: dict[str, Any], repository: Repository) -> Iterator[Annotation]:
+    """Yield what failed or was cut short outside of any finished test."""
+    verdict = report["verdict"]
+    for error in report["internal_errors"]:
+        message = first_line(error["message"])
+        if message not in verdict["message"]:
+            yield Annotation(level="error", title=error["kind"], lines=(message,))
+    for test in report["in_flight"]:
+        if test["nodeid"] != verdict["nodeid"]:
+            yield Annotation(
+                level="warning",
+                title="test in flight",
+                lines=(f"{test['nodeid']} {running_words(test)}",),
+                place=repository.place_of(test),
+            )
+    for stalled in report["stalls"]:
+        yield Annotation(
+            level="warning", title=f"{stalled['what']} stalled", lines=(stall_words(stalled),)
+        )
+
+
+def _of_benches(report: dict[str, Any]) -> Iterator[Annotation]:
+    for bench in report["bench"]:
+        gate = bench["gate"]
+        if gate is not None and gate["verdict"] != "PASS":
+            yield Annotation(
+                level="error" if gate["verdict"] == "FAIL" else "warning",
+                title=f"bench {bench['task_class']}: gate {gate['verdict']}",
+                lines=tuple(gate["reasons"]) or (gate["verdict"],),
+            )
+
+
+def _with_room(annotations: list[Annotation]) -> list[Annotation]:
+    """Return those that GitHub shows; the last one counts the others."""
+    if len(annotations) <= MAX_OF_A_KIND:
+        return annotations
+    kept = annotations[: MAX_OF_A_KIND - 1]
+    rest = len(annotations) - len(kept)
+    words = (f"{counted(rest, 'annotation')} more; the report has them all",)
+    return [*kept, Annotation(level=kept[0].level, title="failure taxonomy", lines=words)]
+
+
+def _command(annotation: Annotation) -> str:
+    place = annotation.place
+    properties = {"title": annotation.title}
+    if place is not None:
+        line = {} if place.line is None else {"line": str(place.line)}
+        properties = {"file": place.path, **line, **properties}
+    given = ",".join(f"{name}={_escaped_property(text)}" for name, text in properties.items())
+    message = "\n".join(map(safe_text, annotation.lines))
+    return f"::{annotation.level} {given}::{_escaped(message)}"
+
+
+def _escaped(text: str) -> str:
+    """Return the text as the toolkit's `escapeData` does."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escaped_property(text: str) -> str:
+    """Return the text as the toolkit's `escapeProperty` does."""
+    return _escaped(safe_text(text)).replace(":", "%3A").replace(",", "%2C")

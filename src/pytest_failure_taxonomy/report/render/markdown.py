@@ -1,0 +1,275 @@
+"""A summary in Markdown, as it stands on the page of a GitHub Actions job.
+
+Nothing that a test or a report says can become Markdown or HTML. Words are written with each
+special character escaped, node ids and titles as code spans, stacks and tracebacks as fenced code;
+a fence is longer than any row of backticks in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from html import escape
+from typing import Any, Final
+
+from pytest_failure_taxonomy.report.limits import own_extension
+from pytest_failure_taxonomy.report.render.details import merged_lines
+from pytest_failure_taxonomy.report.render.history_words import words_of_group
+from pytest_failure_taxonomy.report.render.places import (
+    Repository,
+    counted,
+    joined,
+    running_words,
+    stall_words,
+    words_of_verdict,
+)
+from pytest_failure_taxonomy.report.render.terminal import own_texts, verdict_lines
+from pytest_failure_taxonomy.report.text import cap, first_line, safe_text
+
+MAX_BYTES: Final = 1024 * 1024 - 1
+"""GitHub drops the whole summary of a step that is larger than 1 MiB."""
+MAX_NODEIDS: Final = 20
+"""Node ids that are listed of one group."""
+_MAX_WIDTH: Final = 2_000
+"""Characters of one line."""
+_MAX_BLOCK: Final = 20_000
+"""Characters of one stack or traceback."""
+_ROOM_FOR_THE_CUT: Final = 200
+"""Bytes that the sentence takes which says what was left out."""
+
+_SPECIAL: Final = re.compile(
+    r"[\\`*_\[\]<>&~|@#$]"  # emphasis, links, HTML, references, code, tables, mathematics
+    r"|:(?=//)|(?<=mailto):|(?<=xmpp):|(?<=www)\."  # what GitHub makes links of
+    r"|^[-+=]|^\d(?=\d*[.)](\s|$))",  # what begins a list or underlines a title
+    re.IGNORECASE,
+)
+_BACKTICKS: Final = re.compile("`+")
+_REFERENCES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "@": "&#64;&#8203;"}
+"""An `@` is followed by a space of no width: GitHub notifies whom a name after it belongs to."""
+_COUNTS: Final = (
+    *("passed", "failed", "errors", "skipped", "xfailed", "xpassed"),
+    *("flaky", "rerun", "timed_out", "crashed", "in_flight", "not_run", "collection_errors"),
+)
+
+
+def render(report: dict[str, Any]) -> str:
+    """Return the summary of a run."""
+    return render_within(report, MAX_BYTES)
+
+
+def render_within(report: dict[str, Any], room: int) -> str:
+    """Return the summary of a run, with as many groups and tests as there is room for.
+
+    Args:
+        report: the report's JSON object.
+        room: bytes that it may take; the verdict and what was cut are said in any case.
+    """
+    text = _head(report)
+    left = room - _ROOM_FOR_THE_CUT - _size_of(text)
+    parts = [text]
+    for title, noun, entries in _sections(report):
+        kept, left = _kept(title, entries, left)
+        parts += kept[:1] and [f"### {title}\n\n"]
+        parts += kept
+        rest = len(entries) - len(kept)
+        if rest:
+            parts.append(f"_{counted(rest, noun)} left out: a summary has no more room._\n\n")
+            break
+    return "".join(parts)
+
+
+def _kept(title: str, entries: list[str], left: int) -> tuple[list[str], int]:
+    """Return the entries for which there is room, and the room that is left."""
+    kept = []
+    left -= len(title) + len("### \n\n")
+    for entry in entries:
+        left -= _size_of(entry)
+        if left < 0:
+            break
+        kept.append(entry)
+    return kept, left
+
+
+def _size_of(text: str) -> int:
+    return len(text.encode("utf-8", "backslashreplace"))
+
+
+def _head(report: dict[str, Any]) -> str:
+    if report["verdict"] is None:
+        (line, *_) = verdict_lines(report, "")
+        words = line.text.removeprefix("failure taxonomy: ")
+        return f"## \u2705 pytest: {_words(words)}\n\n{_counts(report)}"
+    title, (message, *more) = words_of_verdict(report)
+    lines = "".join(f"- {_words(line)}\n" for line in (*more, *_advice(report)))
+    return f"## \u274c {_words(title)}\n\n**{_words(message)}**\n\n{lines}\n{_counts(report)}"
+
+
+def _advice(report: dict[str, Any]) -> Iterator[str]:
+    """Yield what to do next, where the report says it."""
+    verdict = report["verdict"]
+    retryable = verdict["retryable"]
+    if retryable is not None:
+        yield "a retry may help" if retryable else "a retry won't help"
+    if verdict["ambiguous"]:
+        yield f"it can't be told apart from: {', '.join(verdict['ambiguous'])}"
+
+
+def _counts(report: dict[str, Any]) -> str:
+    summary = report["summary"]
+    named = [name for name in _COUNTS if summary[name]]
+    if not named:
+        return ""
+    rows = ([name.replace("_", " ") for name in named], [str(summary[name]) for name in named])
+    return _table(rows[0], [rows[1]], "--:")
+
+
+def _sections(report: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the title of each part, what one of its entries is called, and the entries."""
+    repository = Repository(report, os.environ.get("GITHUB_WORKSPACE"))
+    yield "Runs", "run", list(_merged(report))
+    yield "Groups", "group", [_group(report, each, repository) for each in report["groups"]]
+    yield "Errors outside of tests", "error", list(map(_error, report["internal_errors"]))
+    yield "In flight", "test", list(map(_in_flight, report["in_flight"]))
+    yield "Stalls", "stall", list(map(_stall, report["stalls"]))
+    yield "Benches", "bench", _benches(report)
+    notes = [*own_texts(report, "notes"), *own_texts(report, "faults")]
+    yield "Notes", "note", [f"- {_words(first_line(note))}\n" for note in notes]
+
+
+def _merged(report: dict[str, Any]) -> Iterator[str]:
+
+    if own_extension(report).get("merged") is not None:
+        lines = [line.text for line in merged_lines(report) if not line.is_title]
+        if lines:
+            yield "".join(f"- {_words(line)}\n" for line in lines) + "\n"
+
+
+def _group(report: dict[str, Any], group: dict[str, Any], repository: Repository) -> str:
+    place = repository.place_of_group(group)
+    line = "" if place is None or place.line is None else f":{place.line}"
+    about = joined(
+        (
+            _words(f"{group['reason']} [{group['kind']}]"),
+            "" if group["owner"] is None else f"owner: {_words(group['owner'])}",
+            _words(_history(report, group)),
+            "" if place is None else _code(f"{place.path}{line}"),
+        )
+    )
+    nodeids = "".join(f"- {_code(nodeid)}\n" for nodeid in group["nodeids"][:MAX_NODEIDS])
+    more = len(group["nodeids"]) - MAX_NODEIDS
+    rest = f"- and {more} more\n" if more > 0 else ""
+    count = f"{group['count']} x "
+    head = f"#### {count}{_code(first_line(group['title']))}\n\n{about}\n\n{nodeids}{rest}\n"
+    return head + _traceback_of(group, repository)
+
+
+def _history(report: dict[str, Any], group: dict[str, Any]) -> str:
+    passed = (group["history"] or {}).get("last_passed_commit")
+    last = f", last passed at {passed[:12]}" if passed else ""
+    return f"{words_of_group(report, group)}{last}"
+
+
+def _traceback_of(group: dict[str, Any], repository: Repository) -> str:
+    for failure in repository.failures_of(group):
+        if failure["traceback"]:
+            return _folded(f"Traceback of {failure['nodeid']}", failure["traceback"])
+    return ""
+
+
+def _error(error: dict[str, Any]) -> str:
+    words = f"#### {_words(error['kind'])}: {_code(first_line(error['message']))}\n\n"
+    return words + _folded("Traceback", error["traceback"])
+
+
+def _in_flight(test: dict[str, Any]) -> str:
+    worker = f" (worker {test['worker']})" if test["worker"] else ""
+    stall = test["stall"] or {"stack": None, "children": ()}
+    children = [f"- child process: {_code(each)}\n" for each in stall["children"]]
+    return (
+        f"#### {_code(test['nodeid'])}\n\n{_words(running_words(test) + worker)}\n\n"
+        + "".join(children[:1] and [*children, "\n"])
+        + _folded("Where it was", stall["stack"])
+        + _folded("Where it crashed", test["stack"])
+        + _folded("Its last output", test["output"])
+    )
+
+
+def _stall(stall: dict[str, Any]) -> str:
+    worker = f" on {stall['worker']}" if stall["worker"] else ""
+    words = f"#### {_words(stall['what'] + worker)}\n\n{_words(stall_words(stall))}\n\n"
+    return words + _folded("Where it was", stall["stack"])
+
+
+def _benches(report: dict[str, Any]) -> list[str]:
+    """Return one table of all benches, and a list of what their gates say."""
+    benches = report["bench"]
+    if not benches:
+        return []
+    heads = ["task class", "passed", "mean score", "95 % lower bound", "USD", "gate"]
+    reasons = [
+        f"- {_words(bench['task_class'])}: {_words(reason)}\n"
+        for bench in benches
+        for reason in (bench["gate"] or {"reasons": ()})["reasons"]
+    ]
+    return [_table(heads, map(_bench, benches), "---"), *reasons]
+
+
+def _bench(bench: dict[str, Any]) -> list[str]:
+    counts, gate = bench["counts"], bench["gate"]
+    return [
+        bench["task_class"],
+        f"{counts['passed']} of {counts['scheduled']}",
+        _figure(bench["mean_score"]),
+        _figure(bench["lower_bound_95"]["value"]),
+        f"{bench['total_cost_usd']:.2f}",
+        "none" if gate is None else gate["verdict"],
+    ]
+
+
+def _figure(number: float | None) -> str:
+    return "none" if number is None else f"{number:.3f}"
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]], rule: str) -> str:
+    heads = list(heads)
+    lines = [map(_words, heads), [rule] * len(heads), *(map(_words, row) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+
+
+def _words(text: str) -> str:
+    """Return a text as words that are neither Markdown nor HTML; one line."""
+    shown = safe_text(text, _MAX_WIDTH).strip()
+    return _SPECIAL.sub(_escaped, shown)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    found = match[0]
+    if found.isdigit():  # a backslash before it would be shown
+        return f"&#{ord(found)};"
+    return _REFERENCES.get(found) or f"\\{found}"
+
+
+def _code(text: str) -> str:
+    """Return a text as a code span; one line."""
+    shown = safe_text(text)
+    if not shown.strip():
+        return "(empty)"
+    fence = "`" * (_longest_row(shown) + 1)
+    pad = " " if shown[0] in "` " or shown[-1] in "` " else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def _folded(title: str, text: str | None) -> str:
+    """Return a text of several lines that is shown on a click; nothing for an empty one."""
+    if not text:
+        return ""
+    lines = cap(text, _MAX_BLOCK).splitlines()
+    block = "\n".join(safe_text(line.expandtabs(), _MAX_WIDTH) for line in lines)
+    fence = "`" * max(3, _longest_row(block) + 1)
+    summary = f"<details><summary>{escape(safe_text(title))}</summary>"
+    return f"{summary}\n\n{fence}text\n{block}\n{fence}\n\n</details>\n\n"
+
+
+def _longest_row(text: str) -> int:
+    return max((len(row) for row in _BACKTICKS.findall(text)), default=0)

@@ -1,0 +1,133 @@
+"""Where in the user's repository the things of a report are, for the pages of CI systems."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.taxonomy.values import value
+
+_NOT_THE_USERS: Final = frozenset({"dependency", "plugin", "pytest", "python"})
+"""Owners of code that is no file of the repository, even where it is installed in it."""
+_DRIVE: Final = re.compile("[A-Za-z]:")
+
+
+@value
+class Place:
+    """A file of the repository, and the line if that is known."""
+
+    path: str
+    line: int | None = None
+
+
+class Repository:
+    """Finds the files of a report in the repository that a CI system has checked out."""
+
+    def __init__(self, report: Mapping[str, Any], workspace: str | None) -> None:
+        """Index the report's failures.
+
+        Args:
+            report: the report's JSON object.
+            workspace: absolute path of the repository; paths stay relative to pytest's root
+                directory where that does not lie in it, or nobody says.
+        """
+        rootdir = report["run"]["invocation"]["rootdir"]
+        self._prefix = _below(rootdir, workspace) or ""
+        self._rootdir = rootdir if self._prefix else ""
+        self._workspace = workspace
+        self._by_fingerprint: dict[str, list[dict[str, Any]]] = {}
+        for failure in report["failures"]:
+            if failure["fingerprint"] is not None:
+                self._by_fingerprint.setdefault(failure["fingerprint"], []).append(failure)
+        self._by_nodeid: dict[str, list[dict[str, Any]]] = {}
+        for failed in report["collection_errors"]:
+            self._by_nodeid.setdefault(failed["nodeid"], []).append(failed)
+
+    def failures_of(self, group: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the failures and collection errors of a group that the report lists."""
+        yield from self._by_fingerprint.get(group["fingerprint"], ())
+        if group["kind"] == "collection.error":
+            for nodeid in group["nodeids"]:
+                yield from self._by_nodeid.get(nodeid, ())
+
+    def place_of_group(self, group: Mapping[str, Any]) -> Place | None:
+        """Return where the first failure of a group was raised, or else its test's file."""
+        for failure in self.failures_of(group):
+            place = self.place_of(failure)
+            if place is not None:
+                return place
+        return next(filter(None, map(self.file_of, group["nodeids"])), None)
+
+    def place_of(self, failure: Mapping[str, Any]) -> Place | None:
+        """Return the place of a failure or a test in flight, if it is in the user's own files."""
+        origin = failure.get("origin")
+        location = failure["location"]
+        if location is None or (origin is not None and origin["owner"] in _NOT_THE_USERS):
+            return self.file_of(failure["nodeid"])
+        path = self.path(location["path"])
+        if path is None:
+            return self.file_of(failure["nodeid"])
+        return Place(path=path, line=location["line"])
+
+    def file_of(self, nodeid: str | None) -> Place | None:
+        """Return the file that a node id begins with; `None` if it begins with none."""
+        path = None if nodeid is None else self.path(nodeid.partition("::")[0])
+        return None if path is None else Place(path=path)
+
+    def path(self, path: str) -> str | None:
+        """Return a path of the report relative to the repository; `None` if it is outside."""
+        if not path or path.startswith("<"):
+            return None
+        if _is_absolute(path):
+            return _below(path, self._workspace) or None
+        whole = os.path.normpath(os.path.join(self._prefix, path)).replace(os.sep, "/")
+        return None if whole in (".", "..") or whole.startswith("../") else whole
+
+
+def _below(path: str, folder: str | None) -> str | None:
+    """Return a path relative to a folder that it lies in; `.` for the folder, `None` outside."""
+    if not folder or not _is_absolute(path) or not os.path.isabs(folder):
+        return None
+    try:
+        relative = os.path.relpath(path, folder).replace(os.sep, "/")
+    except ValueError:  # another drive, or no path at all
+        return None
+    return None if relative == ".." or relative.startswith("../") else relative
+
+
+def _is_absolute(path: str) -> bool:
+    return path.startswith(("/", "\\")) or _DRIVE.match(path) is not None
+
+
+def words_of_verdict(report: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return reason and kind of a failed run as a title, and the lines that explain them."""
+    _, headline, *more, _ = verdict_lines(report, "")
+    title, _, message = headline.text.partition("]: ")
+    return f"{title}]", [message, *(line.text for line in more)]
+
+
+def running_words(test: Mapping[str, Any]) -> str:
+    """Return in words what a test was doing when the run ended."""
+    elapsed, stall = test["elapsed_seconds"], test["stall"]
+    since = "" if elapsed is None else f" for {elapsed:.1f} s"
+    words = f"was running ({test['phase']}){since} when the run ended"
+    return words if stall is None else f"{words}; {stall_words(stall)}"
+
+
+def stall_words(stall: Mapping[str, Any]) -> str:
+    """Return in words how something was stalled."""
+    where = f" in {stall['where']}" if stall["where"] else ""
+    return f"{stall['state']}{where} for {stall['seconds']:.0f} s"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def joined(words: Iterable[str]) -> str:
+    """Return the words that are not empty, with middle dots between them."""
+    return " \u00b7 ".join(filter(None, words))

@@ -1,0 +1,260 @@
+"""The example project's workflows and the action: their commands run as GitHub would run them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.helpers.children import run_child
+from tests.helpers.reports import read_report
+
+if sys.platform == "win32":
+    pytest.skip("the workflows run on Linux", allow_module_level=True)
+
+ROOT: Final = Path(__file__).parents[2]
+EXAMPLE: Final = ROOT / "example_project"
+WORKFLOWS: Final = EXAMPLE / ".github" / "workflows"
+LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", ".*_cache", "build", "dist", "*.egg-info")
+EXPRESSION: Final = re.compile(r"\$\{\{ *(.+?) *\}\}")
+RATE_LIMIT: Final = """
+import os
+def test_prints(failure_taxonomy):
+    if not os.path.exists("tried"):
+        open("tried", "w").close()
+        failure_taxonomy.record("LLM_ERROR", "llm.rate_limited", "too many")
+        raise OSError("too many")
+"""
+
+
+@dataclass(kw_only=True)
+class Job:
+    """One job: runs steps in a folder, and knows what they have left."""
+
+    folder: Path
+    names: dict[str, str] = field(default_factory=dict)
+    """The values of expressions, such as `matrix.shard`."""
+    artifacts: dict[str, list[Path]] = field(default_factory=dict)
+    summary: str = ""
+    failed: bool = False
+    ran: list[str] = field(default_factory=list)
+    """The names of the steps that ran."""
+
+    def run(self, steps: list[dict[str, Any]]) -> None:
+        """Run the steps that are to run, one after the other."""
+        for step in steps:
+            if step.get("name") == "Install" or not self._is_wanted(step):
+                continue
+            if "run" in step:
+                self._run(step)
+            elif "upload-artifact" in step["uses"]:
+                self._upload(step["with"])
+
+    def _is_wanted(self, step: Mapping[str, Any]) -> bool:
+        condition = step.get("if", "success()")
+        if "always()" in condition:
+            condition = condition.replace("always()", "'' == ''")
+        elif self.failed:
+            return False
+        return condition == "success()" or all(
+            self._holds(part) for part in condition.split(" && ")
+        )
+
+    def _holds(self, comparison: str) -> bool:
+        found = re.fullmatch(r"(\S+) (==|!=) '(\w*)'", comparison)
+        assert found is not None, comparison
+        left = "" if found[1] == "''" else self.names.get(found[1], "")
+        return (left == found[3]) is (found[2] == "==")
+
+    def _run(self, step: Mapping[str, Any]) -> None:
+        outputs, summary = self.folder / "..output", self.folder / "..summary"
+        for path in (outputs, summary):
+            path.write_text("", "utf-8")
+        script = self._filled(step["run"])
+        given = {name: self._filled(text) for name, text in step.get("env", {}).items()}
+        folder = self.folder / self._filled(step.get("working-directory", "."))
+        programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        said = run_child(
+            folder,
+            ["bash", "-eo", "pipefail", "-c", script],
+            env={
+                **given,
+                "PATH": programs,
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None,
+                "GITHUB_ACTIONS": "true",
+                "GITHUB_WORKSPACE": str(self.folder),
+                "GITHUB_OUTPUT": str(outputs),
+                "GITHUB_STEP_SUMMARY": str(summary),
+            },
+        )
+        print(said.stdout, said.stderr)  # noqa: T201 - shown where the test fails
+        self.ran.append(step.get("name", ""))
+        self.summary += summary.read_text("utf-8")
+        self._keep(step, said.status, outputs.read_text("utf-8"))
+
+    def _keep(self, step: Mapping[str, Any], status: int, outputs: str) -> None:
+        self.failed |= status != 0 and not step.get("continue-on-error", False)
+        if "id" in step:
+            prefix = f"steps.{step['id']}"
+            self.names[f"{prefix}.outcome"] = "failure" if status else "success"
+            for line in outputs.splitlines():
+                name, _, text = line.partition("=")
+                self.names[f"{prefix}.outputs.{name}"] = text
+
+    def _upload(self, given: Mapping[str, Any]) -> None:
+        paths = sorted(self.folder.glob(self._filled(given["path"])))
+        assert paths or given["if-no-files-found"] == "warn"
+        self.artifacts[self._filled(given["name"])] = paths
+
+    def _filled(self, text: str) -> str:
+        return EXPRESSION.sub(lambda found: self.names.get(found[1], ""), text)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Iterator[Path]:
+    """Yield copies of the example project, each in a folder of its own."""
+
+    def copies() -> Iterator[Path]:
+        number = 0
+        while True:
+            number += 1
+            yield shutil.copytree(EXAMPLE, tmp_path / f"checkout{number}", ignore=LEFT_OUT)
+
+    return copies()
+
+
+def workflow(name: str) -> dict[str, Any]:
+    """Return the jobs of a workflow of the example project."""
+    jobs: dict[str, Any] = yaml.safe_load((WORKFLOWS / f"{name}.yml").read_text("utf-8"))["jobs"]
+    return jobs
+
+
+def test_the_suite(folders: Iterator[Path]) -> None:
+    """One test fails: the job fails, with a summary, and keeps the report."""
+    job = Job(folder=next(folders))
+    job.run(workflow("tests")["tests"]["steps"])
+    assert job.failed
+    assert job.summary.startswith("## \u274c TESTS\\_FAILED \\[test.failed\\]")
+    (path,) = job.artifacts["failure-report"]
+    assert read_report(path)["summary"]["failed"] == 1
+
+
+def test_shards(folders: Iterator[Path]) -> None:
+    """Each test runs in one shard; the merge has the verdict of both, and fails without one."""
+    jobs = workflow("shards")
+    shards = []
+    for entry in jobs["tests"]["strategy"]["matrix"]["include"]:
+        shard = Job(folder=next(folders))
+        shard.names = {f"matrix.{name}": str(each) for name, each in entry.items()}
+        shard.run(jobs["tests"]["steps"])
+        shards.append(shard)
+    assert [shard.failed for shard in shards] == [False, True]
+    verdict = merge(next(folders), shards, jobs)
+    merged = read_report(verdict.artifacts["failure-report"][0])
+    assert verdict.failed
+    assert (merged["summary"]["passed"], merged["summary"]["failed"]) == (34, 1)
+    assert "TESTS\\_FAILED" in verdict.summary
+    lacking = merge(next(folders), shards[:1], jobs)
+    assert lacking.failed
+    assert "shard.missing" in lacking.summary
+
+
+def merge(folder: Path, shards: list[Job], jobs: dict[str, Any]) -> Job:
+    """Run the job that merges, with what the shards have kept."""
+    for shard in shards:
+        for name, paths in shard.artifacts.items():
+            (folder / name).mkdir()
+            for path in paths:
+                shutil.copy(path, folder / name)
+    verdict = Job(folder=folder)
+    verdict.run(jobs["verdict"]["steps"])
+    return verdict
+
+
+def test_a_retry_where_it_can_help(folders: Iterator[Path]) -> None:
+    """A service that had too much to do is tried once more, and then the job passes."""
+    folder = next(folders)
+    shutil.rmtree(folder / "tests")
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_it.py").write_text(RATE_LIMIT, "utf-8")
+    job = Job(folder=folder)
+    job.run(workflow("retry")["tests"]["steps"])
+    assert job.ran == ["Test", "Try again"]
+    assert not job.failed
+    kept = {path.name: read_report(path)["verdict"] for path in job.artifacts["failure-reports"]}
+    assert kept["first.json"]["reason"] == "LLM_ERROR"
+    assert kept["second.json"] is None
+
+
+def test_no_retry_where_it_cannot(folders: Iterator[Path]) -> None:
+    """A failed assertion fails again: the job says so and fails."""
+    job = Job(folder=next(folders))
+    job.run(workflow("retry")["tests"]["steps"])
+    assert job.ran == ["Test", "A retry would not help"]
+    assert job.failed
+
+
+def action(folder: Path, **inputs: str) -> tuple[Job, dict[str, str]]:
+    """Run the action; return the job and the action's outputs."""
+    said = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    assert set(inputs) <= set(said["inputs"])
+    given = {name: each["default"] for name, each in said["inputs"].items()} | inputs
+    job = Job(folder=folder, names={f"inputs.{name}": text for name, text in given.items()})
+    job.run(said["runs"]["steps"])
+    return job, {name: job._filled(each["value"]) for name, each in said["outputs"].items()}
+
+
+def test_the_action(folders: Iterator[Path]) -> None:
+    """It runs pytest, keeps the report, and passes on what later steps ask for."""
+    job, outputs = action(next(folders))
+    assert job.failed
+    assert outputs == {"reason": "TESTS_FAILED", "kind": "test.failed", "retryable": "false"}
+    assert [path.name for path in job.artifacts["failure-report"]] == ["failure-report.json"]
+    assert job.summary.startswith("## \u274c TESTS")
+
+
+def test_the_action_with_inputs(folders: Iterator[Path]) -> None:
+    """A command with quotes in it, another folder, another name, a limit, and no artifact."""
+    folder = next(folders)
+    job, outputs = action(
+        folder,
+        command="python -m pytest -k 'half and cent' test_tax.py",
+        report="out/r.json",
+        artifact="",
+        timeout="120",
+        **{"working-directory": "tests"},
+    )
+    assert job.artifacts == {}
+    assert outputs["kind"] == "test.failed"
+    report = read_report(folder / "tests" / "out" / "r.json")
+    assert report["run"]["invocation"]["args"] == ["-k", "half and cent", "test_tax.py"]
+
+
+@pytest.mark.parametrize(
+    ("command", "reason", "kind"),
+    [
+        pytest.param("pytest --tb=zzz", "INTERNAL_ERROR", "usage.error", id="refused-early"),
+        pytest.param(
+            "pytest endings/deaths/process_crashed.py", "UNKNOWN", "process.crashed", id="a-crash"
+        ),
+        pytest.param("sh -c 'exit 3'", "TESTS_FAILED", "", id="no-pytest"),
+    ],
+)
+def test_the_action_without_a_plugin_at_the_end(
+    folders: Iterator[Path], command: str, reason: str, kind: str
+) -> None:
+    """Outputs and a summary are there also where no plugin was there to write them."""
+    job, outputs = action(next(folders), command=command)
+    assert job.failed
+    assert outputs["reason"] == reason or not kind
+    assert outputs["kind"].startswith(kind)
+    assert outputs["reason"]
+    assert job.summary.count("## \u274c") == 1

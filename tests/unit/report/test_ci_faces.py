@@ -1,0 +1,554 @@
+"""A report on the pages of GitHub and GitLab: what stands there, and that no text breaks out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from pytest_failure_taxonomy.report import faces
+from pytest_failure_taxonomy.report.faces import FORMATS, render, write_faces
+from pytest_failure_taxonomy.report.limits import OWN_NAME
+from pytest_failure_taxonomy.report.render import gitlab, markdown
+from pytest_failure_taxonomy.report.text import change_free_texts
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Faces,
+    InFlightTest,
+    Location,
+    ProcessExit,
+    RaisedException,
+    RaisingFrame,
+    Stall,
+    StalledActivity,
+)
+from pytest_failure_taxonomy.taxonomy.values import replace
+from tests.helpers.reports import (
+    assert_valid_report,
+    make_context,
+    make_failure,
+    make_full_run,
+    make_report,
+    make_run,
+)
+
+COMMAND: Final = re.compile(
+    r"::(error|warning|notice) "
+    r"((?:file|line|title)=[^:,\r\n]*(?:,(?:line|title)=[^:,\r\n]*)*)::(.*)"
+)
+BENCH: Final[dict[str, Any]] = {
+    "run_id": "1",
+    "task_class": "vuln",
+    "per_case": [],
+    "complete": True,
+    "counts": {"scheduled": 4, "started": 4, "graded": 4, "passed": 3, "not_run": 0},
+    "mean_score": 0.75,
+    "score_stddev": 0.5,
+    "lower_bound_95": {"value": None, "method": "fewer than 5 cases", "n": 4},
+    "passed_count": 3,
+    "total_cost_usd": 1.5,
+    "block_severity_failure_modes": [],
+    "gate": {"verdict": "FAIL", "reasons": ["3 cases passed, and 4 are wanted"]},
+}
+STALL: Final = Stall(
+    state="blocked",
+    seconds=60.0,
+    where="acquire (x.py:6)",
+    stack="File x.py",
+    children=("sleep 9",),
+)
+
+
+@cache
+def everything() -> dict[str, Any]:
+    """Return a report in which every part has an entry."""
+    run = make_full_run()
+    (running,) = run.in_flight
+    report = make_report(
+        replace(
+            run,
+            finished=False,
+            exit=ProcessExit(code=143, signal="SIGTERM", source="supervisor", observed=True),
+            in_flight=(
+                replace(running, stall=STALL, output="its\nlast words"),
+                InFlightTest(
+                    nodeid="tests/test_crash.py::test_it",
+                    phase="call",
+                    elapsed_seconds=None,
+                    stack="File y.py",
+                    location=Location(path="tests/test_crash.py", line=3),
+                ),
+            ),
+            stalls=(StalledActivity(what="session", stall=STALL),),
+        ),
+        completeness="reconstructed",
+    )
+    report["bench"] = [BENCH]
+    report["groups"][0]["owner"] = "project"
+    report["groups"][0]["history"] = {
+        "state": "known",
+        "first_seen": "2026-01-02T00:00:00Z",
+        "runs": 3,
+        "last_passed_commit": "0123456789abcdef",
+    }
+    report["extensions"][OWN_NAME] = {
+        "notes": ["a note"],
+        "merged": {"runs": [{"run": {"stage": "setup"}}]},
+    }
+    assert_valid_report(report)
+    return report
+
+
+def commands(report: dict[str, Any]) -> list[tuple[str, dict[str, str], str]]:
+    """Return level, properties and message of each annotation, as GitHub reads them."""
+    found = []
+    for line in render("github", report).splitlines():
+        match = COMMAND.fullmatch(line)
+        assert match is not None, line
+        properties = dict(each.split("=", 1) for each in match[2].split(","))
+        decoded = {name: unescaped(text) for name, text in properties.items()}
+        found.append((match[1], decoded, unescaped(match[3])))
+    return found
+
+
+def unescaped(text: str) -> str:
+    """Return a text of a command as the runner does."""
+    for code, character in (("0D", "\r"), ("0A", "\n"), ("3A", ":"), ("2C", ","), ("25", "%")):
+        text = text.replace(f"%{code}", character)
+    return text
+
+
+def with_texts(report: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return a report with a text in place of each that a test or a user can choose."""
+    changed: dict[str, Any] = change_free_texts(report, lambda _: text)
+    for name in ("failures", "groups", "in_flight", "stalls", "bench", "internal_errors"):
+        assert len(changed[name]) == len(report[name])
+    changed["schema_version"] = report["schema_version"]
+    return changed
+
+
+HOSTILE: Final = st.one_of(
+    st.text(alphabet=st.characters(exclude_categories=()), max_size=60),
+    st.text(alphabet="`*_[]()<>&|\\#!:@-+=~. 1a\n\r\t%,", max_size=60),
+    st.lists(
+        st.sampled_from(
+            [
+                *(
+                    "::error::x",
+                    "\n::add-mask::x",
+                    "%0A::warning::x",
+                    "##[error]x",
+                    "\r::set-output",
+                ),
+                *(
+                    "<script>alert(1)</script>",
+                    "</details>",
+                    "<img src=x onerror=alert(1)>",
+                    "<!--",
+                ),
+                *(
+                    "```",
+                    "````\n",
+                    "\n\n# Title\n\n",
+                    "\n- item",
+                    "[x](javascript:alert(1))",
+                    "> q",
+                ),
+                *(
+                    "![x](http://x)",
+                    "http://evil.example",
+                    "www.evil.example",
+                    "a@evil.example",
+                    "|",
+                ),
+                *(
+                    "\n---\n",
+                    "\n1. x",
+                    "\n| a |\n| - |",
+                    "\u2028::error::x",
+                    "\x85::error::x",
+                    "\\",
+                ),
+                *("`", "``", "&lt;b&gt;", "&#60;b&#62;", "\x1b[31m", "*x*", "__x__", "$x$", "1) x"),
+            ]
+        ),
+        max_size=5,
+    ).map("".join),
+)
+
+
+# GitHub.
+
+
+def test_annotations_of_a_run() -> None:
+    """The verdict comes first, then each group on its line, then what happened outside of tests."""
+    found = commands(everything())
+    errors = [(where, said) for level, where, said in found if level == "error"]
+    where, said = errors[0]
+    assert where == {"file": "tests/test_slow.py", "title": "TIMEOUT [test.stalled, likely]"}
+    assert said.startswith(
+        "1 test was stalled: blocked in acquire (x.py:6) for 60 s (1 passed)\nsee: tests/"
+    )
+    where, said = errors[1]
+    assert where == {
+        "file": "tests/test_cart.py",
+        "line": "7",
+        "title": "TESTS_FAILED [test.failed]",
+    }
+    assert said == (
+        "2 x AssertionError: assert 3 == 4 (project) [known since 2026-01-02, 3 runs]\n"
+        "tests/test_cart.py::test_total"
+    )
+    assert [where["title"] for where, _ in errors[2:]] == [
+        "TESTS_FAILED [worker.crashed]",
+        "INTERNAL_ERROR [collection.error]",
+        "INTERNAL_ERROR [collection.error]",
+        "internal.error",
+        "plugin.error",
+        "bench vuln: gate FAIL",
+    ]
+    assert [(where.get("file"), said) for level, where, said in found if level == "warning"] == [
+        (
+            "tests/test_crash.py",
+            "tests/test_crash.py::test_it was running (call) when the run ended",
+        ),
+        (None, "blocked in acquire (x.py:6) for 60 s"),
+    ]
+
+
+def test_a_success_has_no_annotation() -> None:
+    """Nor has a test that passed on a rerun: it is no failure of the run."""
+    assert render("github", make_report(make_run())) == ""
+
+
+def test_accepted_failures_are_notices() -> None:
+    """What is known is said, and is no error."""
+    report = make_report(make_run(failures=(make_failure(),)))
+    report["verdict"] = None
+    assert commands(report) == []
+    report["extensions"][OWN_NAME] = {
+        "known": {"accepted": True, "failures": 1, "by": "known.yaml"}
+    }
+    ((level, where, _),) = commands(report)
+    assert (level, where["title"]) == ("notice", "known: TESTS_FAILED [test.failed]")
+
+
+def test_ten_of_a_kind() -> None:
+    """GitHub drops what is more in silence, so the tenth says how many there are."""
+    failures = [make_failure(nodeid=f"t.py::test_{n}") for n in range(12)]
+    report = make_report(make_run(failures=tuple(failures)))
+    group = report["groups"][0]
+    report["groups"] = [{**group, "fingerprint": f"{n}", "title": f"{n}"} for n in range(12)]
+    found = commands(report)
+    assert [level for level, _, _ in found] == ["error"] * 10
+    assert [said.partition("\n")[0] for _, _, said in found[1:9]] == [f"12 x {n}" for n in range(8)]
+    assert found[-1][2] == "4 annotations more; the report has them all"
+    assert "and 7 more" in found[1][2]
+
+
+@pytest.mark.parametrize(
+    ("rootdir", "path", "file"),
+    [
+        pytest.param("/w/shop", "tests/t.py", "tests/t.py", id="the-repository"),
+        pytest.param("/w/shop/api", "tests/t.py", "api/tests/t.py", id="below-it"),
+        pytest.param("/w/shop/api", "../lib/t.py", "lib/t.py", id="beside-the-root-directory"),
+        pytest.param("/w/shop/api", "../../x/t.py", "api/tests/test_cart.py", id="outside"),
+        pytest.param("/elsewhere", "tests/t.py", "tests/t.py", id="another-machine"),
+        pytest.param("/w/shop", "/w/shop/a/t.py", "a/t.py", id="absolute"),
+        pytest.param("/w/shop", "/usr/lib/x.py", "tests/test_cart.py", id="absolute-outside"),
+        pytest.param("/w/shop", "<string>", "tests/test_cart.py", id="no-file"),
+    ],
+)
+def test_files_are_relative_to_the_repository(
+    rootdir: str, path: str, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The root directory may lie below the repository, and code outside of both."""
+    failure = make_failure(location=Location(path=path, line=3))
+    report = make_report(make_run(failures=(failure,)), context=make_context(rootdir=rootdir))
+    monkeypatch.setenv("GITHUB_WORKSPACE", "/w/shop")
+    monkeypatch.setenv("CI_PROJECT_DIR", "/w/shop")
+    assert commands(report)[1][1]["file"] == file
+    assert json.loads(gitlab.render(report))[0]["location"]["path"] == file
+
+
+def test_code_of_others_is_not_annotated() -> None:
+    """Where an installed package has raised, the test's own file is named, without a line."""
+    origin = RaisingFrame(
+        owner="dependency",
+        package="requests 2",
+        module="requests",
+        function="get",
+        path="requests/api.py",
+        line=3,
+    )
+    raised = RaisedException(type="OSError", module="builtins", message="no", frame=origin)
+    failure = make_failure(
+        exception=raised, location=Location(path=".venv/lib/requests/api.py", line=3)
+    )
+    report = make_report(make_run(failures=(failure,)))
+    assert report["failures"][0]["origin"]["owner"] == "dependency"
+    assert commands(report)[1][1]["file"] == "tests/test_cart.py"
+    assert "line" not in commands(report)[1][1]
+
+
+def test_a_crash_is_annotated_where_it_was() -> None:
+    """No group of failures has it, so the verdict itself has the place."""
+    run = make_run(
+        finished=False,
+        exit=ProcessExit(code=134, signal="SIGABRT", source="watcher", observed=True),
+        in_flight=(
+            InFlightTest(
+                nodeid="tests/test_c.py::test_it",
+                phase="call",
+                elapsed_seconds=None,
+                stack="File",
+                location=Location(path="tests/test_c.py", line=5),
+            ),
+        ),
+    )
+    ((level, where, said),) = commands(make_report(run, completeness="reconstructed"))
+    assert (level, where["file"], where["line"]) == ("error", "tests/test_c.py", "5")
+    assert "[process.crashed" in where["title"]
+    assert "SIGABRT" in said
+
+
+@settings(max_examples=300, deadline=None)
+@given(HOSTILE)
+def test_no_text_is_a_workflow_command(text: str) -> None:
+    """Whatever a test says, each line is one of our commands, with the properties we gave it."""
+    found = commands(with_texts(everything(), text))
+    assert [level for level, _, _ in found].count("error") >= 6
+    for _, where, said in found:
+        assert set(where) <= {"file", "line", "title"}
+        assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", said) is None
+
+
+# Markdown.
+
+
+def rendered(text: str) -> str:
+    """Return Markdown as HTML."""
+    return str(MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
+
+
+def tags(html: str) -> list[str]:
+    """Return the tags of a page in their order."""
+    return re.findall(r"<(/?[A-Za-z!][^\s>]*)", html)
+
+
+def test_the_summary_of_a_run() -> None:
+    """Verdict, counts, groups with owner and history, what was in flight, stalls, benches."""
+    text = render("markdown", everything())
+    assert text.startswith(
+        "## \u274c TIMEOUT \\[test.stalled, likely\\]\n\n**1 test was stalled: blocked in acquire "
+    )
+    assert [line for line in text.splitlines() if line.startswith("### ")] == [
+        "### Runs",
+        "### Groups",
+        "### Errors outside of tests",
+        "### In flight",
+        "### Stalls",
+        "### Benches",
+        "### Notes",
+    ]
+    assert "#### 2 x `AssertionError: assert 3 == 4`" in text
+    assert (
+        "TESTS\\_FAILED \\[test.failed\\] \u00b7 owner: project \u00b7 "
+        "known since 2026-01-02, 3 runs, last passed at 0123456789ab \u00b7 `tests/test_cart.py:7`"
+    ) in text
+    assert (
+        "<details><summary>Where it was</summary>\n\n```text\nFile x.py\n```\n\n</details>" in text
+    )
+    assert "| vuln | 3 of 4 | 0.750 | none | 1.50 | FAIL |" in text
+    assert "- vuln: 3 cases passed, and 4 are wanted\n" in text
+    html = rendered(text)
+    assert tags(html).count("details") == tags(html).count("/details") == 8
+    assert tags(html).count("table") == 2
+
+
+def test_the_summary_of_a_success() -> None:
+    """One line and the counts."""
+    assert render("markdown", make_report(make_run())) == (
+        "## \u2705 pytest: no failure (1 passed)\n\n| passed |\n| --: |\n| 1 |\n\n"
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(HOSTILE)
+def test_no_text_is_markdown_or_html(text: str) -> None:
+    """Whatever a test says, a parser of Markdown finds the same structure and not one tag more."""
+    plain = tags(rendered(render("markdown", with_texts(everything(), "word"))))
+    hostile = tags(rendered(render("markdown", with_texts(everything(), text or "word"))))
+    assert without_optional(hostile) == without_optional(plain)
+
+
+def without_optional(found: list[str]) -> list[str]:
+    """Leave out what depends on whether a text is empty: code spans, folded texts, list items."""
+    return [tag for tag in found if tag.strip("/") in ALWAYS or tag.strip("/") not in OUR_TAGS]
+
+
+ALWAYS: Final = ("h2", "h3", "h4", "table", "tr", "td", "th")
+OUR_TAGS: Final = (
+    *("h2", "h3", "h4", "p", "strong", "em", "ul", "li", "code", "pre", "details", "summary"),
+    *("table", "thead", "tbody", "tr", "td", "th"),
+)
+
+
+def test_a_summary_fits_into_a_step() -> None:
+    """It is cut by group, and says how many it lacks; what comes first is there."""
+    report = make_report()
+    group, failure = report["groups"][0], {**report["failures"][0], "traceback": "\u00e9" * 10_000}
+    report["groups"] = [{**group, "fingerprint": f"f{n}"} for n in range(500)]
+    report["failures"] = [{**failure, "fingerprint": f"f{n}"} for n in range(500)]
+    text = render("markdown", report)
+    assert 900_000 < len(text.encode()) < 1024 * 1024
+    shown = text.count("#### 2 x")
+    assert text.endswith(f"_{500 - shown} groups left out: a summary has no more room._\n\n")
+    assert tags(rendered(text)).count("details") == tags(rendered(text)).count("/details") == shown
+
+
+def test_a_summary_follows_that_of_other_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands in the file already counts, for GitHub drops the whole where it is too large."""
+    path = tmp_path / "summary.md"
+    path.write_text("# mine\n", encoding="utf-8")
+    given = Faces(summary=str(path))
+    assert write_faces(make_report(), given) == []
+    assert path.read_text("utf-8").startswith("# mine\n## \u274c TESTS")
+    path.write_text("x" * (markdown.MAX_BYTES - 5), encoding="utf-8")
+    (problem,) = write_faces(make_report(), given)
+    assert problem.startswith("step summary: ")
+    assert problem.endswith("it is full; a step's summary may have 1 MiB")
+    assert path.stat().st_size == markdown.MAX_BYTES - 5
+
+
+# GitLab.
+
+
+def test_a_code_quality_report() -> None:
+    """One entry a group and one for what no group has, each with a place that GitLab can show."""
+    entries = json.loads(render("gitlab", everything()))
+    assert entries[0] == {
+        "description": "tests/test_cart.py::test_total: AssertionError: assert 3 == 4 (2 failures) "
+        "[known since 2026-01-02, 3 runs]",
+        "check_name": "test.failed",
+        "fingerprint": entries[0]["fingerprint"],
+        "severity": "major",
+        "location": {"path": "tests/test_cart.py", "lines": {"begin": 7}},
+    }
+    assert [entry["severity"] for entry in entries] == [
+        *("major", "major", "critical", "critical", "blocker", "critical", "critical"),
+        *("minor", "critical"),
+    ]
+    assert json.loads(render("gitlab", make_report(make_run()))) == []
+
+
+def test_what_no_file_is_to_blame_for() -> None:
+    """GitLab drops an entry without a file, so that is the one which describes the job."""
+    run = make_run(
+        finished=False,
+        exit=ProcessExit(code=137, signal="SIGKILL", source="watcher", observed=True),
+    )
+    (entry,) = json.loads(render("gitlab", make_report(run, completeness="reconstructed")))
+    assert (entry["severity"], entry["check_name"]) == ("blocker", "process.killed")
+    assert entry["location"] == {"path": ".gitlab-ci.yml", "lines": {"begin": 1}}
+
+
+@settings(max_examples=100, deadline=None)
+@given(HOSTILE)
+def test_every_entry_is_what_gitlab_reads(text: str) -> None:
+    """Fields, severities, and fingerprints that differ, whatever the texts are."""
+    entries = json.loads(render("gitlab", with_texts(everything(), text)))
+    assert len({entry["fingerprint"] for entry in entries}) == len(entries)
+    for entry in entries:
+        assert set(entry) == {"description", "check_name", "fingerprint", "severity", "location"}
+        assert entry["severity"] in ("info", "minor", "major", "critical", "blocker")
+        assert entry["location"]["lines"]["begin"] >= 1
+        assert not entry["location"]["path"].startswith(("/", "./"))
+
+
+# All.
+
+
+@pytest.mark.parametrize("name", ["github", "markdown", "gitlab"])
+def test_a_face_is_the_same_each_time(name: str) -> None:
+    """The same report gives the same text."""
+    assert name in FORMATS
+    assert render(name, everything()) == render(name, json.loads(json.dumps(everything())))
+
+
+@pytest.mark.parametrize("name", ["github", "markdown", "gitlab"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda report: report.update(reasons=[]), id="no-reasons"),
+        pytest.param(lambda report: report.update(failures=[]), id="no-failures"),
+        pytest.param(lambda report: report.update(extensions={OWN_NAME: 7}), id="an-odd-extension"),
+        pytest.param(lambda report: report["verdict"].update(nodeid=None), id="no-node-id"),
+        pytest.param(
+            lambda report: report.update(
+                extensions={OWN_NAME: {"history": {"verdict": {"state": "flaky", "flaky_runs": 3}}}}
+            ),
+            id="an-odd-history",
+        ),
+        pytest.param(
+            lambda report: [group.update(nodeids=[]) for group in report["groups"]],
+            id="groups-without-tests",
+        ),
+    ],
+)
+def test_reports_of_anybody(name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    """What is valid by the schema may still contradict itself; it is shown all the same."""
+    report = json.loads(json.dumps(everything()))
+    change(report)
+    assert_valid_report(report)
+    assert render(name, report)
+
+
+def test_outputs_of_a_step_hold_one_line_each(tmp_path: Path) -> None:
+    """No kind of anybody's report makes a second output of it."""
+    path = tmp_path / "output"
+    report = make_report()
+    report["verdict"]["kind"] = "test.failed\nevil=1"
+    assert faces.write_faces(report, Faces(output=str(path))) == []
+    assert path.read_text("utf-8").splitlines() == [
+        "reason=TESTS_FAILED",
+        r"kind=test.failed\x0aevil=1",
+        "retryable=false",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("assert 3 == 4 (a.py:7), 'b'", "assert 3 == 4 (a.py:7), 'b'"),
+        (
+            "*a* _b_ [c](d) `e` <f> & |g|",
+            r"\*a\* \_b\_ \[c\](d) \`e\` &lt;f&gt; &amp; &#124;g&#124;",
+        ),
+        ("# a", r"\# a"),
+        ("- a - b", r"\- a - b"),
+        ("1. a", "&#49;. a"),
+        ("12) a", "&#49;2) a"),
+        ("===", r"\==="),
+        ("see HTTPS://x.example or WWW.x.example", r"see HTTPS\://x.example or WWW\.x.example"),
+        ("mailto:a@b.example", r"mailto\:a&#64;&#8203;b.example"),
+        ("a\\", r"a\\"),
+        ("a\x1b[2Jb\nc", r"a\\x1b\[2Jb\\x0ac"),
+    ],
+)
+def test_words_of_a_summary(text: str, written: str) -> None:
+    """What Markdown gives a meaning is escaped, and the rest reads as it is."""
+    report = make_report(make_run(failures=(make_failure(),)))
+    report["verdict"]["message"] = text
+    report["summary"]["passed"] = 0
+    (line,) = (line for line in render("markdown", report).splitlines() if line[:2] == "**")
+    assert line == f"**{written}**"
