@@ -7,6 +7,7 @@ such a report is `reconstructed`; its notes say what else can't be known.
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -259,9 +260,7 @@ def exception_of(message: str, text: str) -> RaisedException | None:
     first = message.partition("\n")[0]
     found = _EXCEPTION.match(first)
     if found is None and first.startswith("assert "):
-        return RaisedException(
-            type="AssertionError", module="builtins", message=message[:MAX_MESSAGE]
-        )
+        return _raised("AssertionError", message)
     if found is not None:
         if not _is_name_of_exception(found[1]):
             return None
@@ -279,7 +278,20 @@ def _is_name_of_exception(name: str) -> bool:
 
 def _raised(name: str, message: str) -> RaisedException:
     module, _, last = name.rpartition(".")
-    return RaisedException(type=last, module=module or "builtins", message=message[:MAX_MESSAGE])
+    return RaisedException(
+        type=last,
+        module=module or "builtins",
+        message=message[:MAX_MESSAGE],
+        bases=_bases_of_builtin(last) if module in ("", "builtins") else (),
+    )
+
+
+def _bases_of_builtin(name: str) -> tuple[str, ...]:
+    """Return the classes of one of Python's own exceptions, which no file names."""
+    found = getattr(builtins, name, None)
+    if not isinstance(found, type) or not issubclass(found, BaseException):
+        return ()
+    return tuple(f"{each.__module__}.{each.__qualname__}" for each in found.__mro__[:-1])
 
 
 def place_in(text: str, path: str | None, line: int | None) -> Location | None:

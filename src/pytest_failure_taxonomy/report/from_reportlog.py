@@ -122,7 +122,7 @@ class _Running:
         self.nodeid = text_at(entry, "nodeid")
         self.worker = text_at(entry, "worker_id") or None
         self.path, self.line = _place_of_test(entry)
-        self.start = number_at(entry, "start")
+        self.start = number_at(entry, "start") or None  # 0 is xdist's, of a worker that died
         self.phases: set[str] = set()
         self.is_run_again = False
         self.crashed = False
