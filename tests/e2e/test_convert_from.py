@@ -440,8 +440,8 @@ def test_exceptions_in_words(
 @pytest.mark.parametrize(
     ("plugin", "options", "source"),
     [
-        ("pytest_reportlog", ["--report-log=out"], "reportlog"),
-        ("pytest_jsonreport", ["--json-report", "--json-report-file=out"], "json-report"),
+        ("pytest_reportlog.plugin", ["--report-log=out"], "reportlog"),
+        ("pytest_jsonreport.plugin", ["--json-report", "--json-report-file=out"], "json-report"),
         ("ctrf.main", ["--ctrf=out"], "ctrf"),
     ],
 )
@@ -452,7 +452,7 @@ def test_what_the_plugin_writes_now(
     if importlib.util.find_spec(plugin.partition(".")[0]) is None:
         pytest.skip(f"{plugin.partition('.')[0]} is not installed; its stored file was read")
     (tmp_path / "test_shop.py").write_text(SUITE, "utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", *options]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, *options]
     child = run_child(tmp_path, command)
     assert (tmp_path / "out").is_file(), child
     report = read(source, tmp_path / "out")

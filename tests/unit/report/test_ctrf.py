@@ -292,3 +292,14 @@ def test_the_published_validator_refuses() -> None:
     document["results"]["summary"]["passed"] = "many"
     ((validation, _, _),) = validated([document])
     assert not validation["valid"]
+
+
+def test_the_page_says_the_same() -> None:
+    """The table of outcomes in the documentation has the status that is written for each."""
+    page = Path(__file__).parents[3] / "docs" / "reference" / "other-vocabularies.md"
+    table = page.read_text("utf-8").partition("## How a test ended")[2].partition("## How a run")[0]
+    rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
+    said = {row[1].strip("`"): row[4] for row in rows if len(row) == 7 and row[1].startswith("`")}
+    assert said.keys() == STATUSES.keys() == {*get_args(TestOutcome), "not_run"}
+    for outcome, status in STATUSES.items():
+        assert said[outcome].startswith(f"`{status}`"), outcome

@@ -327,7 +327,7 @@ def _in_flight(report: JSONObject) -> Iterator[str]:
     if not tests and not stalls:
         yield "in flight: none"
         return
-    yield f"in flight: {len(tests)} tests"
+    yield "in flight: 1 test" if len(tests) == 1 else f"in flight: {len(tests)} tests"
     for test in tests[:_MOST_IN_FLIGHT]:
         elapsed = test["elapsed_seconds"]
         since = "" if elapsed is None else f", for {elapsed:.1f} s"
