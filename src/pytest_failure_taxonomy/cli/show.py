@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.report.text import safe_text
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
 
-FORMATS: Final = ("text", "json")
+FORMATS: Final = ("text", "agent", "json")
 _STDIN: Final = "-"
 _FAILED: Final = 1
 
@@ -40,7 +40,8 @@ def add_parser(commands: Parsers) -> None:
         "--format",
         choices=FORMATS,
         default="text",
-        help="text, or the whole report as json of the newest schema version; default: %(default)s",
+        help="text; agent: what an agent needs to go on, in at most 2,000 tokens; or the whole "
+        "report as json of the newest schema version; default: %(default)s",
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
@@ -64,23 +65,34 @@ def add_parser(commands: Parsers) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Print the report, or what was asked of it."""
-    is_json = options.format == "json"
-    if is_json and (options.json is not None or options.retryable):
-        raise SettingsError(
-            "show: --format json prints the whole report; leave it out with --json or --retryable"
-        )
+    _check(options)
     report = _load(options.report)
     if options.retryable:
         return _answer_retryable(report)
     if options.json is not None:
         answer("".join(f"{_shown(value)}\n" for value in list(pick(report, options.json))))
-    elif is_json:
+    elif options.format == "json":
         answer(json.dumps(report, indent=2) + "\n")
+    elif options.format == "agent":
+        from pytest_failure_taxonomy.report.render.agent import render
+
+        answer(render(report))
     else:
         where = "stdin" if options.report == _STDIN else options.report
         lines = styled(_lines(report, where, is_all=options.all), sys.stdout)
         answer("".join(f"{line}\n" for line in lines))
     return _FAILED if _is_failed(report) else 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.format == "json" and (options.json is not None or options.retryable):
+        raise SettingsError(
+            "show: --format json prints the whole report; leave it out with --json or --retryable"
+        )
+    if options.format == "agent" and (options.json is not None or options.retryable or options.all):
+        raise SettingsError(
+            "show: --format agent is one answer; leave it out with --all, --json or --retryable"
+        )
 
 
 def _load(path: str) -> dict[str, Any]:

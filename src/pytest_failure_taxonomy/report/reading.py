@@ -1,7 +1,6 @@
 """Read a report from a file that anybody may have written, and refuse all else.
 
-The standard library parses first, because it can be told to refuse what pydantic's parser lets
-pass: a key given twice (the last one would win) and a number that is none.
+The standard library parses first, because it refuses what pydantic's parser lets pass.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,16 +16,20 @@ from pydantic import ValidationError
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
+from pytest_failure_taxonomy.report.input_files import (
+    MAX_WORD,
+    UnfitJSONError,
+    parse_json,
+    read_input,
+    refusal,
+)
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.report.write import name_of_special_file
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-MAX_INTEGER_DIGITS: Final = 4_300
-"""Python's own limit, which writers of JSON are held to; beyond it, time grows with the square."""
 MAX_PROBLEMS: Final = 100
 """Problems of one file that are listed."""
 
@@ -45,7 +47,6 @@ _NEW_FIELDS: Final[dict[str, dict[str, None]]] = {
 """The fields that version 1.1 added, by the object, or the list of objects, that has them."""
 
 _RIGHT: Final = "a report is the JSON file that `pytest --failure-taxonomy` writes"
-_MAX_WORD: Final = 80
 _VERSION: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -74,7 +75,7 @@ def load_report(path: str | os.PathLike[str]) -> FailureReport:
         ReportError: there is no such file, or it is not a report that this version reads.
     """
     where = safe_text(os.fspath(path))
-    return parse_report(_read(Path(path), where), where)
+    return parse_report(read_input(Path(path), _RIGHT), where)
 
 
 def parse_report(data: bytes, where: str) -> FailureReport:
@@ -90,7 +91,10 @@ def parse_report(data: bytes, where: str) -> FailureReport:
     where = safe_text(where)
     if len(data) > MAX_REPORT_BYTES:
         raise _refusal(where, f"bigger than {MAX_REPORT_BYTES // 1024**2} MiB")
-    content = _parse_json(data, where)
+    try:
+        content = parse_json(data)
+    except UnfitJSONError as error:
+        raise _refusal(where, str(error)) from None
     if not isinstance(content, dict):
         raise _refusal(where, f"{_JSON_SORTS[type(content)]} and not an object")
     _check_version(content.get("schema_version"), where)
@@ -102,82 +106,6 @@ def parse_report(data: bytes, where: str) -> FailureReport:
     if problems[0]["type"] == "json_invalid":
         raise _refusal(where, safe_text(problems[0]["msg"]))
     raise ReportError(_list_problems(problems, where))
-
-
-def _read(path: Path, where: str) -> bytes:
-    try:
-        # Looked at before it is opened, because opening a device can do things, and again after,
-        # because it may have been replaced. Opening a FIFO would wait for a writer.
-        _check_is_file(path.stat().st_mode, where)
-        descriptor = os.open(
-            path,
-            os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0),
-        )
-        with os.fdopen(descriptor, "rb") as file:
-            _check_is_file(os.fstat(descriptor).st_mode, where)
-            return file.read(MAX_REPORT_BYTES + 1)
-    except FileNotFoundError:
-        raise _refusal(where, "there is no such file") from None
-    except OSError as error:
-        raise _refusal(where, f"can't be read ({error.strerror or error})") from None
-    except ValueError as error:
-        raise _refusal(where, f"is no path ({error})") from None
-
-
-def _check_is_file(mode: int, where: str) -> None:
-    name = name_of_special_file(mode)
-    if name is not None:
-        raise _refusal(where, f"is {name} and not a file")
-
-
-class _BadJSONError(Exception):
-    """JSON that the standard library would take and a report must not hold."""
-
-
-def _parse_json(data: bytes, where: str) -> object:
-    try:
-        text = data.decode("utf-8")
-        return json.loads(
-            text,
-            object_pairs_hook=_unique_keys,
-            parse_constant=_refuse_constant,
-            parse_float=_parse_float,
-            parse_int=_parse_int,
-        )
-    except UnicodeDecodeError as error:
-        raise _refusal(where, f"not UTF-8 at byte {error.start}") from None
-    except RecursionError:
-        raise _refusal(where, "nested too deep") from None
-    except json.JSONDecodeError as error:
-        at = f"line {error.lineno} column {error.colno}"
-        raise _refusal(where, f"not JSON ({error.msg} at {at})") from None
-    except _BadJSONError as error:
-        raise _refusal(where, str(error)) from None
-
-
-def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    unique = dict(pairs)
-    if len(unique) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise _BadJSONError(f'the key "{safe_text(twice, _MAX_WORD)}" stands twice in one object')
-    return unique
-
-
-def _refuse_constant(name: str) -> object:
-    raise _BadJSONError(f"{name} is no number that JSON knows")
-
-
-def _parse_float(digits: str) -> float:
-    number = float(digits)
-    if number in (float("inf"), float("-inf")):
-        raise _BadJSONError(f"the number {safe_text(digits, _MAX_WORD)} is too big")
-    return number
-
-
-def _parse_int(digits: str) -> int:
-    if len(digits.lstrip("-")) > MAX_INTEGER_DIGITS:
-        raise _BadJSONError(f"an integer of more than {MAX_INTEGER_DIGITS} digits")
-    return int(digits)
 
 
 def _check_version(version: object, where: str) -> None:
@@ -232,9 +160,9 @@ def _json_path(location: tuple[int | str, ...]) -> str:
         if isinstance(part, int):
             path += f"[{part}]"
         elif _NAME.fullmatch(part):
-            path += "." + safe_text(part, _MAX_WORD)
+            path += "." + safe_text(part, MAX_WORD)
         else:
-            path += f"['{safe_text(part, _MAX_WORD)}']"
+            path += f"['{safe_text(part, MAX_WORD)}']"
     return path
 
 
@@ -246,8 +174,8 @@ def _words(problem: ErrorDetails) -> str:
     found = problem["input"]
     if isinstance(found, dict | list):
         return words
-    return f"{words}, found {safe_text(json.dumps(found, ensure_ascii=False), _MAX_WORD)}"
+    return f"{words}, found {safe_text(json.dumps(found, ensure_ascii=False), MAX_WORD)}"
 
 
 def _refusal(where: str, what: str) -> ReportError:
-    return ReportError(f"{where}: {what}; {_RIGHT}")
+    return refusal(where, what, _RIGHT)

@@ -1,0 +1,429 @@
+"""What the files of other programs tell of a run, and the report that can be made of that.
+
+Each reader, such as `from_junit.py`, turns its file into a `ToldRun`; what that means is said by
+the same judge as for a run of our own. None of these files knows what a process died of, so that
+such a report is `reconstructed`; its notes say what else can't be known.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.input_files import (
+    UnfitJSONError,
+    parse_json,
+    read_input,
+    refusal,
+)
+from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, Redaction
+from pytest_failure_taxonomy.report.text import cap, first_line, safe_text
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    Counts,
+    Environment,
+    InFlightTest,
+    Location,
+    Part,
+    Phase,
+    ProcessExit,
+    RaisedException,
+    RunContext,
+    RunError,
+    RunEvidence,
+    TestFailure,
+    TestOutcome,
+    TestRun,
+)
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.values import value
+
+MAX_MESSAGE: Final = 4_000
+MAX_TRACEBACK: Final = 32_000
+OWN_SCHEMA: Final = "urn:pytest-failure-taxonomy:"
+_EXCEPTION: Final = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:: |\Z)")
+_PLACE: Final = re.compile(r"^(?!E |> )(\S.*?):([0-9]{1,7}): ", re.MULTILINE)
+_MOST_SECONDS: Final = 1e9
+_SUM_OF_SUBTESTS: Final = re.compile(r"contains [0-9]+ failed subtest")
+
+
+@value
+class ToldFailure:
+    """One failed phase of a test, or of one of its subtests."""
+
+    phase: Phase
+    message: str
+    """Without what the format itself adds to it."""
+    text: str
+    """The traceback, as pytest or another program shows it; may be empty."""
+    place: Location | None = None
+    """Where it was raised, if the file says so apart from the text."""
+    is_subtest: bool = False
+    crashed: bool = False
+    """The process that ran the test died."""
+
+
+@value
+class ToldTest:
+    """One test, with all its attempts."""
+
+    nodeid: str
+    outcome: TestOutcome
+    path: str | None = None
+    line: int | None = None
+    seconds: float | None = None
+    start_seconds: float | None = None
+    """After the start of the run."""
+    worker: str | None = None
+    attempts: int = 1
+    failures: tuple[ToldFailure, ...] = ()
+    """Of the last attempt."""
+
+
+@value
+class ToldCollector:
+    """A file or another collector that could not be collected."""
+
+    nodeid: str
+    text: str
+    path: str | None = None
+    line: int | None = None
+
+
+@value
+class ToldRun:
+    """All that a file tells of one run."""
+
+    exit: ProcessExit
+    tests: tuple[ToldTest, ...] = ()
+    lists_tests: bool = True
+    """Whether the file names each test; if not, `counts` says how many there were."""
+    counts: Counts | None = None
+    """`None` where they follow from the tests."""
+    collectors: tuple[ToldCollector, ...] = ()
+    errors: tuple[RunError, ...] = ()
+    in_flight: tuple[InFlightTest, ...] = ()
+    not_run: tuple[str, ...] = ()
+    finished: bool = True
+    deselected: int = 0
+    warnings: int = 0
+    rerun: int = 0
+    started_at: datetime
+    duration_seconds: float | None = None
+    notes: tuple[str, ...] = ()
+    """What can't be known, in words."""
+
+
+def report_of_told(
+    told: ToldRun,
+    *,
+    content: bytes,
+    rootdir: str,
+    environment: Environment,
+    redaction: Redaction | None,
+) -> JSONObject:
+    """Return the JSON object of the report of a told run.
+
+    Args:
+        told: what the file tells.
+        content: of the file. Its digest is the run's id, so that one file gives one report.
+        rootdir: the root directory of its tests.
+        environment: what is known of where they ran, such as the commit.
+        redaction: removes secrets from every text.
+    """
+    run = evidence_of(told)
+    context = RunContext(
+        id=blake2b(content, digest_size=16).hexdigest(),
+        started_at=told.started_at.astimezone(UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z"),
+        duration_seconds=told.duration_seconds,
+        args=(),
+        rootdir=rootdir,
+        environment=environment,
+    )
+    report = build_report(
+        run, judge(run), context, completeness="reconstructed", redaction=redaction
+    )
+    if told.notes:
+        own = report["extensions"].setdefault(OWN_NAME, {})
+        own["notes"] = [*own.get("notes", ()), *told.notes]
+    return report
+
+
+def evidence_of(told: ToldRun) -> RunEvidence:
+    """Return what the told run is to be judged by."""
+    tests = None
+    if told.lists_tests:
+        tests = tuple(
+            TestRun(
+                nodeid=test.nodeid,
+                outcome=test.outcome,
+                start_seconds=test.start_seconds,
+                duration_seconds=test.seconds,
+                worker=test.worker,
+            )
+            for test in told.tests
+        )
+    return RunEvidence(
+        exit=told.exit,
+        finished=told.finished,
+        counts=told.counts or _counts(told),
+        failures=tuple(
+            _test_failure(test, failure) for test in told.tests for failure in test.failures
+        ),
+        collection_failures=tuple(map(_collection_failure, told.collectors)),
+        errors=told.errors,
+        in_flight=told.in_flight,
+        not_run=told.not_run,
+        tests=tests,
+    )
+
+
+def _counts(told: ToldRun) -> Counts:
+    """Return counts as pytest's last line has them: a test may have passed and have an error."""
+    outcomes = [test.outcome for test in told.tests]
+    in_call = [sum(each.phase == "call" for each in test.failures) for test in told.tests]
+    elsewhere = [len(test.failures) - n for test, n in zip(told.tests, in_call, strict=True)]
+    only_teardown = sum(
+        test.outcome == "error" and {each.phase for each in test.failures} == {"teardown"}
+        for test in told.tests
+    )
+    return Counts(
+        collected=len(told.tests) + len(told.not_run),
+        deselected=told.deselected,
+        passed=outcomes.count("passed") + outcomes.count("flaky") + only_teardown,
+        failed=sum(
+            max(n, outcome == "failed") for n, outcome in zip(in_call, outcomes, strict=True)
+        ),
+        errors=sum(max(n, o == "error") for n, o in zip(elsewhere, outcomes, strict=True))
+        + len(told.collectors),
+        skipped=outcomes.count("skipped"),
+        xfailed=outcomes.count("xfailed"),
+        xpassed=outcomes.count("xpassed"),
+        flaky=outcomes.count("flaky"),
+        rerun=told.rerun,
+        warnings=told.warnings,
+    )
+
+
+def _test_failure(test: ToldTest, failure: ToldFailure) -> TestFailure:
+    is_sum = failure.message == failure.text and _SUM_OF_SUBTESTS.match(failure.message)
+    part: Part = "subtest" if failure.is_subtest else "sum" if is_sum else "test"
+    return TestFailure(
+        nodeid=test.nodeid,
+        phase=failure.phase,
+        message=failure.message[:MAX_MESSAGE] or last_line(failure.text),
+        exception=exception_of(failure.message, failure.text),
+        part=part,
+        crashed=failure.crashed,
+        location=failure.place or place_in(failure.text, test.path, test.line),
+        traceback=_traceback(failure.text),
+        traceback_truncated=len(failure.text) > MAX_TRACEBACK,
+        duration_seconds=test.seconds,
+        attempts=test.attempts,
+        worker=test.worker,
+    )
+
+
+def _collection_failure(told: ToldCollector) -> CollectionFailure:
+    said = [line[2:].strip() for line in told.text.splitlines() if line.startswith("E ")]
+    message = said[-1] if said else last_line(told.text)
+    return CollectionFailure(
+        nodeid=told.nodeid,
+        message=message[:MAX_MESSAGE],
+        exception=exception_of(message, told.text),
+        location=place_in(told.text, told.path, told.line),
+        traceback=_traceback(told.text),
+        traceback_truncated=len(told.text) > MAX_TRACEBACK,
+    )
+
+
+def _traceback(text: str) -> str | None:
+    return cap(text, MAX_TRACEBACK) or None
+
+
+def exception_of(message: str, text: str) -> RaisedException | None:
+    """Return the exception that a message begins with, or a traceback's last line names.
+
+    A bare `assert` stands for the AssertionError that it is. Names without a capital letter at
+    their end are taken for words, unless they end as those of exceptions do.
+    """
+    first = message.partition("\n")[0]
+    found = _EXCEPTION.match(first)
+    if found is None and first.startswith("assert "):
+        return _raised("AssertionError", message)
+    if found is not None:
+        if not _is_name_of_exception(found[1]):
+            return None
+        return _raised(found[1], message[found.end(1) :].lstrip(": "))
+    found = _EXCEPTION.search(last_line(text).rpartition(": ")[2])
+    if found is None or not _is_name_of_exception(found[1]):
+        return None
+    return _raised(found[1], message)
+
+
+def _is_name_of_exception(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return last[:1].isupper() or last.endswith(("error", "timeout"))
+
+
+def _raised(name: str, message: str) -> RaisedException:
+    module, _, last = name.rpartition(".")
+    return RaisedException(
+        type=last,
+        module=module or "builtins",
+        message=message[:MAX_MESSAGE],
+        bases=_bases_of_builtin(last) if module in ("", "builtins") else (),
+    )
+
+
+def _bases_of_builtin(name: str) -> tuple[str, ...]:
+    """Return the classes of one of Python's own exceptions, which no file names."""
+    found = getattr(builtins, name, None)
+    if not isinstance(found, type) or not issubclass(found, BaseException):
+        return ()
+    return tuple(f"{each.__module__}.{each.__qualname__}" for each in found.__mro__[:-1])
+
+
+def place_in(text: str, path: str | None, line: int | None) -> Location | None:
+    """Return the last place that a traceback of pytest's shows, else the given one."""
+    places = _PLACE.findall(text)
+    if places:
+        found, number = places[-1]
+        return Location(path=found.replace("\\", "/"), line=max(1, int(number)))
+    return Location(path=path, line=line) if path else None
+
+
+def last_line(text: str) -> str:
+    """Return the last line of a text that holds anything."""
+    lines = text.strip().splitlines()
+    return lines[-1][:MAX_MESSAGE] if lines else ""
+
+
+def read_document(path: Path, right: str) -> tuple[bytes, dict[str, Any]]:
+    """Return the content of a file that should be one JSON object, and the object.
+
+    Args:
+        path: of the file.
+        right: what would be right, for the message of the error.
+
+    Raises:
+        ReportError: it can't be read, is none, or is known to be of another format.
+    """
+    content = read_input(path, right)
+    try:
+        document = parse_json(content)
+    except UnfitJSONError as error:
+        raise unfit(path, content, str(error), right) from None
+    if not isinstance(document, dict):
+        raise refusal(safe_text(os.fspath(path)), "it is no JSON object", right)
+    return content, document
+
+
+def unfit(path: Path, content: bytes, what: str, right: str) -> ReportError:
+    """Return the error of a file that is not what it should be, with what it seems to be."""
+    return refusal(safe_text(os.fspath(path)), what, hint_for(content) or right)
+
+
+def hint_for(content: bytes) -> str:
+    """Say which format a file looks like, and what to do with it; nothing if it is not known."""
+    head = content[:65536].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if head.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ")):
+        return "it is compressed; unpack it first"
+    if head.startswith(b"<"):
+        return "it looks like XML; for JUnit give --from junit"
+    for mark, words in _LOOKS.items():
+        if mark in head:
+            return words
+    return ""
+
+
+_LOOKS: Final[Mapping[bytes, str]] = {
+    OWN_SCHEMA.encode(): "it looks like a report of this program; give --to FORMAT for that",
+    b'"$report_type"': "it looks like a file of pytest-reportlog; give --from reportlog",
+    b'"reportFormat"': "it looks like CTRF; give --from ctrf",
+    b'"exitcode"': "it looks like a file of pytest-json-report; give --from json-report",
+}
+
+
+def text_at(holder: Mapping[str, Any], name: str) -> str:
+    """Return a text of an object of anybody's; empty where there is none."""
+    found = holder.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def number_at(holder: Mapping[str, Any], name: str) -> float | None:
+    """Return a number of an object of anybody's that can be a time or a duration in seconds."""
+    found = holder.get(name)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return float(found) if 0 <= found < _MOST_SECONDS * 1000 else None
+
+
+def count_at(holder: Mapping[str, Any], name: str) -> int:
+    """Return a count of an object of anybody's; 0 where there is none."""
+    found = number_at(holder, name)
+    return int(found) if found is not None and found < _MOST_SECONDS else 0
+
+
+def object_at(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an object of an object of anybody's; an empty one where there is none."""
+    found = holder.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def objects_at(holder: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the objects in a list of an object of anybody's."""
+    found = holder.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def exit_code_of(tests: Sequence[ToldTest], collectors: Sequence[ToldCollector]) -> int:
+    """Return the exit code that pytest must have had, where a file doesn't say it."""
+    if any(test.failures or test.outcome in ("failed", "error") for test in tests):
+        return 1
+    return 2 if collectors else 0 if tests else 5
+
+
+def refuse_duplicates(names: Iterable[str], path: Path, right: str) -> None:
+    """Refuse a file that names a test twice: it holds two runs, and nobody can tell them apart.
+
+    Raises:
+        ReportError: there is such a test.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise refusal(
+                safe_text(os.fspath(path)),
+                f"it has the test {safe_text(first_line(name), 200)} twice, as two runs would",
+                right,
+            )
+        seen.add(name)
+
+
+def time_from(seconds: float | None, path: Path) -> datetime:
+    """Return a time that a file says in seconds since 1970; where it can't be, the file's own."""
+    if seconds is not None:
+        try:
+            return datetime.fromtimestamp(seconds, UTC)
+        except (ValueError, OverflowError, OSError):
+            pass
+    return modified(path)
+
+
+def modified(path: Path) -> datetime:
+    """Return when a file was last written."""
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except OSError:  # it has just been removed
+        return datetime.fromtimestamp(0, UTC)

@@ -1,0 +1,278 @@
+"""Make a report of CTRF, the Common Test Report Format, as many test tools write it.
+
+CTRF knows tests alone. Where this package has written the file, its `extra` also has what failed
+outside of any test, and that is read again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report.foreign import (
+    ToldCollector,
+    ToldFailure,
+    ToldRun,
+    ToldTest,
+    count_at,
+    exit_code_of,
+    hint_for,
+    number_at,
+    object_at,
+    objects_at,
+    read_document,
+    refuse_duplicates,
+    report_of_told,
+    text_at,
+    time_from,
+)
+from pytest_failure_taxonomy.report.input_files import MAX_WORD, refusal
+from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, Redaction
+from pytest_failure_taxonomy.report.text import safe_text, telling_line
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Environment,
+    ErrorOrigin,
+    InFlightTest,
+    Phase,
+    ProcessExit,
+    RunError,
+    TestOutcome,
+)
+from pytest_failure_taxonomy.taxonomy.values import replace
+
+NEWEST_VERSION: Final = 1
+"""The newest major version of CTRF that is known: 0.0.0 is the schema's, 1.0.0 some writers'."""
+NOTE: Final = (
+    "made of a CTRF file: pytest's exit code, errors outside of tests, a death and what was "
+    "running then are not in it"
+)
+
+_RIGHT: Final = "give a CTRF file, a JSON object with `reportFormat` and `results`"
+_VERSION: Final = re.compile(r"([0-9]{1,6})\.[0-9]{1,6}\.[0-9]{1,6}")
+_RAW: Final[Mapping[str, TestOutcome]] = {
+    "passed": "passed",
+    "failed": "failed",
+    "error": "error",
+    "skipped": "skipped",
+    "xfailed": "xfailed",
+    "xpassed": "xpassed",
+    "in_flight": "in_flight",
+    "setup_failed": "error",
+    "teardown_failed": "error",
+    "call_failed": "failed",
+}
+"""Outcomes of `rawStatus`, as this package and pytest-json-ctrf write them."""
+_OUTCOMES: Final[Mapping[str, TestOutcome]] = {
+    "passed": "passed",
+    "failed": "failed",
+    "skipped": "skipped",
+    "pending": "skipped",
+    "other": "skipped",
+}
+_PHASES: Final[Mapping[str, Phase]] = {"setup": "setup", "call": "call", "teardown": "teardown"}
+_ORIGINS: Final[Mapping[str, ErrorOrigin]] = {
+    "internal.error": "internal",
+    "usage.error": "usage",
+    "conftest.error": "conftest",
+    "plugin.error": "plugin",
+}
+_TOLD_APART_BY: Final = ("id", "testId", "executionId", "browser", "device", "parameters", "type")
+"""Fields that tell tests of one name from each other."""
+
+
+def report_from_ctrf(
+    path: Path,
+    *,
+    rootdir: Path,
+    environment: Environment,
+    redaction: Redaction | None = None,
+) -> JSONObject:
+    """Return the JSON object of the report that a CTRF file allows.
+
+    Args:
+        path: the file.
+        rootdir: the root directory of its tests.
+        environment: what is known of where they ran.
+        redaction: removes secrets from every text.
+
+    Raises:
+        ReportError: it can't be read, is no CTRF or a newer one, or has a test twice.
+    """
+    content, document = read_document(path, _RIGHT)
+    results = object_at(document, "results")
+    _check(document, results, path, content)
+    tests = objects_at(results, "tests")
+    refuse_duplicates(map(_identity, tests), path, "give the file of one run")
+    tool = object_at(results, "tool")
+    is_pytest = text_at(tool, "name") == "pytest"
+    version = (text_at(tool, "version") or "unknown") if is_pytest else "unknown"
+    return report_of_told(
+        _told(results, path),
+        content=content,
+        rootdir=str(rootdir),
+        environment=replace(environment, pytest=version),
+        redaction=redaction,
+    )
+
+
+def _check(document: dict[str, Any], results: dict[str, Any], path: Path, content: bytes) -> None:
+    where = safe_text(os.fspath(path))
+    if document.get("reportFormat", "CTRF") != "CTRF" or not isinstance(results.get("tests"), list):
+        right = _RIGHT if "reportFormat" in document else hint_for(content) or _RIGHT
+        raise refusal(where, "it is no CTRF: it has no `results.tests`", right)
+    said = text_at(document, "specVersion")
+    version = _VERSION.match(said)
+    if version is not None and int(version[1]) > NEWEST_VERSION:
+        raise ReportError(
+            f"{where}: CTRF {safe_text(said, MAX_WORD)} is newer than this program reads "
+            f"({NEWEST_VERSION}); upgrade pytest-failure-taxonomy"
+        )
+    for number, test in enumerate(results["tests"]):
+        if not isinstance(test, dict) or text_at(test, "status") not in _OUTCOMES:
+            what = f"results.tests[{number}] has no `status` that CTRF knows"
+            raise refusal(where, what, f"give one of {', '.join(_OUTCOMES)}")
+
+
+def _identity(test: dict[str, Any]) -> str:
+    """Return what tells a test from all others, its name first."""
+    others = {name: test[name] for name in _TOLD_APART_BY if name in test}
+    return "\n".join([_nodeid(test), *([json.dumps(others, sort_keys=True)] if others else [])])
+
+
+def _told(results: dict[str, Any], path: Path) -> ToldRun:
+    own = object_at(object_at(results, "extra"), OWN_NAME)
+    summary = object_at(results, "summary")
+    start, stop = number_at(summary, "start"), number_at(summary, "stop")
+    listed = objects_at(results, "tests")
+    ran = [test for test in listed if text_at(test, "rawStatus") != "not_run"]
+    tests = tuple(_test(test, start) for test in ran)
+    collectors = tuple(map(_collector, objects_at(own, "collection_errors")))
+    end = object_at(own, "exit")
+    code = end.get("code") if end else exit_code_of(tests, collectors)
+    return ToldRun(
+        exit=ProcessExit(
+            code=code if type(code) is int else None,
+            signal=text_at(end, "signal") or None,
+            source=text_at(end, "source") or "none",
+        ),
+        finished=not end or _has_finished(own),
+        tests=tests,
+        collectors=collectors,
+        errors=tuple(map(_error, objects_at(own, "internal_errors"))),
+        in_flight=tuple(_in_flight(test) for test in ran if _outcome(test) == "in_flight"),
+        not_run=tuple(
+            text_at(test, "name") for test in listed if text_at(test, "rawStatus") == "not_run"
+        ),
+        rerun=sum(count_at(test, "retries") for test in ran),
+        started_at=time_from(None if start is None else start / 1000, path),
+        duration_seconds=None if start is None or stop is None else max(0.0, (stop - start) / 1000),
+        notes=() if end else (NOTE,),
+    )
+
+
+def _has_finished(own: dict[str, Any]) -> bool:
+    """Tell whether pytest came to its own end, where this package has written the file."""
+    kinds = [text_at(held, "kind") for held in objects_at(own, "reasons")]
+    return not any(kind.startswith("process.") or kind.endswith(".stalled") for kind in kinds)
+
+
+def _nodeid(test: dict[str, Any]) -> str:
+    """Return a name that is a node id already, or one that is made of all that tells of the place.
+
+    pytest's writers give node ids as names; those of other tools give a title and the suites.
+    """
+    name, path = text_at(test, "name"), text_at(test, "filePath").replace("\\", "/")
+    if "::" in name or name == path:
+        return name
+    suites = test.get("suite")
+    parts = [suites] if isinstance(suites, str) else suites if isinstance(suites, list) else []
+    between = [each for each in parts if isinstance(each, str) and each not in (path, "")]
+    return "::".join([*([path] if path else []), *between, name])
+
+
+def _outcome(test: dict[str, Any]) -> TestOutcome:
+    status = text_at(test, "status")
+    outcome = _RAW.get(text_at(test, "rawStatus"), _OUTCOMES[status])
+    is_again = test.get("flaky") is True or count_at(test, "retries") > 0
+    if status == "passed" and is_again:
+        return "flaky"
+    if outcome == "in_flight" or (status == "failed") == (outcome in ("failed", "error")):
+        return outcome
+    return _OUTCOMES[status]  # two writers have contradicted each other: the format's word counts
+
+
+def _test(test: dict[str, Any], start: float | None) -> ToldTest:
+    began, lasted = number_at(test, "start"), number_at(test, "duration")
+    since = None if began is None or start is None else max(0.0, (began - start) / 1000)
+    line = test.get("line")
+    outcome = _outcome(test)
+    path = text_at(test, "filePath").replace("\\", "/") or None
+    return ToldTest(
+        nodeid=_nodeid(test),
+        outcome=outcome,
+        path=path,
+        line=line if type(line) is int and 0 < line < 10**7 else None,
+        seconds=None if lasted is None else lasted / 1000,
+        start_seconds=since,
+        worker=text_at(test, "threadId") or None,
+        attempts=1 + count_at(test, "retries"),
+        failures=_failures(test) if outcome in ("failed", "error") else (),
+    )
+
+
+def _failures(test: dict[str, Any]) -> tuple[ToldFailure, ...]:
+    """Return the failures of a test: the one that CTRF has room for, or all that we have kept."""
+    own = objects_at(object_at(object_at(test, "extra"), OWN_NAME), "failures")
+    if own:
+        return tuple(_own_failure(failure) for failure in own)
+    text, message = text_at(test, "trace"), text_at(test, "message")
+    raw = text_at(test, "rawStatus")
+    phase = _PHASES.get(raw.removesuffix("_failed"), "setup" if raw == "error" else "call")
+    return (ToldFailure(phase=phase, message=message or telling_line(text), text=text),)
+
+
+def _own_failure(failure: dict[str, Any]) -> ToldFailure:
+    raised = object_at(failure, "exception")
+    name, module, said = (text_at(raised, each) for each in ("type", "module", "message"))
+    dotted = name if module in ("", "builtins") else f"{module}.{name}"
+    text = text_at(failure, "traceback")
+    return ToldFailure(
+        phase=_PHASES.get(text_at(failure, "phase"), "call"),
+        message=(f"{dotted}: {said}" if said else dotted) if name else telling_line(text),
+        text=text,
+        crashed=text_at(failure, "kind") == "worker.crashed",
+    )
+
+
+def _collector(error: dict[str, Any]) -> ToldCollector:
+    nodeid = text_at(error, "nodeid")
+    return ToldCollector(
+        nodeid=nodeid,
+        text=text_at(error, "traceback") or text_at(error, "message"),
+        path=nodeid.partition("::")[0] or None,
+    )
+
+
+def _error(error: dict[str, Any]) -> RunError:
+    return RunError(
+        origin=_ORIGINS.get(text_at(error, "kind"), "internal"),
+        message=text_at(error, "message"),
+        traceback=text_at(error, "traceback") or None,
+    )
+
+
+def _in_flight(test: dict[str, Any]) -> InFlightTest:
+    own = object_at(object_at(object_at(test, "extra"), OWN_NAME), "in_flight")
+    return InFlightTest(
+        nodeid=_nodeid(test),
+        phase=_PHASES.get(text_at(own, "phase"), "call"),
+        elapsed_seconds=number_at(own, "elapsed_seconds"),
+        worker=text_at(own, "worker") or None,
+        output=text_at(own, "output") or None,
+        stack=text_at(own, "stack") or None,
+    )

@@ -1,0 +1,204 @@
+"""Make a report of what pytest-json-report writes, `.report.json` by default.
+
+pytest writes it when it ends, so that there is none of a death. It has pytest's exit code, and
+perhaps no tests: its options can leave them out.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.report.foreign import (
+    ToldCollector,
+    ToldFailure,
+    ToldRun,
+    ToldTest,
+    count_at,
+    hint_for,
+    number_at,
+    object_at,
+    objects_at,
+    read_document,
+    refuse_duplicates,
+    report_of_told,
+    text_at,
+    time_from,
+)
+from pytest_failure_taxonomy.report.input_files import refusal
+from pytest_failure_taxonomy.report.limits import JSONObject, Redaction
+from pytest_failure_taxonomy.report.text import safe_text, telling_line
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Counts,
+    Environment,
+    Location,
+    Phase,
+    ProcessExit,
+    TestOutcome,
+)
+from pytest_failure_taxonomy.taxonomy.values import replace
+
+NOTE: Final = "made of a pytest-json-report file: tests that never started are not in it"
+NOTE_WITHOUT_TESTS: Final = (
+    "the file leaves its tests out: which of them failed, and why, can't be known"
+)
+
+_RIGHT: Final = "give the file that `pytest --json-report` writes"
+_PHASES: Final[tuple[Phase, ...]] = ("setup", "call", "teardown")
+_COUNTED: Final = ("passed", "failed", "skipped", "xfailed", "xpassed", "rerun", "deselected")
+_MOST_LINES: Final = 10**7
+
+
+def report_from_json_report(
+    path: Path,
+    *,
+    rootdir: Path,
+    environment: Environment,
+    redaction: Redaction | None = None,
+) -> JSONObject:
+    """Return the JSON object of the report that a file of pytest-json-report allows.
+
+    Args:
+        path: the file.
+        rootdir: the root directory of its tests, if the file doesn't say it.
+        environment: what is known of where they ran.
+        redaction: removes secrets from every text.
+
+    Raises:
+        ReportError: it can't be read, is no such file, or names a test twice.
+    """
+    content, document = read_document(path, _RIGHT)
+    code = document.get("exitcode")
+    if type(code) is not int or not isinstance(document.get("summary"), dict):
+        what = "it has no `exitcode` and `summary` of pytest-json-report"
+        raise refusal(safe_text(os.fspath(path)), what, hint_for(content) or _RIGHT)
+    root = text_at(document, "root")
+    refuse_duplicates(
+        (text_at(test, "nodeid") for test in objects_at(document, "tests")),
+        path,
+        "give the file of one run",
+    )
+    return report_of_told(
+        _told(document, code, path),
+        content=content,
+        rootdir=root if os.path.isabs(root) else str(rootdir),
+        environment=_environment(document, environment),
+        redaction=redaction,
+    )
+
+
+def _told(document: dict[str, Any], code: int, path: Path) -> ToldRun:
+    has_tests = isinstance(document.get("tests"), list)
+    tests = tuple(_test(test) for test in objects_at(document, "tests"))
+    summary = object_at(document, "summary")
+    created, lasted = number_at(document, "created"), number_at(document, "duration")
+    started = created - lasted if created is not None and lasted is not None else created
+    return ToldRun(
+        exit=ProcessExit(code=code, source="pytest"),
+        tests=tests,
+        lists_tests=has_tests,
+        counts=None if has_tests else _counts(summary),
+        collectors=tuple(_collectors(document)),
+        deselected=count_at(summary, "deselected"),
+        rerun=count_at(summary, "rerun"),
+        warnings=len(objects_at(document, "warnings")),
+        started_at=time_from(started, path),
+        duration_seconds=lasted,
+        notes=(NOTE,) if has_tests else (NOTE, NOTE_WITHOUT_TESTS),
+    )
+
+
+def _counts(summary: dict[str, Any]) -> Counts:
+    """Return the counts of a summary, which has a test once: with an error or as it ended."""
+    return Counts(
+        collected=count_at(summary, "collected"),
+        errors=count_at(summary, "error"),
+        **{name: count_at(summary, name) for name in _COUNTED},
+    )
+
+
+def _test(test: dict[str, Any]) -> ToldTest:
+    nodeid, line = text_at(test, "nodeid"), test.get("lineno")
+    stages = {phase: object_at(test, phase) for phase in _PHASES}
+    failures = tuple(
+        _failure(phase, stage)
+        for phase, stage in stages.items()
+        if text_at(stage, "outcome") == "failed"
+    )
+    is_line = type(line) is int and 0 <= line < _MOST_LINES
+    return ToldTest(
+        nodeid=nodeid,
+        outcome=_outcome(text_at(test, "outcome"), stages, failures),
+        path=nodeid.partition("::")[0] or None,
+        line=line + 1 if type(line) is int and is_line else None,
+        seconds=sum(number_at(stage, "duration") or 0.0 for stage in stages.values()),
+        failures=failures,
+    )
+
+
+def _outcome(
+    said: str, stages: dict[Phase, dict[str, Any]], failures: tuple[ToldFailure, ...]
+) -> TestOutcome:
+    """Return how a test ended; of one that was run again the file says `rerun`, whatever came."""
+    if failures:
+        return "failed" if any(each.phase == "call" for each in failures) else "error"
+    if said == "rerun":
+        return "flaky" if text_at(stages["call"], "outcome") == "passed" else "failed"
+    known: dict[str, TestOutcome] = {
+        "passed": "passed",
+        "failed": "failed",
+        "error": "error",
+        "skipped": "skipped",
+        "xfailed": "xfailed",
+        "xpassed": "xpassed",
+    }
+    return known.get(said, "in_flight")
+
+
+def _failure(phase: Phase, stage: dict[str, Any]) -> ToldFailure:
+    text = text_at(stage, "longrepr")
+    message = text_at(object_at(stage, "crash"), "message")
+    return ToldFailure(
+        phase=phase,
+        message=message or (telling_line(text) if "\n" in text else text),
+        text=text,
+        place=_place(stage),
+    )
+
+
+def _place(stage: dict[str, Any]) -> Location | None:
+    """Return the innermost place of a traceback; its paths are relative, those of a crash not."""
+    for place in reversed(objects_at(stage, "traceback")):
+        path, line = text_at(place, "path"), place.get("lineno")
+        if path and type(line) is int and 0 < line < _MOST_LINES:
+            return Location(path=path.replace("\\", "/"), line=line)
+    return None
+
+
+def _collectors(document: dict[str, Any]) -> list[ToldCollector]:
+    return [
+        ToldCollector(
+            nodeid=text_at(each, "nodeid"),
+            text=text_at(each, "longrepr"),
+            path=text_at(each, "nodeid").partition("::")[0] or None,
+        )
+        for each in objects_at(document, "collectors")
+        if text_at(each, "outcome") == "failed"
+    ]
+
+
+def _environment(document: dict[str, Any], around: Environment) -> Environment:
+    """Return the environment with the versions that pytest-metadata has added to the file."""
+    said = object_at(document, "environment")
+    python, platform = text_at(said, "Python"), text_at(said, "Platform")
+    version = text_at(object_at(said, "Packages"), "pytest")
+    plugins = object_at(said, "Plugins")
+    return replace(
+        around,
+        python=python or around.python,
+        platform=platform or around.platform,
+        pytest=version or around.pytest,
+        plugins=tuple(sorted(f"{name}-{text_at(plugins, name)}" for name in plugins))
+        or around.plugins,
+    )

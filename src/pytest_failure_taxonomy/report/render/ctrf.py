@@ -1,0 +1,304 @@
+"""A report as CTRF, the Common Test Report Format: one JSON object, for the tools that read it.
+
+CTRF knows tests and nothing of a session. What failed outside of any test stands in `extra`, under
+the name of this package: so does what CTRF has no word for. The counts of its `summary` are always
+those of its list of tests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from math import isfinite
+from typing import Final
+
+from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject
+from pytest_failure_taxonomy.report.render.terminal import own_texts
+from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+
+SPEC_VERSION: Final = "0.0.0"
+"""The version of CTRF, which is not final yet: that of its published schema."""
+
+STATUSES: Final[Mapping[str, str]] = {
+    "passed": "passed",
+    "failed": "failed",
+    "error": "failed",
+    "skipped": "skipped",
+    "xfailed": "skipped",
+    "xpassed": "passed",
+    "flaky": "passed",
+    "in_flight": "other",
+    "not_run": "pending",
+}
+"""CTRF's status for each of our outcomes; `rawStatus` keeps ours."""
+
+WITHOUT_TESTS: Final = (
+    "the report does not list every test: tests that passed are missing here and from the counts"
+)
+_NAMELESS: Final = "(no name)"
+_ALL_STATUSES: Final = ("passed", "failed", "skipped", "pending", "other")
+_MOST_ATTEMPTS: Final = 100
+"""Earlier attempts of one test that are listed."""
+_LONGEST_SECONDS: Final = 1e9
+
+
+def render(report: JSONObject) -> str:
+    """Return the report as CTRF."""
+    return json.dumps(_document(report), indent=2) + "\n"
+
+
+def _document(report: JSONObject) -> JSONObject:
+    generator, run = report["generator"], report["run"]
+    started_at = _milliseconds_of_start(report)
+    tests = list(_tests(report, started_at))
+    return {
+        "reportFormat": "CTRF",
+        "specVersion": SPEC_VERSION,
+        "reportId": _as_uuid(run["id"]),
+        "runId": run["id"],
+        "generatedBy": f"{generator['name']} {generator['version']}",
+        "results": {
+            "tool": {"name": "pytest", "version": report["environment"]["pytest"]},
+            "summary": _summary(report, tests, started_at),
+            "tests": tests,
+            "environment": _environment(report),
+            "extra": {OWN_NAME: _session(report)},
+        },
+    }
+
+
+def _summary(report: JSONObject, tests: list[JSONObject], started_at: int) -> JSONObject:
+    counts = Counter(test["status"] for test in tests)
+    lasted = _milliseconds(report["run"]["duration_seconds"])
+    stops = [test["stop"] for test in tests if "stop" in test]
+    stop = max([started_at, *stops]) if lasted is None else started_at + lasted
+    return {
+        "tests": len(tests),
+        **{status: counts[status] for status in _ALL_STATUSES},
+        "flaky": sum(1 for test in tests if test.get("flaky")),
+        "start": started_at,
+        "stop": stop,
+        "duration": stop - started_at,
+        "extra": {OWN_NAME: _counts(report)},
+    }
+
+
+def _counts(report: JSONObject) -> JSONObject:
+    """Return how much failed outside of the tests, and the run's own counts of all tests."""
+    limits = report["limits"]
+    return {
+        "collection_errors": len(report["collection_errors"]) + limits["collection_errors_omitted"],
+        "internal_errors": len(report["internal_errors"]) + limits["internal_errors_omitted"],
+        "in_flight": len(report["in_flight"]),
+        "not_run": report["not_run"]["count"],
+        "stalls": len(report["stalls"]),
+        "counts": report["summary"],
+    }
+
+
+def _session(report: JSONObject) -> JSONObject:
+    """Return what is true of the run as a whole and of no single test."""
+    notes = own_texts(report, "notes")
+    if report["tests"] is None:
+        notes = [*notes, WITHOUT_TESTS]
+    return {
+        "schema_version": report["schema_version"],
+        "completeness": report["completeness"],
+        "stage": report["run"]["stage"],
+        "exit": report["exit"],
+        "verdict": report["verdict"],
+        "reasons": report["reasons"],
+        "groups": report["groups"],
+        "collection_errors": report["collection_errors"],
+        "internal_errors": report["internal_errors"],
+        "stalls": report["stalls"],
+        "limits": report["limits"],
+        "notes": notes,
+        "faults": own_texts(report, "faults"),
+    }
+
+
+def _tests(report: JSONObject, started_at: int) -> Iterator[JSONObject]:
+    """Yield every test that is known, each once: those that ran in the order of their start."""
+    failures: dict[str, list[JSONObject]] = {}
+    for failure in report["failures"]:
+        failures.setdefault(failure["nodeid"], []).append(failure)
+    running = {test["nodeid"]: test for test in report["in_flight"]}
+    retries = _retries_of_flaky(report)
+    owners = _owners(report)
+    seen: set[str] = set()
+    for run in _runs(report, failures):
+        nodeid = run["nodeid"]
+        if nodeid in seen:
+            continue
+        seen.add(nodeid)
+        test = _test(run, started_at)
+        if nodeid in running:
+            test |= _unfinished(running[nodeid], report)
+        if run["outcome"] == "flaky":
+            test |= {"flaky": True, **_earlier_attempts(retries)}
+        elif nodeid in failures:
+            test |= _failed(failures[nodeid], owners)
+            test["duration"] = test["duration"] or _duration_of(failures[nodeid])
+        yield test
+
+
+def _runs(report: JSONObject, failures: Iterable[str]) -> Iterator[JSONObject]:
+    """Yield tests as `tests` has them: these, then what only other lists name."""
+    yield from report["tests"] or ()
+    for nodeid in failures:
+        yield _unlisted(nodeid, "failed")
+    for test in report["in_flight"]:
+        yield {**_unlisted(test["nodeid"], "in_flight"), "worker": test["worker"]}
+    for nodeid in report["not_run"]["nodeids"]:
+        yield _unlisted(nodeid, "not_run")
+
+
+def _unlisted(nodeid: str, outcome: str) -> JSONObject:
+    return {
+        "nodeid": nodeid,
+        "outcome": outcome,
+        "start_seconds": None,
+        "duration_seconds": None,
+        "worker": None,
+    }
+
+
+def _test(run: JSONObject, started_at: int) -> JSONObject:
+    path, *names = run["nodeid"].split("::")
+    lasted = _milliseconds(run["duration_seconds"])
+    test: JSONObject = {
+        "name": run["nodeid"] or _NAMELESS,
+        "status": STATUSES[run["outcome"]],
+        "duration": lasted or 0,
+        "rawStatus": run["outcome"],
+    }
+    began = _milliseconds(run["start_seconds"])
+    if began is not None:
+        test |= {"start": started_at + began, "stop": started_at + began + (lasted or 0)}
+    if path:
+        test |= {"filePath": path, "suite": [path, *names[:-1]]}
+    if run["worker"]:
+        test["threadId"] = run["worker"]
+    return test
+
+
+def _unfinished(running: JSONObject, report: JSONObject) -> JSONObject:
+    """Return what is said of a test that was running when the run ended.
+
+    That is no outcome; but the test that the verdict names has failed, or a run that died in it
+    would look as if it had passed.
+    """
+    verdict = report["verdict"]
+    is_named = verdict is not None and verdict["nodeid"] == running["nodeid"]
+    elapsed = _milliseconds(running["elapsed_seconds"])
+    said = f"it was in its {running['phase']} when the run ended"
+    more: JSONObject = {
+        "status": "failed" if is_named else "other",
+        "rawStatus": "in_flight",
+        "message": f"{verdict['message']}; {said}" if is_named else said,
+        **({} if elapsed is None else {"duration": elapsed}),
+    }
+    stack = running["stack"] or (running["stall"] or {}).get("stack")
+    if stack:
+        more["trace"] = stack
+    if running["output"]:
+        more["stdout"] = running["output"].splitlines()
+    return {**more, "extra": {OWN_NAME: {"in_flight": running}}}
+
+
+def _failed(failures: list[JSONObject], owners: Mapping[str, str]) -> JSONObject:
+    """Return what is said of a failed test: the first of its failures, and all in `extra`."""
+    first = failures[0]
+    traces = [failure["traceback"] for failure in failures if failure["traceback"]]
+    failed: JSONObject = {
+        "status": "failed",
+        "message": _message(first),
+        "labels": {"reason": first["reason"], "kind": first["kind"]},
+        "extra": {OWN_NAME: {"failures": failures}},
+        **({"trace": "\n\n".join(traces)} if traces else {}),
+    }
+    owner = owners.get(first["fingerprint"] or "")
+    if owner:
+        failed["labels"]["owner"] = owner
+    if first["worker"]:
+        failed["threadId"] = first["worker"]
+    attempts = max(failure["attempts"] for failure in failures)
+    return {**failed, **_earlier_attempts(attempts - 1)}
+
+
+def _duration_of(failures: Iterable[JSONObject]) -> int:
+    """Return how long the phases took that failed, where nothing says how long the test did."""
+    return sum(_milliseconds(failure["duration_seconds"]) or 0 for failure in failures)
+
+
+def _message(failure: JSONObject) -> str:
+    raised = failure["exception"]
+    if raised is None:
+        return describe_kind(failure["kind"], FailureReason(failure["reason"])).phrase(1)
+    return f"{raised['type']}: {raised['message']}" if raised["message"] else str(raised["type"])
+
+
+def _earlier_attempts(count: int | None) -> JSONObject:
+    """Return the attempts before the last one; all that is known of them is that they failed."""
+    if not count:
+        return {}
+    listed = [
+        {"attempt": number, "status": "failed"}
+        for number in range(1, min(count, _MOST_ATTEMPTS) + 1)
+    ]
+    return {"retries": count, "retryAttempts": listed}
+
+
+def _retries_of_flaky(report: JSONObject) -> int | None:
+    """Return how often each flaky test was run again, where the counts leave but one answer."""
+    of_failed: dict[str, int] = {}
+    for failure in report["failures"]:
+        again = failure["attempts"] - 1
+        of_failed[failure["nodeid"]] = max(again, of_failed.get(failure["nodeid"], 0))
+    left: int = report["summary"]["rerun"] - sum(of_failed.values())
+    flaky: int = report["summary"]["flaky"]
+    if report["limits"]["failures_omitted"] or left < flaky or not flaky:
+        return None
+    return left if flaky == 1 else 1 if left == flaky else None
+
+
+def _owners(report: JSONObject) -> dict[str, str]:
+    return {group["fingerprint"]: group["owner"] for group in report["groups"] if group["owner"]}
+
+
+def _environment(report: JSONObject) -> JSONObject:
+    around = report["environment"]
+    git, job, shard = around["git"] or {}, around["ci"] or {}, report["run"]["shard"]
+    said = {
+        "commit": git.get("commit") or job.get("commit"),
+        "branchName": git.get("branch"),
+        "buildId": job.get("run_id"),
+        "buildName": job.get("job"),
+        "osPlatform": around["platform"],
+        "shardId": f"{shard['index']}/{shard['total']}" if shard else None,
+        "healthy": report["verdict"] is None and report["completeness"] != "running",
+    }
+    return {
+        **{name: each for name, each in said.items() if each is not None},
+        "extra": {OWN_NAME: {"python": around["python"], "plugins": around["plugins"]}},
+    }
+
+
+def _milliseconds_of_start(report: JSONObject) -> int:
+    started_at = datetime.fromisoformat(report["run"]["started_at"])
+    return round(started_at.timestamp() * 1000)
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    """Return whole milliseconds; a report of anybody's may say more seconds than there are."""
+    if seconds is None or not isfinite(seconds):
+        return None
+    return round(min(seconds, _LONGEST_SECONDS) * 1000)
+
+
+def _as_uuid(run_id: str) -> str:
+    return "-".join((run_id[:8], run_id[8:12], run_id[12:16], run_id[16:20], run_id[20:]))
