@@ -1,0 +1,183 @@
+"""When each test ran and where, how long the workers were idle, and where the time went."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from pytest_failure_taxonomy.report.render.html.shown import file_of, seconds_words
+
+_MAX_LISTED: Final = 10
+_DIGITS: Final = 3
+
+
+class Lane(NamedTuple):
+    """One process that ran tests."""
+
+    name: str
+    words: str
+    busy: float
+    idle: float
+
+
+class Running(NamedTuple):
+    """A test that was running at the end: where, since when, until when, and its node id."""
+
+    lane: str
+    start: float
+    end: float
+    nodeid: str
+
+
+class Share(NamedTuple):
+    """How much of the time something took."""
+
+    name: str
+    seconds: float
+    percent: float
+    note: str = ""
+
+
+class Timing(NamedTuple):
+    """What is known of the time of a run."""
+
+    is_known: bool
+    why_not: str
+    lanes: list[Lane]
+    running: list[Running]
+    end: float
+    death: float | None
+    longest: list[Share]
+    files: list[Share]
+    parts: list[Share]
+
+
+def timing_of(report: dict[str, Any]) -> Timing:
+    """Return where the time of a run went, as far as it has a list of its tests."""
+    tests = [each for each in report["tests"] or () if _is_timed(each)]
+    end = _end(report, tests)
+    running = list(_running(report, end))
+    lanes = _lanes(tests, running, end)
+    why_not = _why_not(report, is_empty=not tests and not running)
+    return Timing(
+        is_known=not why_not,
+        why_not=why_not,
+        lanes=lanes,
+        running=running,
+        end=round(end, _DIGITS),
+        death=round(end, _DIGITS) if _has_died(report) else None,
+        longest=_longest(report),
+        files=_files(report),
+        parts=_parts(tests, lanes, end),
+    )
+
+
+def _why_not(report: dict[str, Any], *, is_empty: bool) -> str:
+    if report["tests"] is None:
+        return (
+            "This report has no list of all tests. A run has one where it writes this page itself "
+            "(--failure-taxonomy-html), and where it keeps a history."
+        )
+    return "No test has run." if is_empty else ""
+
+
+def _is_timed(test: dict[str, Any]) -> bool:
+    return test["start_seconds"] is not None and test["duration_seconds"] is not None
+
+
+def _end(report: dict[str, Any], tests: list[dict[str, Any]]) -> float:
+    """Return when the run ended, in seconds after its start."""
+    ends = [each["start_seconds"] + each["duration_seconds"] for each in tests]
+    elapsed = [each["elapsed_seconds"] or 0.0 for each in report["in_flight"]]
+    return float(max(report["run"]["duration_seconds"] or 0.0, *ends, *elapsed, 0.0))
+
+
+def _has_died(report: dict[str, Any]) -> bool:
+    return report["completeness"] == "reconstructed" or bool(
+        report["completeness"] == "full" and report["in_flight"]
+    )
+
+
+def _running(report: dict[str, Any], end: float) -> Iterator[Running]:
+    for test in report["in_flight"]:
+        elapsed = test["elapsed_seconds"]
+        if elapsed is not None:
+            start = round(max(0.0, end - elapsed), _DIGITS)
+            yield Running(test["worker"] or "", start, round(end, _DIGITS), test["nodeid"])
+
+
+def _lanes(tests: list[dict[str, Any]], running: list[Running], end: float) -> list[Lane]:
+    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for each in tests:
+        start = each["start_seconds"]
+        spans[each["worker"] or ""].append((start, start + each["duration_seconds"]))
+    for test in running:
+        spans[test.lane].append((test.start, test.end))
+    return [_lane(name, spans[name], end) for name in sorted(spans, key=_natural)]
+
+
+def _natural(name: str) -> tuple[list[int], str]:
+    """Sort `gw2` before `gw10`."""
+    return [int(digits[:18]) for digits in re.findall("[0-9]+", name)], name
+
+
+def _lane(name: str, spans: list[tuple[float, float]], end: float) -> Lane:
+    """Return a lane; between its first test and the end it was idle where it ran none."""
+    busy, until = 0.0, 0.0
+    spans = sorted(spans)
+    for start, stop in spans:
+        busy += max(0.0, stop - max(start, until))
+        until = max(until, stop)
+    idle = max(0.0, end - spans[0][0] - busy)
+    count = "1 test" if len(spans) == 1 else f"{len(spans):,} tests"
+    words = f"{count}, {seconds_words(busy)} busy, {seconds_words(idle)} idle"
+    return Lane(name, words, round(busy, _DIGITS), round(idle, _DIGITS))
+
+
+def _longest(report: dict[str, Any]) -> list[Share]:
+    timed = [each for each in report["tests"] or () if each["duration_seconds"] is not None]
+    total = sum(each["duration_seconds"] for each in timed)
+    longest = sorted(timed, key=lambda each: (-each["duration_seconds"], each["nodeid"]))
+    return [
+        _share(each["nodeid"], each["duration_seconds"], total, each["outcome"])
+        for each in longest[:_MAX_LISTED]
+    ]
+
+
+def _files(report: dict[str, Any]) -> list[Share]:
+    seconds: dict[str, float] = defaultdict(float)
+    counts: dict[str, int] = defaultdict(int)
+    for each in report["tests"] or ():
+        file = file_of(each["nodeid"])
+        seconds[file] += each["duration_seconds"] or 0.0
+        counts[file] += 1
+    total = sum(seconds.values())
+    longest = sorted(seconds, key=lambda file: (-seconds[file], file))
+    return [
+        _share(file, seconds[file], total, f"{counts[file]:,}") for file in longest[:_MAX_LISTED]
+    ]
+
+
+def _parts(tests: list[dict[str, Any]], lanes: list[Lane], end: float) -> list[Share]:
+    """Return the time before the first test, of tests, idle, and after the last test."""
+    if not tests or not end:
+        return []
+    first = min(each["start_seconds"] for each in tests)
+    count = len(lanes)
+    busy = sum(lane.busy for lane in lanes) / count
+    idle = sum(lane.idle for lane in lanes) / count
+    before = max(0.0, end - busy - idle)
+    wall = f"the first began after {seconds_words(first)}"
+    each_of = "" if count == 1 else f"on average of {count} workers"
+    return [
+        _share("before the first test", before, end, wall),
+        _share("in tests", busy, end, each_of),
+        _share("between tests and after the last", idle, end, each_of),
+    ]
+
+
+def _share(name: str, seconds: float, total: float, note: str = "") -> Share:
+    percent = round(100 * seconds / total, 1) if total else 0.0
+    return Share(name, round(seconds, _DIGITS), min(100.0, percent), note)
