@@ -30,11 +30,11 @@ TRACEBACK: Final = """
         cart = Cart(currency="EUR")
 >       assert render(cart) == {"lines": [], "total": "0.00 EUR", "discount": None}
 E       AssertionError: assert {'discount': ...': '0.00 USD'} == {'discount': ...': '0.00 EUR'}
-E         
+E
 E         Omitting 2 identical items, use -vv to show
 E         Differing items:
 E         {'total': '0.00 USD'} != {'total': '0.00 EUR'}
-E         
+E
 E         Full diff:
 E           {
 E               'discount': None,
@@ -265,7 +265,7 @@ def _end_of(tests: tuple[TestRun, ...]) -> float:
 
 
 def _one_of_many(number: int, nodeid: str) -> TestFailure:
-    kind, module, message = _CAUSES[min(number % 11, 4)]
+    kind, module, message = _CAUSES[min(number % 7, 4)]
     file = nodeid.partition("::")[0]
     traceback = (
         f"    def test_it(amount={number}):\n"

@@ -171,14 +171,27 @@
     if (isByTime) wantedTests.sort((one, other) => (other.time || 0) - (one.time || 0));
     showGroups();
     showRows();
+    for (const row of document.querySelectorAll(".cases tbody tr")) {
+      row.searched ??= row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => row.searched.includes(word));
+    }
     if (find("status")) {
-      const left = wanted.reduce((sum, each) => sum + each.members.length, 0);
-      const all = count(failures.length, "failure", "failures");
-      const groups = count(wanted.length, "group", "groups");
-      find("status").textContent = isFiltered ? `${numbers.format(left)} of ${all}, ${groups}` : `${all}, ${groups}`;
+      find("status").textContent = statusWords(isFiltered);
       find("clear").hidden = !isFiltered;
     }
     document.dispatchEvent(new Event("filtered"));
+  }
+
+  function statusWords(isFiltered) {
+    const left = wanted.reduce((sum, each) => sum + each.members.length, 0);
+    const whole = data.groups.reduce((sum, group) => sum + group.count, 0);
+    const groups = count(wanted.length, "group", "groups");
+    const words = [];
+    if (isFiltered && failures.length) words.push(`${numbers.format(left)} of ${count(failures.length, "failure", "failures")}, ${groups}`);
+    else if (failures.length) words.push(`${count(whole, "failure", "failures")}, ${groups}`);
+    if (!isFiltered && whole > failures.length) words.push(`the report names ${numbers.format(failures.length)} of them`);
+    if (isFiltered && tests.length) words.push(`${numbers.format(wantedTests.length)} of ${count(tests.length, "test", "tests")}`);
+    return words.join("; ");
   }
 
   // Failures by group.
@@ -415,7 +428,10 @@
 
   function step(end) {
     const about = (end || 1) / 6;
-    const power = 10 ** Math.floor(Math.log10(about));
+    const nice = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800];
+    if (about > 1 && about <= 1800) return nice.find((each) => each >= about);
+    const unit = about > 1 ? 3600 : 1;
+    const power = unit * 10 ** Math.floor(Math.log10(about / unit));
     return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= about);
   }
 
@@ -440,7 +456,9 @@
     for (let time = 0; time <= data.end; time += by) {
       const x = left + time * per;
       pen.fillRect(x, AXIS - 4, 1, 4);
-      pen.fillText(seconds(time) === "0 ms" ? "0" : seconds(time), Math.min(x + 3, width - 46), 13);
+      const words = seconds(time) === "0 ms" ? "0" : seconds(time);
+      const room = width - (data.death === null ? 0 : 140);
+      if (x + 3 + pen.measureText(words).width < room) pen.fillText(words, x + 3, 13);
     }
     data.lanes.forEach(([name], lane) => {
       const y = AXIS + lane * LANE;

@@ -11,6 +11,7 @@ from pytest_failure_taxonomy.report.render.html.shown import file_of, seconds_wo
 
 _MAX_LISTED: Final = 10
 _DIGITS: Final = 3
+_AT_THE_END: Final = "running at the end"
 
 
 class Lane(NamedTuple):
@@ -84,7 +85,8 @@ def _why_not(report: dict[str, Any], *, is_empty: bool) -> str:
 
 
 def _is_timed(test: dict[str, Any]) -> bool:
-    return test["start_seconds"] is not None and test["duration_seconds"] is not None
+    is_known = test["start_seconds"] is not None and test["duration_seconds"] is not None
+    return is_known and test["outcome"] != "in_flight"
 
 
 def _end(report: dict[str, Any], tests: list[dict[str, Any]]) -> float:
@@ -137,13 +139,19 @@ def _lane(name: str, spans: list[tuple[float, float]], end: float) -> Lane:
 
 
 def _longest(report: dict[str, Any]) -> list[Share]:
-    timed = [each for each in report["tests"] or () if each["duration_seconds"] is not None]
-    total = sum(each["duration_seconds"] for each in timed)
-    longest = sorted(timed, key=lambda each: (-each["duration_seconds"], each["nodeid"]))
-    return [
-        _share(each["nodeid"], each["duration_seconds"], total, each["outcome"])
-        for each in longest[:_MAX_LISTED]
+    timed = [
+        (each["duration_seconds"], each["nodeid"], each["outcome"])
+        for each in report["tests"] or ()
+        if each["duration_seconds"] is not None and each["outcome"] != "in_flight"
     ]
+    timed += [
+        (each["elapsed_seconds"], each["nodeid"], _AT_THE_END)
+        for each in report["in_flight"]
+        if each["elapsed_seconds"] is not None
+    ]
+    total = sum(seconds for seconds, _, _ in timed)
+    longest = sorted(timed, key=lambda each: (-each[0], *each[1:]))
+    return [_share(nodeid, seconds, total, how) for seconds, nodeid, how in longest[:_MAX_LISTED]]
 
 
 def _files(report: dict[str, Any]) -> list[Share]:
