@@ -60,7 +60,7 @@ def _environment() -> Any:
         from jinja2 import Environment, StrictUndefined
     except ImportError:
         raise ReportError(
-            "html: Jinja2, which makes the page, is not installed; "
+            "the HTML page needs Jinja2, which is not installed; "
             'pip install "pytest-failure-taxonomy[html]"'
         ) from None
     environment = Environment(
