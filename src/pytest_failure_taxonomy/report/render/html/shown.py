@@ -23,7 +23,7 @@ LINE_CLASSES: Final = ("", "error", "minus", "plus", "hint", "here", "place", "r
 """The classes of a traceback's lines; a page refers to them by number."""
 _ERROR, _MINUS, _PLUS, _HINT, _HERE, _PLACE, _RULE = range(1, len(LINE_CLASSES))
 _MARKED: Final = (
-    (re.compile(r"E {2,}\+ {1,2}(?:where|and) "), _ERROR),  # how pytest says what a name stands for
+    (re.compile(r"E {2,}\+ +(?:where|and) "), _ERROR),  # how pytest says what a name stands for
     (re.compile(r"E {2,}-(?: |$)"), _MINUS),
     (re.compile(r"E {2,}\+(?: |$)"), _PLUS),
     (re.compile(r"E {2,}\? "), _HINT),
