@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -337,21 +335,20 @@ return performance.now() - began;
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return axe-core's script from npm; skip loudly where npm or its registry is not there."""
-    kept = os.environ.get("FAILURE_TAXONOMY_TESTS_AXE", tempfile.gettempdir() + "/ft-axe-core")
-    script = Path(kept) / "node_modules" / "axe-core" / "axe.min.js"
-    if not script.exists():
-        npm = shutil.which("npm")
-        if npm is None:
-            pytest.skip("npm is not installed (Debian: apt install npm), so axe-core is not run")
-        done = subprocess.run(
-            [npm, "install", "--prefix", kept, "--no-save", "--no-audit", "axe-core@4"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        if done.returncode or not script.exists():
-            pytest.skip(f"npm could not install axe-core: {done.stderr.strip()[-200:]}")
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not installed (Debian: apt install npm), so axe-core is not run")
+    folder = tmp_path_factory.mktemp("axe")
+    script = folder / "node_modules" / "axe-core" / "axe.min.js"
+    done = subprocess.run(
+        [npm, "install", "--prefix", str(folder), "--no-save", "--no-audit", "axe-core@4"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    if done.returncode or not script.exists():
+        pytest.skip(f"npm could not install axe-core: {done.stderr.strip()[-200:]}")
     return script.read_text("utf-8")
 
 

@@ -334,6 +334,7 @@ def _folders_of(libraries: Sequence[str]) -> list[str]:
     """
     paths = [getattr(sys.modules.get("regex"), "__file__", None)]
     for library in libraries:
-        spec = find_spec(library)
-        paths.append(None if spec is None else spec.origin)
+        with suppress(ImportError, ValueError):  # a test may have put something else in its place
+            spec = find_spec(library)
+            paths.append(None if spec is None else spec.origin)
     return list(dict.fromkeys(str(Path(path).parents[1]) for path in paths if path))
