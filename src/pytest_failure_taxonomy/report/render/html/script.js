@@ -4,6 +4,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const PAGE = 50;
+  const FIRST = 10; // of a group beside others, which are to be seen, too
   const ROWS = 100;
   const FIELDS = ["reason", "kind", "owner", "file", "worker", "outcome"];
   const FAILED = new Set(["failed", "error"]);
@@ -222,7 +223,7 @@
     const shown = members.length === (group.members || []).length ? group.count : members.length;
     const button = make("button", { type: "button", "aria-expanded": "false", "aria-controls": body.id },
       make("span", { class: "times" }, `${numbers.format(shown)} ×`), make("span", { class: "title" }, group.title || group.kind));
-    const fill = () => { if (!body.firstChild) showFailures(body, members, PAGE); };
+    const fill = () => { if (!body.firstChild) showFailures(body, members, wanted.length > 1 ? FIRST : PAGE); };
     button.addEventListener("click", () => {
       const isOpen = body.hidden;
       if (isOpen) { opened.add(number); fill(); } else opened.delete(number);
@@ -340,7 +341,7 @@
     if (at >= shownGroups) { shownGroups = at + 1; showGroups(); }
     const members = wanted[at].members;
     const index = members.indexOf(failure);
-    if (index >= PAGE) showFailures(find(`group-${number}`), members, index + 1);
+    if (index >= FIRST) showFailures(find(`group-${number}`), members, Math.max(PAGE, index + 1));
     const button = document.querySelector(`[aria-controls="failure-${failure.number}"]`);
     button.scrollIntoView({ block: "center" });
     button.focus({ preventScroll: true });
