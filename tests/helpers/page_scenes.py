@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestRun,
     WorkerEnd,
 )
+from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.bench_scores import make_plan
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
 
@@ -121,7 +122,6 @@ def many(failed: int = 2_000, total: int = 10_000) -> dict[str, Any]:
 def crash() -> dict[str, Any]:
     """Return the report of a run that a segmentation fault has ended."""
     nodeid = "tests/test_images.py::test_resize[huge]"
-    tests = _tests(80)
     stack = (
         'File "/home/user/shop/src/images.py", line 31 in resize\n'
         'File "/home/user/shop/tests/test_images.py", line 12 in test_resize\n'
@@ -142,16 +142,14 @@ def crash() -> dict[str, Any]:
             ),
         ),
         not_run=tuple(_nodeid(number) for number in range(81, 200)),
-        tests=tests,
     )
-    context = make_context(duration_seconds=_end_of(tests) + 2.3)
+    context = make_context(duration_seconds=7.8)
     return make_report(run, context=context, completeness="reconstructed")
 
 
 def stall() -> dict[str, Any]:
     """Return the report of a run that hung in a lock until CI has ended it."""
     nodeid = "tests/test_queue.py::test_worker_stops"
-    tests = _tests(40, workers=2)
     stack = (
         "Thread MainThread (most recent call last):\n"
         '  File "/home/user/shop/tests/test_queue.py", line 28, in test_worker_stops\n'
@@ -176,10 +174,50 @@ def stall() -> dict[str, Any]:
             ),
         ),
         not_run=tuple(_nodeid(number) for number in range(41, 120)),
-        tests=tests,
     )
-    context = make_context(duration_seconds=_end_of(tests) + 315.0)
+    context = make_context(duration_seconds=324.0)
     return make_report(run, context=context, completeness="reconstructed")
+
+
+def worker_died() -> dict[str, Any]:
+    """Return the report of a run of which one of four workers died, while the others went on."""
+    tests = _tests(400, workers=4)
+    crashed = max(
+        (each for each in tests[:240] if each.worker == "gw2"),
+        key=lambda each: each.start_seconds or 0,
+    )
+    kept = tuple(
+        replace(each, outcome="error") if each is crashed else each
+        for number, each in enumerate(tests)
+        if each.worker != "gw2" or number < 240
+    )
+    failure = make_failure(
+        nodeid=crashed.nodeid,
+        message=f"worker 'gw2' crashed while running '{crashed.nodeid}'",
+        exception=None,
+        crashed=True,
+        worker="gw2",
+        location=None,
+        traceback=None,
+    )
+    ends: dict[str, dict[str, Any]] = {
+        "gw2": {"signal": "SIGSEGV", "crashed_on": crashed.nodeid, "ending": "died"}
+    }
+    workers = tuple(
+        WorkerEnd(
+            id=name,
+            tests=sum(each.worker == name for each in kept),
+            **ends.get(name, {"exit_code": 0}),
+        )
+        for name in ("gw0", "gw1", "gw2", "gw3")
+    )
+    run = make_run(
+        failures=(failure,),
+        counts=Counts(collected=len(kept), passed=len(kept) - 1, failed=1),
+        tests=kept,
+        workers=workers,
+    )
+    return make_report(run, context=make_context(duration_seconds=_end_of(kept) + 0.2))
 
 
 def broken_conftest() -> dict[str, Any]:
@@ -221,6 +259,7 @@ SCENES: Final[Mapping[str, Callable[[], dict[str, Any]]]] = MappingProxyType(
         "many": many,
         "crash": crash,
         "stall": stall,
+        "worker-died": worker_died,
         "broken-conftest": broken_conftest,
         "bench": bench,
     }

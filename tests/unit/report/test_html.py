@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.report.render.html.shown import (
 from pytest_failure_taxonomy.report.render.html.timing import timing_of
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.text import change_free_texts
-from tests.helpers.page_scenes import SCENES, crash, many, one_failure, stall
+from tests.helpers.page_scenes import SCENES, many, one_failure, stall, worker_died
 from tests.helpers.reports import assert_valid_report, make_full_run, make_report, make_run
 
 ALERT: Final = "<script>alert(1)</script>"
@@ -235,24 +235,38 @@ def test_times_have_the_unit_that_fits(seconds: float | None, words: str) -> Non
     assert seconds_words(seconds) == words
 
 
-def test_idle_time_and_the_moment_of_death_are_known() -> None:
-    """Where a run hung, its other worker was idle, and the test that hung took longest."""
+def test_a_run_that_died_has_the_moment_and_what_was_running() -> None:
+    """Its record names no test that passed, which the page says; the test that hung took longest."""
     timing = timing_of(stall())
-    assert [lane.name for lane in timing.lanes] == ["gw0", "gw1"]
-    assert timing.lanes[0].idle > 300
-    assert timing.lanes[1].busy > 315
-    assert timing.death == timing.end
+    assert timing.is_known
+    assert "no list of all tests: what a run leaves that died" in timing.lacks
+    assert [lane.words for lane in timing.lanes] == ["1 test running at the end"]
+    assert timing.running[0].start == 9.0
+    assert timing.death == timing.end == 324.0
     assert timing.longest[0].name == "tests/test_queue.py::test_worker_stops"
     assert timing.longest[0].note == "running at the end"
 
 
+def test_a_worker_that_died_is_not_idle_afterwards() -> None:
+    """Its lane ends there, and the others go on."""
+    timing = timing_of(worker_died())
+    assert [lane.name for lane in timing.lanes] == ["gw0", "gw1", "gw2", "gw3"]
+    dead, alive = timing.lanes[2], timing.lanes[3]
+    assert dead.death is not None
+    assert alive.death is None
+    assert dead.death < timing.end - 1
+    assert dead.idle < alive.idle
+    assert f"died after {seconds_words(dead.death)}" in dead.words
+    assert timing.death is None
+
+
 def test_workers_stand_in_the_order_of_their_numbers() -> None:
     """`gw2` before `gw10`."""
-    report = copy.deepcopy(crash())
+    report = copy.deepcopy(one_failure())
     for number, test in enumerate(report["tests"]):
         test["worker"] = f"gw{number % NUMBER}"
     lanes = [lane.name for lane in timing_of(report).lanes]
-    assert lanes == ["", *(f"gw{number}" for number in range(NUMBER))]
+    assert lanes == [f"gw{number}" for number in range(NUMBER)]
 
 
 def test_a_page_says_where_a_timeline_is_missing() -> None:

@@ -53,7 +53,7 @@ def rows_of(report: dict[str, Any], timing: Timing) -> dict[str, Any]:
         "lines": lines.texts,
         "classes": [line_class(line) for line in lines.texts],
         "names": LINE_CLASSES,
-        "lanes": [[lane.name, lane.words] for lane in timing.lanes],
+        "lanes": [[lane.name, lane.death] for lane in timing.lanes],
         "running": [list(each) for each in timing.running],
         "end": timing.end,
         "death": timing.death,

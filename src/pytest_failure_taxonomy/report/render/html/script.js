@@ -489,6 +489,13 @@
       });
     }
     pen.globalAlpha = 1;
+    pen.fillStyle = color("bad");
+    data.lanes.forEach(([, death], lane) => {
+      if (death === null) return;
+      const x = left + death * per;
+      pen.fillRect(x + 1, AXIS + lane * LANE, 2, LANE);
+      pen.fillText("died", x + 6 > width - 40 ? x - 28 : x + 6, AXIS + lane * LANE + 17);
+    });
     if (data.death !== null) {
       const x = left + data.death * per;
       pen.fillStyle = color("bad");

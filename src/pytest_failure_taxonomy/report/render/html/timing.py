@@ -21,6 +21,8 @@ class Lane(NamedTuple):
     words: str
     busy: float
     idle: float
+    death: float | None
+    """When it died, while others went on."""
 
 
 class Running(NamedTuple):
@@ -45,7 +47,8 @@ class Timing(NamedTuple):
     """What is known of the time of a run."""
 
     is_known: bool
-    why_not: str
+    lacks: str
+    """What is missing and why, in words."""
     lanes: list[Lane]
     running: list[Running]
     end: float
@@ -60,11 +63,10 @@ def timing_of(report: dict[str, Any]) -> Timing:
     tests = [each for each in report["tests"] or () if _is_timed(each)]
     end = _end(report, tests)
     running = list(_running(report, end))
-    lanes = _lanes(tests, running, end)
-    why_not = _why_not(report, is_empty=not tests and not running)
+    lanes = _lanes(report, tests, running, end)
     return Timing(
-        is_known=not why_not,
-        why_not=why_not,
+        is_known=bool(lanes),
+        lacks=_lacks(report, is_empty=not lanes),
         lanes=lanes,
         running=running,
         end=round(end, _DIGITS),
@@ -75,11 +77,16 @@ def timing_of(report: dict[str, Any]) -> Timing:
     )
 
 
-def _why_not(report: dict[str, Any], *, is_empty: bool) -> str:
-    if report["tests"] is None:
+def _lacks(report: dict[str, Any], *, is_empty: bool) -> str:
+    if report["tests"] is None and report["completeness"] == "full":
         return (
             "This report has no list of all tests. A run has one where it writes this page itself "
             "(--failure-taxonomy-html), and where it keeps a history."
+        )
+    if report["tests"] is None:
+        return (
+            "This report has no list of all tests: what a run leaves that died names its failures "
+            "and the tests that were running."
         )
     return "No test has run." if is_empty else ""
 
@@ -97,9 +104,7 @@ def _end(report: dict[str, Any], tests: list[dict[str, Any]]) -> float:
 
 
 def _has_died(report: dict[str, Any]) -> bool:
-    return report["completeness"] == "reconstructed" or bool(
-        report["completeness"] == "full" and report["in_flight"]
-    )
+    return bool(report["completeness"] == "reconstructed")
 
 
 def _running(report: dict[str, Any], end: float) -> Iterator[Running]:
@@ -110,14 +115,27 @@ def _running(report: dict[str, Any], end: float) -> Iterator[Running]:
             yield Running(test["worker"] or "", start, round(end, _DIGITS), test["nodeid"])
 
 
-def _lanes(tests: list[dict[str, Any]], running: list[Running], end: float) -> list[Lane]:
+def _lanes(
+    report: dict[str, Any], tests: list[dict[str, Any]], running: list[Running], end: float
+) -> list[Lane]:
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for each in tests:
         start = each["start_seconds"]
         spans[each["worker"] or ""].append((start, start + each["duration_seconds"]))
     for test in running:
         spans[test.lane].append((test.start, test.end))
-    return [_lane(name, spans[name], end) for name in sorted(spans, key=_natural)]
+    died = {each["id"] for each in report["workers"] if _is_dead(each)}
+    if report["completeness"] != "full":
+        died = set()  # all of it has died
+    has_all = report["tests"] is not None
+    return [
+        _lane(name, sorted(spans[name]), end, is_dead=name in died, has_all=has_all)
+        for name in sorted(spans, key=_natural)
+    ]
+
+
+def _is_dead(worker: dict[str, Any]) -> bool:
+    return bool(worker["exit"]["signal"] or worker["exit"]["code"] or worker["crashed_on"])
 
 
 def _natural(name: str) -> tuple[list[int], str]:
@@ -125,17 +143,23 @@ def _natural(name: str) -> tuple[list[int], str]:
     return [int(digits[:18]) for digits in re.findall("[0-9]+", name)], name
 
 
-def _lane(name: str, spans: list[tuple[float, float]], end: float) -> Lane:
-    """Return a lane; between its first test and the end it was idle where it ran none."""
+def _lane(
+    name: str, spans: list[tuple[float, float]], end: float, *, is_dead: bool, has_all: bool
+) -> Lane:
+    """Return a lane; between its first test and its end it was idle where it ran none."""
     busy, until = 0.0, 0.0
-    spans = sorted(spans)
     for start, stop in spans:
         busy += max(0.0, stop - max(start, until))
         until = max(until, stop)
-    idle = max(0.0, end - spans[0][0] - busy)
+    idle = max(0.0, (until if is_dead else end) - spans[0][0] - busy)
     count = "1 test" if len(spans) == 1 else f"{len(spans):,} tests"
     words = f"{count}, {seconds_words(busy)} busy, {seconds_words(idle)} idle"
-    return Lane(name, words, round(busy, _DIGITS), round(idle, _DIGITS))
+    if not has_all:
+        words = f"{count} running at the end"
+    if is_dead:
+        words += f", died after {seconds_words(until)}"
+    death = round(until, _DIGITS) if is_dead else None
+    return Lane(name, words, round(busy, _DIGITS), round(idle, _DIGITS), death)
 
 
 def _longest(report: dict[str, Any]) -> list[Share]:
