@@ -200,9 +200,7 @@ def worker_died() -> dict[str, Any]:
         location=None,
         traceback=None,
     )
-    ends: dict[str, dict[str, Any]] = {
-        "gw2": {"signal": "SIGSEGV", "crashed_on": crashed.nodeid, "ending": "died"}
-    }
+    ends = {"gw2": _crash_of(crashed)}
     workers = tuple(
         WorkerEnd(
             id=name,
@@ -218,6 +216,10 @@ def worker_died() -> dict[str, Any]:
         workers=workers,
     )
     return make_report(run, context=make_context(duration_seconds=_end_of(kept) + 0.2))
+
+
+def _crash_of(test: TestRun) -> dict[str, Any]:
+    return {"signal": "SIGSEGV", "crashed_on": test.nodeid, "ending": "died"}
 
 
 def broken_conftest() -> dict[str, Any]:

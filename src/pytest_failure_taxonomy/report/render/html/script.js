@@ -29,8 +29,9 @@
     if (time < 10) return `${time.toFixed(1)} s`;
     const whole = Math.round(time);
     if (whole < 60) return `${whole} s`;
-    if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-    return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+    const two = (large, unit, small, smallUnit) => `${large} ${unit}${small ? ` ${small} ${smallUnit}` : ""}`;
+    if (whole < 3600) return two(Math.floor(whole / 60), "min", whole % 60, "s");
+    return two(Math.floor(whole / 3600), "h", Math.floor((whole % 3600) / 60), "min");
   }
 
   const count = (number, one, many) => `${numbers.format(number)} ${number === 1 ? one : many}`;

@@ -91,8 +91,13 @@ def seconds_words(seconds: float | None) -> str:
     if whole < _MINUTE:
         return f"{whole} s"
     if whole < _HOUR:
-        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
-    return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+        return _two(whole // _MINUTE, "min", whole % _MINUTE, "s")
+    return _two(whole // _HOUR, "h", whole % _HOUR // _MINUTE, "min")
+
+
+def _two(large: int, unit: str, small: int, small_unit: str) -> str:
+    rest = f" {small} {small_unit}" if small else ""
+    return f"{large} {unit}{rest}"
 
 
 def file_of(nodeid: str) -> str:

@@ -19,6 +19,8 @@ class Lane(NamedTuple):
 
     name: str
     words: str
+    first: float
+    """When its first test began."""
     busy: float
     idle: float
     death: float | None
@@ -159,7 +161,8 @@ def _lane(
     if is_dead:
         words += f", died after {seconds_words(until)}"
     death = round(until, _DIGITS) if is_dead else None
-    return Lane(name, words, round(busy, _DIGITS), round(idle, _DIGITS), death)
+    times = (round(each, _DIGITS) for each in (spans[0][0], busy, idle))
+    return Lane(name, words, *times, death)
 
 
 def _longest(report: dict[str, Any]) -> list[Share]:
@@ -196,17 +199,15 @@ def _parts(tests: list[dict[str, Any]], lanes: list[Lane], end: float) -> list[S
     """Return the time before the first test, of tests, idle, and after the last test."""
     if not tests or not end:
         return []
-    first = min(each["start_seconds"] for each in tests)
     count = len(lanes)
+    before = sum(lane.first for lane in lanes) / count
     busy = sum(lane.busy for lane in lanes) / count
-    idle = sum(lane.idle for lane in lanes) / count
-    before = max(0.0, end - busy - idle)
-    wall = f"the first began after {seconds_words(first)}"
+    rest = max(0.0, end - before - busy)
     each_of = "" if count == 1 else f"on average of {count} workers"
     return [
-        _share("before the first test", before, end, wall),
+        _share("before the first test", before, end, each_of),
         _share("in tests", busy, end, each_of),
-        _share("between tests and after the last", idle, end, each_of),
+        _share("between tests and after the last", rest, end, each_of),
     ]
 
 
