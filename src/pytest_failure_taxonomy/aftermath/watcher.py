@@ -10,6 +10,7 @@ import time
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 
 # Bound here, because a test may replace them in their module and never put them back.
 from os import close, fstat
@@ -51,7 +52,12 @@ class Watch:
         return None if self._watcher is None else self._watcher[0]
 
     def start(
-        self, report: Path, run_id: str, record: Sequence[Path], settings: str = ""
+        self,
+        report: Path,
+        run_id: str,
+        record: Sequence[Path],
+        settings: str = "",
+        libraries: Sequence[str] = (),
     ) -> str | None:
         """Start a watcher of this process; return why that is not possible, or `None`.
 
@@ -64,6 +70,7 @@ class Watch:
             record: the files of its record. The watcher inherits their descriptors: a short run
                 may have removed the files before the watcher could open them.
             settings: from `settings_word`.
+            libraries: what it needs to import besides this package.
         """
         if not sys.executable:
             return "Python does not know its own program (sys.executable is empty)"
@@ -89,7 +96,7 @@ class Watch:
                     str(report),
                     run_id,
                     settings,
-                    *_folders_of_users_patterns(),
+                    *_folders_of(libraries),
                 ]
             )
         except OSError as error:
@@ -320,10 +327,14 @@ def _wait_for_end(process_id: int, deadline: float) -> None:
             os.close(descriptor)
 
 
-def _folders_of_users_patterns() -> list[str]:
-    """Return where the library is imported from that searches patterns of the user, if it is.
+def _folders_of(libraries: Sequence[str]) -> list[str]:
+    """Return where libraries are imported from, and the one that searches patterns of the user.
 
-    The watcher starts without `site`, and an editable install is not beside that library.
+    The watcher starts without `site`, and an editable install is not beside these libraries.
     """
-    path = getattr(sys.modules.get("regex"), "__file__", None)
-    return [] if path is None else [str(Path(path).parents[1])]
+    paths = [getattr(sys.modules.get("regex"), "__file__", None)]
+    for library in libraries:
+        with suppress(ImportError, ValueError):  # a test may have put something else in its place
+            spec = find_spec(library)
+            paths.append(None if spec is None else spec.origin)
+    return list(dict.fromkeys(str(Path(path).parents[1]) for path in paths if path))

@@ -29,6 +29,9 @@ FORMATS: Final[Mapping[str, str]] = {
 }
 """The names of the formats, and what each is."""
 
+LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {"html": ("jinja2", "markupsafe")}
+"""What formats import that is not this package's nor Python's."""
+
 _RENDER: Final = "pytest_failure_taxonomy.report.render"
 
 

@@ -242,10 +242,20 @@ class Run:
         if is_watched:
             self._environment = replace(self._environment, watcher=WatcherState(active=True))
         self._report_file.open(self._running_report())
-        why_not = self._crash_record.begin(self._header(), watch=is_watched, observer=observer)
+        why_not = self._crash_record.begin(
+            self._header(), watch=is_watched, observer=observer, libraries=self._libraries()
+        )
         if why_not is not None:
             self._record_no_watcher(why_not)
             self._report_file.correct(self._running_report())
+
+    def _libraries(self) -> Sequence[str]:
+        """Return what completing the report imports that is not this package's nor Python's."""
+        if self._settings.faces.html is None:
+            return ()
+        from pytest_failure_taxonomy.report.faces import LIBRARIES
+
+        return LIBRARIES["html"]
 
     def _record_no_watcher(self, why_not: str) -> None:
         watcher = WatcherState(active=False, why_not=why_not)

@@ -6,7 +6,7 @@ import faulthandler
 import os
 import signal
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from os import close  # bound here, because a test may replace it and never put it back
 from pathlib import Path
@@ -217,13 +217,21 @@ class CrashRecord:
         """
         return self._lock.acquire()
 
-    def begin(self, header: dict[str, Any], *, watch: bool, observer: Observer) -> str | None:
+    def begin(
+        self,
+        header: dict[str, Any],
+        *,
+        watch: bool,
+        observer: Observer,
+        libraries: Sequence[str] = (),
+    ) -> str | None:
         """Begin the record and start the watcher; return why there is no watcher that was wanted.
 
         Args:
             header: the first event of the record.
             watch: the watcher is to complete the report at the end.
             observer: how it is to look at the run until then.
+            libraries: what it needs to import for the faces of the report.
         """
         why = self._begin_record(header)
         if not watch and not observer.seconds:
@@ -239,7 +247,7 @@ class CrashRecord:
                 completes=watch,
                 is_program=observer.is_program,
             )
-            why = self._watch.start(self._report, self._run_id, self.files, settings)
+            why = self._watch.start(self._report, self._run_id, self.files, settings, libraries)
         self._completes = watch and why is None
         if why is None and observer.seconds:
             self._readable.begin(self.record, self._watch.process_id)

@@ -1,0 +1,120 @@
+"""What a page says of the benches of a run."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+_BINS: Final = 10
+_MAX_CASES: Final = 5_000
+_MAX_KEYS: Final = 12
+"""Keys of a breakdown that have a column in the table of cases."""
+
+
+class Bin(NamedTuple):
+    """Cases whose score is in one tenth of the range."""
+
+    label: str
+    cases: int
+    percent: float
+
+
+class KeyScores(NamedTuple):
+    """What cases scored on one key of the breakdown."""
+
+    name: str
+    cases: int
+    mean: float
+    lowest: float
+    highest: float
+
+
+class Bench(NamedTuple):
+    """One task class."""
+
+    name: str
+    report: dict[str, Any]
+    figures: list[tuple[str, str]]
+    bins: list[Bin]
+    keys: list[KeyScores]
+    columns: list[str]
+    modes: list[tuple[str, str, int]]
+    cases: list[tuple[str, dict[str, Any]]]
+    cases_left_out: int
+
+
+def bench_views(report: dict[str, Any]) -> list[Bench]:
+    """Return what is shown of each task class, in the order of the report."""
+    return [_view(each) for each in report["bench"]]
+
+
+def _view(bench: dict[str, Any]) -> Bench:
+    cases = [(case_id, score) for case_id, score in bench["per_case"]]
+    keys = _key_scores(cases)
+    return Bench(
+        name=bench["task_class"],
+        report=bench,
+        figures=_figures(bench),
+        bins=_bins([_counted(score) for _, score in cases]),
+        keys=keys,
+        columns=[each.name for each in keys[:_MAX_KEYS]],
+        modes=_modes(cases),
+        cases=cases[:_MAX_CASES],
+        cases_left_out=max(0, len(cases) - _MAX_CASES),
+    )
+
+
+def _counted(score: dict[str, Any]) -> float:
+    """Return the score as averages count it: 0 for a case that did not pass."""
+    return float(score["score"]) if score["passed"] else 0.0
+
+
+def _figures(bench: dict[str, Any]) -> list[tuple[str, str]]:
+    counts, bound = bench["counts"], bench["lower_bound_95"]
+    is_known = bound["value"] is not None
+    figures = [
+        ("passed", f"{counts['passed']} of {counts['scheduled']} cases"),
+        ("mean score", _number(bench["mean_score"])),
+        ("at least (95 %)", f"{bound['value']:.3f}" if is_known else "not known"),
+        ("how", f"{bound['method']}, {bound['n']} scores"),
+        ("standard deviation", _number(bench["score_stddev"])),
+        ("cost", f"{bench['total_cost_usd']:.2f} USD"),
+    ]
+    if not bench["complete"]:
+        figures.append(("not complete", f"{counts['not_run']} of the cases did not run"))
+    return figures
+
+
+def _number(value: float | None) -> str:
+    return "not known" if value is None else f"{value:.3f}"
+
+
+def _bins(scores: Sequence[float]) -> list[Bin]:
+    counts = Counter(min(_BINS - 1, int(score * _BINS)) for score in scores)
+    most = max(counts.values(), default=1)
+    return [
+        Bin(f"{tenth / _BINS:.1f} to {(tenth + 1) / _BINS:.1f}", n, round(100 * n / most, 2))
+        for tenth in range(_BINS)
+        for n in (counts[tenth],)
+    ]
+
+
+def _key_scores(cases: list[tuple[str, dict[str, Any]]]) -> list[KeyScores]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for _, score in cases:
+        for key, number in score["breakdown"].items():
+            if number is not None:
+                values[key].append(number)
+    return [
+        KeyScores(key, len(given), sum(given) / len(given), min(given), max(given))
+        for key, given in sorted(values.items())
+    ]
+
+
+def _modes(cases: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, str, int]]:
+    """Return the codes of failure modes with their severity, the most frequent first."""
+    counts = Counter(
+        (mode["code"], mode["severity"]) for _, score in cases for mode in score["failure_modes"]
+    )
+    return [(*key, n) for key, n in sorted(counts.items(), key=lambda each: (-each[1], each[0]))]

@@ -1,0 +1,43 @@
+"""Take pictures of every sort of HTML page, for people to look at.
+
+`python -m tests.e2e.pictures_of_pages FOLDER` needs Chromium.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.report.render.html import render
+from tests.helpers.chromium import Browser, started_browser
+from tests.helpers.page_scenes import SCENES
+
+_VIEWS: Final = (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390))
+_HIGHEST: Final = 3_000
+
+
+def main(folder: Path) -> None:
+    """Write a picture of each page in each view, and each page as it is printed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with started_browser() as browser:
+        for name, make in SCENES.items():
+            _take(browser, folder / name, make())
+
+
+def _take(browser: Browser, path: Path, report: dict[str, Any]) -> None:
+    page = path.with_suffix(".html").absolute()
+    page.write_text(render(report), "utf-8")
+    for scheme, width in _VIEWS:
+        browser.use_scheme(scheme)
+        browser.use_size(width, 900)
+        browser.open(page)
+        height = int(browser.run("return document.documentElement.scrollHeight"))
+        browser.use_size(width, min(height, _HIGHEST))
+        path.with_name(f"{path.name}-{scheme}-{width}.png").write_bytes(browser.picture())
+    browser.use_scheme("light")
+    path.with_suffix(".pdf").write_bytes(browser.printed())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

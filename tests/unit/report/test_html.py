@@ -1,0 +1,318 @@
+"""The HTML page of a report, without a browser: its words, its policy, and hostile texts."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import sys
+from base64 import b64encode
+from hashlib import sha256
+from html import unescape
+from html.parser import HTMLParser
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report.render.html import render
+from pytest_failure_taxonomy.report.render.html.shown import (
+    LINE_CLASSES,
+    line_class,
+    seconds_words,
+)
+from pytest_failure_taxonomy.report.render.html.timing import timing_of
+from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.report.text import change_free_texts
+from tests.helpers.page_scenes import SCENES, many, one_failure, stall, worker_died
+from tests.helpers.reports import assert_valid_report, make_full_run, make_report, make_run
+
+ALERT: Final = "<script>alert(1)</script>"
+NUMBER: Final = 12
+HOSTILE: Final = st.one_of(
+    st.text(),
+    st.sampled_from(
+        [
+            ALERT,
+            "</script><script>alert(1)</script>",
+            "<!--<script>",
+            "]]>",
+            "{{ 7 * 7 }}{% raw %}",
+            "' onmouseover='alert(1)",
+            '"><img src=x onerror=alert(1)>',
+            "\x1b[2J\x00\u202e\ud800\u2028",
+            "\\u003cscript\\u003e",
+        ]
+    ),
+)
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes, and the texts of some."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, str] = {}
+        self._inside = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep an element."""
+        given = dict(attrs)
+        self.tags.append((tag, given))
+        self._inside = str(given.get("id") or tag) if tag in ("script", "style") else ""
+
+    def handle_data(self, data: str) -> None:
+        """Keep the text of a script or a style."""
+        if self._inside:
+            self.texts[self._inside] = self.texts.get(self._inside, "") + data
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave an element."""
+        self._inside = ""
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        """The JSON that the page holds."""
+        rows: dict[str, Any] = json.loads(self.texts["data"])
+        return rows
+
+
+def words_of(page: str) -> str:
+    """Return the words of a page without its scripts, blanks made one."""
+    shown = re.sub(r"<(script|style).*?</\1>", " ", page, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", shown)).split())
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_page_says_what_the_terminal_says(scene: str) -> None:
+    """Reason, kind and message, and the lines below; the same page each time."""
+    report = SCENES[scene]()
+    assert_valid_report(report)
+    page = render(report)
+    assert page == render(report)
+    words = words_of(page)
+    verdict = report["verdict"]
+    if verdict is None:
+        (line,) = verdict_lines(report, "")
+        assert line.text.removeprefix("failure taxonomy: ") in words
+        return
+    for each in (verdict["reason"], verdict["kind"], verdict["message"]):
+        assert each in words
+    for line in verdict_lines(report, "")[2:-1]:
+        assert " ".join(line.text.split()) in words
+
+
+def test_a_report_with_everything_has_all_of_it_on_its_page() -> None:
+    """Whatever a report has a place for is shown, but for what the script shows."""
+    report = make_report(make_full_run())
+    page = render(report)
+    words = words_of(page)
+    for each in (
+        "Errors outside of any test",
+        "KeyError: 'x'",
+        "Running when it ended",
+        "tests/test_slow.py::test_it",
+        "2 not run",
+        "tests/test_late.py::test_a",
+        "SIGSEGV",
+        "reasons that hold",
+        "/home/user/shop",
+    ):
+        assert each in words, each
+    rows = Elements(page).rows
+    names = [rows["files"][row["id"][0]] + row["id"][1] for row in rows["failures"]]
+    assert {"tests/test_cart.py::test_total", "tests/test_broken.py", "tests/test_gone.py"} <= {
+        *names
+    }
+    members = [number for group in rows["groups"] for number in group.get("members", ())]
+    assert sorted(members) == list(range(len(names)))
+
+
+def test_nothing_but_the_pages_own_script_and_style_may_run() -> None:
+    """The policy allows two hashes, and those are of what is there; nothing is loaded."""
+    elements = Elements(render(one_failure()))
+    (policy,) = (
+        str(given["content"])
+        for _, given in elements.tags
+        if given.get("http-equiv") == "Content-Security-Policy"
+    )
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    for element in ("script", "style"):
+        digest = b64encode(sha256(elements.texts[element].encode()).digest()).decode()
+        assert rules[f"{element}-src"] == f"'sha256-{digest}'"
+    names = {name for _, given in elements.tags for name in given}
+    assert not names & {"src", "style", "srcset", "action"}
+    assert not [name for name in names if name.startswith("on")]
+    links = {str(given["href"]) for _, given in elements.tags if "href" in given}
+    assert all(link.startswith("#") for link in links)
+
+
+@settings(deadline=None, max_examples=60)
+@given(text=HOSTILE)
+def test_no_text_of_a_report_makes_an_element(text: str) -> None:
+    """As many elements as with a plain text, whatever it is; and the JSON can be read."""
+    plain, hostile = (_filled_with(each) for each in ("x", text or "x"))
+    expected, found = Elements(render(plain)), Elements(render(hostile))
+    lines = text.replace("\r\n", "\n").count("\n")
+    if lines == 0:
+        structure = [
+            [tag for tag, _ in each.tags if tag != "details"] for each in (expected, found)
+        ]
+        assert structure[0] == structure[1]
+    names = {name for _, given in found.tags for name in given}
+    assert names <= {name for _, given in expected.tags for name in given}
+    assert len(found.rows["failures"]) == len(expected.rows["failures"])
+    assert "\ud800" not in found.texts["data"]
+
+
+def _filled_with(text: str) -> dict[str, Any]:
+    report = make_report(make_full_run())
+    filled: dict[str, Any] = change_free_texts(report, lambda _: f"a{text}b")
+    for name in ("$schema", "schema_version", "limits", "summary"):
+        filled[name] = report[name]
+    filled["environment"]["ci"] = None
+    filled["exit"]["source"] = "pytest"
+    return filled
+
+
+def test_control_characters_are_shown_as_escapes() -> None:
+    """What could recolour or reverse a text is seen, and can't be read as markup either."""
+    report = copy.deepcopy(one_failure())
+    report["failures"][0]["traceback"] = "E   \x1b[31mred\u202e\r\nE   end"
+    report["verdict"]["message"] = "a\x07b"
+    page = render(report)
+    assert "a\\x07b" in page
+    lines = Elements(page).rows["lines"]
+    assert lines == ["E   \\x1b[31mred\\u202e", "E   end"]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("E         - 'total': 3", "minus"),
+        ("E         + 'total': 4", "plus"),
+        ("E         ?          ^", "hint"),
+        ("E        +  where 3 = total(<Cart>)", "error"),
+        ("E        +    and   4 = other()", "error"),
+        ("E       assert -3 == 4", "error"),
+        ("E", "error"),
+        ("Everything is a line of code", ""),
+        (">       assert total == 4", "here"),
+        ("tests/test_cart.py:42: AssertionError", "place"),
+        ('  File "/x/y.py", line 3, in f', "place"),
+        ("_ _ _ _ _ _ _ _ _ _", "rule"),
+        ("    def test_it():", ""),
+        ("", ""),
+    ],
+)
+def test_lines_of_a_traceback_are_told_apart(line: str, name: str) -> None:
+    """Differences, errors, and where it was, as pytest shows them."""
+    assert LINE_CLASSES[line_class(line)] == name
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (None, ""),
+        (0, "0 ms"),
+        (0.0123, "12 ms"),
+        (3.44, "3.4 s"),
+        (59.4, "59 s"),
+        (59.9, "1 min"),
+        (125, "2 min 5 s"),
+        (3_600, "1 h"),
+        (2**53, "2501999792983 h 36 min"),
+    ],
+)
+def test_times_have_the_unit_that_fits(seconds: float | None, words: str) -> None:
+    """From milliseconds to hours, and no number is too large."""
+    assert seconds_words(seconds) == words
+
+
+def test_a_run_that_died_has_the_moment_and_what_was_running() -> None:
+    """Its record names no test that passed, and the page says so; what hung took longest."""
+    timing = timing_of(stall())
+    assert timing.is_known
+    assert "no list of all tests: what a run leaves that died" in timing.lacks
+    assert [lane.words for lane in timing.lanes] == ["1 test running at the end"]
+    assert timing.running[0].start == 9.0
+    assert timing.death == timing.end == 324.0
+    assert timing.longest[0].name == "tests/test_queue.py::test_worker_stops"
+    assert timing.longest[0].note == "running at the end"
+
+
+def test_a_worker_that_died_is_not_idle_afterwards() -> None:
+    """Its lane ends there, and the others go on."""
+    timing = timing_of(worker_died())
+    assert [lane.name for lane in timing.lanes] == ["gw0", "gw1", "gw2", "gw3"]
+    dead, alive = timing.lanes[2], timing.lanes[3]
+    assert dead.death is not None
+    assert alive.death is None
+    assert dead.death < timing.end - 1
+    assert dead.idle < alive.idle
+    assert f"died after {seconds_words(dead.death)}" in dead.words
+    assert timing.death is None
+
+
+def test_workers_stand_in_the_order_of_their_numbers() -> None:
+    """`gw2` before `gw10`."""
+    report = copy.deepcopy(one_failure())
+    for number, test in enumerate(report["tests"]):
+        test["worker"] = f"gw{number % NUMBER}"
+    lanes = [lane.name for lane in timing_of(report).lanes]
+    assert lanes == [f"gw{number}" for number in range(NUMBER)]
+
+
+def test_a_page_says_where_a_timeline_is_missing() -> None:
+    """Without a list of all tests it says so, and how to get one."""
+    report = make_report()
+    assert report["tests"] is None
+    assert "This report has no list of all tests" in words_of(render(report))
+    assert "--failure-taxonomy-html" in words_of(render(report))
+
+
+def test_numbers_of_any_size_are_shown() -> None:
+    """Counts that no run has had neither break the page nor its JSON."""
+    report = copy.deepcopy(one_failure())
+    report["summary"]["passed"] = 10**400
+    report["run"]["duration_seconds"] = 1.7e308
+    report["tests"][0]["duration_seconds"] = 1.7e308
+    assert Elements(render(report)).rows["tests"]
+
+
+def test_what_the_report_only_names_is_named_on_the_page() -> None:
+    """A report lists a thousand failures in full; the page has the others' names."""
+    report = many()
+    assert len(report["failures"]) == 1_000
+    rows = Elements(render(report)).rows
+    assert len(rows["failures"]) == 2_000
+    assert sum(row.get("only", False) for row in rows["failures"]) == 1_000
+
+
+def test_a_large_page_stays_small() -> None:
+    """10,000 tests and 2,000 failures take less than 3 MB."""
+    assert len(render(many()).encode()) < 3_000_000
+
+
+def test_a_run_that_is_still_running_is_no_success() -> None:
+    """Its page doesn't look green."""
+    page = render(make_report(make_run(), completeness="running"))
+    assert '<body class="open">' in page
+    assert "not ended" in words_of(page)
+
+
+def test_a_missing_jinja2_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to install."""
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ReportError) as caught:
+        render(one_failure())
+    assert str(caught.value) == (
+        "the HTML page needs Jinja2, which is not installed; "
+        'pip install "pytest-failure-taxonomy[html]"'
+    )
