@@ -35,8 +35,10 @@ _MAX_WIDTH: Final = 2_000
 """Characters of one line."""
 _MAX_BLOCK: Final = 20_000
 """Characters of one stack or traceback."""
-_ROOM_FOR_THE_CUT: Final = 200
-"""Bytes that the sentence takes which says what was left out."""
+_ROOM_FOR_TITLES: Final = 200
+"""Bytes that the title of a part takes, and the sentence that says what of it was left out."""
+_SHARE_OF_GROUPS: Final = 0.75
+"""How much of the room the groups may take, so that there is some for what follows them."""
 
 _SPECIAL: Final = re.compile(
     r"[\\`*_\[\]<>&~|@#$]"  # emphasis, links, HTML, references, code, tables, mathematics
@@ -65,30 +67,30 @@ def render_within(report: dict[str, Any], room: int) -> str:
         report: the report's JSON object.
         room: bytes that it may take; the verdict and what was cut are said in any case.
     """
-    text = _head(report)
-    left = room - _ROOM_FOR_THE_CUT - _size_of(text)
-    parts = [text]
-    for title, noun, entries in _sections(report):
-        kept, left = _kept(title, entries, left)
-        parts += kept[:1] and [f"### {title}\n\n"]
-        parts += kept
-        rest = len(entries) - len(kept)
-        if rest:
-            parts.append(f"_{counted(rest, noun)} left out: a summary has no more room._\n\n")
-            break
+    parts = [_head(report)]
+    left = room - _size_of(parts[0])
+    for title, noun, count, entries in _sections(report):
+        if not count:
+            continue
+        share = left * _SHARE_OF_GROUPS if noun == "group" else left
+        kept = _kept(entries, int(share) - _ROOM_FOR_TITLES)
+        rest = count - len(kept)
+        cut = f"\n_{counted(rest, noun)} left out: a summary has no more room._\n\n" if rest else ""
+        text = f"### {title}\n\n{''.join(kept)}{cut}"
+        left -= _size_of(text)
+        parts += [text] if left >= 0 else []
     return "".join(parts)
 
 
-def _kept(title: str, entries: list[str], left: int) -> tuple[list[str], int]:
-    """Return the entries for which there is room, and the room that is left."""
+def _kept(entries: Iterable[str], room: int) -> list[str]:
+    """Return the entries for which there is room, up to the first for which there is none."""
     kept = []
-    left -= len(title) + len("### \n\n")
     for entry in entries:
-        left -= _size_of(entry)
-        if left < 0:
+        room -= _size_of(entry)
+        if room < 0:
             break
         kept.append(entry)
-    return kept, left
+    return kept
 
 
 def _size_of(text: str) -> int:
@@ -124,25 +126,29 @@ def _counts(report: dict[str, Any]) -> str:
     return _table(rows[0], [rows[1]], "--:")
 
 
-def _sections(report: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield the title of each part, what one of its entries is called, and the entries."""
+def _sections(report: dict[str, Any]) -> Iterator[tuple[str, str, int, Iterable[str]]]:
+    """Yield the title of each part, what one of its entries is called, how many, and these.
+
+    The entries are made when they are asked for: of very many, only the first have room.
+    """
     repository = Repository(report, os.environ.get("GITHUB_WORKSPACE"))
-    yield "Runs", "run", list(_merged(report))
-    yield "Groups", "group", [_group(report, each, repository) for each in report["groups"]]
-    yield "Errors outside of tests", "error", list(map(_error, report["internal_errors"]))
-    yield "In flight", "test", list(map(_in_flight, report["in_flight"]))
-    yield "Stalls", "stall", list(map(_stall, report["stalls"]))
-    yield "Benches", "bench", _benches(report)
+    merged, groups, benches = _merged(report), report["groups"], _benches(report)
+    errors, running, stalls = report["internal_errors"], report["in_flight"], report["stalls"]
     notes = [*own_texts(report, "notes"), *own_texts(report, "faults")]
-    yield "Notes", "note", [f"- {_words(first_line(note))}\n" for note in notes]
+    yield "Runs", "run", len(merged), merged
+    yield "Groups", "group", len(groups), (_group(report, each, repository) for each in groups)
+    yield "Errors outside of tests", "error", len(errors), map(_error, errors)
+    yield "In flight", "test", len(running), map(_in_flight, running)
+    yield "Stalls", "stall", len(stalls), map(_stall, stalls)
+    yield "Benches", "bench", len(benches), benches
+    yield "Notes", "note", len(notes), (f"- {_words(first_line(note))}\n" for note in notes)
 
 
-def _merged(report: dict[str, Any]) -> Iterator[str]:
-
-    if own_extension(report).get("merged") is not None:
-        lines = [line.text for line in merged_lines(report) if not line.is_title]
-        if lines:
-            yield "".join(f"- {_words(line)}\n" for line in lines) + "\n"
+def _merged(report: dict[str, Any]) -> list[str]:
+    if own_extension(report).get("merged") is None:
+        return []
+    lines = [f"- {_words(line.text)}\n" for line in merged_lines(report) if not line.is_title]
+    return [*lines[:-1], f"{lines[-1]}\n"] if lines else []
 
 
 def _group(report: dict[str, Any], group: dict[str, Any], repository: Repository) -> str:
