@@ -1,12 +1,14 @@
 """Take pictures of every sort of HTML page, for people to look at.
 
-`python -m tests.e2e.pictures_of_pages FOLDER` needs Chromium.
+`python -m tests.e2e.pictures_of_pages FOLDER` needs Chromium. The pictures of the documentation are
+those that `docs` as the folder writes.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.render.html import render
@@ -14,6 +16,12 @@ from tests.helpers.chromium import Browser, started_browser
 from tests.helpers.page_scenes import SCENES
 
 _VIEWS: Final = (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390))
+_IN_DOCS: Final = (
+    ("many", "many-failures", "light", 1_110),
+    ("stall", "stall", "light", 1_000),
+    ("one-failure", "one-failure", "dark", 1_080),
+)
+_DOCS: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 _HIGHEST: Final = 3_000
 
 
@@ -23,6 +31,20 @@ def main(folder: Path) -> None:
     with started_browser() as browser:
         for name, make in SCENES.items():
             _take(browser, folder / name, make())
+
+
+def take_for_docs() -> None:
+    """Write the pictures of the documentation."""
+    with started_browser() as browser, TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        for scene, name, scheme, height in _IN_DOCS:
+            page.write_text(render(SCENES[scene]()), "utf-8")
+            browser.use_scheme(scheme)
+            browser.use_size(1_100, height)
+            browser.open(page)
+            if scene == "many":  # closes the first group, so that all of them are seen
+                browser.run("document.querySelector('.group button').click()")
+            (_DOCS / f"{name}.png").write_bytes(browser.picture())
 
 
 def _take(browser: Browser, path: Path, report: dict[str, Any]) -> None:
@@ -40,4 +62,7 @@ def _take(browser: Browser, path: Path, report: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    if sys.argv[1] == "docs":
+        take_for_docs()
+    else:
+        main(Path(sys.argv[1]))

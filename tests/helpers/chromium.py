@@ -14,6 +14,10 @@ import pytest
 
 NEEDED: Final = "FAILURE_TAXONOMY_TESTS_NEED_CHROMIUM"
 """An environment variable: without a browser the tests fail instead of being skipped."""
+_OPTIONS: Final = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu"),
+    *("--disable-dev-shm-usage", "--hide-scrollbars"),
+)
 _PROGRAMS: Final = ("chromium", "chromedriver")
 
 
@@ -92,7 +96,7 @@ def _driver(browser: str, program: str) -> Any:
 
     options = webdriver.ChromeOptions()
     options.binary_location = browser
-    for option in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+    for option in _OPTIONS:
         options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     return webdriver.Chrome(options=options, service=Service(program))

@@ -70,9 +70,11 @@ def clean() -> dict[str, Any]:
 def one_failure() -> dict[str, Any]:
     """Return the report of a run with one failed assertion, known to the history."""
     tests = _tests(60, failed=("tests/test_cart.py::test_total_of_an_empty_cart",))
+    message = "assert {'discount': ...': '0.00 USD'} == {'discount': ...': '0.00 EUR'}"
     failure = make_failure(
         nodeid="tests/test_cart.py::test_total_of_an_empty_cart",
-        message="assert {'discount': ...': '0.00 USD'} == {'discount': ...': '0.00 EUR'}",
+        message=message,
+        exception=RaisedException(type="AssertionError", module="builtins", message=message),
         location=Location(path="tests/test_cart.py", line=42),
         traceback=TRACEBACK,
     )

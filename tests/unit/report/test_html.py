@@ -13,11 +13,12 @@ from html.parser import HTMLParser
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.render.html import render
+from pytest_failure_taxonomy.report.render.html.overview import command_of
 from pytest_failure_taxonomy.report.render.html.shown import (
     LINE_CLASSES,
     line_class,
@@ -26,11 +27,17 @@ from pytest_failure_taxonomy.report.render.html.shown import (
 from pytest_failure_taxonomy.report.render.html.timing import timing_of
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.text import change_free_texts
+from pytest_failure_taxonomy.taxonomy.evidence import Completeness, RunEvidence
 from tests.helpers.page_scenes import SCENES, many, one_failure, stall, worker_died
 from tests.helpers.reports import assert_valid_report, make_full_run, make_report, make_run
+from tests.unit.report.test_build import _run
 
 ALERT: Final = "<script>alert(1)</script>"
 NUMBER: Final = 12
+_OWN_KEYS: Final = st.sampled_from(
+    ["notes", "faults", "known", "history", "verdict", "state", "flaky_runs", "attributions",
+     "rule", "owner", "link", "merged", "runs", "run", "first_commit", "message"]
+)  # fmt: skip
 HOSTILE: Final = st.one_of(
     st.text(),
     st.sampled_from(
@@ -179,6 +186,48 @@ def _filled_with(text: str) -> dict[str, Any]:
     filled["environment"]["ci"] = None
     filled["exit"]["source"] = "pytest"
     return filled
+
+
+@settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(run=_run, completeness=st.sampled_from(["full", "reconstructed", "running"]))
+def test_any_evidence_makes_a_page(run: RunEvidence, completeness: Completeness) -> None:
+    """Whatever was seen of a run, its page can be made, and its JSON read."""
+    report = make_report(run, completeness=completeness)
+    assert Elements(render(report)).rows["groups"] is not None
+
+
+_ANY_JSON: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_OWN_KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(own=st.dictionaries(_OWN_KEYS, _ANY_JSON, max_size=6))
+def test_extensions_of_any_type_make_a_page(own: dict[str, Any]) -> None:
+    """Extensions are open, so ours may hold anything in a report of anybody's."""
+    report = {**one_failure(), "extensions": {"pytest_failure_taxonomy": own}}
+    assert "1 test failed" in render(report)
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "command"),
+    [
+        ("tests/test_x.py::test_it", "pytest tests/test_x.py::test_it"),
+        ("test_x.py::test_it[a b]", "pytest 'test_x.py::test_it[a b]'"),
+        ("x; rm -rf ~", "pytest 'x; rm -rf ~'"),
+        ("--pdbcls=evil:Shell", "pytest ./--pdbcls=evil:Shell"),
+        ("@arguments", "pytest ./@arguments"),
+    ],
+)
+def test_a_command_to_copy_runs_nothing_but_a_test(nodeid: str, command: str) -> None:
+    """Neither the shell nor pytest takes a name for something else."""
+    assert command_of(nodeid) == command
 
 
 def test_control_characters_are_shown_as_escapes() -> None:

@@ -45,8 +45,8 @@ def state_words(history: Mapping[str, Any]) -> str:
     state, runs = history["state"], history["runs"]
     if state == "new":
         return "new"
-    if state == "flaky" and history.get("flaky_runs"):
-        return f"flaky: {history.get('flaky_failures')} of {history['flaky_runs']} runs"
+    if state == "flaky" and history.get("flaky_runs") and "flaky_failures" in history:
+        return f"flaky: {history['flaky_failures']} of {history['flaky_runs']} runs"
     since = _day(history["first_seen"])
     commit = history.get("first_commit")
     place = f" ({commit[:_COMMIT]})" if isinstance(commit, str) and commit else ""

@@ -115,9 +115,9 @@ def _steps(report: dict[str, Any]) -> Iterator[Step]:
 
 def _looks(report: dict[str, Any]) -> Iterator[Step]:
     """Yield where to look."""
-    said = {each.get("rule"): each for each in _attributions(report)}
+    said = {each["rule"]: each for each in _attributions(report)}
     rules = {failure["rule"] for failure in report["failures"] if failure["rule"]}
-    for rule in sorted(rules & {name for name in said if isinstance(name, str)}):
+    for rule in sorted(rules & set(said)):
         words = [said[rule][name] for name in ("owner", "link") if _is_text(said[rule].get(name))]
         if words:
             yield Step(f"The rule {rule} names {', '.join(words)}.")
@@ -131,7 +131,8 @@ def _looks(report: dict[str, Any]) -> Iterator[Step]:
 
 def _attributions(report: dict[str, Any]) -> list[dict[str, Any]]:
     said = own_extension(report).get("attributions")
-    return [each for each in said if isinstance(each, dict)] if isinstance(said, list) else []
+    listed = said if isinstance(said, list) else []
+    return [each for each in listed if isinstance(each, dict) and _is_text(each.get("rule"))]
 
 
 def _is_text(value: object) -> bool:
@@ -153,8 +154,10 @@ def _commands(report: dict[str, Any]) -> Iterator[Step]:
 
 
 def command_of(nodeid: str) -> str:
-    """Return the command that runs one test."""
-    return f"pytest {shlex.quote(nodeid)}"
+    """Return the command that runs one test, whatever its name is."""
+    # pytest would take these for an option, and for a file of arguments.
+    target = f"./{nodeid}" if nodeid.startswith(("-", "@")) else nodeid
+    return f"pytest {shlex.quote(target)}"
 
 
 def _parts(summary: dict[str, int]) -> list[Part]:

@@ -161,8 +161,8 @@ def _lane(
     if is_dead:
         words += f", died after {seconds_words(until)}"
     death = round(until, _DIGITS) if is_dead else None
-    times = (round(each, _DIGITS) for each in (spans[0][0], busy, idle))
-    return Lane(name, words, *times, death)
+    first, busy, idle = (round(each, _DIGITS) for each in (spans[0][0], busy, idle))
+    return Lane(name, words, first, busy, idle, death)
 
 
 def _longest(report: dict[str, Any]) -> list[Share]:
