@@ -26,9 +26,15 @@ from pytest_failure_taxonomy.report.from_ctrf import report_from_ctrf
 from pytest_failure_taxonomy.report.from_json_report import report_from_json_report
 from pytest_failure_taxonomy.report.from_reportlog import report_from_reportlog
 from pytest_failure_taxonomy.report.render.ctrf import render as as_ctrf
-from pytest_failure_taxonomy.taxonomy.evidence import Environment
+from pytest_failure_taxonomy.taxonomy.evidence import Counts, Environment, TestRun
 from tests.helpers.children import run_child
-from tests.helpers.reports import assert_valid_report, make_full_run, make_report
+from tests.helpers.reports import (
+    assert_valid_report,
+    make_failure,
+    make_full_run,
+    make_report,
+    make_run,
+)
 
 SAMPLES: Final = Path(__file__).parents[1] / "data" / "other_formats"
 ENVIRONMENT: Final = Environment(python="3.13.1", platform="Linux", pytest="unknown")
@@ -226,6 +232,25 @@ def test_ctrf_of_our_own_comes_back(make: Callable[[], Any] | None, tmp_path: Pa
     assert {each["nodeid"] for each in after["failures"]} == {
         each["nodeid"] for each in before["failures"]
     }
+
+
+def test_more_failures_than_a_report_describes(tmp_path: Path) -> None:
+    """They come back from CTRF as failures that are counted, not as causes of their own."""
+    names = [f"a.py::t{number}" for number in range(1_010)]
+    run = make_run(
+        failures=tuple(make_failure(nodeid=name) for name in names),
+        tests=tuple(
+            TestRun(nodeid=name, outcome="failed", start_seconds=None, duration_seconds=None)
+            for name in names
+        ),
+        counts=Counts(collected=1_010, failed=1_010),
+    )
+    before = make_report(run)
+    (tmp_path / "c.json").write_text(as_ctrf(before), "utf-8")
+    after = read("ctrf", tmp_path / "c.json")
+    assert after["limits"]["failures_omitted"] == before["limits"]["failures_omitted"] == 10
+    assert after["summary"]["failed"] == 1_010
+    assert len(after["groups"]) == 1
 
 
 def test_other_tools_names(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
     TestOutcome,
     TestRun,
+    Unrecorded,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -116,6 +117,8 @@ class ToldRun:
     deselected: int = 0
     warnings: int = 0
     rerun: int = 0
+    unrecorded: int = 0
+    """Failures that the file counts and does not describe."""
     started_at: datetime
     duration_seconds: float | None = None
     notes: tuple[str, ...] = ()
@@ -184,6 +187,7 @@ def evidence_of(told: ToldRun) -> RunEvidence:
         errors=told.errors,
         in_flight=told.in_flight,
         not_run=told.not_run,
+        unrecorded=Unrecorded(failures=told.unrecorded),
         tests=tests,
     )
 

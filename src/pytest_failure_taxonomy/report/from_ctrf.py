@@ -151,6 +151,12 @@ def _told(results: dict[str, Any], path: Path) -> ToldRun:
     listed = objects_at(results, "tests")
     ran = [test for test in listed if text_at(test, "rawStatus") != "not_run"]
     tests = tuple(_test(test, start) for test in ran)
+    # Of many failures a report describes the first thousand; the others have names alone.
+    bare = [bool(own) and _is_bare(each) for each in tests]
+    tests = tuple(
+        replace(each, failures=()) if is_bare else each
+        for each, is_bare in zip(tests, bare, strict=True)
+    )
     collectors = tuple(map(_collector, objects_at(own, "collection_errors")))
     end = object_at(own, "exit")
     code = end.get("code") if end else exit_code_of(tests, collectors)
@@ -169,10 +175,16 @@ def _told(results: dict[str, Any], path: Path) -> ToldRun:
             text_at(test, "name") for test in listed if text_at(test, "rawStatus") == "not_run"
         ),
         rerun=sum(count_at(test, "retries") for test in ran),
+        unrecorded=sum(bare),
         started_at=time_from(None if start is None else start / 1000, path),
         duration_seconds=None if start is None or stop is None else max(0.0, (stop - start) / 1000),
         notes=() if end else (NOTE,),
     )
+
+
+def _is_bare(test: ToldTest) -> bool:
+    said = [failure.message or failure.text for failure in test.failures]
+    return bool(said) and not any(said)
 
 
 def _has_finished(own: dict[str, Any]) -> bool:

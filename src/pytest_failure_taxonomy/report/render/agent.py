@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import Final
 
 from pytest_failure_taxonomy.report.limits import REDACTED, JSONObject
@@ -19,10 +20,19 @@ from pytest_failure_taxonomy.report.text import encodable, first_line, safe_text
 from pytest_failure_taxonomy.taxonomy.recovery import explain_recovery
 
 MAX_TOKENS: Final = 2_000
-CHARACTERS_A_TOKEN: Final = 4
-MAX_WEIGHT: Final = MAX_TOKENS * CHARACTERS_A_TOKEN
-"""Characters of the whole answer. One outside of ASCII counts as a token of its own, so as four:
-tokenizers rarely make more of it."""
+MAX_WEIGHT: Final = 4 * MAX_TOKENS - 600
+"""Of the whole answer, in quarters of a token, with some to spare; at most as many characters."""
+_WEIGHTS: Final = {
+    **dict.fromkeys(map(chr, range(0x80)), 2),
+    **dict.fromkeys("abcdefghijklmnopqrstuvwxyz _\n", 1),
+    **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZ", 4),
+    **dict.fromkeys("0123456789", 3),
+    "\\": 8,
+}
+"""Small letters make words, of four letters a token; capitals make names, but also base64, where
+each letter is a token of its own, as are many digits of hashes. A backslash begins an escape.
+docs/reference/agent-format.md has what was measured."""
+_OTHER_WEIGHT: Final = 12
 
 SECTIONS: Final = ("verdict", "try", "failures", "changed", "in flight", "reproduce")
 """How the sections begin, in their order."""
@@ -33,15 +43,19 @@ _MOST_COMMANDS: Final = 5
 _MOST_NOTES: Final = 3
 _LONGEST_LINE: Final = 240
 _LONGEST_NODEID: Final = 160
+_HEAVIEST_NODEID: Final = 400
 _LONGEST_TRACEBACK_LINE: Final = 160
 _OF_SECTION: Final = {"verdict": 1_600, "try": 700, "changed": 600, "in flight": 1_400}
 """The weight that a section may have; `failures` gets what all the others leave."""
 _OF_REPRODUCE: Final = 1_200
-_OF_REST: Final = 100
+_OF_REST: Final = 160
 """For the line that says how many causes are not shown."""
-_LEAST_OF_TRACEBACK: Final = 200
+_OF_LISTED: Final = 600
+"""For causes that are listed without a traceback."""
+_LEAST_OF_TRACEBACK: Final = 250
 _CUT: Final = "  (cut)"
 _GAP: Final = "..."
+_MOST_GAPS: Final = 4
 
 _TELLING: Final = re.compile(r"^(E( |$)|>|\S.*:[0-9]+: |[A-Za-z_][\w.]*(Error|Exception)\b)")
 """Lines of pytest's tracebacks that say what was raised, and where."""
@@ -76,12 +90,12 @@ def render(report: JSONObject) -> str:
 
 
 def _weight(text: str) -> int:
-    return len(text) if text.isascii() else sum(1 if each < "\x80" else 4 for each in text)
+    return sum(_WEIGHTS.get(each, _OTHER_WEIGHT) for each in text)
 
 
 def _within(lines: Iterable[str], room: int) -> str:
     """Return as many whole lines as there is room for, and say where that is not all."""
-    text, room = "", room - len(_CUT) - 1
+    text, room = "", room - _weight(_CUT) - 1
     for line in lines:
         room -= _weight(line) + 1
         if room < 0:
@@ -91,7 +105,7 @@ def _within(lines: Iterable[str], room: int) -> str:
 
 
 def _line(text: str, limit: int = _LONGEST_LINE, *, indent: int = 2) -> str:
-    return " " * indent + _fit(safe_text(text, limit), limit)
+    return " " * indent + _fit(safe_text(text, limit), 2 * limit)
 
 
 def _fit(text: str, room: int) -> str:
@@ -182,20 +196,24 @@ def _advice(report: JSONObject) -> Iterator[str]:
 
 def _failures(report: JSONObject, room: int) -> str:
     """Return the groups, the errors outside of them, and a traceback of each, within the room."""
-    entries = [*_group_entries(report), *_error_entries(report)]
+    found = chain(_group_entries(report), _error_entries(report))
+    entries = list(islice(found, 2 * _MOST_GROUPS))
     if not entries:
         return "failures: none\n"
     count = sum(group["count"] for group in report["groups"]) + len(report["internal_errors"])
-    causes = len(entries) + report["limits"]["groups_omitted"]
+    causes = len(report["groups"]) + len(report["internal_errors"])
+    causes += report["limits"]["groups_omitted"]
     parts = [f"failures: {count}, causes: {causes}\n"]
     room -= _weight(parts[0]) + _OF_REST
     shown = entries[:_MOST_GROUPS]
+    kept = _OF_LISTED if len(entries) > len(shown) else 0
+    room -= kept
     for number, (lines, traceback) in enumerate(shown):
         part = _entry(number + 1, lines, traceback, room // (len(shown) - number))
         room -= _weight(part)
         parts.append(part)
-    listed = len(shown)
-    for lines, _ in entries[listed : listed + _MOST_GROUPS]:
+    listed, room = len(shown), room + kept
+    for lines, _ in entries[listed:]:
         part = _line(f"{listed + 1}. {lines[0]}") + "\n"
         room -= _weight(part)
         if room < 0:
@@ -219,7 +237,7 @@ def _entry(number: int, lines: list[str], traceback: str | None, room: int) -> s
 
 def _traceback_line(line: str) -> str:
     shown = safe_text(line.expandtabs(4), _LONGEST_TRACEBACK_LINE)
-    return f"     | {_fit(shown, _LONGEST_TRACEBACK_LINE)}".rstrip()
+    return f"     | {_fit(shown, 2 * _LONGEST_TRACEBACK_LINE)}".rstrip()
 
 
 def _telling(lines: list[str], room: int) -> Iterator[str]:
@@ -231,7 +249,7 @@ def _telling(lines: list[str], room: int) -> Iterator[str]:
     marks = [at for at, line in enumerate(lines) if _TELLING.match(line.removeprefix("     | "))]
     order = [*reversed(marks), *reversed(range(len(lines)))]
     gap = f"     | {_GAP}"
-    room -= 4 * (len(gap) + 1)
+    room -= _MOST_GAPS * (_weight(gap) + 1)
     taken: set[int] = set()
     gaps = 0
     for at in order:
@@ -244,7 +262,7 @@ def _telling(lines: list[str], room: int) -> Iterator[str]:
         taken.add(at)
     last = -1
     for at in sorted(taken):
-        if at > last + 1 and gaps < 4:
+        if at > last + 1 and gaps < _MOST_GAPS:
             gaps += 1
             yield gap
         yield lines[at]
@@ -357,7 +375,7 @@ def _commands(report: JSONObject) -> Iterator[str]:
     if not commands:
         yield "reproduce: no single test"
         return
-    yield _fit(f"reproduce: in {safe_text(report['run']['invocation']['rootdir'])}", 300)
+    yield _fit(f"reproduce: in {safe_text(report['run']['invocation']['rootdir'])}", 500)
     yield from (f"  {command}" for command in [*commands][:_MOST_COMMANDS])
 
 
@@ -382,4 +400,4 @@ def _without_parameters(nodeid: str) -> str:
 
 def _can_be_given(target: str) -> bool:
     is_safe = safe_text(target, len(target) + 1) == target and encodable(target) == target
-    return 0 < _weight(target) <= _LONGEST_NODEID and is_safe and REDACTED not in target
+    return 0 < _weight(target) <= _HEAVIEST_NODEID and is_safe and REDACTED not in target
