@@ -424,6 +424,8 @@ class Run:
                 [*lines, *faults, *stays],
                 partial(self._links, report, paths, shown),
             )
+        elif level > -2:
+            print_lines(self._config, faults)
         print_lines(self._config, shown_lines)
 
     def _links(self, report: dict[str, Any], paths: ShownPaths, shown: str) -> dict[str, str]:
