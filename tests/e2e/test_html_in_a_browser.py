@@ -28,9 +28,10 @@ ALERT: Final = "<script>alert(1)</script>"
 SCHEMES: Final = ("light", "dark")
 GROUPS: Final = ".group > h3 > button"
 FAILURES: Final = ".failure > h4 > button"
-_OPENS_SECONDS: Final = 1.0
+_OPENS_MS: Final = 1_000.0
 _FILTERS_MS: Final = 100.0
-_TRIES: Final = 5
+_TRIES: Final = 20
+_FEWEST_TRIES: Final = 3
 
 Open = Callable[..., Browser]
 
@@ -301,13 +302,18 @@ def test_a_printed_page_has_the_tracebacks(opened: Open) -> None:
 
 
 def test_a_large_page_opens_and_filters_fast(opened: Open) -> None:
-    """10,000 tests with 2,000 failures: 1 second, and 100 milliseconds; the best of a few tries.
+    """10,000 tests with 2,000 failures: 1 second, and 100 milliseconds; the best of many tries.
 
-    A machine that does other things, too, takes longer, and no test may fail because of that.
+    A machine that does other things, too, takes longer, and no test may fail because of that: it is
+    tried until it was fast enough.
     """
     browser = opened(many())
-    opening, filtering = [], []
-    for _ in range(_TRIES):
+    opening: list[float] = []
+    filtering: list[float] = []
+    for tried in range(_TRIES):
+        is_fast = opening and min(opening) < _OPENS_MS and min(filtering) < _FILTERS_MS
+        if is_fast and tried >= _FEWEST_TRIES:
+            break
         browser.driver.refresh()
         opening.append(
             browser.run(
@@ -318,7 +324,7 @@ def test_a_large_page_opens_and_filters_fast(opened: Open) -> None:
         filtering.append(browser.run(_FILTER))
         browser.run("document.getElementById('clear').click()")
     print(f"opens in {min(opening):.0f} ms, filters in {min(filtering):.0f} ms")  # noqa: T201 - -s
-    assert min(opening) < _OPENS_SECONDS * 1000
+    assert min(opening) < _OPENS_MS
     assert min(filtering) < _FILTERS_MS
 
 
