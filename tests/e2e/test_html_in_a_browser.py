@@ -1,4 +1,4 @@
-"""The HTML page of a report in a real browser: what is seen, filters, keys, speed, no injection."""
+"""The HTML page of a report in a real browser: what is seen, filters, keys, no injection."""
 
 from __future__ import annotations
 
@@ -28,10 +28,6 @@ ALERT: Final = "<script>alert(1)</script>"
 SCHEMES: Final = ("light", "dark")
 GROUPS: Final = ".group > h3 > button"
 FAILURES: Final = ".failure > h4 > button"
-_OPENS_MS: Final = 1_000.0
-_FILTERS_MS: Final = 100.0
-_TRIES: Final = 20
-_FEWEST_TRIES: Final = 3
 
 Open = Callable[..., Browser]
 
@@ -301,41 +297,17 @@ def test_a_printed_page_has_the_tracebacks(opened: Open) -> None:
     assert len(browser.texts(".failure .code")) == 3
 
 
-def test_a_large_page_opens_and_filters_fast(opened: Open) -> None:
-    """10,000 tests with 2,000 failures: 1 second, and 100 milliseconds; the best of many tries.
-
-    A machine that does other things, too, takes longer, and no test may fail because of that: it is
-    tried until it was fast enough.
-    """
+def test_a_large_page_opens_and_filters(opened: Open) -> None:
+    """10,000 tests with 2,000 failures; `python -m tests.benchmarks.pages` says how fast."""
     browser = opened(many())
-    opening: list[float] = []
-    filtering: list[float] = []
-    for tried in range(_TRIES):
-        is_fast = opening and min(opening) < _OPENS_MS and min(filtering) < _FILTERS_MS
-        if is_fast and tried >= _FEWEST_TRIES:
-            break
-        browser.driver.refresh()
-        opening.append(
-            browser.run(
-                "const t = performance.getEntriesByType('navigation')[0];"
-                "return t.domContentLoadedEventEnd - t.startTime"
-            )
-        )
-        filtering.append(browser.run(_FILTER))
-        browser.run("document.getElementById('clear').click()")
-    print(f"opens in {min(opening):.0f} ms, filters in {min(filtering):.0f} ms")  # noqa: T201 - -s
-    assert min(opening) < _OPENS_MS
-    assert min(filtering) < _FILTERS_MS
-
-
-_FILTER: Final = """
-const q = document.getElementById("q");
-const began = performance.now();
-q.value = "search 20";
-q.dispatchEvent(new Event("input"));
-document.body.getBoundingClientRect();
-return performance.now() - began;
-"""
+    before = browser.text("#failures")
+    browser.run(
+        "const q = document.getElementById('q');"
+        "q.value = 'search 20'; q.dispatchEvent(new Event('input'))"
+    )
+    assert browser.text("#failures") != before
+    browser.run("document.getElementById('clear').click()")
+    assert browser.text("#failures") == before
 
 
 @pytest.fixture(scope="session")
