@@ -140,6 +140,13 @@ def test_a_death_has_a_case_of_its_own() -> None:
     assert suite.errors == 2
 
 
+def test_a_report_that_is_still_running_is_no_success() -> None:
+    """A reader that sees no failure would be green."""
+    text = render({**a_report(1, test_a="passed"), "completeness": "running"})
+    assert cases_of(text)["failure_taxonomy", "running"] == ["error"]
+    assert suite_of(text).errors == 1
+
+
 @pytest.mark.parametrize(
     ("nodeid", "place"),
     [
