@@ -14,7 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-NAMES: Final = ("record", "report", "report_in_the_way", "rules", "marker", "log")
+NAMES: Final = (
+    *("record", "report", "report_in_the_way", "rules", "marker", "log"),
+    *("faces", "junit", "reportlog", "json_report", "ctrf"),
+)
 """Of the targets, which are not imported before they can be instrumented; a test compares."""
 
 
@@ -30,7 +33,7 @@ def main() -> None:
     except ImportError:
         parser.exit(2, "fuzz: atheris is not installed; python -m pip install atheris\n")
     with atheris.instrument_imports(include=["pytest_failure_taxonomy"]):
-        from tests.attacks.targets import CORPUS, MAX_INPUT_BYTES, TARGETS, corpus_of
+        from tests.attacks.targets import MAX_INPUT_BYTES, TARGETS, corpus_of, folder_of
     from tests.attacks.mutations import mutate
 
     target = TARGETS[options.target]
@@ -54,7 +57,7 @@ def main() -> None:
         "-rss_limit_mb=2048",
         "-print_final_stats=1",
         str(found),
-        str(CORPUS / ("report" if options.target == "report_in_the_way" else options.target)),
+        str(folder_of(options.target)),
     ]
     sys.stderr.write(f"fuzz: what is found stays in {found}\n")
 

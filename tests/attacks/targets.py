@@ -16,8 +16,15 @@ from pytest_failure_taxonomy import FailureReason, FailureType, find_marker, loa
 from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, complete_run, end_from_status
 from pytest_failure_taxonomy.errors import LogError, ReportError, RulesError
 from pytest_failure_taxonomy.logs.answer import classify_log
+from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
+from pytest_failure_taxonomy.report.faces import FORMATS, render
+from pytest_failure_taxonomy.report.from_ctrf import report_from_ctrf
+from pytest_failure_taxonomy.report.from_json_report import report_from_json_report
+from pytest_failure_taxonomy.report.from_junit import report_from_junit
+from pytest_failure_taxonomy.report.from_reportlog import report_from_reportlog
 from pytest_failure_taxonomy.report.reading import parse_report
+from pytest_failure_taxonomy.report.render.agent import render as render_for_agents
 from pytest_failure_taxonomy.rules.rules_file import load_rules
 from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS
 from tests.helpers.reports import assert_valid_report
@@ -98,16 +105,65 @@ def log(data: bytes, folder: Path) -> None:
         json.dumps(answer, allow_nan=False).encode("ascii")
 
 
+def faces(data: bytes, folder: Path) -> None:
+    """Show a report in every format: each is made of any report that can be loaded."""
+    del folder
+    with suppress(ReportError):
+        loaded = parse_report(data, "given").model_dump(mode="json", by_alias=True)
+        for name in FORMATS:
+            render(name, loaded)
+        assert render_for_agents(loaded).startswith("verdict: ")
+
+
+def junit(data: bytes, folder: Path) -> None:
+    """Make a report of a JUnit file: it is a valid one, or a `ReportError`."""
+    _make(report_from_junit, data, folder)
+
+
+def reportlog(data: bytes, folder: Path) -> None:
+    """Make a report of the lines of pytest-reportlog."""
+    _make(report_from_reportlog, data, folder)
+
+
+def json_report(data: bytes, folder: Path) -> None:
+    """Make a report of a file of pytest-json-report."""
+    _make(report_from_json_report, data, folder)
+
+
+def ctrf(data: bytes, folder: Path) -> None:
+    """Make a report of a CTRF file."""
+    _make(report_from_ctrf, data, folder)
+
+
 TARGETS: Final[dict[str, Callable[[bytes, Path], None]]] = {
-    each.__name__: each for each in (record, report, report_in_the_way, rules, marker, log)
+    each.__name__: each
+    for each in (
+        *(record, report, report_in_the_way, rules, marker, log),
+        *(faces, junit, reportlog, json_report, ctrf),
+    )
 }
+_CORPUS_OF: Final = {"report_in_the_way": "report", "faces": "report"}
+"""Targets that have the inputs of another one."""
+
+
+def folder_of(target: str) -> Path:
+    """Return the folder of a target's inputs."""
+    return CORPUS / _CORPUS_OF.get(target, target)
 
 
 def corpus_of(target: str) -> Iterator[bytes]:
     """Yield the inputs that are kept for a target, in the order of their names."""
-    folder = CORPUS / ("report" if target == "report_in_the_way" else target)
-    for path in sorted(folder.iterdir()):
+    for path in sorted(folder_of(target).iterdir()):
         yield path.read_bytes()
+
+
+def _make(read: Callable[..., dict[str, Any]], data: bytes, folder: Path) -> None:
+    path = folder / "foreign"
+    path.write_bytes(data)
+    with suppress(ReportError):
+        environment = describe_environment("unknown", ())
+        made = read(path, rootdir=folder, environment=environment, redaction=None)
+        assert_valid_report(made)
 
 
 def _complete(path: Path, run_id: str, state: bytes, events: bytes) -> None:
