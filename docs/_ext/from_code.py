@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.report.schema import packaged_schema
+from pytest_failure_taxonomy.report.json_schema import packaged_schema
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 
 if TYPE_CHECKING:

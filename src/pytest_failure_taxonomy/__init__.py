@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.logs.marker_search import find_marker
-    from pytest_failure_taxonomy.report.merge import merge_reports
+    from pytest_failure_taxonomy.report.merging import merge_reports
     from pytest_failure_taxonomy.report.model import FailureReport
     from pytest_failure_taxonomy.report.reading import load_report
     from pytest_failure_taxonomy.taxonomy.failure_text.classifier import classify_failure
@@ -47,7 +47,7 @@ _HOMES = {
     "find_marker": "logs.marker_search",
     "is_circular_fix": "taxonomy.recovery",
     "load_report": "report.reading",
-    "merge_reports": "report.merge",
+    "merge_reports": "report.merging",
     "primary_reason": "taxonomy.reasons",
     "recommend_recovery": "taxonomy.recovery",
 }

@@ -12,8 +12,8 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 
 from pytest_failure_taxonomy.report.build import SCHEMA_ID, build_report
+from pytest_failure_taxonomy.report.json_schema import packaged_schema
 from pytest_failure_taxonomy.report.model import FailureReport
-from pytest_failure_taxonomy.report.schema import packaged_schema
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ContinuousIntegration,

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.cli.output import answer, print_verdict
-from pytest_failure_taxonomy.errors import ReportError, SettingsError
+from pytest_failure_taxonomy.cli.output import answer, print_verdict, writing_to
+from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.report.faces import FORMATS, render
+from pytest_failure_taxonomy.report.write import replace_file
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
@@ -68,7 +69,9 @@ def execute(options: argparse.Namespace) -> int:
     if options.output == _STDOUT:
         answer(text if text.endswith("\n") else f"{text}\n")
     else:
-        _write(Path(options.output).absolute(), text)
+        path = Path(options.output).absolute()
+        with writing_to(path):
+            replace_file(path, text)
     return 0
 
 
@@ -115,16 +118,3 @@ def _reader(source: str) -> Callable[..., dict[str, Any]]:
     from pytest_failure_taxonomy.report.from_ctrf import report_from_ctrf
 
     return report_from_ctrf
-
-
-def _write(path: Path, text: str) -> None:
-    from pytest_failure_taxonomy.report.write import replace_file
-
-    try:
-        replace_file(path, text)
-    except SettingsError as error:
-        raise ReportError(f"-o: {error}") from None
-    except OSError as error:
-        raise ReportError(
-            f"-o: {path} can't be written: {error.strerror}; give a path in a folder that can be"
-        ) from error

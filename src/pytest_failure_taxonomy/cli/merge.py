@@ -14,8 +14,9 @@ from pytest_failure_taxonomy.aftermath.complete import (
     read_report,
 )
 from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
-from pytest_failure_taxonomy.cli.output import answer, print_verdict, tell
+from pytest_failure_taxonomy.cli.output import answer, print_verdict, tell, writing_to
 from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.report.write import refuse_special_file, write_report
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def add_parser(commands: Parsers) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Merge the reports, write the result and print its verdict."""
-    from pytest_failure_taxonomy.report.merge import Merger  # slow, and not needed by others
+    from pytest_failure_taxonomy.report.merging import Merger  # slow, and not needed by others
 
     merger = Merger(expect=options.expect, reruns=options.reruns)
     problems: list[str] = []
@@ -79,7 +80,9 @@ def execute(options: argparse.Namespace) -> int:
         print_verdict(report, Path("(on stdout)"))
     else:
         path = Path(options.output).absolute()
-        _write(path, report)
+        with writing_to(path):
+            refuse_special_file(path, what="")
+            write_report(path, report)
         print_verdict(report, Path(options.output))
     return 0 if report["verdict"] is None else _FAILED
 
@@ -115,18 +118,3 @@ def _complete(path: Path) -> None:
         complete_run(path, report["run"]["id"], end, warn=tell)
     except OSError as error:
         raise ReportError(f"{path}: the report can't be written: {error.strerror}") from error
-
-
-def _write(path: Path, report: dict[str, Any]) -> None:
-    from pytest_failure_taxonomy.errors import SettingsError
-    from pytest_failure_taxonomy.report.write import refuse_special_file, write_report
-
-    try:
-        refuse_special_file(path)
-        write_report(path, report)
-    except SettingsError as error:
-        raise ReportError(f"-o: {error}") from None
-    except OSError as error:
-        raise ReportError(
-            f"-o: {path} can't be written: {error.strerror}; give a path in a folder that can be"
-        ) from error

@@ -9,9 +9,11 @@ import errno
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths
 from pytest_failure_taxonomy.system.streams import drop_unwritten, write_words
@@ -64,6 +66,23 @@ def styled(lines: Iterable[Line], stream: TextIO | None) -> Iterator[str]:
         text = f" {line.text} ".center(_WIDTH, "=") if line.is_title else line.text
         style = ";".join([*(["1"] if line.bold else []), *_style(line.color)])
         yield f"\x1b[{style}m{text}\x1b[0m" if colored and style else text
+
+
+@contextmanager
+def writing_to(path: Path) -> Iterator[None]:
+    """Word what goes wrong while a file is written that `-o` names.
+
+    Raises:
+        ReportError: it can't be written.
+    """
+    try:
+        yield
+    except SettingsError as error:
+        raise ReportError(f"-o: {error}") from None
+    except OSError as error:
+        raise ReportError(
+            f"-o: {path} can't be written: {error.strerror}; give a path in a folder that can be"
+        ) from error
 
 
 def let_go_of_streams() -> None:

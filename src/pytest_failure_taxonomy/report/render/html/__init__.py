@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.render.html.benches import bench_views
+from pytest_failure_taxonomy.report.render.html.bench_views import bench_views
 from pytest_failure_taxonomy.report.render.html.overview import overview_of
 from pytest_failure_taxonomy.report.render.html.rows import rows_of
 from pytest_failure_taxonomy.report.render.html.shown import classed_lines, seconds_words, shown

@@ -1,6 +1,6 @@
 """The report's JSON Schema: made from the model, and shipped as a file.
 
-    python -m pytest_failure_taxonomy.report.schema
+    python -m pytest_failure_taxonomy.report.json_schema
 
 makes it anew; `failure-taxonomy schema` prints the file.
 
