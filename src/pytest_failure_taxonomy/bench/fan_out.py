@@ -122,7 +122,7 @@ class Unit:
         self._background = background
         runner = self._runner = Runner(
             on_outcome=lambda outcome: self._deliver(runner, outcome),
-            on_start=self._on_start,
+            on_start=lambda case_id: self._begin(runner, case_id),
             is_logging=False,
         )
         plan = self._plan.model_copy(update={"cases": left})
@@ -132,6 +132,15 @@ class Unit:
             )
         )
         self._run.add_done_callback(lambda run: self._settle(runner, run))
+
+    def _begin(self, runner: Runner, case_id: str) -> None:
+        """See a case before its system is called, which costs money; end a run that was given up.
+
+        Its loop may come back at any time, and its cases run on another one by then.
+        """
+        if runner is not self._runner:
+            raise RunEndedError("the loop was given up")
+        self._on_start(case_id)
 
     async def _call_system(self, case: BenchCase) -> Any:
         """Call the system; keep a SystemExit or CancelledError for the case's item.
@@ -218,7 +227,9 @@ class Unit:
             detail=f"blocked the event loop for {held:.1f} s and did not come back",
         )
         self._deliver(self._runner, CaseOutcome(case_id=case_id, score=score))
+        given_up = self._run
         self.start(renew())
+        given_up.cancel()  # what still runs there when the loop comes back
 
     def cancel(self) -> None:
         """Cancel the cases that still run, and wait until they end or a time limit passes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -227,6 +228,26 @@ def test_blocking_system_is_named(runs: PytestRuns) -> None:
     assert set(map(tuple, codes.values())) == {()}
     (mode,) = dict(report["per_case"])["blocks"]["failure_modes"]
     assert mode["detail"].startswith("blocked the event loop for 1.5")
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_a_loop_that_comes_back_pays_for_nothing_more(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
+    """Only what ran on the given-up loop is called again; the rest of its cases are not its own."""
+    cases: list[dict[str, Any]] = [
+        {"id": "blocks", "input": 1, "block": 2.5},
+        *({"id": f"case-{n}", "input": n, "sleep": 0.3} for n in range(24)),
+    ]
+    settings = "timeout_per_case_seconds: 0.5\nconcurrency: 3\n"
+    runs.write(task_class_files(cases, settings=settings))
+    run = runs.run("bench", *workers, plugins=[BENCH, *(["xdist"] if workers else [])])
+    assert run.outcomes == {"passed": 24, "failed": 1}
+    made = Counter(calls(runs))
+    assert made["blocks"] == 1
+    again = [case for case, times in made.items() if times > 1]
+    assert len(again) <= 2
+    assert max(made.values()) <= 2
 
 
 def test_loop_that_never_comes_back_is_given_up(runs: PytestRuns) -> None:
