@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, FailureMode
+    from pytest_failure_taxonomy.bench.user_errors import Traceback
 
     SystemUnderTest = Callable[[BenchCase], Any]
     """Plain or async; returns anything that JSON can represent."""
@@ -23,7 +24,7 @@ class CaseOutcome:
 
     case_id: str
     score: BenchScore
-    traceback: str = ""
+    traceback: Traceback | None = None
     """The traceback of the system under test or the rubric, if one raised."""
     printed: str = ""
     """What the rubric printed, shortened."""
@@ -89,8 +90,9 @@ def failure_lines(
         lines.append(f"  breakdown: {', '.join(parts)}")
     cost = f", ${score.cost_usd:.4g}" if score.cost_usd else ""
     lines.append(f"  took {score.wall_clock_ms:,.0f} ms{cost}")
-    if outcome.traceback:
-        lines += ["", *outcome.traceback.rstrip().splitlines()]
+    told = "" if outcome.traceback is None else outcome.traceback.text()
+    if told:
+        lines += ["", *told.rstrip().splitlines()]
     if outcome.printed.strip():
         printed = outcome.printed.rstrip().splitlines()
         shown = printed[-_MAX_PRINTED_LINES:]

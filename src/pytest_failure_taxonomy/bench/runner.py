@@ -41,7 +41,7 @@ from pytest_failure_taxonomy.bench.scores import (
     sut_output_score,
     sut_timeout_score,
 )
-from pytest_failure_taxonomy.bench.user_errors import describe, traceback_of
+from pytest_failure_taxonomy.bench.user_errors import Traceback, describe
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
@@ -368,7 +368,7 @@ def _outcome(case: BenchCase, score: BenchScore, last: Attempt) -> CaseOutcome:
     outcome = CaseOutcome(
         case_id=case.case_id,
         score=score,
-        traceback="" if error is None or last.is_expired else traceback_of(error),
+        traceback=None if error is None or last.is_expired else Traceback(error),
         printed=said.printed if isinstance(said, RubricAnswer | RubricError) else "",
     )
     last.forget()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
+from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
@@ -64,20 +65,36 @@ def safe(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def traceback_of(error: BaseException) -> str:
-    """Return the traceback of an exception without our own frames, shortened in the middle.
+class Traceback:
+    """The traceback of an exception, taken where it was raised and written where it is read.
 
-    An exception from another process has its traceback in an attribute, as `RubricError` has.
+    Python 3.11 parses source code while it writes a traceback, and fails if two threads do so at
+    once (`SystemError: AST constructor recursion depth mismatch`). So the thread that runs the
+    cases writes none.
     """
-    brought = getattr(error, "traceback", None)
-    if isinstance(brought, str):
-        return cap(safe(brought), MAX_TRACEBACK)
-    begin = _first_foreign(error.__traceback__)
-    try:
-        lines = traceback.format_exception(type(error), error, begin)
-    except Exception:  # noqa: BLE001 - formatting calls methods of the exception
-        return ""
-    return cap(safe("".join(lines)), MAX_TRACEBACK)
+
+    def __init__(self, error: BaseException) -> None:
+        """Take the traceback without our own frames; nothing of the frames is kept alive.
+
+        An exception from another process has its traceback in an attribute, as `RubricError` has.
+        """
+        self._taken: str | traceback.TracebackException = ""
+        brought = getattr(error, "traceback", None)
+        if isinstance(brought, str):
+            self._taken = brought
+            return
+        begin = _first_foreign(error.__traceback__)
+        with suppress(Exception):  # methods of the exception are called
+            self._taken = traceback.TracebackException(type(error), error, begin)
+
+    def text(self) -> str:
+        """Return the text, shortened in the middle; empty where there is none."""
+        if isinstance(self._taken, traceback.TracebackException):
+            try:
+                self._taken = "".join(self._taken.format())
+            except Exception:  # noqa: BLE001 - as above
+                self._taken = ""
+        return cap(safe(self._taken), MAX_TRACEBACK)
 
 
 def _first_foreign(begin: TracebackType | None) -> TracebackType | None:

@@ -230,6 +230,18 @@ def test_blocking_system_is_named(runs: PytestRuns) -> None:
     assert mode["detail"].startswith("blocked the event loop for 1.5")
 
 
+def test_cases_raise_while_failures_are_shown(runs: PytestRuns) -> None:
+    """Python 3.11 can't write two tracebacks at once; one thread alone writes any."""
+    cases = [
+        {"id": f"case-{n}", "input": n, "sleep": n / 500, "raises": "no such model"}
+        for n in range(200)
+    ]
+    runs.write(task_class_files(cases, settings="concurrency: 8\n"))
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.outcomes == {"failed": 200}
+    assert "RuntimeError: no such model" in "\n".join(run.stdout)
+
+
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 def test_a_loop_that_comes_back_pays_for_nothing_more(
     runs: PytestRuns, workers: tuple[str, ...]

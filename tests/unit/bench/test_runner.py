@@ -321,7 +321,9 @@ def test_an_outcome_shows_where_the_system_raised() -> None:
         return inner()  # type: ignore[func-returns-value]  # it raises
 
     for given in (system, plain):
-        shown = outcome_of(given).traceback
+        taken = outcome_of(given).traceback
+        assert taken is not None
+        shown = taken.text()
         assert shown.startswith("Traceback (most recent call last):\n")
         assert shown.endswith("ValueError: deep\n")
         assert "inner()" in shown
@@ -337,7 +339,8 @@ def test_an_outcome_shows_what_an_isolated_rubric_printed() -> None:
 
     assert outcome_of(PASSING, answering_rubric(good)).printed == "hello"
     outcome = outcome_of(PASSING, failing)
-    assert (outcome.printed, outcome.traceback) == ("bye", "Traceback ...")
+    assert outcome.traceback is not None
+    assert (outcome.printed, outcome.traceback.text()) == ("bye", "Traceback ...")
     assert outcome.score.failure_modes[0].detail == "exit code 3"
 
 
