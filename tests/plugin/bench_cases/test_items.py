@@ -453,6 +453,9 @@ def test_cost_cap(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     assert report["complete"] is False
     assert report["total_cost_usd"] == pytest.approx(1.2)
     assert run.outcomes == {"passed": 3, "skipped": 9}
+    assert run.exit_status == 1
+    words = "bench echo is incomplete: 9 of 12 cases have no score"
+    assert any(words in line for line in run.stdout)
 
 
 def test_bench_json(runs: PytestRuns) -> None:
@@ -466,10 +469,10 @@ def test_bench_json(runs: PytestRuns) -> None:
 
 
 def test_bench_json_that_cant_be_written(runs: PytestRuns) -> None:
-    """A path that can't be written is said in one line and changes no exit status."""
+    """A path that can't be written is said in one line, and the run is no success."""
     runs.write({**task_class_files(passing_cases(1)), "out": "a file"})
     run = runs.run_plain("bench", "--bench-json=out/bench.json", plugins=[BENCH])
-    assert run.exit_status == 0
+    assert run.exit_status == 1
     assert any(line.startswith("--bench-json: ") for line in run.stdout)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,7 @@ class BenchSession:
         self._config = config
         self._results = Results()
         self._reports: list[SourcedReport] | None = None
+        self._json_problem = ""
         self.classes = TaskClasses(config)
         workers = int(given.get("workercount", 0))
         self.runs = CaseRuns(self.classes, self._results, workers, self._journal)
@@ -205,30 +206,52 @@ class BenchSession:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
-        """Stop the cases before fixtures are torn down; fail the run if a gate fails.
+        """Stop the cases before fixtures are torn down; fail the run if a bench did.
 
-        At this point xdist's workers have ended and the terminal summary is still to come.
+        A bench fails a run that would succeed by its gate, by cases that were selected and have no
+        score (the cost cap was reached, or they were stopped or lost), and by a file that was asked
+        for and can't be written. At this point xdist's workers have ended and the terminal summary
+        is still to come.
         """
         self.runs.fan_out.close()
         yield
         if self._is_worker:
             return
         self._read_journal()
-        failed = [each.task_class for each in self.reports() if is_gate_failed(each)]
-        if failed and session.exitstatus == 0:
+        self._write_json()
+        why = next(self._why_failed(), None)
+        if why is not None and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-            session.shouldfail = f"the gate of bench {', '.join(failed)} failed"
+            session.shouldfail = why
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the results of each task class, and write `--bench-json`."""
-        if self._is_worker:  # the terminal of an xdist worker is not shown
-            return
-        self._print(terminalreporter)
+    def _why_failed(self) -> Iterator[str]:
+        failed = [each.task_class for each in self.reports() if is_gate_failed(each)]
+        if failed:
+            yield f"the gate of bench {', '.join(failed)} failed"
+        for report, test in self._sourced():
+            counts = report.counts
+            if not test and counts.graded < counts.scheduled:
+                missing = counts.scheduled - counts.graded
+                yield (
+                    f"bench {report.task_class} is incomplete: {missing} of {counts.scheduled} "
+                    f"cases {'has' if missing == 1 else 'have'} no score"
+                )
+        if self._json_problem:
+            yield f"--bench-json {self._json_problem}"
+
+    def _write_json(self) -> None:
         path = self._json_path()
         if path is not None and self._runs_something:
             problem = write_json(path, self.reports())
-            if problem:
-                terminalreporter.write_line(f"--bench-json: {path}: {problem}", red=True)
+            self._json_problem = f"{path}: {problem}" if problem else ""
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the results of each task class."""
+        if self._is_worker:  # the terminal of an xdist worker is not shown
+            return
+        self._print(terminalreporter)
+        if self._json_problem:
+            terminalreporter.write_line(f"--bench-json: {self._json_problem}", red=True)
 
     def reports(self) -> list[BenchRunReport]:
         """Return the report of each task class; call it when all cases are over."""
