@@ -137,6 +137,7 @@ SCENARIOS: Final = {
     "ActivityRecorder.pytest_collection_modifyitems": ORDINARY,
     "ActivityRecorder.pytest_collectstart": ORDINARY,
     "ActivityRecorder.pytest_configure": ORDINARY,
+    "ActivityRecorder.pytest_runtestloop": ORDINARY,
     "ActivityRecorder.pytest_sessionstart": ORDINARY,
     "CrashDump.pytest_configure": ORDINARY,
     "SessionRecorder.pytest_collection_finish": ORDINARY,
