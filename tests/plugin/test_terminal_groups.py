@@ -75,6 +75,27 @@ def test_how_much_is_told(
         assert told[-1] == "report: failure-report.json"
 
 
+@pytest.mark.parametrize(
+    ("args", "is_folded"),
+    [((), True), ((f"{SUMMARY}=short",), False), (("-q",), False), (("-v",), True)],
+)
+def test_the_log_of_gitlab_folds_the_groups(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], is_folded: bool
+) -> None:
+    """They stand in a section there, which is closed until somebody clicks on it."""
+    monkeypatch.setenv("GITLAB_CI", "true")
+    told = "\n".join(runs.run(*args).stdout)
+    section = re.search(
+        r"section_start:(\d+):failure_taxonomy_groups\[collapsed=true\]\r?\n?\x1b\[0K"
+        r"groups of failures(.*)section_end:\1:failure_taxonomy_groups",
+        told,
+        re.DOTALL,
+    )
+    assert (section is not None) is is_folded
+    if section is not None:
+        assert all(line in section[2] for line in GROUPS)
+
+
 def ordered(told: list[str]) -> list[str]:
     """Return the lines of the groups; xdist's workers may run the tests of one in any order."""
     first, second = GROUPS[1:3]

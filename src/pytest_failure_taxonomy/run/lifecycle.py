@@ -68,6 +68,7 @@ from pytest_failure_taxonomy.run.verdict_lines import (
     lines_of_groups,
     print_lines,
     show_faces,
+    tells_groups,
     verbosity,
 )
 from pytest_failure_taxonomy.system.process import die_with_parent
@@ -406,7 +407,7 @@ class Run:
         level = verbosity(self._config)
         if level > -2 and self._settings.summary != "off":
             paths = ShownPaths(str(self._config.rootpath), str(started_in))
-            is_long = (self._settings.summary or ("groups" if level > 0 else "short")) == "groups"
+            is_long = tells_groups(self._settings.summary, level)
             lines = verdict_lines(
                 report,
                 shown,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import ShownPaths
 from pytest_failure_taxonomy.taxonomy.evidence import Faces
 
+_SECTION: Final = "failure_taxonomy_groups"
 MAX_GROUPS: Final = 20
 """Groups of failures that are printed; the report has them all."""
 
@@ -108,6 +110,30 @@ def show_faces(report: dict[str, Any], faces: Faces) -> tuple[list[Line], list[L
     return [Line(text=each) for each in lines], [Line(text=each, color="yellow") for each in faults]
 
 
+def tells_groups(summary: str | None, level: int) -> bool:
+    """Tell whether the groups of failures are told beside the verdict.
+
+    Args:
+        summary: what the user has chosen, if anything.
+        level: the verbosity. GitLab's log folds them, so they stand there in any case.
+    """
+    if summary is not None:
+        return summary == "groups"
+    return level > 0 or (level == 0 and _is_on_gitlab())
+
+
+def _is_on_gitlab() -> bool:
+    return os.environ.get("GITLAB_CI") == "true"
+
+
+def _folded(lines: list[Line]) -> list[Line]:
+    """Return lines as a section that the log of a GitLab job shows on a click."""
+    at = int(time.time())
+    begin = f"\x1b[0Ksection_start:{at}:{_SECTION}[collapsed=true]\r\x1b[0Kgroups of failures"
+    end = f"\x1b[0Ksection_end:{at}:{_SECTION}\r\x1b[0K"
+    return [Line(text=begin), *lines, Line(text=end)]
+
+
 def lines_of_groups(report: dict[str, Any], paths: ShownPaths) -> list[Line]:
     """Return the lines of a failed run's groups of failures, the biggest ones."""
     groups = report["groups"]
@@ -120,4 +146,4 @@ def lines_of_groups(report: dict[str, Any], paths: ShownPaths) -> list[Line]:
     if more > 0:
         words = "1 more group" if more == 1 else f"{more} more groups"
         lines.append(Line(text=f"{words}; failure-taxonomy show --all lists them"))
-    return lines
+    return _folded(lines) if _is_on_gitlab() else lines
