@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from defusedxml import ElementTree
 
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
@@ -456,6 +457,23 @@ def test_cost_cap(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     assert run.exit_status == 1
     words = "bench echo is incomplete: 9 of 12 cases have no score"
     assert any(words in line for line in run.stdout)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_scores_are_properties_in_junit_xml(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """The writer of pytest takes the properties of the last phase of a test."""
+    runs.write(
+        task_class_files([{"id": "right", "input": 1}, {"id": "wrong", "input": 1, "answer": 2}])
+    )
+    plugins = [BENCH, *(["xdist"] if workers else [])]
+    runs.run("bench", "--junitxml=theirs.xml", *workers, plugins=plugins)
+    found = {
+        case.get("name"): {each.get("name"): each.get("value") for each in case.iter("property")}
+        for case in ElementTree.parse(runs.path / "theirs.xml").iter("testcase")
+    }
+    assert found["right"]["bench_score"] == "1.0"
+    assert found["wrong"]["bench_score"] == "0.25"
+    assert found["wrong"]["bench_failure_modes"] == "answer.wrong"
 
 
 def test_bench_json(runs: PytestRuns) -> None:

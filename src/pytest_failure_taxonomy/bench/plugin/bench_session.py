@@ -179,7 +179,10 @@ class BenchSession:
             reported = item.stash[_REPORTED]
             del item.stash[_REPORTED]
             setattr(report, WIRE_KEY, reported.as_json())
-            report.user_properties.extend(reported.as_properties())
+            properties = reported.as_properties()
+            report.user_properties.extend(properties)
+            if call.when == "call":  # `--junitxml` takes those of the teardown's report
+                item.user_properties.extend(properties)
         return report
 
     def _note_broken(
