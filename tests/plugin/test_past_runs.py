@@ -110,6 +110,43 @@ def test_a_death_is_known_by_its_verdict(runs: PytestRuns) -> None:
     assert seen == ["new]", "known since", "came back, first seen"]
 
 
+WITHOUT_SQLALCHEMY = """
+raise ModuleNotFoundError("No module named 'sqlalchemy'", name="sqlalchemy")
+"""
+WHAT_TO_INSTALL = (
+    'history: sqlalchemy is not installed; pip install "pytest-failure-taxonomy[history]"'
+)
+
+
+def test_without_the_extra(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line of the run says what to install."""
+    runs.write({"absent/sqlalchemy.py": WITHOUT_SQLALCHEMY})
+    monkeypatch.setenv("PYTHONPATH", str(runs.path / "absent"))
+    run = runs.run(HISTORY)
+    assert run.exit_status == 0
+    (line,) = [line for line in run.stdout if "is not in the history" in line]
+    assert WHAT_TO_INSTALL in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *([], ["list"], ["top"], ["flaky"], ["stats"], ["tasks"], ["unmerged"]),
+        *(["add", "r.json"], ["new", "r.json"], ["since", "abc"], ["prune", "--before", "1d"]),
+    ],
+    ids=lambda words: " ".join(words) or "none",
+)
+def test_commands_without_the_extra(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """Each says it in one line, and never by a traceback."""
+    runs.write({"absent/sqlalchemy.py": WITHOUT_SQLALCHEMY})
+    monkeypatch.setenv("PYTHONPATH", str(runs.path / "absent"))
+    run = run_child(runs.path, [sys.executable, "-m", "pytest_failure_taxonomy", "history", *words])
+    assert run.status == 2
+    assert run.stderr == f"failure-taxonomy: {WHAT_TO_INSTALL}\n"
+
+
 def test_a_history_that_cannot_be_reached(runs: PytestRuns) -> None:
     """One line says so, without the password, and the run is as it would be without it."""
     (runs.path / "broken").touch()

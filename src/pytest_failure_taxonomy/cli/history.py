@@ -56,7 +56,7 @@ def add_parser(commands: Parsers) -> None:
     _add_common(parser)
     _add_filters(parser)
     _add_limit(parser)
-    parser.set_defaults(execute=_list)
+    parser.set_defaults(execute=partial(_execute, _list))
     own = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     def add(name: str, execute: Callable[[argparse.Namespace], int], words: str) -> Any:
@@ -64,7 +64,7 @@ def add_parser(commands: Parsers) -> None:
             name, help=words, description=f"{words[:1].upper()}{words[1:]}.", allow_abbrev=False
         )
         _add_common(each)
-        each.set_defaults(execute=execute)
+        each.set_defaults(execute=partial(_execute, execute))
         return each
 
     each = add("add", _add, "take the runs of reports and JUnit files in, each once")
@@ -103,6 +103,13 @@ def add_parser(commands: Parsers) -> None:
     )
     each.add_argument("--project", metavar="NAME", help="of this project alone")
     each.add_argument("--dry-run", action="store_true", help="say how many, and remove none")
+
+
+def _execute(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    from pytest_failure_taxonomy.history import require_libraries
+
+    require_libraries()
+    return command(options)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

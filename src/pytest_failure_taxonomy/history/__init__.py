@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.history.store import History, open_history
 
-__all__ = ["History", "open_history"]
+__all__ = ["History", "open_history", "require_libraries"]
+
+
+def require_libraries() -> None:
+    """Import what the extra brings; call it before any other module of the history is imported.
+
+    Raises:
+        HistoryError: it is not installed; the message says how to get it.
+    """
+    from importlib import import_module
+
+    import_module(f"{__name__}.database")
 
 
 def __getattr__(name: str) -> object:

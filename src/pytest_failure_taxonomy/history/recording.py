@@ -74,6 +74,9 @@ def answer() -> None:
 
 
 def _answer(question: dict[str, Any]) -> dict[str, Any]:
+    from pytest_failure_taxonomy.history import require_libraries
+
+    require_libraries()
     from pytest_failure_taxonomy.history.novelty import state_of_verdict, states_of
     from pytest_failure_taxonomy.history.store import open_history
 
