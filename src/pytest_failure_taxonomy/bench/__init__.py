@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.answers import Answer
     from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
     from pytest_failure_taxonomy.bench.models import (
         BenchCase,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.runner import Runner
 
 __all__ = [
+    "Answer",
     "BenchCase",
     "BenchRunReport",
     "BenchScore",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Answer": "answers",
     "Runner": "runner",
     "aggregate": "run_report",
     "evaluate_gate": "run_report",

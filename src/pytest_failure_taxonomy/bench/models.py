@@ -10,8 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 
 Severity = Literal["block", "warn", "info"]
@@ -54,8 +55,6 @@ _Count = Annotated[int, Field(ge=0)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _AtLeastOne = Annotated[int, Field(ge=1)]
 
-MOST_COST_USD = 1e9
-"""The maximal cost of one case; larger amounts are mistakes, and could not be added exactly."""
 DEFAULT_TIMEOUT_SECONDS = 300.0
 DEFAULT_RUBRIC_SECONDS = 60.0
 DEFAULT_CONCURRENCY = 8
@@ -108,6 +107,8 @@ class BenchCase(ClosedModel):
     """The case's own limit for the system under test; `None`: its plan's."""
     rubric_wall_clock_seconds: _Seconds | None = None
     """The case's own limit for the rubric; `None`: its plan's."""
+    max_cost_usd: _NotNegative | None = None
+    """The most that the case can cost, if that is known: a run with a cost cap reserves it."""
     fields: dict[str, Any] = Field(default_factory=dict)
     """The file's entry as a plain dict: what a rubric is given as its `case`."""
     path: Path | None = None
@@ -116,6 +117,8 @@ class BenchCase(ClosedModel):
     """The line of that file in which it begins, from 1."""
     repetition: _AtLeastOne = 1
     """Which of the class's `repeat` runs of this case it is, from 1."""
+
+    _spending: Spending | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -130,6 +133,31 @@ class BenchCase(ClosedModel):
     def __getitem__(self, name: str) -> Any:
         """Return a field of the case's file."""
         return self.fields[name]
+
+    def spend(self, usd: float = 0.0, /, **usage: float) -> None:
+        """Add what the system under test has just spent on this case.
+
+        A system calls it while it works, so that the cost counts whatever becomes of the case: a
+        timeout, an exception, a rubric that fails. The amounts of several calls add up, together
+        with those of an `Answer`. Any thread may call it.
+
+        Args:
+            usd: The amount in US dollars.
+            usage: Other amounts by name, such as `input_tokens=812`.
+
+        Raises:
+            ValueError: An amount is negative or no finite number.
+            TypeError: An amount is no number.
+        """
+        if self._spending is None:
+            self._spending = Spending()  # the case is in no run
+        self._spending.add(usd, usage)
+
+    def spending_to(self, spending: Spending) -> Self:
+        """Return the case with another place where `spend` adds what was spent."""
+        case = self.model_copy()
+        case._spending = spending
+        return case
 
 
 _NOT_IN_FILES = frozenset({"case_id", "fields", "path", "line", "repetition"})

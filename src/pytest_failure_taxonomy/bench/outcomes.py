@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pytest_failure_taxonomy.bench.models import RUNNER_CODES
@@ -19,11 +20,39 @@ if TYPE_CHECKING:
 
 
 @value
+class CaseAttempt:
+    """One call of the system under test for a case, and what came of it."""
+
+    number: int
+    """Which of the case's calls it is, from 1."""
+    started_at: float
+    """When it began, in seconds since the epoch."""
+    seconds: float
+    """How long it took."""
+    cost_usd: float = 0.0
+    """What the system spent on it."""
+    usage: Mapping[str, float] = MappingProxyType({})
+    """Other amounts that it used, by name."""
+    ended: str = ""
+    """Why it gave no output, in words; empty if it gave one."""
+    kind: str | None = None
+    """The kind of the exception that it raised, such as `llm.rate_limited`, if that is known."""
+    fingerprint: str = ""
+    """The same for exceptions of one cause; empty if the system and the rubric raised none."""
+
+
+@value
 class CaseOutcome:
     """The score of a case, and what helps a person to understand it."""
 
     case_id: str
     score: BenchScore
+    output: Any = None
+    """What the system returned; `None`, too, if it returned nothing that JSON can represent."""
+    transcript: Any = None
+    """How the system came to it, if it said so."""
+    attempts: tuple[CaseAttempt, ...] = ()
+    """All calls of the system, in order; the last one led to the score."""
     traceback: Traceback | None = None
     """The traceback of the system under test or the rubric, if one raised."""
     printed: str = ""

@@ -71,7 +71,7 @@ def _to_fields(given: Any) -> Any:
 _GivenMode = Annotated[AnsweredMode, BeforeValidator(_to_fields)]
 
 
-class Answer(_Strict):
+class Verdict(_Strict):
     """A rubric's answer of the right shape, not yet checked against its task class."""
 
     passed: bool
@@ -83,7 +83,7 @@ class Answer(_Strict):
     """Ignored: the runner measures it."""
 
 
-def read_answer(given: object) -> Answer:
+def read_answer(given: object) -> Verdict:
     """Return a rubric's answer if it has the right shape.
 
     Args:
@@ -95,11 +95,11 @@ def read_answer(given: object) -> Answer:
     """
     try:
         if isinstance(given, RubricAnswer):
-            return Answer.model_validate_json(given.json)
+            return Verdict.model_validate_json(given.json)
         if isinstance(given, BenchScore):
-            return Answer.model_validate({**vars(given)})
+            return Verdict.model_validate({**vars(given)})
         if isinstance(given, Mapping):
-            return Answer.model_validate({**given})
+            return Verdict.model_validate({**given})
     except ValidationError as error:
         raise RubricError(_say(error)) from None
     except Exception as error:  # the methods of the mapping may raise anything
@@ -195,7 +195,7 @@ def _resolve(mode: AnsweredMode, taxonomy: Mapping[str, Severity]) -> FailureMod
     return FailureMode(code=mode.code, severity=severity, detail=mode.detail)
 
 
-def graded_score(answer: Answer, task_class: TaskClass, *, wall_clock_ms: float) -> BenchScore:
+def graded_score(answer: Verdict, task_class: TaskClass, *, wall_clock_ms: float) -> BenchScore:
     """Return the score of a case whose rubric answered in the right shape.
 
     A listed failure mode of severity `block` does not change `passed`: the rubric decides that.

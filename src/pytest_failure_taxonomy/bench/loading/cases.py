@@ -95,6 +95,7 @@ class _CaseInFile(FileModel):
     tags: Annotated[tuple[_Tag, ...], Field(strict=False)] = ()
     timeout_per_case_seconds: _Seconds | None = None
     rubric_wall_clock_seconds: _Seconds | None = None
+    max_cost_usd: Annotated[float, Field(ge=0)] | None = None
 
     @field_validator("*", mode="before")
     @classmethod
@@ -189,6 +190,7 @@ def _read_case(entry: Tree, path: Path, problems: Problems) -> BenchCase | None:
         tags=tuple(dict.fromkeys(case.tags)),
         timeout_per_case_seconds=case.timeout_per_case_seconds,
         rubric_wall_clock_seconds=case.rubric_wall_clock_seconds,
+        max_cost_usd=case.max_cost_usd,
         fields=entry.value,
         path=path,
         line=entry.line,

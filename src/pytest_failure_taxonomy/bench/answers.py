@@ -1,0 +1,110 @@
+"""What a system under test says besides its output: costs, usage, and a transcript."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+MOST_COST_USD: Final = 1e9
+"""The maximal cost of one case; larger amounts are mistakes, and could not be added exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a system under test may return instead of its bare output.
+
+    A rubric is given the output alone. The rest is kept with the run, and the cost counts for the
+    case, in addition to what `BenchCase.spend` was told.
+
+    Raises:
+        ValueError: The cost or a usage is negative or no finite number.
+        TypeError: The usage is no mapping of names to numbers.
+    """
+
+    output: Any
+    """Anything that JSON can represent."""
+    cost_usd: float = 0.0
+    """What the call cost, in US dollars."""
+    usage: Mapping[str, float] | None = None
+    """Amounts by name, such as `{"input_tokens": 812}`; those of several calls are added."""
+    transcript: Any = None
+    """How the system came to its output, such as a list of messages; anything that JSON can
+    represent."""
+
+    def __post_init__(self) -> None:
+        """Refuse amounts that could not be added."""
+        check_amounts("Answer", self.cost_usd, self.usage or {})
+
+
+def check_amounts(where: str, cost_usd: object, usage: object) -> None:
+    """Raise ValueError or TypeError for a cost or a usage that can't be added to others."""
+    if not isinstance(usage, Mapping):
+        raise TypeError(f"{where}: usage is no mapping; give names and numbers")
+    for name, amount in (("cost_usd", cost_usd), *usage.items()):
+        if isinstance(amount, bool) or not isinstance(amount, int | float):
+            raise TypeError(f"{where}: {name} is {amount!r}; give a number")
+        if not 0 <= amount < math.inf:
+            raise ValueError(f"{where}: {name} is {amount!r}; give a number of at least 0")
+    if cost_usd > MOST_COST_USD:  # type: ignore[operator]  # it is a number
+        raise ValueError(f"{where}: cost_usd is {cost_usd!r}; give at most {MOST_COST_USD:,.0f}")
+
+
+class Spending:
+    """What one call of a system has spent so far; any thread may add to it."""
+
+    __slots__ = ("_entries", "on_spend")
+
+    def __init__(self, on_spend: Callable[[float], None] | None = None) -> None:
+        """Begin with nothing spent.
+
+        Args:
+            on_spend: Called with each amount, in US dollars, by the thread that spends it.
+        """
+        # Appending to a list and copying it are atomic, so no lock is needed.
+        self._entries: list[tuple[float, Mapping[str, float]]] = []
+        self.on_spend = on_spend
+
+    def add(self, cost_usd: float, usage: Mapping[str, float]) -> None:
+        """Add an amount.
+
+        Raises:
+            ValueError: As for `Answer`.
+            TypeError: As for `Answer`.
+        """
+        check_amounts("spend", cost_usd, usage)
+        self._entries.append((float(cost_usd), usage))
+        if self.on_spend is not None:
+            self.on_spend(float(cost_usd))
+
+    @property
+    def cost_usd(self) -> float:
+        """The sum of all amounts, in US dollars."""
+        if not self._entries:
+            return 0.0
+        return min(math.fsum(cost for cost, _ in tuple(self._entries)), MOST_COST_USD)
+
+    @property
+    def usage(self) -> dict[str, float]:
+        """The sums by name."""
+        return added(usage for _, usage in tuple(self._entries))
+
+    def __eq__(self, other: object) -> bool:
+        # Two cases are equal whatever was spent on them; pydantic compares private attributes, too.
+        return other is None or isinstance(other, Spending)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __reduce__(self) -> tuple[type[Spending], tuple[()]]:
+        # A case that is sent to another process begins with nothing spent there.
+        return Spending, ()
+
+
+def added(usages: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the sums of usages by name, in the order in which the names appear."""
+    sums: dict[str, float] = {}
+    for usage in usages:
+        for name, amount in usage.items():
+            sums[name] = sums.get(name, 0) + amount
+    return sums
