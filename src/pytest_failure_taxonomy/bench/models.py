@@ -6,14 +6,17 @@ They are pydantic models because files and rubrics fill them. They are immutable
 # Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
+from pytest_failure_taxonomy.documents.problems import WrongError, nearest, quoted
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 
 Severity = Literal["block", "warn", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
@@ -156,7 +159,7 @@ class BenchCase(ClosedModel):
     def spending_to(self, spending: Spending) -> Self:
         """Return the case with another place where `spend` adds what was spent."""
         case = self.model_copy()
-        case._spending = spending
+        case._spending = spending  # noqa: SLF001 - of the same class
         return case
 
 
@@ -189,11 +192,46 @@ class GateSettings(ClosedModel):
     """The fewest distinct cases that must have passed."""
 
 
+def _check_kinds(pattern: str) -> str:
+    """Return a pattern that a kind of ours matches.
+
+    Raises:
+        WrongError: No kind matches it.
+    """
+    if any(fnmatchcase(kind, pattern) for kind in KINDS):
+        return pattern
+    near = nearest(pattern, KINDS)
+    right = f"near it are {', '.join(near)}" if near else "write kinds such as llm.rate_limited"
+    raise WrongError(f"{quoted(pattern)} is no kind of failure; {right}")
+
+
+def _refuse_none(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    # `min_length` would be reported beside each pattern that can't be used.
+    if not patterns:
+        raise WrongError("is an empty list; name kinds such as llm.rate_limited")
+    return patterns
+
+
+class RetrySettings(ClosedModel):
+    """When the system is called again for a case whose call failed."""
+
+    on: Annotated[
+        _Listed[Annotated[str, AfterValidator(_check_kinds)]], AfterValidator(_refuse_none)
+    ]
+    """Kinds of the exceptions to try again on; `*` stands for any text, as in `sandbox.*`."""
+    attempts: _AtLeastOne = 3
+    """Calls of the system for one case in all, the first among them."""
+    backoff_seconds: _NotNegative = 2.0
+    """How long to wait before the second call; each further wait is longer."""
+
+
 class BenchSettings(ClosedModel):
     """What a `bench.yaml` may say; every value has a default."""
 
     sut: str | None = None
     """The system under test as `package.module:callable`."""
+    sut_version: str | None = None
+    """The version of the system, as its author gives it."""
     sut_isolation: Literal["thread", "process"] = "thread"
     """Where a plain callable runs; a process can be killed."""
     rubric_isolation: Literal["warm", "fresh"] = "warm"
@@ -210,6 +248,10 @@ class BenchSettings(ClosedModel):
     """No case is started once the finished ones have cost more."""
     repeat: _AtLeastOne = 1
     """How often each case is run."""
+    retry: RetrySettings | None = None
+    """When to call the system again for a case whose call failed."""
+    stop_after_same_failure: _Count = 10
+    """Stop once this many cases in a row failed with one cause; 0: never."""
     gate: GateSettings | None = None
     """What a run must reach."""
 
@@ -254,6 +296,10 @@ class RunPlan(ClosedModel):
     """Cases that run at a time."""
     max_cost_usd: _NotNegative | None = None
     """No case is started once the finished ones have cost more."""
+    retry: RetrySettings | None = None
+    """When to call the system again for a case whose call failed."""
+    stop_after_same_failure: _Count = 0
+    """No case is started once this many in a row failed with one cause; 0: never."""
     gate: GateSettings | None = None
     """What the run must reach."""
     is_selection: bool = False
@@ -285,6 +331,8 @@ class RunPlan(ClosedModel):
             rubric_wall_clock_seconds=settings.rubric_wall_clock_seconds,
             concurrency=settings.concurrency,
             max_cost_usd=settings.max_cost_usd,
+            retry=settings.retry,
+            stop_after_same_failure=settings.stop_after_same_failure,
             gate=settings.gate,
             is_selection=len(chosen) < len(task_class.cases),
         )
@@ -348,6 +396,11 @@ class BenchRunReport(ClosedModel):
     """Cases that passed."""
     total_cost_usd: _NotNegative
     """What all graded cases cost together."""
+    stopped: str | None = None
+    """Why cases were not started: the cost cap, or one cause that failed many; null if all were."""
+    lost_to_provider: dict[str, _Count] = Field(default_factory=dict)
+    """How many cases never got through to the provider of the system, by the kind of its failure;
+    they failed with `sut.exception`."""
     block_severity_failure_modes: _Listed[str]
     """The codes of severity `block` that occurred, sorted, each once."""
     gate: GateResult | None

@@ -7,6 +7,7 @@ import re
 import secrets
 import statistics
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench.bounds import FEWEST_SCORES, lower_bound_95
@@ -24,6 +25,9 @@ def aggregate(
     *,
     run_id: str | None = None,
     started: Collection[str] | None = None,
+    stopped: str | None = None,
+    lost_to: Mapping[str, str] = MappingProxyType({}),
+    lost_cost_usd: float = 0.0,
 ) -> BenchRunReport:
     """Return the report of a run; the order of the scores doesn't matter.
 
@@ -36,6 +40,9 @@ def aggregate(
         per_case: The id and the score of each graded case.
         run_id: The id of the run; a new one by default.
         started: The ids of the cases that were started; those with a score always count as started.
+        stopped: Why cases were not started.
+        lost_to: The kind of the provider's failure for each case that never got through.
+        lost_cost_usd: What cases without a score cost, in US dollars.
 
     Raises:
         ValueError: A case is not part of the plan, or has two scores.
@@ -62,7 +69,9 @@ def aggregate(
         score_stddev=statistics.stdev(values) if len(values) > 1 else None,
         lower_bound_95=lower_bound_95(_means_by_distinct_case(plan, counted)),
         passed_count=passed,
-        total_cost_usd=math.fsum(score.cost_usd for score in scores.values()),
+        total_cost_usd=math.fsum([lost_cost_usd, *(score.cost_usd for score in scores.values())]),
+        stopped=stopped,
+        lost_to_provider=_count_kinds(lost_to, scores),
         block_severity_failure_modes=_block_codes(scores),
         gate=None,
     )
@@ -70,6 +79,11 @@ def aggregate(
         return report
     result = evaluate_gate(report, plan.gate, is_selection=plan.is_selection)
     return report.model_copy(update={"gate": result})
+
+
+def _count_kinds(lost_to: Mapping[str, str], scores: Mapping[str, BenchScore]) -> dict[str, int]:
+    """Return how many of the cases with a score were lost to each kind, sorted by kind."""
+    return dict(sorted(Counter(kind for key, kind in lost_to.items() if key in scores).items()))
 
 
 def _scores_by_id(
@@ -225,8 +239,7 @@ def _missing(report: BenchRunReport) -> tuple[str, ...]:
     if lost := counts.started - counts.graded:
         reasons.append(f"{lost} {of_all} started and left no score")
     if counts.not_run:
-        capped = report.run_id.startswith("partial:")
-        why = ": the cost cap was reached" if capped else ""
+        why = f": {report.stopped}" if report.stopped else ""
         verb = "was" if counts.not_run == 1 else "were"
         reasons.append(f"{counts.not_run} {of_all} {verb} not run{why}")
     if not reasons and not report.complete:
@@ -286,9 +299,18 @@ def _outcome(report: BenchRunReport) -> str:
         passed += f", {lost} lost"
     if counts.not_run:
         passed += f", {counts.not_run} not run"
+    if report.lost_to_provider:
+        passed += f", {_lost_to_provider(report)}"
     if report.mean_score is None:
         return passed
     return f"{passed}; mean {cut_share(report.mean_score)}; {_bound(report)}"
+
+
+def _lost_to_provider(report: BenchRunReport) -> str:
+    """Return how many cases never got through to the system's provider, with the kinds."""
+    lost = sum(report.lost_to_provider.values())
+    kinds = ", ".join(report.lost_to_provider)
+    return f"{lost} of {report.counts.scheduled} lost to the provider ({kinds})"
 
 
 def _bound(report: BenchRunReport) -> str:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
-from decimal import Decimal
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_failure_taxonomy.bench.admission import Admission
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer, Spending
 from pytest_failure_taxonomy.bench.calls import (
     Attempt,
     StepLedger,
@@ -17,6 +21,7 @@ from pytest_failure_taxonomy.bench.calls import (
     end_for_good,
 )
 from pytest_failure_taxonomy.bench.models import (
+    SUT_EXCEPTION,
     BenchCase,
     BenchRunReport,
     BenchScore,
@@ -24,6 +29,7 @@ from pytest_failure_taxonomy.bench.models import (
     TaskClass,
 )
 from pytest_failure_taxonomy.bench.outcomes import (
+    CaseAttempt,
     CaseOutcome,
     RubricAnswer,
     RubricError,
@@ -31,6 +37,12 @@ from pytest_failure_taxonomy.bench.outcomes import (
     RubricTimeoutError,
 )
 from pytest_failure_taxonomy.bench.output_json import json_problem
+from pytest_failure_taxonomy.bench.retries import (
+    fingerprint_of_error,
+    is_infrastructure,
+    kind_of,
+    pause_seconds,
+)
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.bench.scores import (
     graded_score,
@@ -43,6 +55,7 @@ from pytest_failure_taxonomy.bench.scores import (
 )
 from pytest_failure_taxonomy.bench.user_errors import Traceback, describe
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.outcomes import SystemUnderTest
@@ -53,6 +66,14 @@ LOG.addHandler(logging.NullHandler())
 
 OnOutcome = Callable[[CaseOutcome], None]
 OnStart = Callable[[str], None]
+OnAttempt = Callable[[str, CaseAttempt], None]
+OnSpend = Callable[[str, float], None]
+Earlier = Mapping[str, Sequence[CaseAttempt]]
+
+_NONE_EARLIER: Final[Earlier] = MappingProxyType({})
+_SHORTEST_WAIT_SECONDS: Final = 0.005
+_LONGEST_WAIT_SECONDS: Final = 0.25
+"""How long a case waits for those in flight before it asks again whether it may start."""
 
 
 class Runner:
@@ -63,6 +84,9 @@ class Runner:
         *,
         on_outcome: OnOutcome | None = None,
         on_start: OnStart | None = None,
+        on_attempt: OnAttempt | None = None,
+        on_spend: OnSpend | None = None,
+        admission: Admission | None = None,
         is_logging: bool = True,
     ) -> None:
         """Create a runner.
@@ -71,12 +95,20 @@ class Runner:
             on_outcome: Called on the event loop when a case has its score. An exception that it
                 raises ends the run.
             on_start: Likewise called with the id of a case before its system is called.
+            on_attempt: Likewise called with the id of a case whose system is to be called again,
+                and the call that failed.
+            on_spend: Called with the id of a case and an amount in US dollars, by whatever thread
+                the system tells it in.
+            admission: Decides which cases may start; by default, the plan's own limits do.
             is_logging: Whether to log each failure mode of severity `block`.
         """
         self._is_logging = is_logging
         self._on_outcome = on_outcome
         self._on_start = on_start
-        self._ledgers: list[StepLedger] = []
+        self._on_attempt = on_attempt
+        self._on_spend = on_spend
+        self._admission = admission
+        self._runs: list[_Run] = []
 
     async def execute(
         self, plan: RunPlan, *, system_under_test: SystemUnderTest, rubric_runner: RubricRunner
@@ -101,29 +133,69 @@ class Runner:
         return aggregate(
             plan,
             run.per_case,
-            run_id=f"partial:{run_id}" if run.is_capped else run_id,
+            run_id=f"partial:{run_id}" if run.stop_reason else run_id,
             started=run.started,
+            stopped=run.stop_reason or None,
+            lost_to=run.lost_to,
         )
 
     async def run_cases(
-        self, plan: RunPlan, *, system_under_test: SystemUnderTest, rubric_runner: RubricRunner
-    ) -> None:
-        """Run all cases of a plan as `execute` does, without a report."""
-        await self._run_cases(plan, system_under_test, rubric_runner)
+        self,
+        plan: RunPlan,
+        *,
+        system_under_test: SystemUnderTest,
+        rubric_runner: RubricRunner,
+        earlier: Earlier = _NONE_EARLIER,
+    ) -> str:
+        """Run all cases of a plan as `execute` does, without a report.
+
+        Args:
+            plan: As for `execute`.
+            system_under_test: As for `execute`.
+            rubric_runner: As for `execute`.
+            earlier: Calls of the system that were given up before, by case id; they count.
+
+        Returns:
+            Why cases were not started; empty if all were.
+        """
+        run = await self._run_cases(plan, system_under_test, rubric_runner, earlier)
+        return run.stop_reason
 
     async def _run_cases(
-        self, plan: RunPlan, system_under_test: SystemUnderTest, rubric_runner: RubricRunner
+        self,
+        plan: RunPlan,
+        system_under_test: SystemUnderTest,
+        rubric_runner: RubricRunner,
+        earlier: Earlier = _NONE_EARLIER,
     ) -> _Run:
         _refuse_uncallable(system_under_test=system_under_test, rubric_runner=rubric_runner)
-        ledger = StepLedger()
-        case_run = CaseRun(plan, system_under_test, rubric_runner, ledger)
-        run = _Run(plan, case_run, self._tell, self._on_start)
-        self._ledgers.append(ledger)
+        admission = Admission.of(plan) if self._admission is None else self._admission
+        case_run = CaseRun(
+            plan,
+            system_under_test,
+            rubric_runner,
+            earlier=earlier,
+            on_attempt=self._on_attempt,
+            on_spend=self._spend_to(admission),
+        )
+        run = _Run(plan, case_run, admission, self._tell, self._on_start)
+        self._runs.append(run)
         try:
             await run.run_all()
         finally:
-            self._ledgers.remove(ledger)
+            self._runs.remove(run)
         return run
+
+    def _spend_to(self, admission: Admission) -> OnSpend:
+        told = self._on_spend
+        if told is None:
+            return admission.spend
+
+        def spend(case_id: str, cost_usd: float) -> None:
+            admission.spend(case_id, cost_usd)
+            told(case_id, cost_usd)
+
+        return spend
 
     def current_step(self) -> tuple[str, float] | None:
         """Return the id of the case whose step is running on the event loop, and its start.
@@ -131,8 +203,20 @@ class Runner:
         Another thread can call this to find out which case blocks the loop. The start is a time of
         `time.perf_counter`, in seconds.
         """
-        steps = (ledger.current for ledger in tuple(self._ledgers))
+        steps = (run.ledger.current for run in tuple(self._runs))
         return next((step for step in steps if step is not None), None)
+
+    def calls_in_flight(self) -> dict[str, tuple[CaseAttempt, ...]]:
+        """Return all calls of the system so far for each case that runs now.
+
+        Another thread can call this before it gives the runner up. The last call of each case is
+        still running.
+        """
+        return {
+            case_id: attempts
+            for run in tuple(self._runs)
+            for case_id, attempts in run.calls_in_flight().items()
+        }
 
     def _tell(self, outcome: CaseOutcome) -> None:
         is_notable = self._is_logging and outcome.score.failure_modes
@@ -160,19 +244,23 @@ class _Run:
         self,
         plan: RunPlan,
         case_run: CaseRun,
+        admission: Admission,
         on_outcome: OnOutcome,
         on_start: OnStart | None,
     ) -> None:
         self.per_case: list[tuple[str, BenchScore]] = []
         self.started: set[str] = set()
-        self.is_capped = False
-        """Whether a case was not started because of the cost cap."""
+        self.stop_reason = ""
+        """Why a case was not started."""
+        self.lost_to: dict[str, str] = {}
+        """The kind of the provider's failure for each case that never got through."""
+        self.ledger = case_run.ledger
+        self.calls_in_flight = case_run.calls_in_flight
         self._left = iter(plan.cases)
         self._case_run = case_run
+        self._admission = admission
         self._on_outcome = on_outcome
         self._on_start = on_start
-        self._max_cost = _exact(plan.max_cost_usd)
-        self._cost = Decimal(0)
         self._ended = asyncio.get_running_loop().create_future()
         self._error: BaseException | None = None
         self._working = min(plan.concurrency, len(plan.cases))
@@ -200,10 +288,7 @@ class _Run:
         """
         try:
             for case in self._left:
-                if self._error is not None:
-                    break
-                if self._max_cost is not None and self._cost > self._max_cost:
-                    self.is_capped = True
+                if self._error is not None or not await self._may_start(case):
                     break
                 await self._run_one(case)
         except BaseException as error:  # noqa: BLE001 - `run_all` raises it
@@ -212,20 +297,32 @@ class _Run:
         if not self._ended.done() and (self._error is not None or not self._working):
             self._ended.set_result(None)
 
+    async def _may_start(self, case: BenchCase) -> bool:
+        if not self._admission.is_needed:
+            return True
+        wait_seconds = _SHORTEST_WAIT_SECONDS
+        while True:
+            admitted = self._admission.admit(case)
+            if admitted != "wait":
+                break
+            await asyncio.sleep(wait_seconds)
+            wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+        if admitted == "stop":
+            self.stop_reason = self._admission.stop_reason
+        return admitted == "go"
+
     async def _run_one(self, case: BenchCase) -> None:
         self.started.add(case.case_id)
         if self._on_start is not None:
             self._on_start(case.case_id)
         outcome = await self._case_run.run(case)
         self.per_case.append((case.case_id, outcome.score))
-        if self._max_cost is not None:
-            self._cost += Decimal(repr(outcome.score.cost_usd))
+        last = outcome.attempts[-1]
+        if is_infrastructure(last.kind):
+            self.lost_to[case.case_id] = last.kind or ""
+        if self._admission.is_needed:
+            self._admission.settle(case.case_id, self._case_run.cost_of(outcome), last.fingerprint)
         self._on_outcome(outcome)
-
-
-def _exact(cost_usd: float | None) -> Decimal | None:
-    """Return an amount as a decimal number, so that three times 0.1 does not exceed 0.3."""
-    return None if cost_usd is None else Decimal(repr(cost_usd))
 
 
 def _log(outcome: CaseOutcome) -> None:
@@ -246,6 +343,46 @@ _OWN_LIMITS: Final = (TimeoutError, RubricTimeoutError)
 _Call = Callable[..., Coroutine[Any, Any, Any]]
 
 
+class _Calls:
+    """The calls of the system for one case that runs."""
+
+    __slots__ = ("began", "done", "spending", "started_at")
+
+    def __init__(self, done: Sequence[CaseAttempt]) -> None:
+        self.done = list(done)
+        self.spending: Spending
+        self.started_at = 0.0
+        self.began = 0.0
+
+    def begin(self, spending: Spending) -> None:
+        """Begin the next call."""
+        self.spending = spending
+        self.started_at = time.time()
+        self.began = time.perf_counter()
+
+    def end(self, ended: str = "", kind: str | None = None, fingerprint: str = "") -> CaseAttempt:
+        """Add the call that has just ended."""
+        attempt = self.running(ended, kind, fingerprint)
+        self.done.append(attempt)
+        return attempt
+
+    def running(
+        self, ended: str = "", kind: str | None = None, fingerprint: str = ""
+    ) -> CaseAttempt:
+        """Return the call that is running, as if it ended now."""
+        spending = self.spending
+        return CaseAttempt(
+            number=len(self.done) + 1,
+            started_at=self.started_at,
+            seconds=time.perf_counter() - self.began,
+            cost_usd=spending.cost_usd,
+            usage=spending.usage,
+            ended=ended,
+            kind=kind,
+            fingerprint=fingerprint,
+        )
+
+
 class CaseRun:
     """Runs single cases of a plan, several at a time on one event loop."""
 
@@ -254,12 +391,19 @@ class CaseRun:
         plan: RunPlan,
         system_under_test: SystemUnderTest,
         rubric_runner: RubricRunner,
-        ledger: StepLedger,
+        *,
+        earlier: Earlier = _NONE_EARLIER,
+        on_attempt: OnAttempt | None = None,
+        on_spend: OnSpend | None = None,
     ) -> None:
         self.abandoned: list[Attempt] = []
         """Calls that continued after they were cancelled."""
+        self.ledger = StepLedger()
         self._plan = plan
-        self._ledger = ledger
+        self._earlier = earlier
+        self._on_attempt = on_attempt
+        self._on_spend = on_spend
+        self._running: dict[str, _Calls] = {}
         self._call_system = as_coroutine_function(system_under_test)
         self._call_rubric = as_coroutine_function(rubric_runner)
         self._rubric_keeps_limit = getattr(rubric_runner, "enforces_limit", False) is True
@@ -270,33 +414,91 @@ class CaseRun:
         Raises:
             BaseException: What the system or rubric raised, if `ends_run` says that it ends a run.
         """
-        limit = case.timeout_per_case_seconds or self._plan.timeout_per_case_seconds
-        system = await self._try(case, self._call_system, (_copy(case),), limit)
-        score = judge_system(system)
+        calls = self._running[case.case_id] = _Calls(self._earlier.get(case.case_id, ()))
+        try:
+            return await self._run(case, calls)
+        finally:
+            del self._running[case.case_id]
+
+    async def _run(self, case: BenchCase, calls: _Calls) -> CaseOutcome:
+        system = await self._try_system(case, calls)
+        answer = _taken(system, calls.spending)
+        score = judge_system(system, answer)
         if score is not None:
-            return _outcome(case, score, system)
+            calls.end(*_why_ended(score, system.error))
+            return _outcome(case, score, system, calls)
+        calls.end()
         rubric = await self._try(
-            case, self._call_rubric, (case, system.value), self._rubric_limit(case)
+            case, self._call_rubric, (case, answer.output), self._rubric_limit(case)
         )
         wall_clock_ms = (system.elapsed_seconds + rubric.elapsed_seconds) * 1000
         score = judge_rubric(rubric, self._plan.task_class, wall_clock_ms=wall_clock_ms)
-        return _outcome(case, score, rubric)
+        if rubric.error is not None and not rubric.is_too_late:
+            code = score.failure_modes[0].code
+            fingerprint = fingerprint_of_error(code, rubric.error)
+            calls.done[-1] = replace(calls.done[-1], fingerprint=fingerprint)
+        return _outcome(case, score, rubric, calls, answer)
+
+    def cost_of(self, outcome: CaseOutcome) -> float:
+        """Return what a case cost in this run, without what it had cost before."""
+        before = self._earlier.get(outcome.case_id, ())
+        return outcome.score.cost_usd - math.fsum(each.cost_usd for each in before)
+
+    def calls_in_flight(self) -> dict[str, tuple[CaseAttempt, ...]]:
+        """Return all calls so far for each case whose system is called now."""
+        return {
+            case_id: (*calls.done, calls.running())
+            for case_id, calls in tuple(self._running.items())
+        }
 
     def _rubric_limit(self, case: BenchCase) -> float | None:
         if self._rubric_keeps_limit:
             return None
         return case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds
 
+    async def _try_system(self, case: BenchCase, calls: _Calls) -> Attempt:
+        """Call the system, and again if the case is owed another call or it is to be retried."""
+        limit = case.timeout_per_case_seconds or self._plan.timeout_per_case_seconds
+        is_owed = True
+        while True:
+            spending = Spending(self._spend_of(case.case_id))
+            calls.begin(spending)
+            given = _copy(case, spending)
+            attempt = await self._attempt(case, self._call_system, (given,), limit)
+            error = attempt.error
+            if error is None or attempt.fatal_error is not None:
+                break
+            if is_owed and _lost_its_time(attempt):
+                is_owed = False
+                self._note_call(case, calls.end("another case blocked the event loop"))
+                attempt.forget()
+                continue
+            kind = None if attempt.is_too_late else kind_of(error)
+            pause = pause_seconds(self._plan.retry, len(calls.done) + 1, kind, error)
+            if pause is None:
+                break
+            fingerprint = fingerprint_of_error(SUT_EXCEPTION, error)
+            self._note_call(case, calls.end(describe(error), kind, fingerprint))
+            attempt.forget()
+            await asyncio.sleep(pause)
+        if attempt.fatal_error is not None:
+            raise attempt.fatal_error
+        return attempt
+
+    def _spend_of(self, case_id: str) -> Callable[[float], None] | None:
+        on_spend = self._on_spend
+        return None if on_spend is None else lambda cost_usd: on_spend(case_id, cost_usd)
+
+    def _note_call(self, case: BenchCase, call: CaseAttempt) -> None:
+        if self._on_attempt is not None:
+            self._on_attempt(case.case_id, call)
+
     async def _try(
         self, case: BenchCase, call: _Call, arguments: tuple[Any, ...], limit: float | None
     ) -> Attempt:
         """Make a call; repeat it once if it timed out only because others blocked the loop."""
         attempt = await self._attempt(case, call, arguments, limit)
-        if (
-            isinstance(attempt.error, _OWN_LIMITS)
-            and not attempt.is_too_late
-            and attempt.is_owed_another
-        ):
+        if _lost_its_time(attempt):
             attempt.forget()
             attempt = await self._attempt(case, call, arguments, limit)
         if attempt.fatal_error is not None:
@@ -309,7 +511,7 @@ class CaseRun:
         attempt = Attempt(
             case.case_id,
             call(*arguments),
-            self._ledger,
+            self.ledger,
             limit_seconds=limit,
             grace_seconds=self._plan.cancellation_grace_seconds,
         )
@@ -319,25 +521,59 @@ class CaseRun:
         return attempt
 
 
-def _copy(case: BenchCase) -> BenchCase:
+def _lost_its_time(attempt: Attempt) -> bool:
+    """Return whether a call timed out only because others blocked the event loop."""
+    return (
+        isinstance(attempt.error, _OWN_LIMITS)
+        and not attempt.is_too_late
+        and attempt.is_owed_another
+    )
+
+
+def _copy(case: BenchCase, spending: Spending) -> BenchCase:
     """Return a copy for the system to work on, so that the rubric doesn't see its changes."""
     fields = deepcopy(case.fields)
     is_field = case.input is case.fields.get("input")
     given = fields.get("input") if is_field else deepcopy(case.input)
-    return case.model_copy(update={"fields": fields, "input": given})
+    copied = case.model_copy(update={"fields": fields, "input": given})
+    return copied.spending_to(spending)
 
 
-def judge_system(attempt: Attempt) -> BenchScore | None:
+def _taken(system: Attempt, spending: Spending) -> Answer:
+    """Return what a system returned as an `Answer`, and count what that cost."""
+    value = system.value
+    if not isinstance(value, Answer):
+        return Answer(output=value)
+    spending.on_spend = None  # the whole cost of a call is told when it has ended
+    spending.add(value.cost_usd, value.usage or {})
+    return value
+
+
+def judge_system(attempt: Attempt, answer: Answer) -> BenchScore | None:
     """Return the score of a case whose system failed; `None` if the rubric is to judge."""
     wall_clock_ms = attempt.elapsed_seconds * 1000
     if attempt.is_too_late:
         return sut_timeout_score(wall_clock_ms=wall_clock_ms, detail=attempt.why_late)
     if attempt.error is not None:
-        return sut_exception_score(attempt.error, wall_clock_ms=wall_clock_ms)
-    problem = json_problem(attempt.value)
+        return sut_exception_score(
+            attempt.error, kind=kind_of(attempt.error), wall_clock_ms=wall_clock_ms
+        )
+    problem = json_problem(answer.output)
+    if problem is None and answer.transcript is not None:
+        problem = json_problem(answer.transcript)
+        problem = problem and f"in the transcript: {problem}"
     if problem is not None:
         return sut_output_score(problem, wall_clock_ms=wall_clock_ms)
     return None
+
+
+def _why_ended(score: BenchScore, error: BaseException | None) -> tuple[str, str | None, str]:
+    """Return why a call gave no output, the kind of its exception, and its fingerprint."""
+    mode = score.failure_modes[0]
+    ended = mode.detail or mode.code
+    if error is None or mode.code != SUT_EXCEPTION:
+        return ended, None, ""
+    return ended, kind_of(error), fingerprint_of_error(mode.code, error)
 
 
 def judge_rubric(attempt: Attempt, task_class: TaskClass, *, wall_clock_ms: float) -> BenchScore:
@@ -361,13 +597,22 @@ def _message(error: BaseException) -> str:
     return str(error) if isinstance(error, RubricError) else describe(error)
 
 
-def _outcome(case: BenchCase, score: BenchScore, last: Attempt) -> CaseOutcome:
-    """Return the outcome of a case from its score and its last call."""
+def _outcome(
+    case: BenchCase, score: BenchScore, last: Attempt, calls: _Calls, answer: Answer | None = None
+) -> CaseOutcome:
+    """Return the outcome of a case from its score, its last call, and all calls of its system."""
     error = last.error
     said = last.value if error is None else error
+    spent = math.fsum(each.cost_usd for each in calls.done)
+    if spent:
+        cost_usd = min(score.cost_usd + spent, MOST_COST_USD)
+        score = score.model_copy(update={"cost_usd": cost_usd})
     outcome = CaseOutcome(
         case_id=case.case_id,
         score=score,
+        output=None if answer is None else answer.output,
+        transcript=None if answer is None else answer.transcript,
+        attempts=tuple(calls.done),
         traceback=None if error is None or last.is_expired else Traceback(error),
         printed=said.printed if isinstance(said, RubricAnswer | RubricError) else "",
     )

@@ -20,8 +20,8 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pytest_failure_taxonomy.bench import models
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.models import (
-    MOST_COST_USD,
     BenchScore,
     FailureMode,
     Severity,
@@ -133,9 +133,18 @@ def _show(given: object) -> str:
     return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
 
 
-def sut_exception_score(error: BaseException, *, wall_clock_ms: float) -> BenchScore:
-    """Return the score of a case whose system raised."""
-    return _failed(models.SUT_EXCEPTION, describe(error), wall_clock_ms)
+def sut_exception_score(
+    error: BaseException, *, wall_clock_ms: float, kind: str | None = None
+) -> BenchScore:
+    """Return the score of a case whose system raised.
+
+    Args:
+        error: The exception.
+        wall_clock_ms: The measured time.
+        kind: The exception's kind, such as `llm.rate_limited`, with which the detail then begins.
+    """
+    detail = describe(error) if kind is None else f"{kind}: {describe(error)}"
+    return _failed(models.SUT_EXCEPTION, detail, wall_clock_ms)
 
 
 def sut_output_score(problem: str, *, wall_clock_ms: float) -> BenchScore:

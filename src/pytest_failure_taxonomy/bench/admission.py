@@ -1,0 +1,139 @@
+"""Whether another case may start: not above the cost cap, nor while all fail for one cause."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan
+
+Admitted = Literal["go", "wait", "stop"]
+
+COST_CAP: Final = "the cost cap was reached"
+"""Why a run was stopped, as its report says it."""
+
+
+class Admission:
+    """Decides about each case of a run before its system is called, which costs money.
+
+    A case in flight reserves what it may cost: its own `max_cost_usd`, or else the mean cost of the
+    cases that are done. The cap is reached once more was spent than it allows. Until then a case
+    that would exceed it together with those in flight waits for them. So no more is spent above the
+    cap than the cases cost that are in flight when it is reached.
+    """
+
+    def __init__(
+        self, *, max_cost_usd: float | None = None, stop_after_same_failure: int = 0
+    ) -> None:
+        """Begin with nothing spent.
+
+        Args:
+            max_cost_usd: The cap; `None`: there is none.
+            stop_after_same_failure: How many cases in a row that failed for one cause end the run;
+                0: none do.
+        """
+        self._cap = None if max_cost_usd is None else exact(max_cost_usd)
+        self._stop_after = stop_after_same_failure
+        self._spent = Decimal(0)
+        self._done = 0
+        self._reserved: dict[str, Decimal | None] = {}
+        """The own bounds of the cases in flight."""
+        self._in_flight: dict[str, Decimal] = {}
+        """What the cases in flight have spent so far."""
+        self._last_cause = ""
+        self._same_in_a_row = 0
+        self.stop_reason = ""
+        """Why no more cases are started; empty as long as they are."""
+
+    @classmethod
+    def of(cls, plan: RunPlan) -> Admission:
+        """Return what decides about the cases of a plan."""
+        return cls(
+            max_cost_usd=plan.max_cost_usd, stop_after_same_failure=plan.stop_after_same_failure
+        )
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a case can be refused at all."""
+        return self._cap is not None or self._stop_after > 0
+
+    def admit(self, case: BenchCase) -> Admitted:
+        """Let a case start, which then is in flight; or have it wait or stay away."""
+        answer = self._decide(case)
+        if answer == "go":
+            self.begin(case.case_id, case.max_cost_usd)
+        return answer
+
+    def _decide(self, case: BenchCase) -> Admitted:
+        if self.stop_reason:
+            return "stop"
+        if self._cap is None:
+            return "go"
+        if self._spent + sum(self._in_flight.values()) > self._cap:
+            self.stop_reason = COST_CAP
+            return "stop"
+        bound = case.max_cost_usd
+        own = Decimal(0) if bound is None else exact(bound)
+        if self._spent + self._claimed() + own <= self._cap:
+            return "go"
+        if self._in_flight:
+            return "wait"
+        self.stop_reason = COST_CAP  # by its own bound, the case would exceed the cap
+        return "stop"
+
+    def _claimed(self) -> Decimal:
+        mean = self._spent / self._done if self._done else Decimal(0)
+        return sum(
+            (max(spent, self._bound(case_id, mean)) for case_id, spent in self._in_flight.items()),
+            Decimal(0),
+        )
+
+    def _bound(self, case_id: str, mean: Decimal) -> Decimal:
+        own = self._reserved[case_id]
+        return mean if own is None else own
+
+    def begin(self, case_id: str, max_cost_usd: float | None) -> None:
+        """Count a case as in flight, also one that an abandoned loop had begun."""
+        self._spent += self._in_flight.get(case_id, Decimal(0))
+        self._reserved[case_id] = None if max_cost_usd is None else exact(max_cost_usd)
+        self._in_flight[case_id] = Decimal(0)
+
+    def spend(self, case_id: str, cost_usd: float) -> None:
+        """Count what a case has just spent."""
+        if case_id in self._in_flight:
+            self._in_flight[case_id] += exact(cost_usd)
+        else:  # a call that was given up went on
+            self._spent += exact(cost_usd)
+
+    def settle(self, case_id: str, cost_usd: float, cause: str) -> None:
+        """Count a case as done.
+
+        Args:
+            case_id: The case.
+            cost_usd: What it cost since it began.
+            cause: The fingerprint of its failure; empty for any other result.
+        """
+        self._in_flight.pop(case_id, None)
+        self._reserved.pop(case_id, None)
+        self._spent += exact(cost_usd)
+        self._done += 1
+        self._same_in_a_row = self._same_in_a_row + 1 if cause and cause == self._last_cause else 1
+        self._last_cause = cause
+        if cause and self._stop_after and self._same_in_a_row >= self._stop_after:
+            self.stop_reason = self.stop_reason or (
+                f"{self._same_in_a_row} cases in a row failed with the same cause"
+            )
+
+    def lose(self, case_id: str) -> None:
+        """Count a case as done whose process is gone; it cost what it had reserved."""
+        mean = self._spent / self._done if self._done else Decimal(0)
+        if case_id in self._in_flight:
+            spent = self._in_flight[case_id]
+            self._spent += max(spent, self._bound(case_id, mean))
+            del self._in_flight[case_id], self._reserved[case_id]
+
+
+def exact(cost_usd: float) -> Decimal:
+    """Return an amount as a decimal number, so that three times 0.1 does not exceed 0.3."""
+    return Decimal(repr(cost_usd))
