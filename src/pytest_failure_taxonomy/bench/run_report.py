@@ -10,6 +10,7 @@ from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from pytest_failure_taxonomy.bench.admission import COST_CAP
 from pytest_failure_taxonomy.bench.bounds import FEWEST_SCORES, lower_bound_95
 from pytest_failure_taxonomy.bench.models import BenchRunReport, Counts, GateResult, GateSettings
 
@@ -239,7 +240,8 @@ def _missing(report: BenchRunReport) -> tuple[str, ...]:
     if lost := counts.started - counts.graded:
         reasons.append(f"{lost} {of_all} started and left no score")
     if counts.not_run:
-        why = f": {report.stopped}" if report.stopped else ""
+        capped = COST_CAP if report.run_id.startswith("partial:") else ""  # as older reports say it
+        why = f": {why}" if (why := report.stopped or capped) else ""
         verb = "was" if counts.not_run == 1 else "were"
         reasons.append(f"{counts.not_run} {of_all} {verb} not run{why}")
     if not reasons and not report.complete:
