@@ -1,0 +1,648 @@
+"""A run of a task class as a file: written line by line while it goes on, and read afterwards.
+
+Each line is a JSON object whose first key, `record`, says what it is:
+
+| record  | written                               | holds                                         |
+|---------|---------------------------------------|-----------------------------------------------|
+| run     | first, once                           | what is run: class, taxonomy, system, digests |
+| cases   | second, and when the run is continued | the cases to run, with their digests          |
+| resumed | when another pytest continues the run | when, and at which commit                     |
+| started | before a case's system is called      | case, number of the call, worker, process     |
+| spent   | when the system tells a cost          | case, amount                                  |
+| attempt | when a call of the system has ended   | case, times, costs; with the last, the score  |
+| stopped | when no more cases are started        | why                                           |
+
+Several processes append to one file; each line is one write. A process that is killed may leave a
+line that is cut off: it is skipped, and said so.
+"""
+
+# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from pytest_failure_taxonomy.bench.models import (
+    BenchCase,
+    BenchRunReport,
+    BenchScore,
+    BenchSettings,
+    GateSettings,
+    RunPlan,
+    Severity,
+    TaskClass,
+)
+from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
+from pytest_failure_taxonomy.bench.retries import is_infrastructure
+from pytest_failure_taxonomy.bench.run_report import aggregate
+from pytest_failure_taxonomy.documents.closed_model import ClosedModel
+from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.system.own_files import CAREFUL, READ, reason_of, write_new
+
+try:
+    import fcntl
+except ImportError:  # Windows: the processes of one run then may exceed a cost cap together
+    fcntl = None  # type: ignore[assignment]
+
+SCHEMA_VERSION: Final = 1
+SUFFIX: Final = ".jsonl"
+MAX_OUTPUT_CHARACTERS: Final = 256 * 1024
+"""Of the JSON of an output that is kept; a longer one is left out."""
+MAX_TRANSCRIPT_CHARACTERS: Final = 1024 * 1024
+_MAX_TEXT: Final = 20_000
+_DIGEST_BYTES: Final = 16
+
+_T = TypeVar("_T")
+_Listed = Annotated[tuple[_T, ...], Field(strict=False)]
+
+Redact = Callable[[Any], Any]
+"""Return a JSON value without the secrets in it."""
+
+
+class SystemGiven(ClosedModel):
+    """The system under test of a run."""
+
+    name: str
+    """Its name: `package.module:callable`, or that of what a fixture returned."""
+    version: str | None = None
+    """Its version, as `sut_version` or its own attribute `version` gives it."""
+    label: str = ""
+    """Which of several systems of one pytest run it is; empty for a single one."""
+
+
+class Digests(ClosedModel):
+    """What must be equal for scores of two runs to mean the same."""
+
+    taxonomy: str
+    """Of the failure codes with their severities and the breakdown keys."""
+    rubric: str
+    """Of the rubric's files; empty for a class without any."""
+
+
+class ScheduledCase(ClosedModel):
+    """A case that a run is to run."""
+
+    case_id: str
+    """Its id; for repetitions with `#2` and so on."""
+    digest: str
+    """Of the case's fields."""
+    repetition: int = 1
+    """Which repetition it is, from 1."""
+    tags: _Listed[str] = ()
+    """Its tags."""
+
+
+class RunHeader(ClosedModel):
+    """The first line of a run's file."""
+
+    record: Literal["run"] = "run"
+    schema_version: Annotated[int, Field(ge=1)]
+    """Which form the lines have."""
+    run_id: str
+    """Also the name of the file, without its suffix."""
+    task_class: str
+    """The name of the class."""
+    folder: str
+    """The class's folder, relative to pytest's root directory where it lies below it."""
+    test: str = ""
+    """The test that ran the cases; empty for the items of the class."""
+    system: SystemGiven
+    """What was called."""
+    taxonomy: dict[str, Severity]
+    """The class's failure codes with their severities."""
+    breakdown_keys: _Listed[str]
+    """The class's breakdown keys, sorted."""
+    cases_in_class: Annotated[int, Field(ge=0)]
+    """How many cases the class has, of which a run may be to run some."""
+    gate: GateSettings | None = None
+    """What the run must reach."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """The class's settings, options applied."""
+    digests: Digests
+    """What makes runs comparable."""
+    commit: str | None = None
+    """The commit that is checked out, if there is one."""
+    started_at: str
+    """When the run began, as RFC 3339 in UTC."""
+    generator: str
+    """This package and its version."""
+    shard: str | None = None
+    """Which shard of the class it is, such as `2/3`."""
+
+
+def digest_of(value: object) -> str:
+    """Return 32 hexadecimal digits of a value that JSON can represent, or nearly so."""
+    try:
+        text = json.dumps(value, sort_keys=True, default=str, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):  # keys of several types, for example
+        text = repr(value)
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def digests_of(task_class: TaskClass) -> Digests:
+    """Return the digests of a task class."""
+    taxonomy = {
+        "codes": dict(task_class.failure_mode_taxonomy),
+        "keys": sorted(task_class.breakdown_keys),
+    }
+    return Digests(taxonomy=digest_of(taxonomy), rubric=_digest_of_rubric(task_class))
+
+
+def _digest_of_rubric(task_class: TaskClass) -> str:
+    """Return the digest of a rubric and of the modules beside it, which it may import."""
+    if task_class.folder is None:
+        return ""
+    named = {path.name: path for path in task_class.folder.glob("*.py")}
+    named |= {f"rubrics/{path.name}": path for path in task_class.folder.glob("rubrics/*.py")}
+    contents = {
+        name: blake2b(path.read_bytes(), digest_size=_DIGEST_BYTES).hexdigest()
+        for name, path in sorted(named.items())
+        if not _is_no_part_of_a_rubric(name)
+    }
+    return digest_of(contents) if contents else ""
+
+
+def _is_no_part_of_a_rubric(name: str) -> bool:
+    is_test = name.startswith("test_") or name.endswith("_test.py")
+    return is_test or name in ("breakdown_keys.py", "cases.py", "conftest.py")
+
+
+def scheduled(case: BenchCase) -> ScheduledCase:
+    """Return a case as a run's file lists it."""
+    return ScheduledCase(
+        case_id=case.case_id,
+        digest=digest_of(case.fields),
+        repetition=case.repetition,
+        tags=case.tags,
+    )
+
+
+def now() -> str:
+    """Return the time as RFC 3339 in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class RunFile:
+    """The file of one run, to which this process appends."""
+
+    def __init__(self, path: Path, redact: Redact, worker: str = "") -> None:
+        """Prepare; nothing is written yet.
+
+        Args:
+            path: The file; the folder exists.
+            redact: Removes secrets from outputs and transcripts.
+            worker: The name of the process among those that write the file.
+        """
+        self.path = path
+        self.problem = ""
+        """Why something could not be written; empty if all was."""
+        self._redact = redact
+        self._worker = worker
+        self._descriptor: int | None = None
+        self._lock = threading.RLock()
+
+    def create(self, header: RunHeader, cases: Iterable[ScheduledCase]) -> None:
+        """Create the file with its first two lines, unless another process has done so."""
+        lines = [_line(header.model_dump(mode="json")), _line(_cases(cases))]
+        temporary = self.path.with_name(f".{self.path.name}.{os.urandom(6).hex()}.tmp")
+        try:
+            write_new(temporary, b"".join(lines))
+            try:
+                with suppress(FileExistsError):
+                    os.link(temporary, self.path)  # whoever sees the file sees both lines
+            finally:
+                temporary.unlink()
+        except OSError as error:
+            self._note_problem(error)
+
+    def resume(self, session: str, commit: str | None, cases: Iterable[ScheduledCase]) -> None:
+        """Say once for a pytest session that it continues the run."""
+        with self.locked():
+            if not any(each.get("session") == session for each in _records(self.path, ["resumed"])):
+                if not _ends_with_a_line(self.path):
+                    self._append(b"\n")
+                said = {"record": "resumed", "session": session, "at": now(), "commit": commit}
+                self._append(_line(said) + _line(_cases(cases)))
+
+    def note_start(self, case_id: str, attempt: int, max_cost_usd: float | None = None) -> None:
+        """Write that a case's system is about to be called."""
+        said = {
+            "record": "started",
+            "case_id": case_id,
+            "attempt": attempt,
+            "worker": self._worker,
+            "pid": os.getpid(),
+            "at": time.time(),
+        }
+        if max_cost_usd is not None:
+            said["max_cost_usd"] = max_cost_usd
+        self._append(_line(said))
+
+    def note_spent(self, case_id: str, cost_usd: float) -> None:
+        """Write what a system says it has just spent."""
+        self._append(_line({"record": "spent", "case_id": case_id, "cost_usd": cost_usd}))
+
+    def note_attempt(self, case_id: str, attempt: CaseAttempt) -> None:
+        """Write a call of the system that did not end its case."""
+        self._append(_line(self._call(case_id, attempt)))
+
+    def note_outcome(self, outcome: CaseOutcome, digest: str) -> None:
+        """Write the last call of a case, with the score.
+
+        Args:
+            outcome: The case's outcome.
+            digest: Of the case's fields.
+        """
+        score = outcome.score
+        system_usd = sum(each.cost_usd for each in outcome.attempts)
+        said = self._call(outcome.case_id, outcome.attempts[-1])
+        said["rubric_cost_usd"] = max(0.0, round(score.cost_usd - system_usd, 12))
+        said["input_digest"] = digest
+        said["score"] = score.model_dump(mode="json")
+        cut: list[str] = []
+        redacted = False
+        for name, value, limit in (
+            ("output", outcome.output, MAX_OUTPUT_CHARACTERS),
+            ("transcript", outcome.transcript, MAX_TRANSCRIPT_CHARACTERS),
+            ("printed", outcome.printed[-_MAX_TEXT:] or None, _MAX_TEXT),
+        ):
+            kept = value if value is None else self._redact(value)
+            redacted |= kept != value
+            if kept is not None and len(_dumps(kept)) > limit:
+                cut.append(name)
+                kept = None
+            said[name] = kept
+        said["truncated"] = cut
+        said["is_redacted"] = redacted
+        self._append(_line(said))
+
+    def note_stop(self, reason: str) -> None:
+        """Write why no more cases are started."""
+        self._append(_line({"record": "stopped", "reason": reason, "at": time.time()}))
+
+    def _call(self, case_id: str, attempt: CaseAttempt) -> dict[str, Any]:
+        return {
+            "record": "attempt",
+            "case_id": case_id,
+            "attempt": attempt.number,
+            "worker": self._worker,
+            "started_at": round(attempt.started_at, 6),
+            "seconds": round(attempt.seconds, 6),
+            "cost_usd": attempt.cost_usd,
+            "usage": dict(attempt.usage),
+            "ended": self._redact(attempt.ended) if attempt.ended else "",
+            "kind": attempt.kind,
+            "fingerprint": attempt.fingerprint,
+        }
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep the other processes of the run from deciding at the same time."""
+        with self._lock:
+            descriptor = self._open()
+            if descriptor is None or fcntl is None:
+                yield
+                return
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+    def _open(self) -> int | None:
+        if self._descriptor is None and not self.problem:
+            try:
+                self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | CAREFUL)
+            except OSError as error:
+                self._note_problem(error)
+        return self._descriptor
+
+    def _append(self, line: bytes) -> None:
+        with self._lock:
+            descriptor = self._open()
+            if descriptor is None:
+                return
+            try:
+                rest = memoryview(line)
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+            except OSError as error:
+                self._note_problem(error)
+
+    def _note_problem(self, error: OSError) -> None:
+        self.problem = self.problem or f"{self.path}: can't be written ({reason_of(error)})"
+
+
+_encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+def _dumps(value: Any) -> str:
+    return _encode(value)
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return f"{_encode(record)}\n".encode("ascii")
+
+
+def _cases(cases: Iterable[ScheduledCase]) -> dict[str, Any]:
+    return {"record": "cases", "cases": [case.model_dump(mode="json") for case in cases]}
+
+
+def _ends_with_a_line(path: Path) -> bool:
+    with suppress(OSError), path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+    return True
+
+
+_BEGIN: Final = b'{"record":"'
+
+
+class LineReader:
+    """Reads the lines that were added to a run's file since it was last asked."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._line = 0
+        self.problems: list[str] = []
+        """The lines that could not be read, in words."""
+
+    def new(self, wanted: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the new records.
+
+        Args:
+            wanted: The records to yield; all by default.
+
+        Raises:
+            OSError: The file can't be read, or is none.
+        """
+        descriptor = os.open(self._path, READ)
+        with os.fdopen(descriptor, "rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._offset += len(line)
+                self._line += 1
+                record = self._record(line)
+                if record is not None and (wanted is None or record["record"] in wanted):
+                    yield record
+
+    def end(self) -> None:
+        """Note a last line that is cut off, which no more is written to."""
+        if self._offset < os.stat(self._path).st_size:
+            self._note(self._line + 1)
+
+    def _record(self, line: bytes) -> dict[str, Any] | None:
+        if line == b"\n":
+            return None
+        found = _parsed(line)
+        if found is None:
+            self._note(self._line)
+            # Another process may have appended to a line that was cut off.
+            begin = line.rfind(_BEGIN)
+            found = _parsed(line[begin:]) if begin > 0 else None
+        return found
+
+    def _note(self, line: int) -> None:
+        self.problems.append(f"{self._path}:{line}: the line is cut off and was skipped")
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_record = isinstance(found, dict) and isinstance(found.get("record"), str)
+    return found if is_record else None
+
+
+def _records(path: Path, wanted: Iterable[str]) -> Iterator[dict[str, Any]]:
+    with suppress(OSError):
+        yield from LineReader(path).new(frozenset(wanted))
+
+
+class KeptAttempt(ClosedModel):
+    """A call of the system for a case, as a run's file holds it."""
+
+    record: Literal["attempt"] = "attempt"
+    case_id: str
+    """The case."""
+    attempt: Annotated[int, Field(ge=1)]
+    """Which of the case's calls it was, from 1."""
+    worker: str = ""
+    """The process that made it."""
+    started_at: float
+    """When it began, in seconds since the epoch."""
+    seconds: float
+    """How long the system took."""
+    cost_usd: float = 0.0
+    """What the system spent."""
+    usage: dict[str, float] = Field(default_factory=dict)
+    """Other amounts, by name."""
+    ended: str = ""
+    """Why the system gave no output, in words."""
+    kind: str | None = None
+    """The kind of the exception that it raised."""
+    fingerprint: str = ""
+    """The same for exceptions of one cause."""
+    rubric_cost_usd: float = 0.0
+    """What the rubric spent."""
+    input_digest: str = ""
+    """The digest of the case's fields."""
+    score: BenchScore | None = None
+    """The case's score; null for a call after which the system was called again."""
+    output: Any = None
+    """What the system returned."""
+    transcript: Any = None
+    """How the system came to it."""
+    printed: str | None = None
+    """What the rubric printed."""
+    truncated: _Listed[str] = ()
+    """Which of these were too long to be kept."""
+    is_redacted: bool = False
+    """Whether secrets were removed from one of these."""
+
+
+class KeptRun:
+    """A run as its file holds it."""
+
+    def __init__(self, path: Path, header: RunHeader) -> None:
+        self.path = path
+        self.header = header
+        self.cases: dict[str, ScheduledCase] = {}
+        """The cases to run, by id."""
+        self.attempts: dict[str, list[KeptAttempt]] = {}
+        """The calls of each case, in order."""
+        self.started: dict[str, int] = {}
+        """How many calls were begun, by case."""
+        self.stopped = ""
+        """Why no more cases were started."""
+        self.problems: list[str] = []
+        """Lines that could not be read, in words."""
+        self._told: dict[str, float] = {}
+        """What cases told they have spent since their last call ended."""
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Take in one line.
+
+        Raises:
+            ValidationError: It doesn't have the form of its kind.
+        """
+        match record["record"]:
+            case "attempt":
+                attempt = KeptAttempt.model_validate(record)
+                self.attempts.setdefault(attempt.case_id, []).append(attempt)
+                self._told.pop(attempt.case_id, None)
+            case "started":
+                case_id = str(record["case_id"])
+                self.started[case_id] = max(
+                    self.started.get(case_id, 0), int(record.get("attempt", 1))
+                )
+            case "spent":
+                case_id = str(record["case_id"])
+                told = self._told.get(case_id, 0.0) + float(record["cost_usd"])
+                self._told[case_id] = told
+            case "cases":
+                listed = [ScheduledCase.model_validate(each) for each in record["cases"]]
+                self.cases = {each.case_id: each for each in listed}
+            case "resumed":
+                self.stopped = ""
+            case "stopped":
+                self.stopped = str(record["reason"])
+
+    def last_of(self, case_id: str) -> KeptAttempt | None:
+        """Return the call that led to a case's score; `None` if it has none."""
+        found = self.attempts.get(case_id, ())
+        return next((each for each in reversed(found) if each.score is not None), None)
+
+    def scores(self) -> dict[str, BenchScore]:
+        """Return the score of each case that has one."""
+        found: dict[str, BenchScore] = {}
+        for case_id in self.attempts:
+            last = self.last_of(case_id)
+            if last is not None and last.score is not None:
+                found[case_id] = last.score
+        return found
+
+    def cost_usd(self, case_id: str) -> float:
+        """Return what a case has cost so far, in US dollars, whether it has a score or not."""
+        calls = self.attempts.get(case_id, ())
+        ended = sum(each.cost_usd + each.rubric_cost_usd for each in calls)
+        return ended + self._told.get(case_id, 0.0)
+
+
+def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
+    """Return a run from its file.
+
+    Args:
+        path: The file.
+        has_outputs: Whether to keep outputs and transcripts in memory.
+
+    Raises:
+        BenchError: The file can't be read or is no run's.
+    """
+    reader = LineReader(path)
+    run: KeptRun | None = None
+    try:
+        for record in reader.new():
+            if run is None:
+                run = KeptRun(path, _header(path, record))
+                continue
+            if not has_outputs:
+                record.pop("output", None)
+                record.pop("transcript", None)
+            try:
+                run.add(record)
+            except (ValidationError, KeyError, TypeError, ValueError):
+                run.problems.append(f"{path}: a line of {record['record']!r} was skipped")
+        reader.end()
+    except OSError as error:
+        raise BenchError(f"{path}: can't be read ({reason_of(error)}); name a run's file") from None
+    if run is None:
+        raise BenchError(f"{path}: holds no run; name a file that pytest wrote to --bench-storage")
+    run.problems += reader.problems
+    return run
+
+
+def _header(path: Path, record: Mapping[str, Any]) -> RunHeader:
+    version = record.get("schema_version")
+    if record.get("record") == "run" and isinstance(version, int) and version > SCHEMA_VERSION:
+        raise BenchError(
+            f"{path}: has schema version {version}, and this program reads up to {SCHEMA_VERSION};"
+            " read it with a newer pytest-failure-taxonomy"
+        )
+    try:
+        return RunHeader.model_validate(record)
+    except ValidationError:
+        raise BenchError(
+            f"{path}: its first line does not describe a run; name a file that pytest wrote to"
+            " --bench-storage"
+        ) from None
+
+
+def report_of(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
+    """Return the report of a run from what its file holds.
+
+    Args:
+        run: The run.
+        gate: What it must reach; by default, what it had to reach when it ran.
+    """
+    cases = tuple(
+        BenchCase(case_id=each.case_id, tags=each.tags, repetition=each.repetition)
+        for each in run.cases.values()
+    )
+    plan = RunPlan(
+        task_class=task_class_of(run.header),
+        cases=cases,
+        gate=gate or run.header.gate,
+        is_selection=len(cases) < run.header.cases_in_class and run.header.shard is None,
+    )
+    scores = {key: score for key, score in run.scores().items() if key in run.cases}
+    lost = [key for key in run.started if key in run.cases and key not in scores]
+    return aggregate(
+        plan,
+        scores.items(),
+        run_id=f"partial:{run.header.run_id}" if run.stopped else run.header.run_id,
+        started=[key for key in run.started if key in run.cases],
+        stopped=run.stopped or None,
+        lost_to=lost_to(run),
+        lost_cost_usd=sum(map(run.cost_usd, lost)),
+    )
+
+
+def lost_to(run: KeptRun) -> dict[str, str]:
+    """Return the kind of the provider's failure for each case that never got through."""
+    lasts = ((case_id, run.last_of(case_id)) for case_id in run.attempts)
+    return {
+        case_id: last.kind
+        for case_id, last in lasts
+        if last is not None and last.kind is not None and is_infrastructure(last.kind)
+    }
+
+
+def task_class_of(header: RunHeader) -> TaskClass:
+    """Return what a run's file says of its task class, without cases and rubric."""
+    return TaskClass(
+        name=header.task_class,
+        breakdown_keys=frozenset(header.breakdown_keys),
+        failure_mode_taxonomy=header.taxonomy,
+        settings=BenchSettings(gate=header.gate),
+    )
