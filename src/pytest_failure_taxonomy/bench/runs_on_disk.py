@@ -582,6 +582,45 @@ def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
     return run
 
 
+LATEST: Final = "latest"
+"""Names the latest run of a storage."""
+_MOST_NAMED: Final = 5
+
+
+def run_paths(storage: Path) -> list[Path]:
+    """Return the files of the runs in a storage, the oldest first."""
+    found = [path for path in storage.glob(f"*{SUFFIX}") if not path.name.startswith(".")]
+    return sorted(found, key=lambda path: path.name)
+
+
+def find_run(given: str, storage: Path) -> Path:
+    """Return the file of the run that a user names.
+
+    Args:
+        given: The path of a file, the id of a run, the beginning of one, or `latest`.
+        storage: Where runs are kept.
+
+    Raises:
+        BenchError: There is no such run, or there are several.
+    """
+    if Path(given).is_file():
+        return Path(given)
+    paths = run_paths(storage)
+    if given == LATEST and paths:
+        return paths[-1]
+    found = [path for path in paths if path.stem == given] or [
+        path for path in paths if path.stem.startswith(given)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not paths:
+        raise BenchError(f"{given}: there is no run in {storage}; name a file, or a --storage")
+    listed = ", ".join(path.stem for path in (found or paths)[-_MOST_NAMED:])
+    if found:
+        raise BenchError(f"{given}: {len(found)} runs begin so; name one, such as {listed}")
+    raise BenchError(f"{given}: there is no such run in {storage}; the latest are {listed}")
+
+
 def _header(path: Path, record: Mapping[str, Any]) -> RunHeader:
     version = record.get("schema_version")
     if record.get("record") == "run" and isinstance(version, int) and version > SCHEMA_VERSION:
