@@ -41,10 +41,13 @@ class Admission:
         """The own bounds of the cases in flight."""
         self._in_flight: dict[str, Decimal] = {}
         """What the cases in flight have spent so far."""
+        self._begun_with: dict[str, int] = {}
         self._last_cause = ""
         self._same_in_a_row = 0
         self.stop_reason = ""
         """Why no more cases are started; empty as long as they are."""
+        self.stop_cause = ""
+        """The fingerprint of the cause that many in a row failed with, if that is why."""
 
     @classmethod
     def of(cls, plan: RunPlan) -> Admission:
@@ -58,11 +61,16 @@ class Admission:
         """Whether a case can be refused at all."""
         return self._cap is not None or self._stop_after > 0
 
-    def admit(self, case: BenchCase) -> Admitted:
-        """Let a case start, which then is in flight; or have it wait or stay away."""
+    def admit(self, case: BenchCase, attempt: int = 1) -> Admitted:
+        """Let a case start, which then is in flight; or have it wait or stay away.
+
+        Args:
+            case: The case.
+            attempt: The number of the call of its system that is to come.
+        """
         answer = self._decide(case)
         if answer == "go":
-            self.begin(case.case_id, case.max_cost_usd)
+            self.begin(case.case_id, case.max_cost_usd, attempt)
         return answer
 
     def _decide(self, case: BenchCase) -> Admitted:
@@ -93,17 +101,24 @@ class Admission:
         own = self._reserved[case_id]
         return mean if own is None else own
 
-    def begin(self, case_id: str, max_cost_usd: float | None) -> None:
-        """Count a case as in flight, also one that an abandoned loop had begun."""
+    def begin(self, case_id: str, max_cost_usd: float | None, attempt: int = 1) -> None:
+        """Count a case as in flight, also one that an abandoned loop had begun.
+
+        Args:
+            case_id: The case.
+            max_cost_usd: The most that it can cost; `None`: that is not known.
+            attempt: The number of the first call of its system.
+        """
         self._spent += self._in_flight.get(case_id, Decimal(0))
         self._reserved[case_id] = None if max_cost_usd is None else exact(max_cost_usd)
         self._in_flight[case_id] = Decimal(0)
+        self._begun_with[case_id] = attempt
 
-    def spend(self, case_id: str, cost_usd: float) -> None:
-        """Count what a case has just spent."""
-        if case_id in self._in_flight:
+    def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
+        """Count what a call of a case's system has just spent."""
+        if case_id in self._in_flight and attempt >= self._begun_with[case_id]:
             self._in_flight[case_id] += exact(cost_usd)
-        else:  # a call that was given up went on
+        else:  # a call that was given up goes on
             self._spent += exact(cost_usd)
 
     def settle(self, case_id: str, cost_usd: float, cause: str) -> None:
@@ -121,6 +136,7 @@ class Admission:
         self._same_in_a_row = self._same_in_a_row + 1 if cause and cause == self._last_cause else 1
         self._last_cause = cause
         if cause and self._stop_after and self._same_in_a_row >= self._stop_after:
+            self.stop_cause = cause
             self.stop_reason = self.stop_reason or (
                 f"{self._same_in_a_row} cases in a row failed with the same cause"
             )

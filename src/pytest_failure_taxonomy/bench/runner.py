@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,7 +68,7 @@ LOG.addHandler(logging.NullHandler())
 OnOutcome = Callable[[CaseOutcome], None]
 OnStart = Callable[[str], None]
 OnAttempt = Callable[[str, CaseAttempt], None]
-OnSpend = Callable[[str, float], None]
+OnSpend = Callable[[str, int, float], None]
 Earlier = Mapping[str, Sequence[CaseAttempt]]
 
 _NONE_EARLIER: Final[Earlier] = MappingProxyType({})
@@ -97,8 +98,8 @@ class Runner:
             on_start: Likewise called with the id of a case before its system is called.
             on_attempt: Likewise called with the id of a case whose system is to be called again,
                 and the call that failed.
-            on_spend: Called with the id of a case and an amount in US dollars, by whatever thread
-                the system tells it in.
+            on_spend: Called with the id of a case, the number of the call of its system, and an
+                amount in US dollars, by whatever thread the system tells it in.
             admission: Decides which cases may start; by default, the plan's own limits do.
             is_logging: Whether to log each failure mode of severity `block`.
         """
@@ -191,9 +192,9 @@ class Runner:
         if told is None:
             return admission.spend
 
-        def spend(case_id: str, cost_usd: float) -> None:
-            admission.spend(case_id, cost_usd)
-            told(case_id, cost_usd)
+        def spend(case_id: str, attempt: int, cost_usd: float) -> None:
+            admission.spend(case_id, attempt, cost_usd)
+            told(case_id, attempt, cost_usd)
 
         return spend
 
@@ -302,7 +303,7 @@ class _Run:
             return True
         wait_seconds = _SHORTEST_WAIT_SECONDS
         while True:
-            admitted = self._admission.admit(case)
+            admitted = self._admission.admit(case, self._case_run.next_attempt(case.case_id))
             if admitted != "wait":
                 break
             await asyncio.sleep(wait_seconds)
@@ -439,6 +440,10 @@ class CaseRun:
             calls.done[-1] = replace(calls.done[-1], fingerprint=fingerprint)
         return _outcome(case, score, rubric, calls, answer)
 
+    def next_attempt(self, case_id: str) -> int:
+        """Return the number of the first call of a case's system in this run."""
+        return len(self._earlier.get(case_id, ())) + 1
+
     def cost_of(self, outcome: CaseOutcome) -> float:
         """Return what a case cost in this run, without what it had cost before."""
         before = self._earlier.get(outcome.case_id, ())
@@ -461,7 +466,7 @@ class CaseRun:
         limit = case.timeout_per_case_seconds or self._plan.timeout_per_case_seconds
         is_owed = True
         while True:
-            spending = Spending(self._spend_of(case.case_id))
+            spending = Spending(self._spend_of(case.case_id, len(calls.done) + 1))
             calls.begin(spending)
             given = _copy(case, spending)
             attempt = await self._attempt(case, self._call_system, (given,), limit)
@@ -485,9 +490,9 @@ class CaseRun:
             raise attempt.fatal_error
         return attempt
 
-    def _spend_of(self, case_id: str) -> Callable[[float], None] | None:
+    def _spend_of(self, case_id: str, attempt: int) -> Callable[[float], None] | None:
         on_spend = self._on_spend
-        return None if on_spend is None else lambda cost_usd: on_spend(case_id, cost_usd)
+        return None if on_spend is None else partial(on_spend, case_id, attempt)
 
     def _note_call(self, case: BenchCase, call: CaseAttempt) -> None:
         if self._on_attempt is not None:

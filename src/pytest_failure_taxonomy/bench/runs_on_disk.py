@@ -19,6 +19,7 @@ line that is cut off: it is skipped, and said so.
 # Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
 import json
+import math
 import os
 import threading
 import time
@@ -137,6 +138,8 @@ class RunHeader(ClosedModel):
     """This package and its version."""
     shard: str | None = None
     """Which shard of the class it is, such as `2/3`."""
+    not_resumed: str | None = None
+    """Why an earlier run could not be continued, if that was asked for."""
 
 
 def digest_of(value: object) -> str:
@@ -247,9 +250,10 @@ class RunFile:
             said["max_cost_usd"] = max_cost_usd
         self._append(_line(said))
 
-    def note_spent(self, case_id: str, cost_usd: float) -> None:
-        """Write what a system says it has just spent."""
-        self._append(_line({"record": "spent", "case_id": case_id, "cost_usd": cost_usd}))
+    def note_spent(self, case_id: str, attempt: int, cost_usd: float) -> None:
+        """Write what a call of a system says it has just spent."""
+        said = {"record": "spent", "case_id": case_id, "attempt": attempt, "cost_usd": cost_usd}
+        self._append(_line(said))
 
     def note_attempt(self, case_id: str, attempt: CaseAttempt) -> None:
         """Write a call of the system that did not end its case."""
@@ -285,9 +289,15 @@ class RunFile:
         said["is_redacted"] = redacted
         self._append(_line(said))
 
-    def note_stop(self, reason: str) -> None:
-        """Write why no more cases are started."""
-        self._append(_line({"record": "stopped", "reason": reason, "at": time.time()}))
+    def note_stop(self, reason: str, cause: str = "") -> None:
+        """Write why no more cases are started.
+
+        Args:
+            reason: In words.
+            cause: The fingerprint of the cause that many cases failed with, if that is why.
+        """
+        said = {"record": "stopped", "reason": reason, "cause": cause, "at": time.time()}
+        self._append(_line(said))
 
     def _call(self, case_id: str, attempt: CaseAttempt) -> dict[str, Any]:
         return {
@@ -480,6 +490,26 @@ class KeptAttempt(ClosedModel):
     is_redacted: bool = False
     """Whether secrets were removed from one of these."""
 
+    def as_call(self) -> CaseAttempt:
+        """Return the call without what the case came to."""
+        return CaseAttempt(
+            number=self.attempt,
+            started_at=self.started_at,
+            seconds=self.seconds,
+            cost_usd=self.cost_usd,
+            usage=self.usage,
+            ended=self.ended,
+            kind=self.kind,
+            fingerprint=self.fingerprint,
+        )
+
+
+def _lost(number: int, cost_usd: float) -> CaseAttempt:
+    """Return a call of which nothing is known but what it told that it spent."""
+    return CaseAttempt(
+        number=number, started_at=0.0, seconds=0.0, cost_usd=cost_usd, ended="it was lost"
+    )
+
 
 class KeptRun:
     """A run as its file holds it."""
@@ -495,10 +525,18 @@ class KeptRun:
         """How many calls were begun, by case."""
         self.stopped = ""
         """Why no more cases were started."""
+        self.stop_causes: set[str] = set()
+        """The fingerprints of causes that many cases in a row failed with."""
+        self.sessions: list[str] = []
+        """The pytest sessions that continued the run."""
+        self.done_before: dict[str, KeptAttempt] = {}
+        """The calls with a score, by case, when the run was last continued."""
         self.problems: list[str] = []
         """Lines that could not be read, in words."""
-        self._told: dict[str, float] = {}
-        """What cases told they have spent since their last call ended."""
+        self._told: dict[tuple[str, int], float] = {}
+        """What calls have told that they spent, by case and number, if they have not ended."""
+        self._late: dict[str, float] = {}
+        """What calls have spent after they were given up, by case."""
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Take in one line.
@@ -508,25 +546,62 @@ class KeptRun:
         """
         match record["record"]:
             case "attempt":
-                attempt = KeptAttempt.model_validate(record)
-                self.attempts.setdefault(attempt.case_id, []).append(attempt)
-                self._told.pop(attempt.case_id, None)
+                self._add_attempt(KeptAttempt.model_validate(record))
             case "started":
-                case_id = str(record["case_id"])
-                self.started[case_id] = max(
-                    self.started.get(case_id, 0), int(record.get("attempt", 1))
-                )
+                case_id, number = str(record["case_id"]), int(record.get("attempt", 1))
+                self.started[case_id] = max(self.started.get(case_id, 0), number)
             case "spent":
-                case_id = str(record["case_id"])
-                told = self._told.get(case_id, 0.0) + float(record["cost_usd"])
-                self._told[case_id] = told
+                self._add_spent(
+                    str(record["case_id"]), int(record["attempt"]), float(record["cost_usd"])
+                )
             case "cases":
                 listed = [ScheduledCase.model_validate(each) for each in record["cases"]]
                 self.cases = {each.case_id: each for each in listed}
             case "resumed":
+                self.sessions.append(str(record["session"]))
                 self.stopped = ""
+                lasts = ((case_id, self.last_of(case_id)) for case_id in self.attempts)
+                self.done_before = {case_id: last for case_id, last in lasts if last is not None}
             case "stopped":
                 self.stopped = str(record["reason"])
+                if record.get("cause"):
+                    self.stop_causes.add(str(record["cause"]))
+
+    def _add_attempt(self, attempt: KeptAttempt) -> None:
+        self.attempts.setdefault(attempt.case_id, []).append(attempt)
+        self._told.pop((attempt.case_id, attempt.attempt), None)
+
+    def _add_spent(self, case_id: str, number: int, cost_usd: float) -> None:
+        has_ended = any(each.attempt == number for each in self.attempts.get(case_id, ()))
+        if has_ended:
+            self._late[case_id] = self._late.get(case_id, 0.0) + cost_usd
+        else:
+            self._told[case_id, number] = self._told.get((case_id, number), 0.0) + cost_usd
+
+    def is_done(self, case_id: str, digest: str) -> bool:
+        """Return whether a case needs no further call of the system.
+
+        It does if it has changed, if it never got through to the provider, and if it failed with
+        the cause that stopped the run.
+        """
+        last = self.last_of(case_id)
+        return (
+            last is not None
+            and last.input_digest == digest
+            and not is_infrastructure(last.kind)
+            and last.fingerprint not in self.stop_causes
+        )
+
+    def calls_of(self, case_id: str) -> tuple[CaseAttempt, ...]:
+        """Return all calls of the system for a case, those included that were lost."""
+        ended = {each.attempt: each for each in self.attempts.get(case_id, ())}
+        numbers = range(1, max(self.started.get(case_id, 0), *ended, 0) + 1)
+        return tuple(
+            _lost(number, self._told.get((case_id, number), 0.0))
+            if (each := ended.get(number)) is None
+            else each.as_call()
+            for number in numbers
+        )
 
     def last_of(self, case_id: str) -> KeptAttempt | None:
         """Return the call that led to a case's score; `None` if it has none."""
@@ -545,8 +620,16 @@ class KeptRun:
     def cost_usd(self, case_id: str) -> float:
         """Return what a case has cost so far, in US dollars, whether it has a score or not."""
         calls = self.attempts.get(case_id, ())
-        ended = sum(each.cost_usd + each.rubric_cost_usd for each in calls)
-        return ended + self._told.get(case_id, 0.0)
+        ended = math.fsum(each.cost_usd + each.rubric_cost_usd for each in calls)
+        told = math.fsum(cost for (key, _), cost in self._told.items() if key == case_id)
+        return ended + told + self._late.get(case_id, 0.0)
+
+    def cost_without_score_usd(self) -> float:
+        """Return what was spent on cases of the run that is in none of their scores."""
+        known = {*self.cases, *self.started}
+        spent = math.fsum(self.cost_usd(case_id) for case_id in known)
+        scored = math.fsum(score.cost_usd for score in self.scores().values())
+        return max(0.0, round(spent - scored, 9))
 
 
 def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
@@ -655,7 +738,6 @@ def report_of(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
         is_selection=len(cases) < run.header.cases_in_class and run.header.shard is None,
     )
     scores = {key: score for key, score in run.scores().items() if key in run.cases}
-    lost = [key for key in run.started if key in run.cases and key not in scores]
     return aggregate(
         plan,
         scores.items(),
@@ -663,7 +745,7 @@ def report_of(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
         started=[key for key in run.started if key in run.cases],
         stopped=run.stopped or None,
         lost_to=lost_to(run),
-        lost_cost_usd=sum(map(run.cost_usd, lost)),
+        lost_cost_usd=run.cost_without_score_usd(),
     )
 
 

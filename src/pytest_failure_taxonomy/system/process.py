@@ -60,11 +60,19 @@ def is_alive(identity: dict[str, Any]) -> bool:
     if identity["boot_id"] != read_identity(identity["pid"])["boot_id"]:
         return False
     fields = _stat_fields(identity["pid"])
-    if fields:
-        return fields[0] not in "ZX" and int(fields[19]) == identity["start_ticks"]
-    if os.path.exists("/proc/self/stat") or identity["pid"] <= 0:
+    if fields and int(fields[19]) != identity["start_ticks"]:
         return False
-    return _answers(identity["pid"])
+    return has_process(identity["pid"])
+
+
+def has_process(process_id: int) -> bool:
+    """Tell whether any process with a number runs; a zombie does not."""
+    fields = _stat_fields(process_id)
+    if fields:
+        return fields[0] not in "ZX"
+    if os.path.exists("/proc/self/stat") or process_id <= 0:
+        return False
+    return _answers(process_id)
 
 
 def _answers(process_id: int) -> bool:

@@ -1,0 +1,113 @@
+"""Whether another case may start, for all processes that work on one run together.
+
+What they have started and spent stands in the run's file. Each process reads there what the others
+have done, and writes there that it starts a case, while it holds the file's lock. So the cost cap
+and the stop after one cause hold for the whole run: over xdist's workers, over those that crashed,
+and when another pytest continues the run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_failure_taxonomy.bench.admission import Admission, Admitted
+from pytest_failure_taxonomy.bench.runs_on_disk import LineReader, RunFile
+from pytest_failure_taxonomy.system.process import has_process
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan
+
+_READ: Final = frozenset({"started", "spent", "attempt", "stopped", "resumed"})
+
+
+class RunAdmission(Admission):
+    """Decides by what the file of a run says."""
+
+    is_needed = True  # it writes that a case has started
+
+    def __init__(self, plan: RunPlan, run: RunFile) -> None:
+        """Begin with what the file holds by the first decision.
+
+        Args:
+            plan: The limits; its cap is that of the whole run.
+            run: The file.
+        """
+        super().__init__(
+            max_cost_usd=plan.max_cost_usd, stop_after_same_failure=plan.stop_after_same_failure
+        )
+        self._run = run
+        self._reader = LineReader(run.path)
+        self._pids: dict[str, int] = {}
+        self._costs: dict[str, dict[int, float]] = {}
+        """What the calls of each case that have ended cost, by their number."""
+
+    def admit(self, case: BenchCase, attempt: int = 1) -> Admitted:
+        """Decide as `Admission` does, together with the other processes."""
+        with self._run.locked():
+            self._catch_up()
+            was_stopped = bool(self.stop_reason)
+            answer = self._decide(case)
+            if answer == "go":
+                self._run.note_start(case.case_id, attempt, case.max_cost_usd)
+                if self._run.problem:  # nothing comes back from the file
+                    self.begin(case.case_id, case.max_cost_usd, attempt)
+            elif answer == "stop" and not was_stopped:
+                self._run.note_stop(self.stop_reason, self.stop_cause)
+            elif answer == "wait":
+                self._lose_the_dead()
+        return answer
+
+    def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
+        """Count nothing: the amount comes back from the file."""
+        if self._run.problem:
+            super().spend(case_id, attempt, cost_usd)
+
+    def settle(self, case_id: str, cost_usd: float, cause: str) -> None:
+        """Count nothing: the case comes back from the file."""
+        if self._run.problem:
+            super().settle(case_id, cost_usd, cause)
+
+    def _catch_up(self) -> None:
+        with suppress(OSError):
+            for record in self._reader.new(_READ):
+                with suppress(KeyError, TypeError, ValueError, ArithmeticError):  # not our line
+                    self._take(record)
+
+    def _take(self, record: Mapping[str, Any]) -> None:
+        match record["record"]:
+            case "started":
+                case_id = record["case_id"]
+                self._pids[case_id] = int(record["pid"])
+                self.begin(case_id, record.get("max_cost_usd"), int(record["attempt"]))
+            case "spent":
+                super().spend(record["case_id"], int(record["attempt"]), record["cost_usd"])
+            case "attempt":
+                self._take_attempt(record)
+            case "stopped":
+                self.stop_reason = str(record["reason"])
+            case "resumed":
+                self.stop_reason = self.stop_cause = ""
+                self._same_in_a_row = 0
+                for case_id in list(self._in_flight):
+                    self.lose(case_id)
+
+    def _take_attempt(self, record: Mapping[str, Any]) -> None:
+        case_id, score = record["case_id"], record.get("score")
+        costs = self._costs.setdefault(case_id, {})
+        costs[int(record["attempt"])] = float(record["cost_usd"])
+        if score is None:
+            return
+        begun_with = self._begun_with.get(case_id, 1)
+        before = sum(cost for number, cost in costs.items() if number < begun_with)
+        cost_usd = max(0.0, round(float(score["cost_usd"]) - before, 12))
+        super().settle(case_id, cost_usd, str(record.get("fingerprint", "")))
+
+    def _lose_the_dead(self) -> None:
+        """Count cases as done whose process is gone: nobody may wait for them."""
+        for case_id in list(self._in_flight):
+            pid = self._pids.get(case_id, 0)
+            if pid != os.getpid() and not has_process(pid):
+                self.lose(case_id)
