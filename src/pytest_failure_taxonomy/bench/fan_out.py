@@ -7,24 +7,31 @@ unit's cases here, and each item then waits for its own.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from pytest_failure_taxonomy.bench.admission import Admission
 from pytest_failure_taxonomy.bench.calls import as_coroutine_function
 from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan
-from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
+from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.bench.runner import Runner
 from pytest_failure_taxonomy.bench.scores import sut_timeout_score
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from pytest_failure_taxonomy.bench.outcomes import RubricRunner, SystemUnderTest
 
+_NOTHING_DONE: Final[Mapping[str, CaseOutcome]] = MappingProxyType({})
+_NO_CALLS: Final[Mapping[str, tuple[CaseAttempt, ...]]] = MappingProxyType({})
 _LOOK_SECONDS: Final = 0.25
 """How often a waiting item checks whether a case blocks the loop."""
 _STUCK_SECONDS: Final = 1.0
@@ -34,7 +41,7 @@ _CLOSE_SECONDS: Final = 5.0
 
 
 class NotStartedError(Exception):
-    """The case was never started because the run reached the cost cap."""
+    """The case was never started; the message says why."""
 
 
 class RunEndedError(Exception):
@@ -88,6 +95,22 @@ class BackgroundLoop:
             self.loop.close()
 
 
+class Watch(Protocol):
+    """Learns on the event loop what happens to the cases of a unit."""
+
+    def begin(self, case_id: str, attempt: int) -> None:
+        """See a case before its system is called for the given time."""
+
+    def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
+        """See what a call of a case's system has spent; any thread may call this."""
+
+    def fail(self, case_id: str, call: CaseAttempt) -> None:
+        """See a call that failed, after which the system is called again."""
+
+    def finish(self, outcome: CaseOutcome) -> None:
+        """See the outcome of a case."""
+
+
 class Unit:
     """Cases that run concurrently, each with a future for which its item waits."""
 
@@ -96,20 +119,39 @@ class Unit:
         plan: RunPlan,
         system_under_test: SystemUnderTest,
         make_rubric: Callable[[], RubricRunner],
-        on_start: Callable[[str], None],
-        on_outcome: Callable[[CaseOutcome], None],
+        watch: Watch,
+        *,
+        admission: Admission | None = None,
+        done: Mapping[str, CaseOutcome] = _NOTHING_DONE,
+        earlier: Mapping[str, Sequence[CaseAttempt]] = _NO_CALLS,
     ) -> None:
+        """Prepare; nothing is started yet.
+
+        Args:
+            plan: The cases and their limits.
+            system_under_test: What is called for each case.
+            make_rubric: Returns what grades the outputs.
+            watch: Learns what happens.
+            admission: Decides which cases may start; by default, the plan's own limits do.
+            done: The outcomes of cases that an earlier run has finished.
+            earlier: Calls of the system that count for cases that are still to run.
+        """
         self._plan = plan
         self._call = as_coroutine_function(system_under_test)
         self._left: dict[str, BaseException] = {}
         self._make_rubric = make_rubric
-        self._on_start = on_start
-        self._on_outcome = on_outcome
+        self._watch = watch
+        self._admission = Admission.of(plan) if admission is None else admission
+        self._earlier = dict(earlier)
         self._outcomes: dict[str, Future[CaseOutcome]] = {
             case.case_id: Future() for case in plan.cases
         }
+        for case_id, outcome in done.items():
+            self._outcomes[case_id].set_result(outcome)
+        self._counted: dict[tuple[str, int], float] = {}
+        """What is counted already of calls that were given up, by case and number."""
         self._runner: Runner
-        self._run: Future[Any]
+        self._run: Future[str]
         self._background: BackgroundLoop
 
     def start(self, background: BackgroundLoop) -> None:
@@ -123,12 +165,18 @@ class Unit:
         runner = self._runner = Runner(
             on_outcome=lambda outcome: self._deliver(runner, outcome),
             on_start=lambda case_id: self._begin(runner, case_id),
+            on_attempt=self._watch.fail,
+            on_spend=lambda *spent: self._spend(runner, *spent),
+            admission=self._admission,
             is_logging=False,
         )
         plan = self._plan.model_copy(update={"cases": left})
         self._run = background.submit(
             runner.run_cases(
-                plan, system_under_test=self._call_system, rubric_runner=self._make_rubric()
+                plan,
+                system_under_test=self._call_system,
+                rubric_runner=self._make_rubric(),
+                earlier=dict(self._earlier),
             )
         )
         self._run.add_done_callback(lambda run: self._settle(runner, run))
@@ -140,7 +188,12 @@ class Unit:
         """
         if runner is not self._runner:
             raise RunEndedError("the loop was given up")
-        self._on_start(case_id)
+        self._watch.begin(case_id, len(self._earlier.get(case_id, ())) + 1)
+
+    def _spend(self, runner: Runner, case_id: str, attempt: int, cost_usd: float) -> None:
+        if runner is not self._runner:
+            self._counted[case_id, attempt] = self._counted.get((case_id, attempt), 0.0) + cost_usd
+        self._watch.spend(case_id, attempt, cost_usd)
 
     async def _call_system(self, case: BenchCase) -> Any:
         """Call the system; keep a SystemExit or CancelledError for the case's item.
@@ -161,10 +214,11 @@ class Unit:
 
     def _deliver(self, runner: Runner, outcome: CaseOutcome) -> None:
         if runner is not self._runner:  # the outcome comes too late, from an abandoned loop
+            self._count_late(outcome)
             return
         left = self._left.get(outcome.case_id)
         if left is None:
-            self._on_outcome(outcome)
+            self._watch.finish(outcome)
         waited_for = self._outcomes.get(outcome.case_id)
         if waited_for is None:  # its item was interrupted
             return
@@ -173,7 +227,16 @@ class Unit:
         else:
             waited_for.set_exception(left)
 
-    def _settle(self, runner: Runner, run: Future[Any]) -> None:
+    def _count_late(self, outcome: CaseOutcome) -> None:
+        """Count what a call cost that was given up and returned all the same."""
+        call = outcome.attempts[-1]
+        counted = self._counted.get((outcome.case_id, call.number), 0.0)
+        late = call.cost_usd - counted
+        if late > 0:
+            self._admission.spend(outcome.case_id, call.number, late)
+            self._watch.spend(outcome.case_id, call.number, late)
+
+    def _settle(self, runner: Runner, run: Future[str]) -> None:
         """Set the reason why the run ended as the exception of all cases without an outcome."""
         if runner is not self._runner:
             return
@@ -186,9 +249,11 @@ class Unit:
             error = error.error
         if isinstance(error, asyncio.CancelledError | CancelledError):
             error = RunEndedError("a case of the same unit raised CancelledError in its own task")
+        if error is None:
+            error = NotStartedError(run.result())
         for outcome in list(self._outcomes.values()):
             if not outcome.done():
-                outcome.set_exception(error or NotStartedError())
+                outcome.set_exception(error)
 
     def wait_for(self, case: BenchCase, renew: Callable[[], BackgroundLoop]) -> CaseOutcome:
         """Wait for the outcome of a case.
@@ -198,7 +263,7 @@ class Unit:
             renew: Returns a new loop to replace one that a case blocks forever.
 
         Raises:
-            NotStartedError: The run reached the cost cap before.
+            NotStartedError: The run was stopped before, by its cost cap for example.
             BaseException: What a system raised that ends a run, such as KeyboardInterrupt.
         """
         outcome = self._outcomes[case.case_id]
@@ -222,14 +287,35 @@ class Unit:
         held = time.perf_counter() - since
         if held <= limit + _STUCK_SECONDS:
             return
-        score = sut_timeout_score(
-            wall_clock_ms=held * 1000,
-            detail=f"blocked the event loop for {held:.1f} s and did not come back",
-        )
-        self._deliver(self._runner, CaseOutcome(case_id=case_id, score=score))
+        detail = f"blocked the event loop for {held:.1f} s and did not come back"
+        calls = self._runner.give_up()
+        self._counted |= {
+            (each, last[-1].number): last[-1].cost_usd for each, last in calls.items()
+        }
+        self._deliver(self._runner, self._timed_out(case_id, held, detail, calls.pop(case_id, ())))
+        for each, attempts in calls.items():
+            self._earlier[each] = attempts
+            if not attempts[-1].ended:
+                lost = replace(attempts[-1], ended="another case blocked the event loop for good")
+                self._earlier[each] = (*attempts[:-1], lost)
+                self._watch.fail(each, lost)
         given_up = self._run
         self.start(renew())
         given_up.cancel()  # what still runs there when the loop comes back
+
+    def _timed_out(
+        self, case_id: str, held: float, detail: str, calls: tuple[CaseAttempt, ...]
+    ) -> CaseOutcome:
+        """Return the outcome of the case that blocks the loop; it costs what it has spent."""
+        score = sut_timeout_score(wall_clock_ms=held * 1000, detail=detail)
+        spent = math.fsum(each.cost_usd for each in calls)
+        before = math.fsum(each.cost_usd for each in self._earlier.get(case_id, ()))
+        self._admission.settle(case_id, spent - before, "")
+        if calls:
+            calls = (*calls[:-1], replace(calls[-1], ended=detail))
+        return CaseOutcome(
+            case_id=case_id, score=score.model_copy(update={"cost_usd": spent}), attempts=calls
+        )
 
     def cancel(self) -> None:
         """Cancel the cases that still run, and wait until they end or a time limit passes."""

@@ -207,16 +207,19 @@ class Runner:
         steps = (run.ledger.current for run in tuple(self._runs))
         return next((step for step in steps if step is not None), None)
 
-    def calls_in_flight(self) -> dict[str, tuple[CaseAttempt, ...]]:
-        """Return all calls of the system so far for each case that runs now.
+    def give_up(self) -> dict[str, tuple[CaseAttempt, ...]]:
+        """Start no more cases, whenever the event loop comes back.
 
-        Another thread can call this before it gives the runner up. The last call of each case is
-        still running.
+        Another thread calls this for a loop that a case blocks.
+
+        Returns:
+            All calls of the system so far for each case that runs now.
         """
+        runs = tuple(self._runs)
+        for run in runs:
+            run.is_given_up = True
         return {
-            case_id: attempts
-            for run in tuple(self._runs)
-            for case_id, attempts in run.calls_in_flight().items()
+            case_id: attempts for run in runs for case_id, attempts in run.calls_in_flight().items()
         }
 
     def _tell(self, outcome: CaseOutcome) -> None:
@@ -255,6 +258,8 @@ class _Run:
         """Why a case was not started."""
         self.lost_to: dict[str, str] = {}
         """The kind of the provider's failure for each case that never got through."""
+        self.is_given_up = False
+        """Whether its cases run on another event loop by now."""
         self.ledger = case_run.ledger
         self.calls_in_flight = case_run.calls_in_flight
         self._left = iter(plan.cases)
@@ -299,6 +304,8 @@ class _Run:
             self._ended.set_result(None)
 
     async def _may_start(self, case: BenchCase) -> bool:
+        if self.is_given_up:
+            return False
         if not self._admission.is_needed:
             return True
         wait_seconds = _SHORTEST_WAIT_SECONDS
@@ -321,7 +328,7 @@ class _Run:
         last = outcome.attempts[-1]
         if is_infrastructure(last.kind):
             self.lost_to[case.case_id] = last.kind or ""
-        if self._admission.is_needed:
+        if self._admission.is_needed and not self.is_given_up:
             self._admission.settle(case.case_id, self._case_run.cost_of(outcome), last.fingerprint)
         self._on_outcome(outcome)
 
@@ -347,30 +354,34 @@ _Call = Callable[..., Coroutine[Any, Any, Any]]
 class _Calls:
     """The calls of the system for one case that runs."""
 
-    __slots__ = ("began", "done", "spending", "started_at")
+    __slots__ = ("began", "done", "is_calling", "spending", "started_at")
 
     def __init__(self, done: Sequence[CaseAttempt]) -> None:
         self.done = list(done)
+        self.is_calling = False
         self.spending: Spending
         self.started_at = 0.0
         self.began = 0.0
 
     def begin(self, spending: Spending) -> None:
         """Begin the next call."""
+        self.is_calling = True
         self.spending = spending
         self.started_at = time.time()
         self.began = time.perf_counter()
 
     def end(self, ended: str = "", kind: str | None = None, fingerprint: str = "") -> CaseAttempt:
         """Add the call that has just ended."""
-        attempt = self.running(ended, kind, fingerprint)
+        attempt = self._call(ended, kind, fingerprint)
+        self.is_calling = False
         self.done.append(attempt)
         return attempt
 
-    def running(
-        self, ended: str = "", kind: str | None = None, fingerprint: str = ""
-    ) -> CaseAttempt:
-        """Return the call that is running, as if it ended now."""
+    def all(self) -> tuple[CaseAttempt, ...]:
+        """Return all calls, one that is running as if it ended now."""
+        return (*self.done, self._call()) if self.is_calling else tuple(self.done)
+
+    def _call(self, ended: str = "", kind: str | None = None, fingerprint: str = "") -> CaseAttempt:
         spending = self.spending
         return CaseAttempt(
             number=len(self.done) + 1,
@@ -450,11 +461,9 @@ class CaseRun:
         return outcome.score.cost_usd - math.fsum(each.cost_usd for each in before)
 
     def calls_in_flight(self) -> dict[str, tuple[CaseAttempt, ...]]:
-        """Return all calls so far for each case whose system is called now."""
-        return {
-            case_id: (*calls.done, calls.running())
-            for case_id, calls in tuple(self._running.items())
-        }
+        """Return all calls of the system so far for each case that runs."""
+        found = {case_id: calls.all() for case_id, calls in tuple(self._running.items())}
+        return {case_id: calls for case_id, calls in found.items() if calls}
 
     def _rubric_limit(self, case: BenchCase) -> float | None:
         if self._rubric_keeps_limit:
