@@ -99,7 +99,8 @@ class Bench:
 
         Args:
             output: Anything that JSON can represent.
-            cost_usd: What the output cost; the cost of grading, which the rubric gives, is added.
+            cost_usd: What the output cost, in US dollars. The score's `cost_usd` is the sum of this
+                and the rubric's, which is for the cost of grading: give each amount once.
 
         Raises:
             BenchError: The test has no case of its own.

@@ -110,10 +110,10 @@ class BenchFile(pytest.Module):
         return [*self._cases(task_class), *self._examples(task_class)]
 
     def _cases(self, task_class: TaskClass) -> Iterator[CaseItem]:
-        chosen = [case for case in task_class.cases if case.path == self.path]
+        classes = self.config.stash[SESSION].classes
+        chosen = classes.cases_in(self.path, self.folder)
         if not chosen:
             return
-        classes = self.config.stash[SESSION].classes
         callobj = _with_fixture if self._needs_fixture(task_class) else _without_fixture
         fixtures = None
         for case in chosen:
