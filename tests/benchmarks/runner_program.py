@@ -1,6 +1,7 @@
 """Run cases that cost nothing with one runner: the sample of `bench-runner`.
 
-``python -P runner_program.py RUNNER CASES``. It asserts that every case passed.
+``python -P runner_program.py RUNNER CASES KIND``. The kind of system and rubric is `async` or
+`plain`. It asserts that every case passed.
 """
 
 from __future__ import annotations
@@ -19,32 +20,46 @@ async def system(_: object) -> str:
     return "done"
 
 
-def run_asyncio(cases: int) -> int:
+def plain_system(_: object) -> str:
+    """Return at once, too."""
+    return "done"
+
+
+def run_asyncio(cases: int, kind: str) -> int:
     """Call system and rubric of each case with nothing but a semaphore around."""
 
-    async def grade(_: int, output: str) -> bool:
+    def plain_grade(_: int, output: str) -> bool:
         return output == "done"
+
+    async def grade(case: int, output: str) -> bool:
+        return plain_grade(case, output)
 
     async def run() -> list[bool]:
         free = asyncio.Semaphore(AT_A_TIME)
 
         async def run_one(case: int) -> bool:
             async with free:
-                return await grade(case, await system(case))
+                if kind == "async":
+                    return await grade(case, await system(case))
+                output = await asyncio.to_thread(plain_system, case)
+                return await asyncio.to_thread(plain_grade, case, output)
 
         return await asyncio.gather(*map(run_one, range(cases)))
 
     return sum(asyncio.run(run()))
 
 
-def run_ours(cases: int) -> int:
+def run_ours(cases: int, kind: str) -> int:
     """Run them by `Runner.execute`."""
     from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
     from pytest_failure_taxonomy.bench.runner import Runner
 
-    async def grade(_: BenchCase, output: str) -> dict[str, object]:
+    def plain_grade(_: BenchCase, output: str) -> dict[str, object]:
         passed = output == "done"
         return {"passed": passed, "score": float(passed), "breakdown": {}}
+
+    async def grade(case: BenchCase, output: str) -> dict[str, object]:
+        return plain_grade(case, output)
 
     task_class = TaskClass(
         name="equal",
@@ -53,11 +68,14 @@ def run_ours(cases: int) -> int:
         cases=tuple(BenchCase(case_id=f"case-{number}") for number in range(cases)),
     )
     plan = RunPlan.of(task_class).model_copy(update={"concurrency": AT_A_TIME})
-    report = asyncio.run(Runner().execute(plan, system_under_test=system, rubric_runner=grade))
+    called: Any = (system, grade) if kind == "async" else (plain_system, plain_grade)
+    report = asyncio.run(
+        Runner().execute(plan, system_under_test=called[0], rubric_runner=called[1])
+    )
     return report.passed_count
 
 
-def run_pydantic_evals(cases: int) -> int:
+def run_pydantic_evals(cases: int, kind: str) -> int:
     """Run them by `Dataset.evaluate`."""
     evals: Any = importlib.import_module("pydantic_evals")
     evaluators: Any = importlib.import_module("pydantic_evals.evaluators")
@@ -67,17 +85,25 @@ def run_pydantic_evals(cases: int) -> int:
         async def evaluate(self, context: Any) -> bool:
             return bool(context.output == "done")
 
+    @dataclass(repr=False)
+    class IsDonePlain(evaluators.Evaluator):  # type: ignore[misc]  # as above
+        def evaluate(self, context: Any) -> bool:
+            return bool(context.output == "done")
+
     dataset = evals.Dataset(
         name="equal",
         cases=[evals.Case(name=f"case-{number}", inputs=number) for number in range(cases)],
-        evaluators=[IsDone()],
+        evaluators=[IsDone() if kind == "async" else IsDonePlain()],
     )
-    report = asyncio.run(dataset.evaluate(system, max_concurrency=AT_A_TIME, progress=False))
-    return len([case for case in report.cases if case.assertions["IsDone"].value])
+    task = system if kind == "async" else plain_system
+    report = asyncio.run(dataset.evaluate(task, max_concurrency=AT_A_TIME, progress=False))
+    found = [one.value for case in report.cases for one in case.assertions.values()]
+    return sum(found)
 
 
-def run_inspect(cases: int) -> int:
-    """Run them by `inspect_ai.eval`, without a model."""
+def run_inspect(cases: int, kind: str) -> int:
+    """Run them by `inspect_ai.eval`, without a model; its solvers and scorers are async."""
+    del kind
     inspect: Any = importlib.import_module("inspect_ai")
     datasets: Any = importlib.import_module("inspect_ai.dataset")
     scorers: Any = importlib.import_module("inspect_ai.scorer")
@@ -113,6 +139,6 @@ RUNNERS = {
 
 if __name__ == "__main__":
     runner, size = sys.argv[1], int(sys.argv[2])
-    passed = RUNNERS[runner](size)
+    passed = RUNNERS[runner](size, sys.argv[3])
     if passed != size:
         sys.exit(f"{passed} of {size} cases passed")

@@ -209,7 +209,7 @@ def test_the_code_of_the_reference_runs(tmp_path: Path) -> None:
     status, output = run_command(tmp_path, "pytest -v test_it.py --strict-markers")
     assert status == 0, output
     assert "test_it.py::test_mail[plus-sign] PASSED" in output
-    assert "= 4 passed in " in output
+    assert "= 5 passed in " in output
     (tmp_path / "script.py").write_text(script, encoding="utf-8")
     before = os.getcwd()
     os.chdir(tmp_path)

@@ -1,33 +1,22 @@
 """One call of a system or a rubric within its limit, whatever it does.
 
-Plain functions run in daemon threads of their own: the executor of asyncio has few threads, which
-calls that never end would use up, and the interpreter waits for them at exit. Every step of a call
-on the event loop is timed, so that a call that blocks the loop pays for it and not the others.
+Plain functions run in threads (`call_threads`). Every step of a call on the event loop is timed, so
+that a call that blocks the loop pays for it and not the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Callable, Coroutine, Iterable
-from contextvars import copy_context
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
+from pytest_failure_taxonomy.bench.call_threads import CallThreads, Raised
 from pytest_failure_taxonomy.bench.user_errors import ends_run
 
 Function = Callable[..., Any]
-
-
-class Raised:
-    """What a call raised, as a value: a future can't hold a `StopIteration`."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
 
 
 def as_coroutine_function(function: Function) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -52,39 +41,14 @@ def _is_async(function: Function) -> bool:
     return inspect.iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004 - the method itself is asked
 
 
+_threads: Final = CallThreads()
+
+
 async def _call_in_thread(function: Function, *args: object) -> Any:
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
-    context = copy_context()
-
-    def work() -> None:
-        result: Any
-        try:
-            result = context.run(function, *args)
-        except BaseException as error:  # noqa: BLE001 - the caller decides about it
-            result = Raised(error)
-        try:
-            loop.call_soon_threadsafe(_deliver, done, result)
-        except RuntimeError:  # the loop is closed, nobody is waiting
-            _drop(result)
-
-    threading.Thread(target=work, name="bench-call", daemon=True).start()
-    result = await done
-    if not isinstance(result, Raised) and inspect.isawaitable(result):
+    result = await _threads.call(function, *args)
+    if type(result) is not Raised and inspect.isawaitable(result):
         return await result
     return result
-
-
-def _deliver(done: asyncio.Future[Any], result: Any) -> None:
-    if done.done():
-        _drop(result)
-    else:
-        done.set_result(result)
-
-
-def _drop(result: Any) -> None:
-    if inspect.iscoroutine(result):
-        result.close()  # avoids the warning that it was never awaited
 
 
 BLOCKING_STEP_SECONDS: Final = 0.05

@@ -243,7 +243,7 @@ class BenchSettings(ClosedModel):
     rubric_memory_mb: _AtLeastOne = DEFAULT_RUBRIC_MEMORY_MB
     """Address space of a rubric's process, in MiB (Linux)."""
     concurrency: _AtLeastOne = DEFAULT_CONCURRENCY
-    """Cases that run at a time."""
+    """How many cases run at a time, over all xdist workers together."""
     max_cost_usd: _NotNegative | None = None
     """No case is started once the finished ones have cost more."""
     repeat: _AtLeastOne = 1

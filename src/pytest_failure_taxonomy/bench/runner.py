@@ -122,8 +122,8 @@ class Runner:
         Args:
             plan: The cases and their limits.
             system_under_test: Takes a `BenchCase` and returns anything that JSON can represent. A
-                plain callable runs in a thread of its own, which nothing can end: it continues
-                after its limit.
+                plain callable runs in a thread, which nothing can end: it continues after its
+                limit.
             rubric_runner: Takes the case and what the system returned.
 
         Raises:

@@ -19,6 +19,7 @@ pytest.importorskip("pytest_asyncio")
 PLUGINS = [BENCH, "asyncio"]
 ASYNCIO = "[pytest]\nasyncio_default_fixture_loop_scope = function\nasyncio_mode = {}\n"
 SYSTEM = "async def system(case):\n    return case.fields.get('answer', case.input)\n"
+SYNC_HEAD = "def test_it(bench):\n    report = "
 CASES = [*passing_cases(6), {"id": "wrong", "input": 1, "answer": 2}]
 
 
@@ -180,3 +181,39 @@ def test_bench_root(runs: PytestRuns) -> None:
     runs.write({**files, "test_it.py": test, "pytest.ini": ini})
     assert runs.run("test_it.py", plugins=[BENCH]).outcomes == {"passed": 1}
     assert calls(runs) == []
+
+
+@pytest.mark.parametrize("name", ["run", "run_sync"])
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_run_on_purpose_with_a_bad_system(
+    runs: PytestRuns, name: str, workers: tuple[str, ...]
+) -> None:
+    """With `gate=False` no gate is evaluated, and the run may succeed."""
+    call = f"bench.{name}('echo', system, gate=False)"
+    head = "async def test_it(bench):\n    report = await " if name == "run" else SYNC_HEAD
+    runs.write(
+        {
+            **task_class_files(CASES, system="", settings="gate: {lower_bound_95: 0.99}\n"),
+            "pytest.ini": ASYNCIO.format("auto"),
+            "test_it.py": f"{SYSTEM}\n{head}{call}\n"
+            "    assert report.gate is None\n"
+            "    assert report.block_severity_failure_modes == ('answer.wrong',)\n",
+        }
+    )
+    run = runs.run("test_it.py", *workers, plugins=[*PLUGINS, *(["xdist"] if workers else [])])
+    assert (run.exit_status, run.outcomes) == (0, {"passed": 1})
+    assert only_bench(run)["gate"] is None
+    assert "gate:" not in "\n".join(run.stdout)
+
+
+def test_gate_of_a_run_in_a_test_is_evaluated_otherwise(runs: PytestRuns) -> None:
+    """Without `gate=False` the run fails by the gate though its tests pass."""
+    runs.write(
+        {
+            **task_class_files(CASES, system="", settings="gate: {lower_bound_95: 0.99}\n"),
+            "test_it.py": f"{SYSTEM}\n{SYNC_HEAD}bench.run_sync('echo', system)\n"
+            "    assert report.gate.verdict == 'FAIL'\n",
+        }
+    )
+    run = runs.run("test_it.py", plugins=[BENCH])
+    assert (run.exit_status, run.outcomes) == (1, {"passed": 1})

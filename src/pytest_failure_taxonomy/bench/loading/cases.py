@@ -147,9 +147,9 @@ def read_cases(folder: ClassFolder) -> Cases:
     cases: list[BenchCase] = []
     places: dict[str, tuple[str, int]] = {}
     for name in names:
-        problems = folder.problems_of(name)
+        problems, path = folder.problems_of(name), folder.path / name
         for entry in _read_entries(folder, name):
-            case = _read_case(entry, folder.path / name, problems)
+            case = _read_case(entry, path, problems)
             case_id = entry.value.get("id")
             if not isinstance(case_id, str):
                 continue

@@ -194,18 +194,26 @@ class BenchSession:
         is_scored = _REPORTED in item.stash and item.stash[_REPORTED].cases
         if is_scored and isinstance(call.excinfo.value, CaseFailedError):
             return
+        is_called = call.when != "setup"
+        broken = reported_by(item).broken
         if isinstance(item, CaseItem):
-            reported_by(item).broken.append((source_of(item.task_class), item.case.case_id))
+            broken.append((source_of(item.task_class), item.case.case_id, is_called))
         else:
             found = marked_case(item, self.classes)
             if found is not None:
-                reported_by(item).broken.append((found.source, found.case.case_id))
+                broken.append((found.source, found.case.case_id, is_called))
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect the scores that a report carries."""
-        if hasattr(report, WIRE_KEY):
-            self._results.take(getattr(report, WIRE_KEY))
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
+        """Collect the scores that a report carries.
+
+        They are dropped when all plugins have seen the report: pytest keeps it until the end.
+        """
+        if not hasattr(report, WIRE_KEY):
+            return (yield)
+        self._results.take(getattr(report, WIRE_KEY))
+        yield
+        delattr(report, WIRE_KEY)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:

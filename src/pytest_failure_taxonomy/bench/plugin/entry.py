@@ -142,7 +142,7 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 
     `await bench.run("name", system_under_test)` runs a whole task class and returns its report;
     `bench.run_sync(...)` does so from a plain test. `bench.score(output, cost_usd=...)` grades the
-    output of the test's own case.
+    output of the test's own case; its cost and the rubric's are added.
     """
     session = _begin_session(request.config)
     with imports_as_they_are(request.config):

@@ -40,6 +40,7 @@ class Bench:
         *,
         case_ids: Sequence[str] | None = None,
         rubric_runner: RubricRunner | None = None,
+        gate: bool = True,
     ) -> BenchRunReport:
         """Run a task class and return its report, which is also added to the failure report.
 
@@ -50,6 +51,8 @@ class Bench:
             system_under_test: A plain or an async callable that takes a `BenchCase`.
             case_ids: Run only these cases.
             rubric_runner: Grades instead of the task class's own `rubric.py`.
+            gate: Whether to evaluate the gate of the task class, which may fail the pytest run.
+                `False` is for a system that is meant to be bad; the report's `gate` is then `None`.
 
         Raises:
             BenchError: There is no such task class or case, or it can't be used.
@@ -57,6 +60,8 @@ class Bench:
         classes = self._session.classes
         found = self._find(task_class)
         plan = classes.plan(found, _chosen(found, case_ids))
+        if not gate:
+            plan = plan.model_copy(update={"gate": None})
         async with AsyncExitStack() as opened:
             if rubric_runner is None:
                 isolated = rubric_runner = classes.open_rubric(found)
@@ -74,10 +79,15 @@ class Bench:
         *,
         case_ids: Sequence[str] | None = None,
         rubric_runner: RubricRunner | None = None,
+        gate: bool = True,
     ) -> BenchRunReport:
         """Like `run`, for a plain test; the system is called on an event loop in the background."""
         work = self.run(
-            task_class, system_under_test, case_ids=case_ids, rubric_runner=rubric_runner
+            task_class,
+            system_under_test,
+            case_ids=case_ids,
+            rubric_runner=rubric_runner,
+            gate=gate,
         )
         return self._session.runs.fan_out.call(work)  # type: ignore[no-any-return]  # as `run`
 
@@ -89,7 +99,8 @@ class Bench:
 
         Args:
             output: Anything that JSON can represent.
-            cost_usd: What the output cost; the cost of grading, which the rubric gives, is added.
+            cost_usd: What the output cost, in US dollars. The score's `cost_usd` is the sum of this
+                and the rubric's, which is for the cost of grading: give each amount once.
 
         Raises:
             BenchError: The test has no case of its own.

@@ -110,10 +110,10 @@ class BenchFile(pytest.Module):
         return [*self._cases(task_class), *self._examples(task_class)]
 
     def _cases(self, task_class: TaskClass) -> Iterator[CaseItem]:
-        chosen = [case for case in task_class.cases if case.path == self.path]
+        classes = self.config.stash[SESSION].classes
+        chosen = classes.cases_in(self.path, self.folder)
         if not chosen:
             return
-        classes = self.config.stash[SESSION].classes
         callobj = _with_fixture if self._needs_fixture(task_class) else _without_fixture
         fixtures = None
         for case in chosen:
@@ -196,11 +196,22 @@ class CaseItem(pytest.Function):
 
     def runtest(self) -> None:
         """Wait for the case's outcome, and fail if it did not pass."""
+        self._stop_pytest_timeout()
         outcome = self.config.stash[SESSION].run(self)
         if not outcome.score.passed:
             task_class = self.task_class
             lines = failure_lines(task_class.name, self.case, outcome, task_class.descriptions)
             raise CaseFailedError(one_line(outcome.score), lines)
+
+    def _stop_pytest_timeout(self) -> None:
+        """Cancel the timer of pytest-timeout, if that is installed, by its own hook.
+
+        The item also waits for other cases, so its time is not that of its case, and each case has
+        its own limits. The setup of the item was timed.
+        """
+        cancel = getattr(self.ihook, "pytest_timeout_cancel_timer", None)
+        if cancel is not None:
+            cancel(item=self)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the place of the case in its file."""

@@ -53,7 +53,10 @@ class SourceResults:
         self.unreported: dict[str, BenchScore] = {}
         """Scores of finished cases, including those whose test pytest never reached."""
         self.broken: set[str] = set()
-        """Cases whose test failed for another reason than the score, which then doesn't count."""
+        """Cases whose test failed for another reason than the score, which then doesn't count.
+
+        Those whose test got no further than its setup are not started by that.
+        """
         self.hit_cost_cap = False
 
     def schedule(self, case_id: str) -> None:
@@ -70,7 +73,7 @@ class SourceResults:
             plan,
             [(each, score) for each, score in scores.items() if each in known - self.broken],
             run_id=f"partial:{run_id}" if self.hit_cost_cap else run_id,
-            started=(self.started | self.broken) & known,
+            started=self.started & known,
         )
 
 
@@ -92,9 +95,14 @@ class Results:
         for folder, test, case_id, score in sent.get("cases", ()):
             results = self.of(Source(folder, test))
             results.broken.discard(case_id)  # from an earlier attempt
-            results.scores[case_id] = BenchScore.model_validate(score)
-        for folder, test, case_id in sent.get("broken", ()):
-            self.of(Source(folder, test)).broken.add(case_id)
+            reported, known = BenchScore.model_validate(score), results.unreported.get(case_id)
+            # Two equal scores of each case would be the most memory that a long run takes.
+            results.scores[case_id] = known if known == reported else reported
+        for folder, test, case_id, is_started in sent.get("broken", ()):
+            results = self.of(Source(folder, test))
+            results.broken.add(case_id)
+            if is_started:
+                results.started.add(case_id)
         for folder in sent.get("cost_caps", ()):
             self.of(Source(folder)).hit_cost_cap = True
 
@@ -118,8 +126,8 @@ class ReportedResults:
         """Tests and the reports of the whole runs that they made."""
         self.cases: list[tuple[Source, str, BenchScore]] = []
         """Cases and their scores."""
-        self.broken: list[tuple[Source, str]] = []
-        """Cases whose test failed for another reason than the score."""
+        self.broken: list[tuple[Source, str, bool]] = []
+        """Cases whose test failed for another reason than the score, and whether it was called."""
         self.cost_caps: list[str] = []
         """Folders of task classes of which a case was not started because of the cost cap."""
 
@@ -131,7 +139,7 @@ class ReportedResults:
                 [*source, case_id, score.model_dump(mode="json")]
                 for source, case_id, score in self.cases
             ],
-            "broken": [[*source, case_id] for source, case_id in self.broken],
+            "broken": [[*source, case_id, called] for source, case_id, called in self.broken],
             "cost_caps": self.cost_caps,
         }
 

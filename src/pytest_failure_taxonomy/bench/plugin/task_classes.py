@@ -34,6 +34,7 @@ class TaskClasses:
         self._config = config
         self._loaded: dict[Path, TaskClass | BenchError] = {}
         self._settings: dict[str, BenchSettings] = {}
+        self._by_file: dict[Path, dict[Path | None, list[BenchCase]]] = {}
 
     def load(self, folder: Path) -> TaskClass:
         """Return the task class in a folder.
@@ -51,6 +52,17 @@ class TaskClasses:
         if isinstance(found, BenchError):
             raise found
         return found
+
+    def cases_in(self, file: Path, folder: Path) -> Sequence[BenchCase]:
+        """Return the cases of one file of the task class in a folder.
+
+        They are sorted by file once: there may be thousands of files.
+        """
+        if folder not in self._by_file:
+            by_file = self._by_file[folder] = {}
+            for case in self.load(folder).cases:
+                by_file.setdefault(case.path, []).append(case)
+        return self._by_file[folder].get(file, ())
 
     def find(self, name: str) -> TaskClass:
         """Return the task class that a mark or a test names.
