@@ -6,13 +6,16 @@ They are pydantic models because files and rubrics fill them. They are immutable
 # Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
+from pytest_failure_taxonomy.documents.problems import WrongError, nearest, quoted
+from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 
 Severity = Literal["block", "warn", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
@@ -161,11 +164,46 @@ class GateSettings(ClosedModel):
     """The fewest distinct cases that must have passed."""
 
 
+def _check_kinds(pattern: str) -> str:
+    """Return a pattern that a kind of ours matches.
+
+    Raises:
+        WrongError: No kind matches it.
+    """
+    if any(fnmatchcase(kind, pattern) for kind in KINDS):
+        return pattern
+    near = nearest(pattern, KINDS)
+    right = f"near it are {', '.join(near)}" if near else "write kinds such as llm.rate_limited"
+    raise WrongError(f"{quoted(pattern)} is no kind of failure; {right}")
+
+
+def _refuse_none(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    # `min_length` would be reported beside each pattern that can't be used.
+    if not patterns:
+        raise WrongError("is an empty list; name kinds such as llm.rate_limited")
+    return patterns
+
+
+class RetrySettings(ClosedModel):
+    """When the system is called again for a case whose call failed."""
+
+    on: Annotated[
+        _Listed[Annotated[str, AfterValidator(_check_kinds)]], AfterValidator(_refuse_none)
+    ]
+    """Kinds of the exceptions to try again on; `*` stands for any text, as in `sandbox.*`."""
+    attempts: _AtLeastOne = 3
+    """Calls of the system for one case in all, the first among them."""
+    backoff_seconds: _NotNegative = 2.0
+    """How long to wait before the second call; each further wait is longer."""
+
+
 class BenchSettings(ClosedModel):
     """What a `bench.yaml` may say; every value has a default."""
 
     sut: str | None = None
     """The system under test as `package.module:callable`."""
+    sut_version: str | None = None
+    """The version of the system, as its author gives it."""
     sut_isolation: Literal["thread", "process"] = "thread"
     """Where a plain callable runs; a process can be killed."""
     rubric_isolation: Literal["warm", "fresh"] = "warm"
@@ -182,6 +220,10 @@ class BenchSettings(ClosedModel):
     """No case is started once the finished ones have cost more."""
     repeat: _AtLeastOne = 1
     """How often each case is run."""
+    retry: RetrySettings | None = None
+    """When to call the system again for a case whose call failed."""
+    stop_after_same_failure: _Count = 10
+    """Stop once this many cases in a row failed with one cause; 0: never."""
     gate: GateSettings | None = None
     """What a run must reach."""
 

@@ -56,13 +56,18 @@ def shown(text: str) -> str:
     return cut if cut.isprintable() else repr(cut)[1:-1]
 
 
-def closest(given: str, allowed: Iterable[str]) -> str | None:
-    """Return the allowed word that is most similar to a wrong one, if any; case doesn't count."""
+def nearest(given: str, allowed: Iterable[str], *, count: int = 3) -> list[str]:
+    """Return the allowed words that are most similar to a wrong one; case doesn't count."""
     import difflib
 
     by_lower_case = {word.lower(): word for word in allowed}
-    close = difflib.get_close_matches(given.lower()[:_MAX_WORD], by_lower_case, n=1, cutoff=0.6)
-    return by_lower_case[close[0]] if close else None
+    close = difflib.get_close_matches(given.lower()[:_MAX_WORD], by_lower_case, n=count, cutoff=0.6)
+    return [by_lower_case[word] for word in close]
+
+
+def closest(given: str, allowed: Iterable[str]) -> str | None:
+    """Return the allowed word that is most similar to a wrong one, if any; case doesn't count."""
+    return next(iter(nearest(given, allowed, count=1)), None)
 
 
 def right_words(given: str, allowed: Iterable[str], *, otherwise: str) -> str:

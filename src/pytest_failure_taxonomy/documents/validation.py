@@ -107,7 +107,7 @@ def validate(
         if each["type"] == "missing":
             key = path[-1]
             if key not in meant:
-                problems.add(tree.line, f"{subject} has no {key}; {missing[key]}")
+                problems.add(part.line, f"{subject} has no {key}; {missing[key]}")
         elif each["type"] == "extra_forbidden":
             fields = _fields_at(model, path[:-1])
             right = right_words(path[-1], fields, otherwise=f"the keys are {', '.join(fields)}")

@@ -15,12 +15,13 @@ from pytest_failure_taxonomy.bench.models import (
     SEVERITIES,
     BenchSettings,
     GateSettings,
+    RetrySettings,
     Severity,
     banned_part,
 )
 from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted
 from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, not_a_string, read_tree
-from pytest_failure_taxonomy.documents.validation import FileModel, validate
+from pytest_failure_taxonomy.documents.validation import FileModel, Line, validate
 from pytest_failure_taxonomy.documents.yaml_files import Form
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -36,6 +37,7 @@ _KEYS_PYTHON: Final = "breakdown_keys.py"
 _KEYS_EXAMPLE: Final = "write a list of keys, such as `- precision`, or [] for none"
 _SUT: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MAX_REPEAT: Final = 1_000
+_RETRY_MISSING: Final = {"on": "name the kinds of failures to try again on: [llm.rate_limited]"}
 _MAX_BYTES: Final = 1024 * 1024
 
 
@@ -76,7 +78,16 @@ class _GateInFile(FileModel, GateSettings):
     pass
 
 
+class _RetryInFile(FileModel, RetrySettings):
+    @field_validator("attempts", "backoff_seconds", mode="before")
+    @classmethod
+    def _refuse_large_numbers(cls, given: Any) -> Any:
+        return check_number(given, _MAX_REPEAT)
+
+
 class _SettingsInFile(FileModel, BenchSettings):
+    sut_version: Line | None = None
+    retry: _RetryInFile | None = None
     gate: _GateInFile | None = None
 
     @field_validator("*", mode="before")
@@ -108,7 +119,8 @@ def read_settings(folder: ClassFolder) -> BenchSettings:
     tree = _read(folder, _SETTINGS, form, dict, example, may_be_empty=True)
     if tree is None:
         return BenchSettings()  # a file with nothing but comments is fine
-    settings = validate(_SettingsInFile, tree, folder.problems_of(_SETTINGS))
+    problems = folder.problems_of(_SETTINGS)
+    settings = validate(_SettingsInFile, tree, problems, subject="retry", missing=_RETRY_MISSING)
     if settings is None:
         # The rubric is checked by this setting, and must not be blamed for another one.
         is_fresh = tree.value.get("rubric_isolation") == "fresh"

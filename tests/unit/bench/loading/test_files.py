@@ -241,7 +241,7 @@ def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem:
     ("content", "problem"),
     [
         ("- a", "1: a list where the file begins; write keys and values, such as `concurrency: 4`"),
-        ("timeout: 5", "1: unknown key 'timeout'; the keys are sut, sut_isolation, rubric_isolati"),
+        ("timeout: 5", "1: unknown key 'timeout'; the keys are sut, sut_version, sut_isolation, "),
         ("concurency: 5", "1: unknown key 'concurency'; did you mean concurrency?"),
         ("repeat: 1\nrepeat: 2", "2: the key 'repeat' stands in line 1 already; give it once"),
         ("sut:", "1: sut: is empty; give it a value or leave it out"),
@@ -289,6 +289,38 @@ def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem:
         (
             "repeat: 0x" + "f" * 9000,
             "1: '0xfffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+        ),
+        (
+            "retry: {on: [llm.rate_limit]}",
+            ("1: retry.on: 'llm.rate_limit' is no kind of failure; near it are llm.rate_limited,"),
+        ),
+        (
+            "retry: {on: ['*', sandbox.*, nothing.like.it]}",
+            (
+                "1: retry.on: 'nothing.like.it' is no kind of failure; write kinds such as"
+                " llm.rate_limited"
+            ),
+        ),
+        ("retry: {on: llm.error}", "1: retry.on: 'llm.error' is not a list; write one in brackets"),
+        ("retry: {on: []}", "1: retry.on: is an empty list; name kinds such as llm.rate_limited"),
+        (
+            "repeat: 1\nretry: {attempts: 2}",
+            "2: retry has no on; name the kinds of failures to try again on: [llm.rate_limited]",
+        ),
+        ("retry: {on: [llm.*], attempts: 0}", "1: retry.attempts: '0' is less than 1; write 1"),
+        (
+            "retry: {on: [llm.*], attempts: 1001}",
+            "1: retry.attempts: 1001 is more than 1,000; write 1,000 or less",
+        ),
+        (
+            "retry: {on: [llm.*], backoff_seconds: -1}",
+            "1: retry.backoff_seconds: '-1' is less than 0; write 0 or more",
+        ),
+        ("sut_version: 1.0", "1: sut_version: '1.0' is not a string; put it in quotes"),
+        ("sut_version: ' '", "1: sut_version: is empty; give it a value or leave it out"),
+        (
+            "stop_after_same_failure: -1",
+            "1: stop_after_same_failure: '-1' is less than 0; write 0 or more",
         ),
         ("gate: 0.7", "1: gate: '0.7' is not a mapping; write keys and values below it"),
         (

@@ -24,10 +24,13 @@ def test_every_setting_has_a_row() -> None:
 
 
 def test_the_examples_of_the_page_are_good(tmp_path: Path) -> None:
-    """The codes and the rubric that it shows can be used."""
-    found = re.compile(r"^```(yaml|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    """The codes, settings and the rubric that it shows can be used."""
+    found = re.compile(r"^```(yaml|python)\n(?:# (\S+)\n)?(.*?)^```$", re.MULTILINE | re.DOTALL)
     names = {"yaml": "failure_modes.yaml", "python": "rubric.py"}
-    write_class(
-        tmp_path, {names[kind]: text for kind, text in found.findall(PAGE.read_text("utf-8"))}
-    )
-    assert load_task_class(tmp_path).failure_mode_taxonomy == {"tests.failed": "block"}
+    examples = {
+        name or names[kind]: text for kind, name, text in found.findall(PAGE.read_text("utf-8"))
+    }
+    write_class(tmp_path, dict(examples))
+    loaded = load_task_class(tmp_path)
+    assert loaded.failure_mode_taxonomy == {"tests.failed": "block"}
+    assert loaded.settings.retry is not None

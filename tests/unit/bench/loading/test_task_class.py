@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
-from pytest_failure_taxonomy.bench.models import BenchSettings, GateSettings
+from pytest_failure_taxonomy.bench.models import BenchSettings, GateSettings, RetrySettings
 from pytest_failure_taxonomy.documents import yaml_files
 from pytest_failure_taxonomy.errors import BenchError
 from tests.unit.bench.loading.a_class import problems_of, write_class
@@ -32,7 +32,10 @@ EVERYTHING: Final[dict[str, str | bytes | None]] = {
     "bench.yaml": (
         "sut: my.package:Agent.solve\nsut_isolation: process\nrubric_isolation: fresh\n"
         "timeout_per_case_seconds: 5\nrubric_wall_clock_seconds: 1.5\nrubric_memory_mb: 64\n"
-        "concurrency: 2\nmax_cost_usd: 0\nrepeat: 2\ngate:\n  lower_bound_95: 0.7\n"
+        "concurrency: 2\nmax_cost_usd: 0\nrepeat: 2\nsut_version: '1.0'\n"
+        "stop_after_same_failure: 0\n"
+        "retry: {on: [llm.rate_limited, sandbox.*], attempts: 1, backoff_seconds: 0}\n"
+        "gate:\n  lower_bound_95: 0.7\n"
         "  min_cases: 10\n"
     ),
     "rubric.py": "import json, sys\nprint(json.load(sys.stdin))\n",
@@ -72,6 +75,9 @@ def test_everything_that_a_class_can_say_arrives(tmp_path: Path) -> None:
         concurrency=2,
         max_cost_usd=0,
         repeat=2,
+        sut_version="1.0",
+        stop_after_same_failure=0,
+        retry=RetrySettings(on=("llm.rate_limited", "sandbox.*"), attempts=1, backoff_seconds=0),
         gate=GateSettings(lower_bound_95=0.7, min_cases=10),
     )
     places = [(case.case_id, case.repetition, case.line) for case in loaded.cases]
