@@ -90,7 +90,7 @@ def test_system_that_changes_its_case(runs: PytestRuns, does: str) -> None:
 def test_case_whose_test_times_out_has_no_score(runs: PytestRuns) -> None:
     """What pytest-timeout fails does not pass, though its system is done in the end."""
     cases = [*passing_cases(5), {"id": "slow", "input": 1, "sleep": 1.5}]
-    runs.write(task_class_files(cases, settings="gate: {min_cases: 5}\n"))
+    runs.write(task_class_files(cases, settings="gate: {min_passed_cases: 5}\n"))
     run = runs.run("bench", "--timeout=1", plugins=[BENCH, "timeout"])
     report = only_bench(run)
     assert run.outcomes == {"passed": 5, "failed": 1}
@@ -109,7 +109,7 @@ def test_case_whose_fixture_fails_has_no_score(runs: PytestRuns, when: str) -> N
         f"    if 'case-002' in request.node.name and {when == 'teardown'}: 1 / 0\n"
     )
     files = task_class_files(
-        passing_cases(6), settings="gate: {min_cases: 5}\n", system=SYSTEM + fixture
+        passing_cases(6), settings="gate: {min_passed_cases: 5}\n", system=SYSTEM + fixture
     )
     runs.write(files)
     report = only_bench(runs.run("bench", plugins=[BENCH]))

@@ -74,6 +74,20 @@ def pytest_configure(config: pytest.Config) -> None:
         check_options(config)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let the id of a case that is repeated stand for all its repetitions."""
+    config = session.config
+    named = [each for each in config.args if "::" in each and _may_hold_cases([each])]
+    if named:
+        classes = _begin_session(config).classes
+        config.args[:] = [
+            nodeid
+            for each in config.args
+            for nodeid in (classes.repetitions(each) if each in named else [each])
+        ]
+
+
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect a task class."""
     if not _may_be_task_class(path):
