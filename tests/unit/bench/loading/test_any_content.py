@@ -18,7 +18,7 @@ from tests.unit.bench.loading.a_class import write_class
 
 FILES: Final = (
     *("failure_modes.yaml", "breakdown_keys.yaml", "bench.yaml", "rubric.py", "cases/a.yaml"),
-    *("cases/b.yaml", "cases/b.jsonl", "oracle/o.yaml"),
+    *("cases/b.yaml", "cases/b.jsonl", "cases/b.csv", "oracle/o.yaml"),
 )
 _WORDS: Final = st.sampled_from(
     (
@@ -48,6 +48,7 @@ _TEXT_OF_YAML: Final = st.lists(
     st.sampled_from(
         (
             *("id: ", "- ", "\n", "  ", ": ", "&a ", "*a", "[", "]", "{", "}", ", ", "'", '"'),
+            *("id,", "id\n", "input:json", "a,1\n", '""', "tags,"),
             *("!!set ", "!!int ", "? ", "|\n", "a", "1", "<<: ", "---\n", "#", "~", "\t", "no"),
         )
     ),

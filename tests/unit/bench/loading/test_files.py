@@ -230,7 +230,7 @@ HEAD: Final = "from enum import StrEnum\nclass K(StrEnum):\n"
         ),
         (
             HEAD + "    A = 'x_llm'",
-            "3: the key 'x_llm' holds 'llm', a model's opinion of itself (x_[llm]);",
+            "3: the key 'x_llm' holds 'llm', a model's opinion of itself",
         ),
         (HEAD + "    A = ''", "3: a key is empty; give it a name, such as tests.failed"),
         (b"\xff", "1: not UTF-8 at byte 0; breakdown_keys.py is Python in UTF-8 with one StrEnum"),
