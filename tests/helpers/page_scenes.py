@@ -246,7 +246,7 @@ def bench() -> dict[str, Any]:
     """Return the report of a bench with a gate that it has failed."""
     scores = [_case(number) for number in range(40)]
     names = [f"mail-{number:03d}" for number in range(40)]
-    plan = make_plan(names, gate=GateSettings(lower_bound_95=0.8, min_cases=30))
+    plan = make_plan(names, gate=GateSettings(lower_bound_95=0.8, min_passed_cases=30))
     plan = plan.model_copy(
         update={"task_class": plan.task_class.model_copy(update={"name": "mail"})}
     )

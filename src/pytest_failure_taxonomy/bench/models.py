@@ -58,6 +58,17 @@ _Count = Annotated[int, Field(ge=0)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _AtLeastOne = Annotated[int, Field(ge=1)]
 
+
+def _check_cap(max_cost_usd: float) -> float:
+    if max_cost_usd <= 0:
+        raise WrongError(
+            f"a cap of {max_cost_usd:g} lets no case run; give more than 0, or leave it out"
+        )
+    return max_cost_usd
+
+
+_Cap = Annotated[float, AfterValidator(_check_cap)]
+
 DEFAULT_TIMEOUT_SECONDS = 300.0
 DEFAULT_RUBRIC_SECONDS = 60.0
 DEFAULT_CONCURRENCY = 8
@@ -133,6 +144,11 @@ class BenchCase(ClosedModel):
         fields = {name: value for name, value in given.items() if name not in _NOT_IN_FILES}
         return {**known, "fields": {"id": given.get("case_id"), **fields}}
 
+    @property
+    def id_in_file(self) -> Any:
+        """The `id` of the file, which all repetitions of the case have in common."""
+        return self.fields.get("id", self.case_id)
+
     def __getitem__(self, name: str) -> Any:
         """Return a field of the case's file."""
         return self.fields[name]
@@ -188,8 +204,25 @@ class GateSettings(ClosedModel):
 
     lower_bound_95: _Share | None = None
     """The least lower bound of the mean score."""
-    min_cases: _AtLeastOne | None = None
-    """The fewest distinct cases that must have passed."""
+    min_passed_cases: _AtLeastOne | None = None
+    """The fewest distinct cases that must have passed; `min_cases` is its old name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_old_name(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or _OLD_NAME not in given:
+            return given
+        if "min_passed_cases" in given:
+            raise WrongError(
+                f"has {_OLD_NAME} beside min_passed_cases, its new name; keep min_passed_cases"
+            )
+        return {
+            "min_passed_cases" if name == _OLD_NAME else name: value
+            for name, value in given.items()
+        }
+
+
+_OLD_NAME = "min_cases"
 
 
 def _check_kinds(pattern: str) -> str:
@@ -244,7 +277,7 @@ class BenchSettings(ClosedModel):
     """Address space of a rubric's process, in MiB (Linux)."""
     concurrency: _AtLeastOne = DEFAULT_CONCURRENCY
     """How many cases run at a time, over all xdist workers together."""
-    max_cost_usd: _NotNegative | None = None
+    max_cost_usd: _Cap | None = None
     """No case is started once the finished ones have cost more."""
     repeat: _AtLeastOne = 1
     """How often each case is run."""
@@ -405,6 +438,13 @@ class BenchRunReport(ClosedModel):
     """The codes of severity `block` that occurred, sorted, each once."""
     gate: GateResult | None
     """What the gate says; null where the class has none."""
+
+
+def marked_part(key: str, part: str) -> str:
+    """Return a key with a part of it in brackets, upper or lower case: `fulfi[llm]ent`."""
+    at = key.lower().index(part)
+    end = at + len(part)
+    return f"{key[:at]}[{key[at:end]}]{key[end:]}"
 
 
 def banned_part(key: str) -> str | None:

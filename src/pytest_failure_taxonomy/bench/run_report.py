@@ -215,7 +215,7 @@ def _too_few(report: BenchRunReport, settings: GateSettings) -> str:
     another one that fails.
     """
     for_a_bound = 1 if settings.lower_bound_95 is None else FEWEST_SCORES
-    needed = max(settings.min_cases or 1, for_a_bound)
+    needed = max(settings.min_passed_cases or 1, for_a_bound)
     passed = _distinct_passed(report)
     if passed >= needed:
         return ""

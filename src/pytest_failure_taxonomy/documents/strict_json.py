@@ -13,8 +13,12 @@ from pytest_failure_taxonomy.documents.yaml_files import MAX_DEPTH
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, *, right: str = "write one JSON object a line") -> Any:
     """Return the value of a JSON text.
+
+    Args:
+        text: The text.
+        right: What would be right, for the message about what is not JSON.
 
     Raises:
         WrongError: The text is not JSON, is nested too deep, or holds NaN, an infinite number, an
@@ -23,9 +27,8 @@ def parse_json(text: str) -> Any:
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise WrongError(
-            f"not JSON ({shown(error.msg)} at column {error.colno}); write one JSON object a line"
-        ) from None
+        what = f"not JSON ({shown(error.msg)} at column {error.colno})"
+        raise WrongError(f"{what}; {right}") from None
     except WrongError:
         raise
     except RecursionError:

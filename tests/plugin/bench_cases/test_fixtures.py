@@ -61,6 +61,27 @@ def test_system_runs_on_the_loop_of_an_async_test(runs: PytestRuns) -> None:
     assert runs.run("test_it.py", plugins=PLUGINS).outcomes == {"passed": 1}
 
 
+def test_the_bare_id_of_a_repeated_case(runs: PytestRuns) -> None:
+    """`bench.run` takes the id of the file for all repetitions, `bench_rubric` for the case."""
+    runs.write(
+        {
+            **task_class_files(passing_cases(2), system="", settings="repeat: 3\n"),
+            "test_it.py": "import pytest\n\n"
+            "def answer(case):\n    return case.input\n\n"
+            "def test_run(bench):\n"
+            "    ids = ['case-001', 'case-001#2', 'case-000#3']\n"
+            "    report = bench.run_sync('echo', answer, case_ids=ids)\n"
+            "    assert [each for each, _ in report.per_case] == [\n"
+            "        'case-000#3', 'case-001#1', 'case-001#2', 'case-001#3']\n\n"
+            "@pytest.mark.bench('echo')\n"
+            "def test_rubric(bench_rubric):\n"
+            "    assert bench_rubric('case-001', 1).passed\n"
+            "    assert bench_rubric('case-001#2', 1).passed\n",
+        }
+    )
+    assert runs.run("test_it.py", plugins=[BENCH]).outcomes == {"passed": 2}
+
+
 def test_whole_run_from_a_plain_test(runs: PytestRuns) -> None:
     """A plain test uses `run_sync`, or `asyncio.run`; a system may be plain, too."""
     runs.write(

@@ -308,7 +308,7 @@ def test_selection(runs: PytestRuns, args: list[str], chosen: list[str]) -> None
 
 def test_selection_says_that_it_is_one(runs: PytestRuns) -> None:
     """A gate can't be decided on a selection: INCOMPLETE, and the run does not fail by it."""
-    settings = "gate: {lower_bound_95: 0.9, min_cases: 10}\n"
+    settings = "gate: {lower_bound_95: 0.9, min_passed_cases: 10}\n"
     runs.write(task_class_files(passing_cases(12), settings=settings))
     selected = runs.run("bench", "-k", "case-001", plugins=[BENCH])
     assert only_bench(selected)["gate"]["verdict"] == "INCOMPLETE"
@@ -500,6 +500,9 @@ def test_bench_json_that_cant_be_written(runs: PytestRuns) -> None:
         (["--bench-concurrency=0"], "", "--bench-concurrency: '0' can't be used"),
         (["--bench-concurrency=x"], "", "--bench-concurrency: 'x' is no number; give a whole"),
         (["--bench-timeout-per-case=-1"], "", "--bench-timeout-per-case: '-1' can't be"),
+        (["--bench-max-cost=0"], "", "--bench-max-cost: '0' can't be used: a cap of 0 lets no"),
+        (["--bench-max-cost=-2"], "", "--bench-max-cost: '-2' can't be used: a cap of -2 lets no"),
+        (["--bench-max-cost=nan"], "", "--bench-max-cost: 'nan' can't be used: "),
         ([], "bench_rubric_isolation = cold", "bench_rubric_isolation: 'cold' can't be used"),
     ],
 )
@@ -530,6 +533,20 @@ def test_repeat(runs: PytestRuns) -> None:
     run = runs.run("bench", plugins=[BENCH])
     assert calls(runs) == [f"case-00{n}#{k}" for n in range(2) for k in (1, 2, 3)]
     assert run.outcomes == {"passed": 6}
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "n2"])
+def test_the_bare_id_selects_all_repetitions(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """A node id by the id of the file runs its repetitions; so does `-k`."""
+    runs.write(task_class_files(passing_cases(3), settings="repeat: 3\n"))
+    plugins = [BENCH, "xdist"]
+    file = "bench/echo/cases/a.jsonl"
+    args = (f"{file}::case-001", f"{file}::case-002#2")
+    assert runs.run(*args, *workers, plugins=plugins).outcomes == {"passed": 4}
+    assert calls(runs) == [*(f"case-001#{number}" for number in (1, 2, 3)), "case-002#2"]
+    run = runs.run("bench", "-k", "case-002", *workers, plugins=plugins)
+    assert (run.outcomes or {}).get("passed") == 3
+    assert runs.run(f"{file}::case-00", plugins=plugins).exit_status == 4
 
 
 def test_reruns_run_the_case_again(runs: PytestRuns) -> None:

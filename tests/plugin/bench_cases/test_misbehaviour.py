@@ -146,7 +146,7 @@ def test_case_whose_fixture_fails_has_no_score(runs: PytestRuns, when: str) -> N
         f"    if 'case-002' in request.node.name and {when == 'teardown'}: 1 / 0\n"
     )
     files = task_class_files(
-        passing_cases(6), settings="gate: {min_cases: 5}\n", system=SYSTEM + fixture
+        passing_cases(6), settings="gate: {min_passed_cases: 5}\n", system=SYSTEM + fixture
     )
     runs.write(files)
     report = only_bench(runs.run("bench", plugins=[BENCH]))

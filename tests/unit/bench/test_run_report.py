@@ -206,7 +206,7 @@ TIMED_OUT = make_score(0.0, codes={"sut.timeout": "block"})
 GATES = st.builds(
     GateSettings,
     lower_bound_95=st.none() | st.floats(min_value=0, max_value=1),
-    min_cases=st.none() | st.integers(min_value=1, max_value=12),
+    min_passed_cases=st.none() | st.integers(min_value=1, max_value=12),
 )
 SCORES = st.lists(
     st.builds(make_score, st.sampled_from([1.0, 1.0, 0.9, 0.5, 0.0]) | st.floats(0, 1)),
@@ -225,7 +225,7 @@ FAILURES = st.builds(
     [
         pytest.param(
             {"scores": [PASSED] * 20},
-            {"lower_bound_95": 0.8, "min_cases": 20},
+            {"lower_bound_95": 0.8, "min_passed_cases": 20},
             "PASS",
             (),
             id="enough",
@@ -246,14 +246,14 @@ FAILURES = st.builds(
         ),
         pytest.param(
             {"scores": [PASSED] * 8},
-            {"min_cases": 10},
+            {"min_passed_cases": 10},
             "FAIL",
             ("8 cases passed; at least 10 are needed",),
             id="too few",
         ),
         pytest.param(
             {"scores": [PASSED] * 8 + [FAILED] * 2},
-            {"min_cases": 10},
+            {"min_passed_cases": 10},
             "FAIL",
             ("8 cases passed; at least 10 are needed",),
             id="failed ones do not fill up the cases",
@@ -298,7 +298,7 @@ FAILURES = st.builds(
         ),
         pytest.param(
             {"scores": [PASSED] * 10 + [TIMED_OUT], "not_run": 1},
-            {"lower_bound_95": 0.99, "min_cases": 11},
+            {"lower_bound_95": 0.99, "min_passed_cases": 11},
             "FAIL",
             (
                 "1 of 12 cases ended with a failure mode of severity block: sut.timeout (1)",
@@ -365,8 +365,8 @@ def test_repetitions_fill_up_no_cases() -> None:
     """Three cases run four times are three cases."""
     case_ids = [f"{name}#{i}" for name in "abc" for i in (1, 2, 3, 4)]
     report = aggregate(make_plan(case_ids), [(case_id, PASSED) for case_id in case_ids])
-    assert evaluate_gate(report, GateSettings(min_cases=3)).verdict == "PASS"
-    result = evaluate_gate(report, GateSettings(min_cases=4))
+    assert evaluate_gate(report, GateSettings(min_passed_cases=3)).verdict == "PASS"
+    result = evaluate_gate(report, GateSettings(min_passed_cases=4))
     assert result.reasons == ("3 cases passed; at least 4 are needed",)
 
 

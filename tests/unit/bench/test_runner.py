@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome, RubricAnswer, RubricError
@@ -172,11 +173,10 @@ def test_a_bug_in_a_callback_is_loud(which: str) -> None:
     ("cap", "costs", "graded"),
     [
         (0.3, [0.1, 0.1, 0.1, 0.1, 0.1], 4),
-        (0.0, [0.0, 0.0, 0.5, 0.0, 0.0], 3),
         (0.5, [0.1, 0.1, 0.1, 0.1, 0.2], 5),
         (None, [9.0, 9.0, 9.0, 9.0, 9.0], 5),
     ],
-    ids=["three times 0.1 is 0.3", "nothing", "above at the last case", "no cap"],
+    ids=["three times 0.1 is 0.3", "above at the last case", "no cap"],
 )
 def test_above_the_cost_cap_no_case_is_started(
     cap: float | None, costs: list[float], graded: int
@@ -193,6 +193,13 @@ def test_above_the_cost_cap_no_case_is_started(
     assert report.complete is not is_partial
     assert report.run_id.startswith("partial:") is is_partial
     assert len(report.run_id.removeprefix("partial:")) == 32
+
+
+@pytest.mark.parametrize("cap", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_cap_that_no_run_can_have(cap: float) -> None:
+    """A cap of 0 would let no case run; what is no number is refused, too."""
+    with pytest.raises(ValidationError, match=r"lets no case run|finite number"):
+        make_stub_plan(case_ids=["a"], max_cost_usd=cap)
 
 
 def test_above_the_cost_cap_running_cases_finish() -> None:

@@ -5,39 +5,26 @@ from __future__ import annotations
 import keyword
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator
 
+from pytest_failure_taxonomy.bench.loading.case_files import read_entries
 from pytest_failure_taxonomy.bench.loading.class_files import MAX_NAME, check_number
 from pytest_failure_taxonomy.bench.loading.folder import (
     CASE_SUFFIXES,
+    CASES_MODULE,
     ORACLE_SUFFIXES,
     ClassFolder,
 )
 from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample
 from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted, right_words
-from pytest_failure_taxonomy.documents.strict_json import parse_json
-from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, read_tree
+from pytest_failure_taxonomy.documents.trees import Tree
 from pytest_failure_taxonomy.documents.validation import FileModel, validate
-from pytest_failure_taxonomy.documents.yaml_files import Form, why_no_file
-from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import value
 
-MAX_YAML_BYTES: Final = 4 * 1024 * 1024
-MAX_JSONL_BYTES: Final = 64 * 1024 * 1024
-
-_EXAMPLE: Final = "write one mapping with an id, or a list of such"
-_FORM: Final = Form(
-    right="it is YAML in UTF-8 with one mapping, or a list of such",
-    max_bytes=MAX_YAML_BYTES,
-    takes_aliases=True,
-    is_fast=True,
-)
-_LINES_RIGHT: Final = "it is text in UTF-8 with one JSON object a line"
-_LIKE_CASES: Final = (*CASE_SUFFIXES, ".json", ".jsonlines", ".ndjson")
+_LIKE_CASES: Final = (*CASE_SUFFIXES, ".json", ".jsonlines", ".ndjson", ".tsv", ".parquet", ".xlsx")
 """Suffixes of files that look like cases; those that are not read are reported."""
 _NOT_IN_IDS: Final = ("/", "\\", "::", "[", "]", "#")
 """What pytest or a shell would not take for a part of the id."""
@@ -138,31 +125,41 @@ class Cases:
 def read_cases(folder: ClassFolder) -> Cases:
     """Return all cases of a task class, by file and in the order of each file."""
     names = _file_names(folder, "cases", CASE_SUFFIXES)
+    if folder.has(CASES_MODULE):
+        names = [*(names or ()), CASES_MODULE]
     if not names:
-        if not folder.is_outside("cases") and not _has_links(folder):
+        is_refused = folder.is_outside("cases") or folder.is_outside(CASES_MODULE)
+        if not is_refused and not _has_links(folder):
             what = "there is no such folder" if names is None else "there is no case in it"
-            right = "put cases in cases/*.yaml or cases/*.jsonl"
+            right = "put cases in cases/ or write a cases.py"
             folder.problems_of("cases").add(None, f"{what}; {right}")
         return Cases(cases=(), ids=frozenset())
     cases: list[BenchCase] = []
-    places: dict[str, tuple[str, int]] = {}
+    places: dict[str, tuple[str, str]] = {}
     for name in names:
-        problems, path = folder.problems_of(name), folder.path / name
-        for entry in _read_entries(folder, name):
-            case = _read_case(entry, path, problems)
-            case_id = entry.value.get("id")
+        path = folder.path / name
+        for entry in read_entries(folder, name):
+            case = _read_case(entry.tree, path, entry.problems)
+            case_id = entry.tree.value.get("id")
             if not isinstance(case_id, str):
                 continue
-            line = entry.at("id").line
-            if case_id in places:
-                file, first = places[case_id]
-                where = f"line {first}" if file == name else f"{file}:{first}"
-                what = f"id: {quoted(case_id)} is the id of the case in {where}"
-                problems.add(line, f"{what}; each case needs its own")
-            places.setdefault(case_id, (name, line))
+            line = entry.tree.at("id").line
+            place = (name, entry.place(line))
+            first = places.setdefault(case_id, place)
+            if first is not place:
+                what = f"id: {quoted(case_id)} is the id of the case in {_where(first, name)}"
+                entry.problems.add(line, f"{what}; each case needs its own")
             if case is not None:
                 cases.append(case)
     return Cases(cases=tuple(cases), ids=frozenset(places))
+
+
+def _where(place: tuple[str, str], name: str) -> str:
+    """Return a place in words, as seen from a file."""
+    file, at = place
+    if file == name:
+        return f"line {at}" if at.isdecimal() else at
+    return f"{file}:{at}" if at.isdecimal() else f"{at} of {file}"
 
 
 def repeated(cases: tuple[BenchCase, ...], times: int) -> Iterator[BenchCase]:
@@ -208,7 +205,7 @@ def read_oracle(folder: ClassFolder, case_ids: frozenset[str]) -> tuple[OracleEx
     places: dict[str, str] = {}
     for name in _file_names(folder, "oracle", ORACLE_SUFFIXES) or ():
         problems = folder.problems_of(name)
-        for entry in _read_entries(folder, name):
+        for entry in (each.tree for each in read_entries(folder, name)):
             example = _read_example(entry, folder.path / name, case_ids, problems)
             if example is None:
                 continue
@@ -254,7 +251,8 @@ def _file_names(folder: ClassFolder, name: str, suffixes: tuple[str, ...]) -> li
     if found is None:
         return None
     names = []
-    allowed = " or ".join(suffix for suffix in suffixes if suffix != ".yml")
+    *others, last = (suffix for suffix in suffixes if suffix != ".yml")
+    allowed = f"{', '.join(others)} or {last}" if others else last
     for each in found:
         suffix = Path(each).suffix
         if suffix in suffixes:
@@ -275,71 +273,3 @@ def _has_links(folder: ClassFolder) -> bool:
     except OSError:
         return False
     return any(folder.is_outside(f"cases/{name}") for name in found)
-
-
-def _read_entries(folder: ClassFolder, name: str) -> Iterator[Tree]:
-    """Yield the mappings of a file."""
-    problems = folder.problems_of(name)
-    read = _read_lines if name.endswith(".jsonl") else _read_yaml
-    with suppress(BenchError):  # it is among the problems
-        yield from read(folder.path / name, problems)
-
-
-def _read_yaml(path: Path, problems: Problems) -> Iterator[Tree]:
-    tree = read_tree(
-        path,
-        problems,
-        _FORM,
-        root=(object,),
-        example=_EXAMPLE,
-        if_empty=f"the file is empty; {_EXAMPLE}",
-    )
-    if tree is None:
-        return
-    if tree.value == []:
-        problems.add(tree.line, f"the list is empty; {_EXAMPLE}")
-    for entry in tree if isinstance(tree.value, list) else (tree,):
-        if isinstance(entry.value, dict):
-            yield entry
-        elif entry.value is not WRONG:
-            problems.add(entry.line, f"{kind_of(entry)} where an entry begins; {_EXAMPLE}")
-
-
-def _read_lines(path: Path, problems: Problems) -> Iterator[Tree]:
-    why = why_no_file(path)
-    if why is None and path.stat().st_size > MAX_JSONL_BYTES:
-        why = f"bigger than {MAX_JSONL_BYTES // 1024:,} KiB"
-    if why is not None:
-        problems.add(None, f"{why}; {_LINES_RIGHT}")
-        return
-    number, is_empty = 0, True
-    try:
-        with path.open("rb") as file:
-            for number, content in enumerate(file, start=1):
-                line = content.strip()
-                if line:
-                    is_empty = False
-                    entry = _read_line(line, number, problems)
-                    if entry is not None:
-                        yield entry
-    except OSError as error:
-        problems.add(number or None, f"can't be read ({error.strerror or error}); {_LINES_RIGHT}")
-        return
-    if is_empty:
-        problems.add(1, f"the file is empty; {_LINES_RIGHT}")
-
-
-def _read_line(content: bytes, number: int, problems: Problems) -> Tree | None:
-    try:
-        text = content.decode("utf-8-sig" if number == 1 else "utf-8")
-        fields = parse_json(text)
-    except UnicodeDecodeError:
-        problems.add(number, f"not UTF-8; {_LINES_RIGHT}")
-    except WrongError as error:
-        problems.add(number, str(error))
-    else:
-        if isinstance(fields, dict):
-            return Tree(value=fields, line=number)
-        shown = "a list" if isinstance(fields, list) else f"the value {quoted(text)}"
-        problems.add(number, f"{shown} where an entry begins; {_LINES_RIGHT}")
-    return None

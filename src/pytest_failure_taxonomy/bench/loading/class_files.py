@@ -18,8 +18,9 @@ from pytest_failure_taxonomy.bench.models import (
     RetrySettings,
     Severity,
     banned_part,
+    marked_part,
 )
-from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted
+from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted, shown
 from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, not_a_string, read_tree
 from pytest_failure_taxonomy.documents.validation import FileModel, Line, validate
 from pytest_failure_taxonomy.documents.yaml_files import Form
@@ -241,7 +242,8 @@ def _checked_keys(keys: list[tuple[str, int]], problems: Problems) -> frozenset[
             continue
         banned = banned_part(key)
         if banned is not None:
-            what = f"the key {quoted(key)} holds {banned!r}, a model's opinion of itself"
+            held = shown(marked_part(key, banned))
+            what = f"the key {quoted(key)} holds {banned!r}, a model's opinion of itself ({held})"
             problems.add(line, f"{what}; name what the rubric measures")
         if key in lines:
             what = f"the key {quoted(key)} stands in line {lines[key]} already; give it once"

@@ -6,7 +6,7 @@ The pytest plugin calls `is_task_class` while it collects, so this module import
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,14 +16,18 @@ from pytest_failure_taxonomy.errors import BenchError
 MARKER_FILE: Final = "failure_modes.yaml"
 """The file that makes a folder a task class."""
 RUBRIC: Final = "rubric.py"
+RUBRICS: Final = "rubrics"
+"""The folder of several rubrics, each named by its file."""
+CASES_MODULE: Final = "cases.py"
+"""Gives cases by a function, beside the files in `cases/`."""
 PARTS: Final = frozenset(
     {
         *(MARKER_FILE, "breakdown_keys.yaml", "breakdown_keys.py", "bench.yaml"),
-        *(RUBRIC, "cases", "oracle"),
+        *(RUBRIC, RUBRICS, CASES_MODULE, "cases", "oracle"),
     }
 )
 """The names that have a meaning in a task class."""
-CASE_SUFFIXES: Final = (".yaml", ".yml", ".jsonl")
+CASE_SUFFIXES: Final = (".yaml", ".yml", ".jsonl", ".csv")
 ORACLE_SUFFIXES: Final = (".yaml", ".yml")
 _SUFFIXES: Final = {"cases": CASE_SUFFIXES, "oracle": ORACLE_SUFFIXES}
 _TELLING: Final = ("bench.yaml", "breakdown_keys.yaml", "breakdown_keys.py", "failure_modes.yml")
@@ -43,10 +47,14 @@ def is_task_class(path: str | os.PathLike[str]) -> bool:
     A folder that has the other files of a task class is one even without its marker file. If that
     file is only misnamed, the user gets an error instead of a run without cases.
     """
-    return os.path.isfile(os.path.join(path, MARKER_FILE)) or (
-        os.path.isfile(os.path.join(path, RUBRIC))
-        and os.path.isdir(os.path.join(path, "cases"))
-        and any(os.path.isfile(os.path.join(path, name)) for name in _TELLING)
+
+    def has(is_there: Callable[[str], bool], *names: str) -> bool:
+        return any(is_there(os.path.join(path, name)) for name in names)
+
+    return has(os.path.isfile, MARKER_FILE) or (
+        (has(os.path.isfile, RUBRIC) or has(os.path.isdir, RUBRICS))
+        and (has(os.path.isdir, "cases") or has(os.path.isfile, CASES_MODULE))
+        and has(os.path.isfile, *_TELLING)
     )
 
 
@@ -59,6 +67,8 @@ def task_class_folder(case_file: Path) -> Path | None:
     Returns:
         The folder, spelled as in the path, or `None` if the file belongs to no task class.
     """
+    if case_file.name == CASES_MODULE:
+        return case_file.parent if is_task_class(case_file.parent) else None
     if case_file.name.startswith("."):
         return None
     if case_file.suffix not in _SUFFIXES.get(case_file.parent.name, ()):

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 MARKER_FILE = "failure_modes.yaml"
 """Makes a folder a task class; repeated from `loading.folder`, which a test compares."""
-RUBRIC = "rubric.py"
+RUBRIC, RUBRICS = "rubric.py", "rubrics"
+CASES_MODULE = "cases.py"
 CASES, ORACLE = "cases", "oracle"
 """The folders of a task class that hold items."""
 SYSTEM_FIXTURE = "system_under_test"

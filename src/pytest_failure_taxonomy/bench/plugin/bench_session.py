@@ -13,7 +13,7 @@ from pytest_failure_taxonomy.bench.fan_out import NotStartedError, RunEndedError
 from pytest_failure_taxonomy.bench.loading.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
-from pytest_failure_taxonomy.bench.plugin.bench_names import CASES, JOURNAL, SESSION, WIRE_KEY
+from pytest_failure_taxonomy.bench.plugin.bench_names import JOURNAL, ORACLE, SESSION, WIRE_KEY
 from pytest_failure_taxonomy.bench.plugin.case_runs import CaseRuns, group_by_class, source_of
 from pytest_failure_taxonomy.bench.plugin.items import (
     CaseFailedError,
@@ -143,7 +143,7 @@ class BenchSession:
             name = nodeid.partition("::")[0]
             if name not in folders:
                 path = self._config.rootpath / name
-                folders[name] = task_class_folder(path) if path.parent.name == CASES else None
+                folders[name] = None if path.parent.name == ORACLE else task_class_folder(path)
             folder = folders[name]
             if folder is not None:
                 found.setdefault(folder, []).append(nodeid)

@@ -7,6 +7,7 @@ run without a task class pays is one look for a file in each folder that pytest 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,13 @@ import pytest
 
 from pytest_failure_taxonomy.bench.plugin.bench_names import (
     CASES,
+    CASES_MODULE,
     JOURNAL,
     MARKER_FILE,
     OPTIONS,
     ORACLE,
     RUBRIC,
+    RUBRICS,
     WIRE_KEY,
 )
 from pytest_failure_taxonomy.imports import imports_as_they_are
@@ -74,6 +77,20 @@ def pytest_configure(config: pytest.Config) -> None:
         check_options(config)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let the id of a case that is repeated stand for all its repetitions."""
+    config = session.config
+    named = [each for each in config.args if "::" in each and _may_hold_cases([each])]
+    if named:
+        classes = _begin_session(config).classes
+        config.args[:] = [
+            nodeid
+            for each in config.args
+            for nodeid in (classes.repetitions(each) if each in named else [each])
+        ]
+
+
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect a task class."""
     if not _may_be_task_class(path):
@@ -91,9 +108,13 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect the cases and the examples of a task class."""
-    if file_path.parent.name not in (CASES, ORACLE):
+    if file_path.parent.name in (CASES, ORACLE):
+        folder_of_class = file_path.parent.parent
+    elif file_path.name == CASES_MODULE:
+        folder_of_class = file_path.parent
+    else:
         return None
-    if not _may_be_task_class(file_path.parent.parent):
+    if not _may_be_task_class(folder_of_class):
         return None
     with imports_as_they_are(parent.config):
         from pytest_failure_taxonomy.bench.loading.folder import task_class_folder
@@ -218,7 +239,7 @@ def _begin_session(config: pytest.Config) -> BenchSession:
 
 
 def _may_be_task_class(path: Path) -> bool:
-    return any(os.path.isfile(os.path.join(path, name)) for name in (MARKER_FILE, RUBRIC))
+    return any(os.path.exists(os.path.join(path, name)) for name in (MARKER_FILE, RUBRIC, RUBRICS))
 
 
 def _uses_bench(item: pytest.Item) -> bool:
@@ -226,4 +247,7 @@ def _uses_bench(item: pytest.Item) -> bool:
 
 
 def _may_hold_cases(nodeids: Sequence[str]) -> bool:
-    return any("/cases/" in nodeid or nodeid.startswith("cases/") for nodeid in nodeids)
+    return any(each.startswith("cases/") or _CASES_IN_NODEIDS(each) for each in nodeids)
+
+
+_CASES_IN_NODEIDS = re.compile(r"/cases/|(^|/)cases\.py::").search

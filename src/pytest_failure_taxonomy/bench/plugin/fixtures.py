@@ -49,7 +49,7 @@ class Bench:
         Args:
             task_class: Its name in `bench_root`, its path, or a task class that is already loaded.
             system_under_test: A plain or an async callable that takes a `BenchCase`.
-            case_ids: Run only these cases.
+            case_ids: Run only these cases; an id of the file stands for all its repetitions.
             rubric_runner: Grades instead of the task class's own `rubric.py`.
             gate: Whether to evaluate the gate of the task class, which may fail the pytest run.
                 `False` is for a system that is meant to be bad; the report's `gate` is then `None`.
@@ -179,13 +179,18 @@ def task_class_of(request: pytest.FixtureRequest, classes: TaskClasses) -> TaskC
 
 
 def _chosen(task_class: TaskClass, case_ids: Sequence[str] | None) -> tuple[BenchCase, ...]:
+    """Return the cases with these ids; the id in a file stands for all its repetitions."""
     if case_ids is None:
         return task_class.cases
-    by_id = {case.case_id: case for case in task_class.cases}
+    by_id: dict[str, list[BenchCase]] = {}
+    for case in task_class.cases:
+        for name in {case.case_id, str(case.id_in_file)}:
+            by_id.setdefault(name, []).append(case)
     missing = [each for each in case_ids if each not in by_id]
     if missing:
         raise BenchError(
             f"{task_class.name}: has no case {', '.join(map(repr, missing))}; "
-            f"its cases are {', '.join(by_id)}"
+            f"its cases are {', '.join(case.case_id for case in task_class.cases)}"
         )
-    return tuple(by_id[each] for each in case_ids)
+    chosen = {case.case_id: case for each in case_ids for case in by_id[each]}
+    return tuple(chosen.values())

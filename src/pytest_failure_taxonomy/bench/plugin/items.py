@@ -254,7 +254,7 @@ class OracleItem(pytest.Item):
 
     def _is_answer_to(self, case: BenchCase) -> bool:
         """Return whether the example answers a case, or one of its repetitions."""
-        return bool(case.fields.get("id", case.case_id) == self.example.case_id)
+        return bool(case.id_in_file == self.example.case_id)
 
 
 def represent(

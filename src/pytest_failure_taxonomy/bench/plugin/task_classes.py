@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
-from pytest_failure_taxonomy.bench.loading.folder import is_task_class
+from pytest_failure_taxonomy.bench.loading.folder import is_task_class, task_class_folder
 from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan
 from pytest_failure_taxonomy.bench.plugin.bench_names import MARKER_FILE, OPTIONS
@@ -124,6 +124,27 @@ class TaskClasses:
             memory_mb=settings.rubric_memory_mb,
         )
 
+    def repetitions(self, argument: str) -> list[str]:
+        """Return the node ids that an argument of the command line stands for.
+
+        With `repeat: 3`, `cases/a.yaml::empty` is no item: it stands for `empty#1` to `empty#3`.
+        """
+        file, _, case_id = argument.partition("::")
+        path = Path(os.path.abspath(self._config.invocation_params.dir / file))
+        folder = task_class_folder(path)
+        if folder is None:
+            return [argument]
+        try:
+            cases = self.load(folder).cases
+        except BenchError:  # the collection reports it
+            return [argument]
+        found = [
+            f"{file}::{case.case_id}"
+            for case in cases
+            if case.path == path and case.id_in_file == case_id
+        ]
+        return found or [argument]
+
     def shown(self, path: Path) -> str:
         """Return a path as a user would type it."""
         started_in = self._config.invocation_params.dir
@@ -210,7 +231,7 @@ def _converted(where: str, setting: str, convert: Callable[[str], Any], given: s
         value = convert(given)
         BenchSettings.model_validate({setting: value})
     except ValidationError as error:
-        what = error.errors()[0]["msg"]
+        what = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise pytest.UsageError(f"{where}: {given!r} can't be used: {what}") from None
     except ValueError:
         right = "a whole number" if convert is int else "a number"

@@ -18,12 +18,21 @@ from tests.unit.bench.loading.a_class import write_class
 
 FILES: Final = (
     *("failure_modes.yaml", "breakdown_keys.yaml", "bench.yaml", "rubric.py", "cases/a.yaml"),
-    *("cases/b.yaml", "cases/b.jsonl", "oracle/o.yaml"),
+    *("cases/b.yaml", "cases/b.jsonl", "cases/b.csv", "oracle/o.yaml"),
 )
 _WORDS: Final = st.sampled_from(
     (
         *("id", "input", "tags", "case", "output", "expect", "severity", "description", "block"),
-        *("gate", "min_cases", "repeat", "sut", "concurrency", "timeout_per_case_seconds", "one"),
+        *(
+            "gate",
+            "min_passed_cases",
+            "min_cases",
+            "repeat",
+            "sut",
+            "concurrency",
+            "timeout_per_case_seconds",
+            "one",
+        ),
         *("<<", "no", "1e3", "0x1f", ".inf", "!!set", "&a", "*a", "2026-01-01", "llm"),
     )
 )
@@ -39,6 +48,7 @@ _TEXT_OF_YAML: Final = st.lists(
     st.sampled_from(
         (
             *("id: ", "- ", "\n", "  ", ": ", "&a ", "*a", "[", "]", "{", "}", ", ", "'", '"'),
+            *("id,", "id\n", "input:json", "a,1\n", '""', "tags,"),
             *("!!set ", "!!int ", "? ", "|\n", "a", "1", "<<: ", "---\n", "#", "~", "\t", "no"),
         )
     ),

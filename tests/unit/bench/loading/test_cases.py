@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.loading.cases import MAX_JSONL_BYTES, MAX_YAML_BYTES
+from pytest_failure_taxonomy.bench.loading.case_files import MAX_LINE_BYTES, MAX_YAML_BYTES
 from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from tests.unit.bench.loading.a_class import problems_of, write_class
 
@@ -107,7 +107,7 @@ CHAIN: Final = "id: x\na0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for
         (BOMB, "7: its references repeat more than 100,000 values; it is YAML in UTF-8 with one"),
         (CHAIN, " nested too deep; it is YAML in UTF-8 with one mapping, or a list of such"),
         ("[" * 5_000, " nested too deep; it is YAML in UTF-8 with one mapping, or a list of such"),
-        ("#" * (MAX_YAML_BYTES + 1), " bigger than 4,096 KiB; it is YAML in UTF-8"),
+        ("#" * (MAX_YAML_BYTES + 1), " bigger than 4,096 KiB; write it as .jsonl or .csv, which"),
     ],
 )
 def test_cases_in_yaml(tmp_path: Path, content: str, problem: str) -> None:
@@ -152,8 +152,8 @@ def test_too_many_json_lines(tmp_path: Path) -> None:
     """A file without end is not read to its end."""
     write_class(tmp_path, {"cases/b.jsonl": ""})
     with (tmp_path / "cases" / "b.jsonl").open("r+b") as file:
-        file.truncate(MAX_JSONL_BYTES + 1)
-    assert problems_of(tmp_path) == [f"cases/b.jsonl: bigger than 65,536 KiB; {LINES}"]
+        file.truncate(MAX_LINE_BYTES + 1)
+    assert problems_of(tmp_path) == [f"cases/b.jsonl:1: a line is bigger than 65,536 KiB; {LINES}"]
 
 
 def test_every_line_is_read_on(tmp_path: Path) -> None:
@@ -175,14 +175,17 @@ def test_every_line_is_read_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({"cases/a.yaml": None}, "cases: there is no case in it; put cases in cases/*.yaml or"),
+        ({"cases/a.yaml": None}, "cases: there is no case in it; put cases in cases/ or"),
         (
             {"cases/a.yaml": None, "cases/.a.yaml": "id: a"},
-            "cases: there is no case in it; put cases in cases/*.yaml or cases/*.jsonl",
+            "cases: there is no case in it; put cases in cases/ or write a cases.py",
         ),
-        ({"cases/b.json": "{}"}, "cases/b.json: is never read; write a .yaml or .jsonl file"),
-        ({"cases/b.YAML": "{}"}, "cases/b.YAML: is never read; write a .yaml or .jsonl file"),
-        ({"cases/b.ndjson": "{}"}, "cases/b.ndjson: is never read; write a .yaml or .jsonl file"),
+        ({"cases/b.json": "{}"}, "cases/b.json: is never read; write a .yaml, .jsonl or .csv file"),
+        ({"cases/b.YAML": "{}"}, "cases/b.YAML: is never read; write a .yaml, .jsonl or .csv file"),
+        (
+            {"cases/b.ndjson": "{}"},
+            "cases/b.ndjson: is never read; write a .yaml, .jsonl or .csv",
+        ),
         (
             {"cases/more/b.yaml": "id: b"},
             "cases/more: folders in cases/ are not searched; put the files in cases/ itself",
@@ -204,7 +207,7 @@ def test_no_folder_of_cases(tmp_path: Path) -> None:
     write_class(tmp_path)
     (tmp_path / "cases" / "a.yaml").unlink()
     (tmp_path / "cases").rmdir()
-    told = "cases: there is no such folder; put cases in cases/*.yaml or cases/*.jsonl"
+    told = "cases: there is no such folder; put cases in cases/ or write a cases.py"
     assert problems_of(tmp_path) == [told]
 
 

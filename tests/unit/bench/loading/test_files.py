@@ -162,12 +162,15 @@ def test_a_runner_code_is_block(tmp_path: Path, code: str, severity: str) -> Non
         (
             "- Model_Says_so",
             (
-                "1: the key 'Model_Says_so' holds 'model_says', a model's opinion of itself;"
-                " name what the rubric measures"
+                "1: the key 'Model_Says_so' holds 'model_says', a model's opinion of itself"
+                " ([Model_Says]_so); name what the rubric measures"
             ),
         ),
         ("- the_CONFIDENCE", "1: the key 'the_CONFIDENCE' holds 'confidence', a model's opinion"),
-        ("- allmost", "1: the key 'allmost' holds 'llm', a model's opinion of itself"),
+        (
+            "- AllMost",
+            "1: the key 'AllMost' holds 'llm', a model's opinion of itself (A[llM]ost); ",
+        ),
         ("- self_reported", "1: the key 'self_reported' holds 'self_reported', a model's opinion"),
     ],
 )
@@ -225,7 +228,10 @@ HEAD: Final = "from enum import StrEnum\nclass K(StrEnum):\n"
             HEAD + "    A = 'a'\n    B = 'a'",
             "4: the key 'a' stands in line 3 already; give it once",
         ),
-        (HEAD + "    A = 'x_llm'", "3: the key 'x_llm' holds 'llm', a model's opinion of itself;"),
+        (
+            HEAD + "    A = 'x_llm'",
+            "3: the key 'x_llm' holds 'llm', a model's opinion of itself",
+        ),
         (HEAD + "    A = ''", "3: a key is empty; give it a name, such as tests.failed"),
         (b"\xff", "1: not UTF-8 at byte 0; breakdown_keys.py is Python in UTF-8 with one StrEnum"),
     ],
@@ -284,7 +290,16 @@ def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem:
             "1: concurrency: '2.0' is not a whole number; write one, without quotes",
         ),
         ("concurrency: [1]", "1: concurrency: a list is not a whole number; write one, without"),
-        ("max_cost_usd: -1", "1: max_cost_usd: '-1' is less than 0; write 0 or more"),
+        ("max_cost_usd: -1", "1: max_cost_usd: a cap of -1 lets no case run; give more than 0"),
+        (
+            "max_cost_usd: 0",
+            "1: max_cost_usd: a cap of 0 lets no case run; give more than 0, or leave it out",
+        ),
+        ("gate: {min_cases: 0}", "1: gate.min_passed_cases: "),
+        (
+            "repeat: 2\ngate: {min_cases: 3, min_passed_cases: 3}",
+            "2: gate: has min_cases beside min_passed_cases, its new name; keep min_passed_cases",
+        ),
         (f"repeat: {'9' * 4000}", "1: repeat: the number is more than 1,000; write 1,000 or less"),
         (
             "repeat: 0x" + "f" * 9000,
@@ -328,10 +343,13 @@ def test_breakdown_keys_in_python(tmp_path: Path, content: str | bytes, problem:
             "2: unknown key 'gate.lower_bound'; did you mean lower_bound_9",
         ),
         (
-            "gate:\n  min_cases: 1\n  lower_bound_95: 70",
+            "gate:\n  min_passed_cases: 1\n  lower_bound_95: 70",
             "3: gate.lower_bound_95: '70' is more than 1; write 1 or less",
         ),
-        ("gate: {min_cases: 0}", "1: gate.min_cases: '0' is less than 1; write 1 or more"),
+        (
+            "gate: {min_passed_cases: 0}",
+            "1: gate.min_passed_cases: '0' is less than 1; write 1 or more",
+        ),
         ("sut: &x a\nrubric_isolation: *x", "2: '*x' refers to an anchor; write the value itself"),
     ],
 )

@@ -32,7 +32,7 @@ EVERYTHING: Final[dict[str, str | bytes | None]] = {
     "bench.yaml": (
         "sut: my.package:Agent.solve\nsut_isolation: process\nrubric_isolation: fresh\n"
         "timeout_per_case_seconds: 5\nrubric_wall_clock_seconds: 1.5\nrubric_memory_mb: 64\n"
-        "concurrency: 2\nmax_cost_usd: 0\nrepeat: 2\nsut_version: '1.0'\n"
+        "concurrency: 2\nmax_cost_usd: 0.5\nrepeat: 2\nsut_version: '1.0'\n"
         "stop_after_same_failure: 0\n"
         "retry: {on: [llm.rate_limited, sandbox.*], attempts: 1, backoff_seconds: 0}\n"
         "gate:\n  lower_bound_95: 0.7\n"
@@ -73,12 +73,12 @@ def test_everything_that_a_class_can_say_arrives(tmp_path: Path) -> None:
         rubric_wall_clock_seconds=1.5,
         rubric_memory_mb=64,
         concurrency=2,
-        max_cost_usd=0,
+        max_cost_usd=0.5,
         repeat=2,
         sut_version="1.0",
         stop_after_same_failure=0,
         retry=RetrySettings(on=("llm.rate_limited", "sandbox.*"), attempts=1, backoff_seconds=0),
-        gate=GateSettings(lower_bound_95=0.7, min_cases=10),
+        gate=GateSettings(lower_bound_95=0.7, min_passed_cases=10),
     )
     places = [(case.case_id, case.repetition, case.line) for case in loaded.cases]
     assert places == [
@@ -144,7 +144,7 @@ def test_all_problems_of_all_files_are_told_in_order(tmp_path: Path) -> None:
     assert str(caught.value).split("\n") == [
         (
             "vuln/breakdown_keys.yaml:1: the key 'llm_view' holds 'llm', a model's opinion of"
-            " itself; name what the rubric measures"
+            " itself ([llm]_view); name what the rubric measures"
         ),
         (
             "vuln/cases/b.yaml:1: id: 'one' is the id of the case in cases/a.yaml:1;"

@@ -1,0 +1,314 @@
+"""Read the entries of a file of cases: YAML as a whole, JSON lines and CSV row by row."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, Final
+
+from pytest_failure_taxonomy.bench.loading.folder import CASES_MODULE, ClassFolder
+from pytest_failure_taxonomy.bench.loading.generated_cases import generated_entries
+from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted, shown
+from pytest_failure_taxonomy.documents.strict_json import parse_json
+from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, read_tree
+from pytest_failure_taxonomy.documents.yaml_files import Form, why_no_file
+from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy.values import value
+
+MAX_YAML_BYTES: Final = 4 * 1024 * 1024
+MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+"""Limit of one line of JSON; the files themselves have none."""
+MAX_CELL_CHARACTERS: Final = 4 * 1024 * 1024
+"""Limit of a cell of CSV: a missing quote makes a cell of the rest of the file."""
+
+_EXAMPLE: Final = "write one mapping with an id, or a list of such"
+_FORM: Final = Form(
+    right="it is YAML in UTF-8 with one mapping, or a list of such",
+    max_bytes=MAX_YAML_BYTES,
+    takes_aliases=True,
+    is_fast=True,
+)
+_TOO_BIG: Final = (
+    f"bigger than {MAX_YAML_BYTES // 1024:,} KiB; write it as .jsonl or .csv, which are read row by"
+    " row and may be of any size"
+)
+_LINES_RIGHT: Final = "it is text in UTF-8 with one JSON object a line"
+_CSV_RIGHT: Final = "it is CSV in UTF-8, separated by commas, with the names of its columns first"
+_JSON: Final = ":json"
+"""The end of the name of a column whose cells are JSON."""
+_NUMBERS: Final = frozenset({"timeout_per_case_seconds", "rubric_wall_clock_seconds"})
+_SEPARATORS: Final = re.compile(r"[\s,;]+")
+
+
+@value
+class Entry:
+    """One mapping of a file, and what is told of it."""
+
+    tree: Tree
+    problems: Problems
+    """Receives the problems of the entry."""
+    number: int | None = None
+    """Which entry it is, from 1, where lines don't tell entries apart."""
+
+    def place(self, line: int) -> str:
+        """Return where the entry stands in its file: a line, or its number."""
+        return str(line) if self.number is None else f"entry {self.number}"
+
+
+def read_entries(folder: ClassFolder, name: str) -> Iterator[Entry]:
+    """Yield the mappings of a file; what is no mapping is added to the file's problems.
+
+    Only a YAML file is held in memory as a whole.
+    """
+    problems = folder.problems_of(name)
+    if name == CASES_MODULE:
+        for number, tree, own in generated_entries(folder):
+            yield Entry(tree=tree, problems=own, number=number)
+        return
+    read = _READERS.get(Path(name).suffix, _read_yaml)
+    with suppress(BenchError):  # it is among the problems
+        for tree in read(folder.path / name, problems):
+            yield Entry(tree=tree, problems=problems)
+
+
+def _read_yaml(path: Path, problems: Problems) -> Iterator[Tree]:
+    if why_no_file(path) is None and path.stat().st_size > MAX_YAML_BYTES:
+        problems.add(None, _TOO_BIG)
+        return
+    tree = read_tree(
+        path,
+        problems,
+        _FORM,
+        root=(object,),
+        example=_EXAMPLE,
+        if_empty=f"the file is empty; {_EXAMPLE}",
+    )
+    if tree is None:
+        return
+    if tree.value == []:
+        problems.add(tree.line, f"the list is empty; {_EXAMPLE}")
+    for entry in tree if isinstance(tree.value, list) else (tree,):
+        if isinstance(entry.value, dict):
+            yield entry
+        elif entry.value is not WRONG:
+            problems.add(entry.line, f"{kind_of(entry)} where an entry begins; {_EXAMPLE}")
+
+
+# Row by row.
+
+
+class _Lines:
+    """The lines of a file, read one at a time."""
+
+    def __init__(self, path: Path, problems: Problems, right: str) -> None:
+        self._path = path
+        self._problems = problems
+        self._right = right
+        self.number = 0
+        """Of the last line, from 1."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield each line; what keeps the file from being read becomes a problem."""
+        why = why_no_file(self._path)
+        if why is not None:
+            self._problems.add(None, f"{why}; {self._right}")
+            return
+        try:
+            with self._path.open("rb") as file:
+                yield from self._lines_of(file)
+        except OSError as error:
+            what = f"can't be read ({error.strerror or error}); {self._right}"
+            self._problems.add(self.number or None, what)
+
+    def _lines_of(self, file: IO[bytes]) -> Iterator[bytes]:
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            self.number += 1
+            if len(line) > MAX_LINE_BYTES:
+                what = f"a line is bigger than {MAX_LINE_BYTES // 1024:,} KiB; {self._right}"
+                self._problems.add(self.number, what)
+                return
+            yield line
+
+    def decode(self, line: bytes) -> str | None:
+        """Return the text of the last line; `None` if it is no UTF-8, which becomes a problem."""
+        try:
+            return line.decode("utf-8-sig" if self.number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            self._problems.add(self.number, f"not UTF-8; {self._right}")
+            return None
+
+
+def _read_json_lines(path: Path, problems: Problems) -> Iterator[Tree]:
+    lines = _Lines(path, problems, _LINES_RIGHT)
+    before, is_empty = len(problems), True
+    for content in lines:
+        text = lines.decode(content.strip())
+        if text == "":
+            continue
+        is_empty = False
+        if text is not None:
+            tree = _read_json_line(text, lines.number, problems)
+            if tree is not None:
+                yield tree
+    if is_empty and len(problems) == before:
+        problems.add(1, f"the file is empty; {_LINES_RIGHT}")
+
+
+def _read_json_line(text: str, number: int, problems: Problems) -> Tree | None:
+    try:
+        fields = parse_json(text)
+    except WrongError as error:
+        problems.add(number, str(error))
+        return None
+    if isinstance(fields, dict):
+        return Tree(value=fields, line=number)
+    told = "a list" if isinstance(fields, list) else f"the value {quoted(text)}"
+    problems.add(number, f"{told} where an entry begins; {_LINES_RIGHT}")
+    return None
+
+
+# CSV.
+
+
+def _read_csv(path: Path, problems: Problems) -> Iterator[Tree]:
+    before = len(problems)
+    rows = _rows(_Lines(path, problems, _CSV_RIGHT), problems)
+    first = next(rows, None)
+    if first is None:
+        if len(problems) == before:
+            problems.add(1, f"the file is empty; {_CSV_RIGHT}")
+        return
+    line, names = first
+    if len(problems) > before or not _check_header(names, line, problems):
+        return
+    has_rows = False
+    for line, cells in rows:
+        has_rows = True
+        if len(cells) != len(names):
+            what = f"the row has {_cells(len(cells))}, and the first row names {len(names)} columns"
+            problems.add(line, f"{what}; give each column one cell, quoted if it holds a comma")
+            continue
+        fields = _fields_of(dict(zip(names, cells, strict=True)), line, problems)
+        if fields is not None:
+            yield Tree(value=fields, line=line)
+    if not has_rows and len(problems) == before:
+        problems.add(line, "there is no row below the names of the columns; write one a case")
+
+
+def _rows(lines: _Lines, problems: Problems) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row with the line in which it begins, without blank lines.
+
+    A row that isn't CSV ends the reading: where the next one begins is anybody's guess.
+    """
+    rows = csv.reader(_texts(lines, problems), strict=True)
+    begin = 1
+    while True:
+        try:
+            cells = _next_row(rows)
+        except csv.Error as error:
+            problems.add(begin, f"not CSV ({_words(error)}); {_CSV_RIGHT}")
+            return
+        if cells is None:
+            return
+        if cells:
+            yield begin, cells
+        begin = lines.number + 1
+
+
+def _texts(lines: _Lines, problems: Problems) -> Iterator[str]:
+    for content in lines:
+        text = lines.decode(content)
+        if text is None:
+            text = content.decode("utf-8", "replace")  # to find the problems of other lines
+        elif "\0" in text:
+            problems.add(lines.number, f"holds a NUL byte; {_CSV_RIGHT}")
+        yield text.replace("\0", "")
+
+
+def _next_row(rows: Iterator[list[str]]) -> list[str] | None:
+    # The limit is one of the whole process, and other code may rely on it.
+    before = csv.field_size_limit(MAX_CELL_CHARACTERS)
+    try:
+        return next(rows, None)
+    finally:
+        csv.field_size_limit(before)
+
+
+def _words(error: csv.Error) -> str:
+    if "field limit" in str(error):
+        return f"a cell of more than {MAX_CELL_CHARACTERS:,} characters; is a quote missing?"
+    if "unexpected end" in str(error):
+        return "a quote is never closed"
+    return shown(str(error))
+
+
+def _check_header(names: list[str], line: int, problems: Problems) -> bool:
+    """Return whether the names of the columns can be used; add what is wrong to the problems."""
+    before = len(problems)
+    columns: dict[str, int] = {}
+    for number, name in enumerate(names, start=1):
+        key = name.removesuffix(_JSON)
+        if not key.strip():
+            what = f"column {number} has no name; name each column, or leave it out"
+            problems.add(line, what)
+        elif name != name.strip() or key != key.strip():
+            what = f"the column {quoted(name)} begins or ends with a blank; leave it out"
+            problems.add(line, what)
+        elif key in columns:
+            what = f"columns {columns[key]} and {number} are both named {quoted(key)}"
+            problems.add(line, f"{what}; name each column once")
+        elif name == f"id{_JSON}":
+            problems.add(line, "an id is text; name the column id")
+        columns.setdefault(key, number)
+    if "id" not in columns and len(problems) == before:
+        what = f"no column is named id; {_CSV_RIGHT}"
+        problems.add(line, what)
+    return len(problems) == before
+
+
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"
+
+
+def _fields_of(row: Mapping[str, str], line: int, problems: Problems) -> dict[str, Any] | None:
+    """Return the fields of a row; `None` if there are problems.
+
+    A cell is text as it stands, since nothing tells a number from a name made of digits. Columns
+    whose names end in `:json`, tags and limits are read, and left out where they are empty.
+    """
+    before = len(problems)
+    fields: dict[str, Any] = {}
+    for column, cell in row.items():
+        try:
+            if column.endswith(_JSON):
+                if cell.strip():
+                    fields[column.removesuffix(_JSON)] = parse_json(cell, right=_CELL_RIGHT)
+            elif column == "tags":
+                if cell.strip():
+                    fields["tags"] = [tag for tag in _SEPARATORS.split(cell) if tag]
+            elif column in _NUMBERS:
+                if cell.strip():
+                    fields[column] = _number(cell)
+            else:
+                fields[column] = cell
+        except WrongError as error:
+            problems.add(line, f"{shown(column)}: {error}")
+    return fields if len(problems) == before else None
+
+
+_CELL_RIGHT: Final = 'write a JSON value, such as 5, true, null, "text" or [1, 2]'
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        raise WrongError(f"{quoted(cell)} is not a number; write one, or nothing") from None
+
+
+_READERS: Final = MappingProxyType({".jsonl": _read_json_lines, ".csv": _read_csv})
+"""How files are read that are no YAML, by their suffix."""
