@@ -12,6 +12,14 @@ from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from pytest_failure_taxonomy.bench.run_figures import (
+    BenchComparison,
+    BenchDigests,
+    KeyScores,
+    LowerBound,
+    ReducedScore,
+    TagScores,
+)
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 
 Severity = Literal["block", "warn", "info"]
@@ -182,6 +190,8 @@ class BenchSettings(ClosedModel):
     """No case is started once the finished ones have cost more."""
     repeat: _AtLeastOne = 1
     """How often each case is run."""
+    reducers: _Listed[str] = ()
+    """Further figures of repeated cases: `mean`, `majority`, `pass@K`, `pass^K`, `best@K`."""
     gate: GateSettings | None = None
     """What a run must reach."""
 
@@ -277,17 +287,6 @@ class Counts(ClosedModel):
     """Cases that were never started."""
 
 
-class LowerBound(ClosedModel):
-    """The one-sided 95 % lower confidence bound of the mean score."""
-
-    value: float | None
-    """The bound; null where there is none."""
-    method: str
-    """How it was computed, or why there is none."""
-    n: _Count
-    """Scores that it was computed from."""
-
-
 class GateResult(ClosedModel):
     """What a gate says of a run."""
 
@@ -324,6 +323,16 @@ class BenchRunReport(ClosedModel):
     """The codes of severity `block` that occurred, sorted, each once."""
     gate: GateResult | None
     """What the gate says; null where the class has none."""
+    reduced: _Listed[ReducedScore] = ()
+    """What the class's `reducers` make of the repetitions of its cases, in their order."""
+    by_tag: _Listed[TagScores] = ()
+    """The scores of the cases of each tag, sorted by tag."""
+    by_breakdown_key: _Listed[KeyScores] = ()
+    """The scores on each key of the breakdown, sorted by key."""
+    digests: BenchDigests | None = None
+    """What cases were judged by; null where that is not known."""
+    baseline: BenchComparison | None = None
+    """How the run differs from that of `--bench-baseline`; null without one to compare with."""
 
 
 def banned_part(key: str) -> str | None:
