@@ -1,4 +1,4 @@
-"""Bound the mean of scores from below by what they prove.
+"""Bound the mean of scores, and the mean of paired differences, by what they prove.
 
 What the bound is, and why it is no bootstrap: docs/decisions/0011-lower-bound.md.
 """
@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.bench.models import LowerBound
+from pytest_failure_taxonomy.bench.run_figures import DifferenceInterval, LowerBound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,12 @@ GAFFKE: Final = "gaffke"
 NO_SCIPY: Final = 'none: scipy is not installed; pip install "pytest-failure-taxonomy[bench]"'
 TOO_FEW: Final = f"none: fewer than {FEWEST_SCORES} cases"
 
+BY_HAND: Final = "none: cases were picked by hand"
+"""What was picked proves nothing about the cases that were not."""
+
 _ALPHA: Final = 0.05
+_EACH_SIDE: Final = 0.025
+"""An interval of 95 % is made of two bounds of 97.5 %."""
 _DIGITS: Final = 9
 """Of a score. Beyond these, rounding in the computation could outweigh a change of a score."""
 
@@ -55,19 +60,78 @@ def lower_bound_95(scores: Sequence[float]) -> LowerBound:
     Raises:
         ValueError: for a score outside 0 to 1.
     """
-    outside = [score for score in scores if not 0 <= score <= 1]
-    if outside:
-        raise ValueError(f"a score is from 0 to 1, and {outside[0]!r} is not")
+    _refuse_outside(scores, 0)
     n = len(scores)
     if n < FEWEST_SCORES:
         return LowerBound(value=None, method=TOO_FEW, n=n)
-    counts = Counter(sorted(round(score, _DIGITS) for score in scores))
+    counts = _counted(scores)
     method = CLOPPER_PEARSON if counts.keys() <= {0.0, 1.0} else GAFFKE
     try:
         value = _clopper_pearson(counts[1.0], n) if method == CLOPPER_PEARSON else _gaffke(counts)
     except ImportError:
         return LowerBound(value=None, method=NO_SCIPY, n=n)
     return LowerBound(value=value, method=method, n=n)
+
+
+def difference_interval_95(differences: Sequence[float]) -> DifferenceInterval:
+    """Return the two-sided 95 % confidence interval of the mean of paired differences.
+
+    Each end is Gaffke's bound of 97.5 % on the differences, brought from -1..1 to 0..1. For
+    differences of -1, 0 and 1 it lies wholly on one side of 0 exactly where McNemar's exact test
+    rejects equality at 5 %.
+
+    Args:
+        differences: from -1 to 1, one for each independent case.
+
+    Raises:
+        ValueError: for a difference outside -1 to 1.
+    """
+    _refuse_outside(differences, -1)
+    n = len(differences)
+    if n < FEWEST_SCORES:
+        return DifferenceInterval(low=None, high=None, method=TOO_FEW, n=n)
+    try:
+        low, high = _end(differences), -_end([-each for each in differences])
+    except ImportError:
+        return DifferenceInterval(low=None, high=None, method=NO_SCIPY, n=n)
+    return DifferenceInterval(low=low, high=high, method=GAFFKE, n=n)
+
+
+def _end(differences: Sequence[float]) -> float:
+    """Return the lower end of the interval."""
+    counts = _counted([(each + 1) / 2 for each in differences])
+    bound = _gaffke(counts, _EACH_SIDE) if max(counts) > 0 else 0.0
+    # Rounded, so that a computed 1e-12 is not taken for a proof of a difference.
+    return round(2 * bound - 1, _DIGITS) + 0.0
+
+
+def mcnemar_p_value(worse: int, better: int) -> float:
+    """Return the two-sided p value of McNemar's exact test.
+
+    If a change of the system changed nothing, each pair that differs would be as likely to get
+    better as to get worse.
+
+    Args:
+        worse: how many cases passed before and fail now.
+        better: how many failed before and pass now.
+    """
+    flips, fewer = worse + better, min(worse, better)
+    ways, term = 0, 1
+    for k in range(fewer + 1):
+        ways += term
+        term = term * (flips - k) // (k + 1)
+    return min(1.0, 2 * ways / (1 << flips))
+
+
+def _refuse_outside(scores: Sequence[float], least: int) -> None:
+    outside = [score for score in scores if not least <= score <= 1]
+    if outside:
+        what = "a score" if least == 0 else "a difference"
+        raise ValueError(f"{what} is from {least} to 1, and {outside[0]!r} is not")
+
+
+def _counted(scores: Sequence[float]) -> Counter[float]:
+    return Counter(sorted(round(score, _DIGITS) for score in scores))
 
 
 def _clopper_pearson(ones: int, n: int) -> float:
@@ -79,14 +143,15 @@ def _clopper_pearson(ones: int, n: int) -> float:
     return float(betaincinv(ones, n - ones + 1, _ALPHA))
 
 
-def _gaffke(counts: Counter[float]) -> float:
-    """Return the 5 % quantile of the mean under uniformly random weights.
+def _gaffke(counts: Counter[float], alpha: float = _ALPHA) -> float:
+    """Return a quantile, of 5 % by default, of the mean under uniformly random weights.
 
     The weights, of Dirichlet's distribution with all parameters 1, are spread over the scores
     and one 0 that was not seen. For zeros and ones this is Clopper and Pearson's bound.
 
     Args:
         counts: how often each score occurs; at least one is above 0.
+        alpha: which quantile; below 1/e.
     """
     import numpy as np
     from scipy.optimize import brentq
@@ -97,7 +162,7 @@ def _gaffke(counts: Counter[float]) -> float:
     weights = np.array([1.0, *counts.values()])
 
     def excess(bound: float) -> float:
-        return (_share_below(bound, values, weights) if bound > 0 else 0.0) - _ALPHA
+        return (_share_below(bound, values, weights) if bound > 0 else 0.0) - alpha
 
     # At its expectation a weighted mean has at least 1/e of its distribution below it.
     expectation = math.fsum(values * weights) / math.fsum(weights)

@@ -14,6 +14,14 @@ from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
+from pytest_failure_taxonomy.bench.run_figures import (
+    BenchComparison,
+    BenchDigests,
+    KeyScores,
+    LowerBound,
+    ReducedScore,
+    TagScores,
+)
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 from pytest_failure_taxonomy.documents.problems import WrongError, nearest, quoted
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
@@ -285,6 +293,8 @@ class BenchSettings(ClosedModel):
     """When to call the system again for a case whose call failed."""
     stop_after_same_failure: _Count = 10
     """Stop once this many cases in a row failed with one cause; 0: never."""
+    reducers: _Listed[str] = ()
+    """Further figures of repeated cases: `mean`, `majority`, `pass@K`, `pass^K`, `best@K`."""
     gate: GateSettings | None = None
     """What a run must reach."""
 
@@ -386,17 +396,6 @@ class Counts(ClosedModel):
     """Cases that were never started."""
 
 
-class LowerBound(ClosedModel):
-    """The one-sided 95 % lower confidence bound of the mean score."""
-
-    value: float | None
-    """The bound; null where there is none."""
-    method: str
-    """How it was computed, or why there is none."""
-    n: _Count
-    """Scores that it was computed from."""
-
-
 class GateResult(ClosedModel):
     """What a gate says of a run."""
 
@@ -438,6 +437,16 @@ class BenchRunReport(ClosedModel):
     """The codes of severity `block` that occurred, sorted, each once."""
     gate: GateResult | None
     """What the gate says; null where the class has none."""
+    reduced: _Listed[ReducedScore] = ()
+    """What the class's `reducers` make of the repetitions of its cases, in their order."""
+    by_tag: _Listed[TagScores] = ()
+    """The scores of the cases of each tag, sorted by tag."""
+    by_breakdown_key: _Listed[KeyScores] = ()
+    """The scores on each key of the breakdown, sorted by key."""
+    digests: BenchDigests | None = None
+    """What cases were judged by; null where that is not known."""
+    baseline: BenchComparison | None = None
+    """How the run differs from that of `--bench-baseline`; null without one to compare with."""
 
 
 def marked_part(key: str, part: str) -> str:

@@ -100,7 +100,13 @@ def one_line(score: BenchScore) -> str:
     """Return the score of a case and its failure modes in one line, the blocking ones first."""
     modes = sorted(score.failure_modes, key=lambda mode: mode.severity != "block")
     text = ", ".join(_mode(mode) for mode in modes)
-    return f"score {score.score:.2f}: {text}" if text else f"score {score.score:.2f}"
+    shown = f"score {score.score:.2f}{_counts_0(score)}"
+    return f"{shown}: {text}" if text else shown
+
+
+def _counts_0(score: BenchScore) -> str:
+    """Return that a score counts 0, where that does not go without saying."""
+    return " (counts 0)" if score.score > score.counted_score else ""
 
 
 def failure_lines(
@@ -108,7 +114,8 @@ def failure_lines(
 ) -> list[str]:
     """Return the lines that show a failed case: score, failure modes, traceback and output."""
     score = outcome.score
-    lines = [f"case {case.case_id} of {task_class}: score {score.score:.2f}, not passed"]
+    head = f"score {score.score:.2f}{_counts_0(score)}, not passed"
+    lines = [f"case {case.case_id} of {task_class}: {head}"]
     for mode in score.failure_modes:
         lines.append(f"  {mode.severity:<5} {_mode(mode)}")
         meaning = descriptions.get(mode.code) or RUNNER_CODES.get(mode.code)

@@ -1,4 +1,4 @@
-"""The report of a run: its figures, its gate, and its lines on the terminal."""
+"""The report of a run: its figures and its gate."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench.admission import COST_CAP
-from pytest_failure_taxonomy.bench.bounds import FEWEST_SCORES, lower_bound_95
+from pytest_failure_taxonomy.bench.bounds import BY_HAND, FEWEST_SCORES, lower_bound_95
 from pytest_failure_taxonomy.bench.models import BenchRunReport, Counts, GateResult, GateSettings
+from pytest_failure_taxonomy.bench.reducers import CaseRun, reduce_runs
+from pytest_failure_taxonomy.bench.run_figures import LowerBound
+from pytest_failure_taxonomy.bench.slices import TaggedCase, scores_by_key, scores_by_tag
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan, Severity
+    from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, RunPlan
+    from pytest_failure_taxonomy.bench.run_figures import BenchDigests, ReducedScore, TagScores
 
 
 def aggregate(
@@ -29,6 +33,7 @@ def aggregate(
     stopped: str | None = None,
     lost_to: Mapping[str, str] = MappingProxyType({}),
     lost_cost_usd: float = 0.0,
+    digests: BenchDigests | None = None,
 ) -> BenchRunReport:
     """Return the report of a run; the order of the scores doesn't matter.
 
@@ -44,6 +49,7 @@ def aggregate(
         stopped: Why cases were not started.
         lost_to: The kind of the provider's failure for each case that never got through.
         lost_cost_usd: What cases without a score cost, in US dollars.
+        digests: What the cases were judged by.
 
     Raises:
         ValueError: A case is not part of the plan, or has two scores.
@@ -53,6 +59,7 @@ def aggregate(
     counted = {key: scores[key].counted_score if key in scores else 0.0 for key in begun}
     passed = sum(score.passed for score in scores.values())
     values = list(counted.values())
+    runs = {key: CaseRun(score=counted[key], passed=_has_passed(scores, key)) for key in begun}
     report = BenchRunReport(
         run_id=secrets.token_hex(16) if run_id is None else run_id,
         task_class=plan.task_class.name,
@@ -68,13 +75,17 @@ def aggregate(
         mean_score=_mean(values) if values else None,
         # It computes with fractions, so the order does not change a digit.
         score_stddev=statistics.stdev(values) if len(values) > 1 else None,
-        lower_bound_95=lower_bound_95(_means_by_distinct_case(plan, counted)),
+        lower_bound_95=_lower_bound(plan, _means_by_distinct_case(plan, counted)),
         passed_count=passed,
         total_cost_usd=math.fsum([lost_cost_usd, *(score.cost_usd for score in scores.values())]),
         stopped=stopped,
         lost_to_provider=_count_kinds(lost_to, scores),
         block_severity_failure_modes=_block_codes(scores),
         gate=None,
+        reduced=_reduced(plan, runs),
+        by_tag=_by_tag(plan, runs),
+        by_breakdown_key=scores_by_key(score.breakdown for score in scores.values()),
+        digests=digests,
     )
     if plan.gate is None:
         return report
@@ -128,9 +139,44 @@ def _means_by_distinct_case(plan: RunPlan, counted: Mapping[str, float]) -> list
     groups: dict[str, list[float]] = {}
     for case in plan.cases:
         if case.case_id in counted:
-            name = case.case_id.removesuffix(f"#{case.repetition}")
-            groups.setdefault(name, []).append(counted[case.case_id])
+            groups.setdefault(_name(case), []).append(counted[case.case_id])
     return [_mean(scores) for scores in groups.values()]
+
+
+def _lower_bound(plan: RunPlan, means: list[float]) -> LowerBound:
+    """Return the lower bound; none where the user chose the cases: they were not drawn."""
+    if plan.is_selection:
+        return LowerBound(value=None, method=BY_HAND, n=len(means))
+    return lower_bound_95(means)
+
+
+def _reduced(plan: RunPlan, runs: Mapping[str, CaseRun]) -> tuple[ReducedScore, ...]:
+    names = plan.task_class.settings.reducers
+    if not names:
+        return ()
+    groups: dict[str, list[CaseRun]] = {}
+    for case in plan.cases:
+        if case.case_id in runs:
+            groups.setdefault(_name(case), []).append(runs[case.case_id])
+    return reduce_runs(names, list(groups.values()), was_picked=plan.is_selection)
+
+
+def _by_tag(plan: RunPlan, runs: Mapping[str, CaseRun]) -> tuple[TagScores, ...]:
+    groups: dict[str, tuple[tuple[str, ...], list[CaseRun]]] = {}
+    for case in plan.cases:
+        if case.tags and case.case_id in runs:
+            groups.setdefault(_name(case), (case.tags, []))[1].append(runs[case.case_id])
+    tagged = [TaggedCase(tags=tags, runs=each) for tags, each in groups.values()]
+    return scores_by_tag(tagged, was_picked=plan.is_selection)
+
+
+def _name(case: BenchCase) -> str:
+    """Return the id of a case without the number of its repetition."""
+    return case.case_id.removesuffix(f"#{case.repetition}")
+
+
+def _has_passed(scores: Mapping[str, BenchScore], case_id: str) -> bool:
+    return case_id in scores and scores[case_id].passed
 
 
 def _mean(scores: Collection[float]) -> float:
@@ -145,6 +191,11 @@ def _block_codes(scores: Mapping[str, BenchScore]) -> tuple[str, ...]:
 
 
 _REPETITION: Final = re.compile(r"#[0-9]+\Z")
+
+
+def distinct_name(case_id: str) -> str:
+    """Return the id of a repeated case without the number of its repetition."""
+    return _REPETITION.sub("", case_id)
 
 
 def evaluate_gate(
@@ -229,7 +280,7 @@ def _distinct_passed(report: BenchRunReport) -> int:
     passed = [case_id for case_id, score in report.per_case if score.passed]
     if report.lower_bound_95.n == report.counts.started:
         return len(passed)
-    return len({_REPETITION.sub("", case_id) for case_id in passed})
+    return len({distinct_name(case_id) for case_id in passed})
 
 
 def _missing(report: BenchRunReport) -> tuple[str, ...]:
@@ -268,100 +319,3 @@ def cut_share(share: float) -> str:
 def _cases(count: int) -> str:
     """Return a number of cases in words."""
     return f"{count} case" if count == 1 else f"{count} cases"
-
-
-def summary_lines(
-    report: BenchRunReport, *, test: str = "", slowest: int = 3, detail: bool = False
-) -> list[str]:
-    """Return the lines of one task class: the first names it, the others are indented.
-
-    Args:
-        report: The report of its run.
-        test: The test that ran it; empty for the items of the class.
-        slowest: How many of the slowest cases to list.
-        detail: Whether to list failure modes of severity `warn` and `info`, too.
-    """
-    severities: tuple[Severity, ...] = ("block", "warn", "info") if detail else ("block",)
-    facts: list[tuple[str, str]] = [(name, _codes(report, name)) for name in severities]
-    facts.append(("slowest", _slowest(report, slowest)))
-    facts.append(("cost", _cost(report.total_cost_usd)))
-    if report.gate is not None:
-        facts.append(("gate", ": ".join([report.gate.verdict, *_joined(report.gate.reasons)])))
-    return [
-        f"bench {report.task_class}{test and f' in {test}'}: {_outcome(report)}",
-        *(f"  {name}: {words}" for name, words in facts if words),
-    ]
-
-
-def _outcome(report: BenchRunReport) -> str:
-    """Return how many cases passed, the mean, and the lower bound."""
-    counts = report.counts
-    passed = f"{counts.passed} of {counts.scheduled} passed"
-    if lost := counts.started - counts.graded:
-        passed += f", {lost} lost"
-    if counts.not_run:
-        passed += f", {counts.not_run} not run"
-    if report.lost_to_provider:
-        passed += f", {_lost_to_provider(report)}"
-    if report.mean_score is None:
-        return passed
-    return f"{passed}; mean {cut_share(report.mean_score)}; {_bound(report)}"
-
-
-def _lost_to_provider(report: BenchRunReport) -> str:
-    """Return how many cases never got through to the system's provider, with the kinds."""
-    lost = sum(report.lost_to_provider.values())
-    kinds = ", ".join(report.lost_to_provider)
-    return f"{lost} of {report.counts.scheduled} lost to the provider ({kinds})"
-
-
-def _bound(report: BenchRunReport) -> str:
-    """Return the lower bound with its method, or why there is none."""
-    bound = report.lower_bound_95
-    if bound.value is None:
-        return f"no lower bound: {bound.method.removeprefix('none: ')}"
-    return f"at least {cut_share(bound.value)} (95 %, {bound.method}, n={bound.n})"
-
-
-def _codes(report: BenchRunReport, severity: Severity) -> str:
-    """Return the failure modes of a severity, each with its number of cases."""
-    return ", ".join(f"{code} ({count})" for code, count in count_codes(report, severity))
-
-
-def _slowest(report: BenchRunReport, most: int) -> str:
-    """Return the cases that took longest, the slowest first."""
-    measured = [item for item in report.per_case if item[1].wall_clock_ms > 0]
-    measured.sort(key=lambda item: (-item[1].wall_clock_ms, item[0]))
-    return ", ".join(
-        f"{case_id} {duration(score.wall_clock_ms)}" for case_id, score in measured[:most]
-    )
-
-
-def duration(wall_clock_ms: float) -> str:
-    """Return a duration in the unit that needs the fewest digits."""
-    if wall_clock_ms < 0.95:
-        return f"{wall_clock_ms:.1g} ms" if wall_clock_ms >= 0.1 else "<0.1 ms"
-    if wall_clock_ms < 999.5:
-        return f"{wall_clock_ms:.0f} ms"
-    if wall_clock_ms < 59_950:
-        return f"{wall_clock_ms / 1_000:.1f} s"
-    seconds = round(wall_clock_ms / 1_000)
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes} min {seconds:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min"
-
-
-def _cost(cost_usd: float) -> str:
-    """Return a cost in dollars, or '' if there is none."""
-    if cost_usd <= 0:
-        return ""
-    if cost_usd < 0.0001:
-        return "<$0.0001"
-    return f"${cost_usd:.4f}" if cost_usd < 0.1 else f"${cost_usd:,.2f}"
-
-
-def _joined(reasons: tuple[str, ...]) -> list[str]:
-    """Return a list of one text with all reasons, or an empty list."""
-    return ["; ".join(reasons)] if reasons else []

@@ -26,12 +26,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
+from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
     BenchRunReport,
@@ -44,6 +44,7 @@ from pytest_failure_taxonomy.bench.models import (
 )
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.bench.retries import is_infrastructure
+from pytest_failure_taxonomy.bench.run_figures import BenchDigests
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 from pytest_failure_taxonomy.errors import BenchError
@@ -60,7 +61,6 @@ MAX_OUTPUT_CHARACTERS: Final = 256 * 1024
 """Of the JSON of an output that is kept; a longer one is left out."""
 MAX_TRANSCRIPT_CHARACTERS: Final = 1024 * 1024
 _MAX_TEXT: Final = 20_000
-_DIGEST_BYTES: Final = 16
 
 _T = TypeVar("_T")
 _Listed = Annotated[tuple[_T, ...], Field(strict=False)]
@@ -78,15 +78,6 @@ class SystemGiven(ClosedModel):
     """Its version, as `sut_version` or its own attribute `version` gives it."""
     label: str = ""
     """Which of several systems of one pytest run it is; empty for a single one."""
-
-
-class Digests(ClosedModel):
-    """What must be equal for scores of two runs to mean the same."""
-
-    taxonomy: str
-    """Of the failure codes with their severities and the breakdown keys."""
-    rubric: str
-    """Of the rubric's files; empty for a class without any."""
 
 
 class ScheduledCase(ClosedModel):
@@ -128,7 +119,7 @@ class RunHeader(ClosedModel):
     """What the run must reach."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """The class's settings, options applied."""
-    digests: Digests
+    digests: BenchDigests
     """What makes runs comparable."""
     commit: str | None = None
     """The commit that is checked out, if there is one."""
@@ -142,48 +133,11 @@ class RunHeader(ClosedModel):
     """Why an earlier run could not be continued, if that was asked for."""
 
 
-def digest_of(value: object) -> str:
-    """Return 32 hexadecimal digits of a value that JSON can represent, or nearly so."""
-    try:
-        text = json.dumps(value, sort_keys=True, default=str, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError):  # keys of several types, for example
-        text = repr(value)
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def digests_of(task_class: TaskClass) -> Digests:
-    """Return the digests of a task class."""
-    taxonomy = {
-        "codes": dict(task_class.failure_mode_taxonomy),
-        "keys": sorted(task_class.breakdown_keys),
-    }
-    return Digests(taxonomy=digest_of(taxonomy), rubric=_digest_of_rubric(task_class))
-
-
-def _digest_of_rubric(task_class: TaskClass) -> str:
-    """Return the digest of a rubric and of the modules beside it, which it may import."""
-    if task_class.folder is None:
-        return ""
-    named = {path.name: path for path in task_class.folder.glob("*.py")}
-    named |= {f"rubrics/{path.name}": path for path in task_class.folder.glob("rubrics/*.py")}
-    contents = {
-        name: blake2b(path.read_bytes(), digest_size=_DIGEST_BYTES).hexdigest()
-        for name, path in sorted(named.items())
-        if not _is_no_part_of_a_rubric(name)
-    }
-    return digest_of(contents) if contents else ""
-
-
-def _is_no_part_of_a_rubric(name: str) -> bool:
-    is_test = name.startswith("test_") or name.endswith("_test.py")
-    return is_test or name in ("breakdown_keys.py", "cases.py", "conftest.py")
-
-
 def scheduled(case: BenchCase) -> ScheduledCase:
     """Return a case as a run's file lists it."""
     return ScheduledCase(
         case_id=case.case_id,
-        digest=digest_of(case.fields),
+        digest=case_digest(case),
         repetition=case.repetition,
         tags=case.tags,
     )
@@ -745,6 +699,7 @@ def report_of(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
         started=[key for key in run.started if key in run.cases],
         stopped=run.stopped or None,
         lost_to=lost_to(run),
+        digests=run.header.digests,
         lost_cost_usd=run.cost_without_score_usd(),
     )
 

@@ -1,4 +1,4 @@
-"""The command `failure-taxonomy bench`, which creates task classes."""
+"""The command `failure-taxonomy bench`, which creates task classes and compares their runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_failure_taxonomy.cli import bench_compare
 from pytest_failure_taxonomy.cli.output import answer, tell_plainly
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def add_parser(commands: Parsers) -> None:
     """Add the command and its subcommands to the command line."""
     parser = commands.add_parser(
         "bench",
-        help="begin a task class",
+        help="begin a task class, compare runs",
         description="Work with task classes: folders of cases with a rubric.",
         allow_abbrev=False,
     )
@@ -38,6 +39,7 @@ def add_parser(commands: Parsers) -> None:
     )
     init.add_argument("folder", metavar="bench/NAME", type=Path)
     init.set_defaults(execute=execute_init)
+    bench_compare.add_parser(own)
 
 
 def execute_init(options: argparse.Namespace) -> int:

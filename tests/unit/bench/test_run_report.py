@@ -19,10 +19,9 @@ from pytest_failure_taxonomy.bench.models import BenchScore, GateSettings
 from pytest_failure_taxonomy.bench.run_report import (
     aggregate,
     cut_share,
-    duration,
     evaluate_gate,
-    summary_lines,
 )
+from pytest_failure_taxonomy.bench.run_summary import duration, summary_lines
 from tests.helpers.bench_scores import make_plan, make_run, make_score
 
 ANY_SCORES = st.lists(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, field_validator
+from pydantic import AfterValidator, ValidationInfo, field_validator
 
 from pytest_failure_taxonomy.bench.loading.folder import MARKER_FILE, ClassFolder
 from pytest_failure_taxonomy.bench.loading.python_files import read_enum
@@ -20,6 +20,7 @@ from pytest_failure_taxonomy.bench.models import (
     banned_part,
     marked_part,
 )
+from pytest_failure_taxonomy.bench.reducers import RIGHT_REDUCERS, needed_runs
 from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted, shown
 from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, not_a_string, read_tree
 from pytest_failure_taxonomy.documents.validation import FileModel, Line, validate
@@ -101,6 +102,15 @@ class _SettingsInFile(FileModel, BenchSettings):
     def _refuse_many_repetitions(cls, given: Any) -> Any:
         return check_number(given, _MAX_REPEAT)
 
+    @field_validator("reducers")
+    @classmethod
+    def _check_reducers(cls, given: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        for name in given:
+            check_reducer(name, info.data.get("repeat"))
+        if len(set(given)) < len(given):
+            raise WrongError("names a reducer twice; name each once")
+        return given
+
     @field_validator("sut")
     @classmethod
     def _check_sut(cls, given: str) -> str:
@@ -109,6 +119,27 @@ class _SettingsInFile(FileModel, BenchSettings):
                 f"{quoted(given)} names no callable; write it as package.module:callable"
             )
         return given
+
+
+def check_reducer(name: str, repeat: int | None) -> None:
+    """Refuse what is no reducer, and one that needs more runs of a case than there are.
+
+    Args:
+        name: The reducer.
+        repeat: How often each case runs; `None` if that is not known.
+
+    Raises:
+        WrongError: The reducer can't be used.
+    """
+    try:
+        needed = needed_runs(name)
+    except ValueError:
+        raise WrongError(f"{quoted(name)} is no reducer; {RIGHT_REDUCERS}") from None
+    if repeat is not None and needed > repeat:
+        raise WrongError(
+            f"{quoted(name)} needs {needed} runs of a case, and repeat is {repeat};"
+            f" write repeat: {needed} or more"
+        )
 
 
 def read_settings(folder: ClassFolder) -> BenchSettings:

@@ -13,6 +13,7 @@ from pytest_failure_taxonomy.bench.fan_out import NotStartedError, RunEndedError
 from pytest_failure_taxonomy.bench.loading.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
+from pytest_failure_taxonomy.bench.plugin.baseline import baseline_problems, judge_by_baseline
 from pytest_failure_taxonomy.bench.plugin.bench_names import JOURNAL, ORACLE, SESSION, WIRE_KEY
 from pytest_failure_taxonomy.bench.plugin.case_runs import CaseRuns, group_by_class, source_of
 from pytest_failure_taxonomy.bench.plugin.items import (
@@ -247,6 +248,7 @@ class BenchSession:
                     f"bench {report.task_class} is incomplete: {missing} of {counts.scheduled} "
                     f"cases {'has' if missing == 1 else 'have'} no score"
                 )
+        yield from baseline_problems(self._config)
         if self._json_problem:
             yield f"--bench-json {self._json_problem}"
 
@@ -277,7 +279,8 @@ class BenchSession:
         if not self._runs_something:
             return []
         if self._reports is None:
-            self._reports = self._results.reports(self._make_plan)
+            reports = self._results.reports(self._make_plan)
+            self._reports = judge_by_baseline(self._config, reports)
         return self._reports
 
     def _make_plan(self, folder: Path, case_ids: Sequence[str]) -> RunPlan:
@@ -301,7 +304,7 @@ class BenchSession:
         journal.remove()
 
     def _print(self, terminal: pytest.TerminalReporter) -> None:
-        from pytest_failure_taxonomy.bench.run_report import summary_lines
+        from pytest_failure_taxonomy.bench.run_summary import summary_lines
 
         reports = self._sourced()
         if terminal.verbosity < -1 or not reports:

@@ -48,12 +48,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="Write the reports of all task classes to PATH as a JSON list (ini: bench_json)",
     )
+    group.addoption(
+        "--bench-baseline",
+        metavar="PATH",
+        default=None,
+        help="Fail the gate of a task class that got worse than in the run at PATH, a file of "
+        "--bench-json or a report (ini: bench_baseline)",
+    )
     for option, setting, _, metavar, text in OPTIONS:
         name = f"bench_{setting}"
         help_text = f"{text} (ini: {name})"
         group.addoption(option, dest=name, metavar=metavar, default=None, help=help_text)
         parser.addini(name, f"As {option}, where a bench.yaml says nothing else", default="")
     parser.addini("bench_json", "As --bench-json, relative to the configuration file", default="")
+    parser.addini(
+        "bench_baseline", "As --bench-baseline, relative to the configuration file", default=""
+    )
     parser.addini(
         "bench_root",
         "The folder in which the mark and the fixtures find a task class by its name, relative to "
@@ -75,6 +85,12 @@ def pytest_configure(config: pytest.Config) -> None:
             from pytest_failure_taxonomy.bench.plugin.task_classes import check_options
 
         check_options(config)
+    is_asked = config.getoption("bench_baseline") is not None or config.getini("bench_baseline")
+    if is_asked and not hasattr(config, "workerinput"):
+        with imports_as_they_are(config):
+            from pytest_failure_taxonomy.bench.plugin.baseline import read_baseline
+
+        read_baseline(config)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.loading.folder import is_task_class
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, TaskClass
 from pytest_failure_taxonomy.bench.plugin.bench_session import reported_by
@@ -62,6 +63,9 @@ class Bench:
         plan = classes.plan(found, _chosen(found, case_ids))
         if not gate:
             plan = plan.model_copy(update={"gate": None})
+        digests = digests_of(found)
+        if rubric_runner is not None:
+            digests = digests.model_copy(update={"rubric": None})
         async with AsyncExitStack() as opened:
             if rubric_runner is None:
                 isolated = rubric_runner = classes.open_rubric(found)
@@ -69,6 +73,7 @@ class Bench:
             report = await Runner(is_logging=False).execute(
                 plan, system_under_test=system_under_test, rubric_runner=rubric_runner
             )
+        report = report.model_copy(update={"digests": digests})
         reported_by(self._item).runs.append((self._item.nodeid, report))
         return report
 

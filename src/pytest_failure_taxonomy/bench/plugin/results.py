@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.system.own_files import make_folder, open_folder
@@ -74,6 +75,7 @@ class SourceResults:
             [(each, score) for each, score in scores.items() if each in known - self.broken],
             run_id=f"partial:{run_id}" if self.hit_cost_cap else run_id,
             started=self.started & known,
+            digests=digests_of(plan.task_class),
         )
 
 

@@ -1,0 +1,347 @@
+"""Compare two runs of a task class, paired by case. Nothing here reads, writes or waits.
+
+Why the pairs are bounded as they are: docs/explanation/bench-comparisons.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from pytest_failure_taxonomy.bench.bounds import (
+    BY_HAND,
+    difference_interval_95,
+    mcnemar_p_value,
+)
+from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore
+from pytest_failure_taxonomy.bench.run_figures import (
+    BenchComparison,
+    CaseChange,
+    Checked,
+    DifferenceInterval,
+    Finding,
+)
+from pytest_failure_taxonomy.bench.run_report import distinct_name
+from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy.values import value
+
+NOT_COMPLETE: Final = "none: a run is not complete"
+
+_ONLY_COMMON: Final = "--only-common compares the cases that both have"
+_MAX_NAMES: Final = 5
+_SAME: Final = 1e-9
+
+
+@value
+class CaseRuns:
+    """What the runs of one distinct case came to."""
+
+    score: float
+    """The mean score, a run that did not pass counted as 0."""
+    passed: float
+    """The share of the runs that passed."""
+    runs: int
+    cost_usd: float
+    """Of all runs of the case together."""
+    wall_clock_ms: float
+    """Of all runs of the case together."""
+    digest: str | None = None
+    """Of the case as it was asked; `None` if unknown."""
+
+
+@value
+class ComparedRun:
+    """A run of a task class as a comparison needs it, whatever file it was read from."""
+
+    where: str
+    """The file, for messages."""
+    run_id: str
+    task_class: str
+    cases: Mapping[str, CaseRuns]
+    """By the id of the distinct case."""
+    missing: int = 0
+    """Scheduled runs of cases that have no score."""
+    was_picked: bool = False
+    """Somebody chose the cases."""
+    taxonomy: str | None = None
+    """A digest; `None` if unknown."""
+    rubric: str | None = None
+    """A digest; `None` if unknown."""
+
+
+def compared_run(report: BenchRunReport, where: str) -> ComparedRun:
+    """Return a report as a run to compare.
+
+    Args:
+        report: The report of a run.
+        where: What to call it in messages, such as the path of its file.
+    """
+    counts, digests = report.counts, report.digests
+    return ComparedRun(
+        where=where,
+        run_id=report.run_id,
+        task_class=report.task_class,
+        cases=runs_by_case(report.per_case, is_repeated=_is_repeated(report)),
+        missing=counts.scheduled - counts.graded,
+        was_picked=report.lower_bound_95.method == BY_HAND,
+        taxonomy=None if digests is None else digests.taxonomy,
+        rubric=None if digests is None else digests.rubric,
+    )
+
+
+def _is_repeated(report: BenchRunReport) -> bool:
+    return report.lower_bound_95.n != report.counts.started
+
+
+def runs_by_case(
+    per_case: Iterable[tuple[str, BenchScore]],
+    *,
+    is_repeated: bool,
+    digests: Mapping[str, str] | None = None,
+) -> dict[str, CaseRuns]:
+    """Return the distinct cases of a run, the repetitions of each taken together.
+
+    Args:
+        per_case: Ids and scores.
+        is_repeated: Whether `fix#2` is the second run of the case `fix`, and no case of its own.
+        digests: Of the cases, by the id of the distinct case.
+    """
+    groups: dict[str, list[BenchScore]] = {}
+    for case_id, score in per_case:
+        name = distinct_name(case_id) if is_repeated else case_id
+        groups.setdefault(name, []).append(score)
+    return {
+        name: CaseRuns(
+            score=math.fsum(each.counted_score for each in scores) / len(scores),
+            passed=sum(each.passed for each in scores) / len(scores),
+            runs=len(scores),
+            cost_usd=math.fsum(each.cost_usd for each in scores),
+            wall_clock_ms=math.fsum(each.wall_clock_ms for each in scores),
+            digest=(digests or {}).get(name),
+        )
+        for name, scores in sorted(groups.items())
+    }
+
+
+# Whether two runs may be compared.
+
+
+def compare(
+    old: Sequence[ComparedRun], new: Sequence[ComparedRun], *, only_common: bool = False
+) -> list[BenchComparison]:
+    """Return how the runs of each task class differ, in the order of the newer ones.
+
+    Args:
+        old: The earlier runs, of at least one task class.
+        new: The later ones.
+        only_common: Compare the cases that both runs of a class have, and leave out the others.
+
+    Raises:
+        BenchError: Runs must not be compared; the message has a line for each reason.
+    """
+    problems = [
+        *repeated_classes(old),
+        *repeated_classes(new),
+        *_unpaired_classes(old, new),
+    ]
+    if problems:
+        raise BenchError("\n".join(problems))
+    before = {run.task_class: run for run in old}
+    pairs = [(before[run.task_class], run) for run in new if run.task_class in before]
+    for one, other in pairs:
+        problems += refusals(one, other, only_common=only_common)
+    if problems:
+        raise BenchError("\n".join(problems))
+    return [compare_runs(one, other) for one, other in pairs]
+
+
+def repeated_classes(runs: Sequence[ComparedRun]) -> list[str]:
+    """Return which classes have several runs in one file: none is the one to compare."""
+    names = [run.task_class for run in runs]
+    return [
+        f"{runs[0].where}: has {names.count(name)} runs of {name}; give a file with one of them"
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+
+
+def _unpaired_classes(old: Sequence[ComparedRun], new: Sequence[ComparedRun]) -> list[str]:
+    before, now = {run.task_class for run in old}, {run.task_class for run in new}
+    if before & now:
+        return []
+    what = f"is of {_names(now)}, and {old[0].where} of {_names(before)}"
+    return [f"{new[0].where}: {what}; give two runs of one task class"]
+
+
+def refusals(
+    old: ComparedRun, new: ComparedRun, *, only_common: bool = False, right: str = _ONLY_COMMON
+) -> list[str]:
+    """Return why two runs of a class must not be compared; an empty list if they may be.
+
+    Args:
+        old: The earlier run.
+        new: The later one.
+        only_common: A run may lack cases of the other.
+        right: What would be right where one does.
+    """
+    where = f"{new.where}: {new.task_class}"
+    reasons = []
+    for what, before, now in (
+        ("taxonomy", old.taxonomy, new.taxonomy),
+        ("rubric", old.rubric, new.rubric),
+    ):
+        if before is not None and now is not None and before != now:
+            reasons.append(
+                f"{where}: the {what} is not that of {old.where}; grade both runs with one {what}"
+            )
+    changed = [
+        case_id
+        for case_id, case in new.cases.items()
+        if case_id in old.cases and _differ(case.digest, old.cases[case_id].digest)
+    ]
+    if changed:
+        verb = "was" if len(changed) == 1 else "were"
+        what = f"{_cases(changed)} {verb} changed since {old.where}"
+        reasons.append(f"{where}: {what}; run both with the same cases")
+    common = old.cases.keys() & new.cases.keys()
+    if not common:
+        reasons.append(f"{where}: no case is in {old.where}, too; give two runs of the same cases")
+    elif not only_common:
+        reasons += _unpaired_cases(old, new, right)
+    return reasons
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one != other
+
+
+def _unpaired_cases(old: ComparedRun, new: ComparedRun, right: str) -> list[str]:
+    """Return that a run lacks cases: the mean of the others is no mean of the class."""
+    where = f"{new.where}: {new.task_class}"
+    incomplete = [
+        f"{run.where}: {run.task_class}: is not complete, {run.missing}"
+        f" {'case has' if run.missing == 1 else 'cases have'} no score; {right}"
+        for run in (old, new)
+        if run.missing
+    ]
+    if incomplete:
+        return incomplete
+    reasons = []
+    if only_old := old.cases.keys() - new.cases.keys():
+        reasons.append(f"{where}: lacks {_cases(only_old)} of {old.where}; {right}")
+    if only_new := new.cases.keys() - old.cases.keys():
+        reasons.append(f"{where}: has {_cases(only_new)} that {old.where} lacks; {right}")
+    return reasons
+
+
+def _cases(names: Iterable[str]) -> str:
+    listed = list(names)
+    return f"{'the case' if len(listed) == 1 else f'{len(listed)} cases'} {_names(listed)}"
+
+
+def _names(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    more = len(listed) - _MAX_NAMES
+    return ", ".join(listed[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+# What the comparison says.
+
+
+def compare_runs(old: ComparedRun, new: ComparedRun) -> BenchComparison:
+    """Return how two runs differ over the cases that both have, at least one.
+
+    Repetitions of a case are averaged first: the distinct case is what is paired.
+    """
+    names = sorted(old.cases.keys() & new.cases.keys())
+    pairs = [(old.cases[name], new.cases[name]) for name in names]
+    changes = [_change(name, *pair) for name, pair in zip(names, pairs, strict=True)]
+    told = sorted(filter(_is_change, changes), key=_by_difference)
+    interval = _interval(old, new, [each.new_score - each.old_score for each in changes])
+    flips = [each.flip for each in changes]
+    return BenchComparison(
+        task_class=new.task_class,
+        old=old.where,
+        old_run_id=old.run_id,
+        new_run_id=new.run_id,
+        n=len(pairs),
+        only_old=tuple(sorted(old.cases.keys() - new.cases.keys())),
+        only_new=tuple(sorted(new.cases.keys() - old.cases.keys())),
+        not_checked=_not_checked(old, new, pairs),
+        old_mean=_mean([one.score for one, _ in pairs]),
+        new_mean=_mean([two.score for _, two in pairs]),
+        difference=_mean([two.score - one.score for one, two in pairs]),
+        interval_95=interval,
+        finding=_finding(interval),
+        mcnemar_p=mcnemar_p_value(flips.count("now_fails"), flips.count("now_passes")),
+        changes=tuple(told),
+        old_cost_usd=math.fsum(one.cost_usd for one, _ in pairs),
+        new_cost_usd=math.fsum(two.cost_usd for _, two in pairs),
+        old_mean_ms=_mean_ms(one for one, _ in pairs),
+        new_mean_ms=_mean_ms(two for _, two in pairs),
+    )
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return math.fsum(numbers) / len(numbers)
+
+
+def _mean_ms(cases: Iterable[CaseRuns]) -> float:
+    listed = list(cases)
+    return math.fsum(each.wall_clock_ms for each in listed) / sum(each.runs for each in listed)
+
+
+def _change(case_id: str, old: CaseRuns, new: CaseRuns) -> CaseChange:
+    did, does = old.passed > 1 / 2, new.passed > 1 / 2
+    return CaseChange(
+        case_id=case_id,
+        old_score=old.score,
+        new_score=new.score,
+        old_passed=old.passed,
+        new_passed=new.passed,
+        flip=None if did == does else "now_passes" if does else "now_fails",
+    )
+
+
+def _is_change(each: CaseChange) -> bool:
+    moved = abs(each.new_score - each.old_score) > _SAME
+    return moved or abs(each.new_passed - each.old_passed) > _SAME
+
+
+def _by_difference(each: CaseChange) -> tuple[float, str]:
+    return each.new_score - each.old_score, each.case_id
+
+
+def _interval(
+    old: ComparedRun, new: ComparedRun, differences: Sequence[float]
+) -> DifferenceInterval:
+    """Return what the pairs prove of all cases that could have been drawn.
+
+    Cases that were picked by hand, or left over by a cap or a crash, prove nothing of others.
+    """
+    why = BY_HAND if old.was_picked or new.was_picked else None
+    if old.missing or new.missing:
+        why = NOT_COMPLETE
+    if why is not None:
+        return DifferenceInterval(low=None, high=None, method=why, n=len(differences))
+    return difference_interval_95(differences)
+
+
+def _finding(interval: DifferenceInterval) -> Finding:
+    if interval.high is not None and interval.high < 0:
+        return "worse"
+    if interval.low is not None and interval.low > 0:
+        return "better"
+    return "undecided"
+
+
+def _not_checked(
+    old: ComparedRun, new: ComparedRun, pairs: Sequence[tuple[CaseRuns, CaseRuns]]
+) -> tuple[Checked, ...]:
+    unknown: dict[Checked, bool] = {
+        "taxonomy": None in (old.taxonomy, new.taxonomy),
+        "rubric": None in (old.rubric, new.rubric),
+        "cases": any(None in (one.digest, two.digest) for one, two in pairs),
+    }
+    return tuple(name for name, is_unknown in unknown.items() if is_unknown)
