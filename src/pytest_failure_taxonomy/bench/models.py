@@ -428,6 +428,8 @@ class BenchRunReport(ClosedModel):
     """Cases that passed."""
     total_cost_usd: _NotNegative
     """What all graded cases cost together."""
+    system: str | None = None
+    """The system under test, with its version if one is given; null where that is not known."""
     stopped: str | None = None
     """Why cases were not started: the cost cap, or one cause that failed many; null if all were."""
     lost_to_provider: dict[str, _Count] = Field(default_factory=dict)

@@ -34,6 +34,7 @@ def aggregate(
     lost_to: Mapping[str, str] = MappingProxyType({}),
     lost_cost_usd: float = 0.0,
     digests: BenchDigests | None = None,
+    system: str | None = None,
 ) -> BenchRunReport:
     """Return the report of a run; the order of the scores doesn't matter.
 
@@ -50,6 +51,7 @@ def aggregate(
         lost_to: The kind of the provider's failure for each case that never got through.
         lost_cost_usd: What cases without a score cost, in US dollars.
         digests: What the cases were judged by.
+        system: The system under test, with its version.
 
     Raises:
         ValueError: A case is not part of the plan, or has two scores.
@@ -86,6 +88,7 @@ def aggregate(
         by_tag=_by_tag(plan, runs),
         by_breakdown_key=scores_by_key(score.breakdown for score in scores.values()),
         digests=digests,
+        system=system,
     )
     if plan.gate is None:
         return report

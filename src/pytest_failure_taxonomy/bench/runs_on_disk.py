@@ -79,6 +79,10 @@ class SystemGiven(ClosedModel):
     label: str = ""
     """Which of several systems of one pytest run it is; empty for a single one."""
 
+    def __str__(self) -> str:
+        """Return the name with the version."""
+        return self.name if self.version is None else f"{self.name} {self.version}"
+
 
 class ScheduledCase(ClosedModel):
     """A case that a run is to run."""
@@ -539,11 +543,14 @@ class KeptRun:
         the cause that stopped the run.
         """
         last = self.last_of(case_id)
+        return last is not None and self.settles(last, digest)
+
+    def settles(self, call: KeptAttempt, digest: str) -> bool:
+        """Return whether a call with a score is the last one that its case needs."""
         return (
-            last is not None
-            and last.input_digest == digest
-            and not is_infrastructure(last.kind)
-            and last.fingerprint not in self.stop_causes
+            call.input_digest == digest
+            and not is_infrastructure(call.kind)
+            and call.fingerprint not in self.stop_causes
         )
 
     def calls_of(self, case_id: str) -> tuple[CaseAttempt, ...]:
@@ -700,6 +707,7 @@ def report_of(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
         stopped=run.stopped or None,
         lost_to=lost_to(run),
         digests=run.header.digests,
+        system=str(run.header.system),
         lost_cost_usd=run.cost_without_score_usd(),
     )
 

@@ -11,6 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.plugin.bench_session import BenchSession
+    from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
 
 MARKER_FILE = "failure_modes.yaml"
 """Makes a folder a task class; repeated from `loading.folder`, which a test compares."""
@@ -22,13 +23,22 @@ SYSTEM_FIXTURE = "system_under_test"
 
 SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 """In the stash of the configuration: the bench of this process."""
+RUNS: pytest.StashKey[SessionOfRuns] = pytest.StashKey()
+"""In the stash of the configuration: where this pytest run keeps the runs of task classes."""
 JOURNAL = pytest.StashKey[str]()
 """In the stash of xdist's controller: the folder of the journal that its workers write."""
 WIRE_KEY = "failure_taxonomy_bench"
-"""Under it a worker's input holds the journal's folder, and a test's report holds its results."""
+"""Under it a worker's input holds where to write what it knows, and a test's report its results."""
 
 OPTIONS = (
     ("--bench-sut", "sut", str, "MODULE:CALLABLE", "The system under test of all task classes"),
+    (
+        "--bench-sut-version",
+        "sut_version",
+        str,
+        "TEXT",
+        "The version of the system under test: a run with another one is not continued",
+    ),
     (
         "--bench-sut-isolation",
         "sut_isolation",

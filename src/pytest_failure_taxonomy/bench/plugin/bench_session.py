@@ -9,33 +9,52 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.fan_out import NotStartedError, RunEndedError
 from pytest_failure_taxonomy.bench.loading.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
 from pytest_failure_taxonomy.bench.plugin.baseline import baseline_problems, judge_by_baseline
-from pytest_failure_taxonomy.bench.plugin.bench_names import JOURNAL, ORACLE, SESSION, WIRE_KEY
-from pytest_failure_taxonomy.bench.plugin.case_runs import CaseRuns, group_by_class, source_of
+from pytest_failure_taxonomy.bench.plugin.bench_names import (
+    JOURNAL,
+    ORACLE,
+    RUNS,
+    SESSION,
+    WIRE_KEY,
+)
+from pytest_failure_taxonomy.bench.plugin.case_runs import (
+    CaseRuns,
+    Notes,
+    group_by_class,
+    name_of,
+    source_of,
+    version_of,
+)
 from pytest_failure_taxonomy.bench.plugin.items import (
     CaseFailedError,
     CaseItem,
     marked_case,
     represent,
 )
+from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns, source_parts
 from pytest_failure_taxonomy.bench.plugin.results import (
     Journal,
     ReportedResults,
     Results,
     Source,
     SourcedReport,
+    SourceResults,
 )
 from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
+from pytest_failure_taxonomy.bench.run_admission import RunAdmission
+from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.bench.runs_on_disk import SystemGiven
 from pytest_failure_taxonomy.system.own_files import write_file, write_new
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, RunPlan, TaskClass
-    from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
+    from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
+    from pytest_failure_taxonomy.bench.outcomes import CaseOutcome, SystemUnderTest
     from pytest_failure_taxonomy.bench.plugin.items import MarkedCase
 
 _RUN_NOTHING = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
@@ -43,6 +62,8 @@ _RUN_NOTHING = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_f
 
 _REPORTED = pytest.StashKey[ReportedResults]()
 _NOT_PASSED = pytest.StashKey[CaseFailedError]()
+_RUNS_OF_TEST = pytest.StashKey[int]()
+"""How many whole task classes a test has run."""
 
 
 def bench_session(config: pytest.Config) -> BenchSession:
@@ -65,25 +86,26 @@ class BenchSession:
         given = getattr(config, "workerinput", {})
         self._is_worker = bool(given)
         self._journal: Journal | None = None
+        worker = str(given.get("workerid", ""))
         if WIRE_KEY in given:
-            self._journal = Journal(Path(given[WIRE_KEY]), str(given["workerid"]))
+            self._journal = Journal(Path(given[WIRE_KEY]["journal"]), worker)
+        self._kept = KeptRuns(config, config.stash[RUNS], worker)
         self._config = config
         self._results = Results()
         self._reports: list[SourcedReport] | None = None
         self._json_problem = ""
         self.classes = TaskClasses(config)
         workers = int(given.get("workercount", 0))
-        self.runs = CaseRuns(self.classes, self._results, workers, self._journal)
+        self.runs = CaseRuns(self.classes, self._results, workers, self._journal, self._kept)
 
     def run(self, item: CaseItem) -> CaseOutcome:
         """Return the outcome of an item's case, and add the score to the item's report."""
-        source = source_of(item.task_class)
+        source = source_of(item)
         try:
             outcome = self.runs.outcome_of(item)
-        except NotStartedError:
-            reported_by(item).cost_caps.append(source.folder)
-            cap = self.classes.settings(item.task_class).max_cost_usd
-            pytest.skip(f"not started: the cases before it cost more than {cap:g} USD")
+        except NotStartedError as error:
+            reported_by(item).stops.append((source, str(error)))
+            pytest.skip(f"not started: {error}")
         except RunEndedError as error:
             raise CaseFailedError.of_line(f"no score: {error}") from None
         reported_by(item).cases.append((source, item.case.case_id, outcome.score))
@@ -93,19 +115,62 @@ class BenchSession:
         """Grade an output as if the system under test had returned it for a case."""
         return self.runs.grade(task_class, case, output)
 
+    def open_run(
+        self, item: pytest.Item, plan: RunPlan, system: SystemUnderTest
+    ) -> tuple[Runner, str]:
+        """Return what runs a whole task class for a test, and the id under which it is kept.
+
+        The id is empty if nothing is kept.
+        """
+        number = item.stash.setdefault(_RUNS_OF_TEST, 0) + 1
+        item.stash[_RUNS_OF_TEST] = number
+        test = item.nodeid if number == 1 else f"{item.nodeid} ({number})"
+        folder = plan.task_class.folder
+        given = SystemGiven(name=name_of(system), version=version_of(system))
+        source = Source("" if folder is None else str(folder), test)
+        file = self._kept.open(source, plan.task_class, given, plan.cases)
+        if file is None:
+            return Runner(is_logging=False), ""
+        notes = Notes(SourceResults(), file, plan.cases)
+        runner = Runner(
+            on_outcome=notes.finish,
+            on_attempt=notes.fail,
+            on_spend=notes.spend,
+            admission=RunAdmission(plan, file),
+            is_logging=False,
+        )
+        return runner, file.path.stem
+
     def note_score(
-        self, item: pytest.Item, found: MarkedCase, outcome: CaseOutcome, score: BenchScore
+        self, item: pytest.Item, found: MarkedCase, outcome: CaseOutcome, cost_usd: float
     ) -> None:
-        """Add a score to the report of a test with the mark `bench`, which fails unless passed."""
+        """Add a score to the report of a test with the mark `bench`, which fails unless passed.
+
+        Args:
+            item: The test.
+            found: Its case.
+            outcome: What the case came to.
+            cost_usd: What the test says its output cost.
+        """
+        score = outcome.score
         reported_by(item).cases.append((found.source, found.case.case_id, score))
+        self._keep_score(found, outcome, cost_usd)
         if not score.passed:
             lines = failure_lines(
-                found.task_class.name,
-                found.case,
-                replace(outcome, score=score),
-                found.task_class.descriptions,
+                found.task_class.name, found.case, outcome, found.task_class.descriptions
             )
             item.stash[_NOT_PASSED] = CaseFailedError(one_line(score), lines)
+
+    def _keep_score(self, found: MarkedCase, outcome: CaseOutcome, cost_usd: float) -> None:
+        plan = self.classes.plan(found.task_class, [found.case])
+        wanted = self._results.of(found.source).scheduled
+        listed = [case for case in found.task_class.cases if case.case_id in wanted]
+        given = SystemGiven(name=found.source.test)
+        file = self._kept.open(found.source, plan.task_class, given, listed)
+        if file is not None:
+            call = replace(outcome.attempts[-1], cost_usd=cost_usd)
+            file.note_start(outcome.case_id, call.number)
+            file.note_outcome(replace(outcome, attempts=(call,)), case_digest(found.case))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -126,7 +191,9 @@ class BenchSession:
     def schedule(self, nodeids: Sequence[str]) -> None:
         """Learn from a worker's collection which cases are to run."""
         for folder, ids in self._cases_of(nodeids).items():
-            self._results.of(Source(str(folder))).scheduled = [_case_id(each) for each in ids]
+            for nodeid in ids:
+                case_id, system = _case_and_system(nodeid)
+                self._results.of(Source(str(folder), system=system)).schedule(case_id)
 
     def find_units(self, nodeids: Sequence[str], workers: int) -> Mapping[str, str]:
         """Return the name of the unit of each case among xdist's node ids."""
@@ -157,9 +224,9 @@ class BenchSession:
         """Split the selected cases into units, and count them."""
         by_class = group_by_class(session.items)
         self.runs.arrange(by_class)
-        for folder, items in by_class.items():
-            results = self._results.of(Source(str(folder)))
-            results.scheduled = [item.case.case_id for item in items]
+        for items in by_class.values():
+            for case_item in items:
+                self._results.of(source_of(case_item)).schedule(case_item.case.case_id)
         for item in session.items:
             found = marked_case(item, self.classes)
             if found is not None:
@@ -198,7 +265,7 @@ class BenchSession:
         is_called = call.when != "setup"
         broken = reported_by(item).broken
         if isinstance(item, CaseItem):
-            broken.append((source_of(item.task_class), item.case.case_id, is_called))
+            broken.append((source_of(item), item.case.case_id, is_called))
         else:
             found = marked_case(item, self.classes)
             if found is not None:
@@ -229,6 +296,7 @@ class BenchSession:
         yield
         if self._is_worker:
             return
+        self._read_runs()
         self._read_journal()
         self._write_json()
         why = next(self._why_failed(), None)
@@ -296,17 +364,28 @@ class BenchSession:
             return
         journal = Journal(Path(folder), "controller")
         for path, ids in self._cases_of(sorted(journal.started())).items():
-            self._results.of(Source(str(path))).started.update(map(_case_id, ids))
+            for nodeid in ids:
+                case_id, system = _case_and_system(nodeid)
+                self._results.of(Source(str(path), system=system)).started.add(case_id)
         for source, case_id in journal.scheduled():
             self._results.of(source).schedule(case_id)
-        for source, case_id, score in journal.scores():
-            self._results.of(source).unreported[case_id] = score
         journal.remove()
+
+    def _read_runs(self) -> None:
+        """Collect what all processes of this pytest run have written of their cases."""
+        self._kept.close()
+        for run in self._kept.kept():
+            source = Source(*source_parts(run, self._config.rootpath))
+            if self._results.has(source):
+                self._results.of(source).take_kept(run)
+        self._kept.remove_temporary()
 
     def _print(self, terminal: pytest.TerminalReporter) -> None:
         from pytest_failure_taxonomy.bench.run_summary import summary_lines
 
         reports = self._sourced()
+        for problem in self._kept.note_problems():
+            terminal.write_line(f"bench: the run is not kept: {problem}", yellow=True)
         if terminal.verbosity < -1 or not reports:
             return
         if terminal.verbosity >= 0:
@@ -317,6 +396,20 @@ class BenchSession:
             failed = is_gate_failed(report)
             for line in summary_lines(report, test=test, detail=terminal.verbosity > 0):
                 terminal.write_line(line, red=failed and line.lstrip().startswith("gate:"))
+            for line in self._lines_of_kept(report):
+                terminal.write_line(line)
+
+    def _lines_of_kept(self, report: BenchRunReport) -> Iterator[str]:
+        """Yield where a run is kept, and what an earlier one had left to do."""
+        run = self._results.kept(report.run_id.removeprefix("partial:"))
+        if run is None:
+            return
+        if resumed := resumed_line(run):
+            yield f"  resumed: {resumed}"
+        for problem in run.problems[:3]:
+            yield f"  {problem}"
+        if shown := self._kept.shown(run):
+            yield f"  kept: {shown}"
 
     def _json_path(self) -> Path | None:
         given, ini = self._config.getoption("bench_json"), self._config.getini("bench_json")
@@ -345,5 +438,8 @@ def write_json(path: Path, reports: Sequence[BenchRunReport]) -> str:
     return ""
 
 
-def _case_id(nodeid: str) -> str:
-    return nodeid.partition("::")[2]
+def _case_and_system(nodeid: str) -> tuple[str, str]:
+    """Return the case's id in a node id, and the label of its system: `case[label]`."""
+    name = nodeid.partition("::")[2]
+    case_id, bracket, label = name.partition("[")
+    return (case_id, label.removesuffix("]")) if bracket else (name, "")

@@ -5,22 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_failure_taxonomy.bench.fan_out import FanOut, NotStartedError, Unit
+from pytest_failure_taxonomy.bench.admission import Admission
+from pytest_failure_taxonomy.bench.digests import case_digest
+from pytest_failure_taxonomy.bench.fan_out import FanOut, Unit
 from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric, IsolatedSystem
+from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.plugin.bench_names import SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem
 from pytest_failure_taxonomy.bench.plugin.results import Source
+from pytest_failure_taxonomy.bench.retries import is_infrastructure
+from pytest_failure_taxonomy.bench.run_admission import RunAdmission
 from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.bench.runs_on_disk import RunFile, SystemGiven
 from pytest_failure_taxonomy.bench.user_code import import_callable
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
-    from pytest_failure_taxonomy.bench.outcomes import CaseOutcome, SystemUnderTest
-    from pytest_failure_taxonomy.bench.plugin.results import Journal, Results
+    from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, RunPlan, TaskClass
+    from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, SystemUnderTest
+    from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns
+    from pytest_failure_taxonomy.bench.plugin.results import Journal, Results, SourceResults
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
 
 _LONG_LIVED = ("session", "package")
@@ -31,9 +39,16 @@ class CaseRuns:
     """The running cases of one process."""
 
     def __init__(
-        self, classes: TaskClasses, results: Results, workers: int, journal: Journal | None
+        self,
+        classes: TaskClasses,
+        results: Results,
+        workers: int,
+        journal: Journal | None,
+        kept: KeptRuns,
     ) -> None:
         self.fan_out = FanOut()
+        self._kept = kept
+        self._admissions: dict[Source, Admission] = {}
         self._results = results
         self._classes = classes
         self._workers = workers
@@ -43,6 +58,7 @@ class CaseRuns:
         self._members: dict[str, Sequence[CaseItem]] = {}
         self._units: dict[str, Unit] = {}
         self._taken: set[str] = set()
+        self._begun: set[str] = set()
 
     def arrange(self, items: Mapping[Path, Sequence[CaseItem]]) -> None:
         """Split the selected cases of each task class into units."""
@@ -60,7 +76,7 @@ class CaseRuns:
         again.
 
         Raises:
-            NotStartedError: The cases before it exceeded the cost cap.
+            NotStartedError: The run was stopped before, by its cost cap for example.
         """
         is_first = item.nodeid not in self._taken
         self._taken.add(item.nodeid)
@@ -97,41 +113,77 @@ class CaseRuns:
         return unit
 
     def _start(self, asking: CaseItem, items: Sequence[CaseItem]) -> Unit:
-        task_class = asking.task_class
+        task_class, source = asking.task_class, source_of(asking)
         cases = [each.case for each in items]
         plan = self._classes.plan(task_class, cases, workers=self._workers)
-        source = source_of(task_class)
-        if plan.max_cost_usd is not None:
-            left = plan.max_cost_usd - self._spent(source)
-            if left < 0:
-                raise NotStartedError
-            plan = plan.model_copy(update={"max_cost_usd": left})
+        system = self._system(asking)
+        file = self._open_file(asking, source, plan, system)
+        earlier, done = self._before(source, items) if file is not None else ({}, {})
         nodeids = {each.case.case_id: each.nodeid for each in items}
         unit = Unit(
             plan,
-            self._system(asking),
+            system,
             partial(self._rubric, task_class),
-            lambda case_id: self._note_start(source, case_id, nodeids[case_id]),
-            partial(self._note_outcome, source),
+            Notes(self._results.of(source), file, cases, nodeids, self._journal),
+            admission=self._admission(source, plan, file),
+            done=done,
+            earlier=earlier,
         )
         self.fan_out.start(unit)
         return unit
 
-    def _note_start(self, source: Source, case_id: str, nodeid: str) -> None:
-        self._results.of(source).started.add(case_id)
-        if self._journal is not None:
-            self._journal.note_start(nodeid)
+    def _open_file(
+        self, asking: CaseItem, source: Source, plan: RunPlan, system: SystemUnderTest
+    ) -> RunFile | None:
+        """Return the file in which the run of a source is kept; `None` if none is."""
+        settings = plan.task_class.settings
+        given = SystemGiven(
+            name=settings.sut or name_of(system),
+            version=settings.sut_version or version_of(system),
+            label=source.system,
+        )
+        results = self._results.of(source)
+        results.system = str(given)
+        wanted = frozenset(results.scheduled)
+        listed = [case for case in asking.task_class.cases if case.case_id in wanted]
+        return self._kept.open(source, plan.task_class, given, listed)
 
-    def _note_outcome(self, source: Source, outcome: CaseOutcome) -> None:
-        self._results.of(source).unreported[outcome.case_id] = outcome.score
-        if self._journal is not None:
-            self._journal.note_score(source, outcome.case_id, outcome.score)
+    def _admission(self, source: Source, plan: RunPlan, file: RunFile | None) -> Admission:
+        """Return what decides about the cases of a source, in all its units."""
+        if source not in self._admissions:
+            self._admissions[source] = (
+                Admission.of(plan) if file is None else RunAdmission(plan, file)
+            )
+        return self._admissions[source]
 
-    def _spent(self, source: Source) -> float:
-        if self._journal is not None:
-            return self._journal.spent_usd(source)
-        scores = self._results.of(source).unreported.values()
-        return sum(score.cost_usd for score in scores)
+    def _before(
+        self, source: Source, items: Sequence[CaseItem]
+    ) -> tuple[dict[str, tuple[CaseAttempt, ...]], dict[str, CaseOutcome]]:
+        """Return the calls that count for cases still to run, and the outcomes of those done.
+
+        An item that runs again calls the system again, and what its case has cost before counts.
+        """
+        run = self._kept.before(source)
+        earlier: dict[str, tuple[CaseAttempt, ...]] = {}
+        done: dict[str, CaseOutcome] = {}
+        if run is None:
+            return earlier, done
+        resumed = self._kept.is_resumed(source)
+        for item in items:
+            case_id = item.case.case_id
+            last = run.last_of(case_id)
+            is_first = item.nodeid not in self._begun
+            self._begun.add(item.nodeid)
+            if last is not None and last.score is not None and resumed and is_first:
+                digest = case_digest(item.case)
+                if run.is_done(case_id, digest):
+                    calls = run.calls_of(case_id)
+                    done[case_id] = CaseOutcome(case_id=case_id, score=last.score, attempts=calls)
+                    continue
+            calls = run.calls_of(case_id)
+            if calls:
+                earlier[case_id] = calls
+        return earlier, done
 
     def _rubric(self, task_class: TaskClass) -> IsolatedRubric:
         folder = folder_of(task_class)
@@ -173,6 +225,69 @@ def _callable(system: object) -> SystemUnderTest:
     )
 
 
+class Notes:
+    """Notes what happens to the cases of a unit, in memory and in the run's file."""
+
+    def __init__(
+        self,
+        results: SourceResults,
+        file: RunFile | None,
+        cases: Sequence[BenchCase],
+        nodeids: Mapping[str, str] = MappingProxyType({}),
+        journal: Journal | None = None,
+    ) -> None:
+        self._results = results
+        self._file = file
+        self._cases = {case.case_id: case for case in cases}
+        self._nodeids = nodeids
+        self._journal = journal
+        self._ended: set[tuple[str, int]] = set()
+
+    def begin(self, case_id: str, attempt: int) -> None:
+        """See a case before its system is called; its admission has written that."""
+        del attempt
+        self._results.started.add(case_id)
+        if self._journal is not None:
+            self._journal.note_start(self._nodeids[case_id])
+
+    def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
+        """Note what a call of a case's system has spent."""
+        if (case_id, attempt) in self._ended:
+            self._results.late_cost_usd += cost_usd
+        if self._file is not None:
+            self._file.note_spent(case_id, attempt, cost_usd)
+
+    def fail(self, case_id: str, call: CaseAttempt) -> None:
+        """Note a call that failed, after which the system is called again."""
+        self._ended.add((case_id, call.number))
+        if self._file is not None:
+            self._file.note_attempt(case_id, call)
+
+    def finish(self, outcome: CaseOutcome) -> None:
+        """Note the outcome of a case."""
+        case_id = outcome.case_id
+        self._results.unreported[case_id] = outcome.score
+        last = outcome.attempts[-1] if outcome.attempts else None
+        if last is not None:
+            self._ended.add((case_id, last.number))
+            if last.kind is not None and is_infrastructure(last.kind):
+                self._results.lost_to[case_id] = last.kind
+        if self._file is not None:
+            self._file.note_outcome(outcome, case_digest(self._cases[case_id]))
+
+
+def name_of(system: object) -> str:
+    """Return the name of a callable that no setting names: its module's and its own."""
+    named = system if hasattr(system, "__qualname__") else type(system)
+    return f"{named.__module__}:{getattr(named, '__qualname__', '')}"
+
+
+def version_of(system: object) -> str | None:
+    """Return the version that a system has in an attribute `version`, if it is a text."""
+    version = getattr(system, "version", None)
+    return version if isinstance(version, str) and version else None
+
+
 def folder_of(task_class: TaskClass) -> Path:
     """Return the folder from which a collected task class was loaded."""
     if task_class.folder is None:
@@ -180,9 +295,9 @@ def folder_of(task_class: TaskClass) -> Path:
     return task_class.folder
 
 
-def source_of(task_class: TaskClass) -> Source:
-    """Return the source of the scores of the items of a task class."""
-    return Source(str(folder_of(task_class)))
+def source_of(item: CaseItem) -> Source:
+    """Return the source of the score of an item."""
+    return Source(str(folder_of(item.task_class)), system=item.system_label)
 
 
 def group_by_class(items: Sequence[pytest.Item]) -> dict[Path, list[CaseItem]]:

@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.bench.plugin.bench_names import (
     ORACLE,
     RUBRIC,
     RUBRICS,
+    RUNS,
     WIRE_KEY,
 )
 from pytest_failure_taxonomy.imports import imports_as_they_are
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import TaskClass
     from pytest_failure_taxonomy.bench.plugin.bench_session import BenchSession
     from pytest_failure_taxonomy.bench.plugin.fixtures import Bench, BenchRubric
+    from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,11 +57,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Fail the gate of a task class that got worse than in the run at PATH, a file of "
         "--bench-json or a report (ini: bench_baseline)",
     )
+    group.addoption(
+        "--bench-storage",
+        metavar="DIR",
+        default=None,
+        help="Keep each run with its outputs in a file in DIR, to look at it, grade it again or "
+        "continue it (default: .bench in the root directory; ini: bench_storage)",
+    )
+    group.addoption(
+        "--bench-no-save",
+        action="store_true",
+        default=False,
+        help="Keep no runs (ini: bench_no_save)",
+    )
+    group.addoption(
+        "--bench-resume",
+        nargs="?",
+        const="latest",
+        metavar="RUN",
+        default=None,
+        help="Continue the latest kept run of each task class, or RUN: call the system only for "
+        "cases that are missing or have changed; write it behind paths, or with `=`",
+    )
     for option, setting, _, metavar, text in OPTIONS:
         name = f"bench_{setting}"
         help_text = f"{text} (ini: {name})"
         group.addoption(option, dest=name, metavar=metavar, default=None, help=help_text)
         parser.addini(name, f"As {option}, where a bench.yaml says nothing else", default="")
+    parser.addini(
+        "bench_storage", "As --bench-storage, relative to the configuration file", default=""
+    )
+    parser.addini("bench_no_save", "As --bench-no-save", type="bool", default=False)
     parser.addini("bench_json", "As --bench-json, relative to the configuration file", default="")
     parser.addini(
         "bench_baseline", "As --bench-baseline, relative to the configuration file", default=""
@@ -85,6 +113,12 @@ def pytest_configure(config: pytest.Config) -> None:
             from pytest_failure_taxonomy.bench.plugin.task_classes import check_options
 
         check_options(config)
+    if not hasattr(config, "workerinput") and (
+        config.getoption("bench_storage")
+        or config.getini("bench_storage")
+        or config.getoption("bench_resume")
+    ):
+        session_of_runs(config)  # which refuses what can't be used
     is_asked = config.getoption("bench_baseline") is not None or config.getini("bench_baseline")
     if is_asked and not hasattr(config, "workerinput"):
         with imports_as_they_are(config):
@@ -210,13 +244,16 @@ def bench_rubric(request: pytest.FixtureRequest) -> BenchRubric:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell an xdist worker where to write its journal; nothing is created yet."""
+    """Tell an xdist worker where to write what it knows; nothing is created yet."""
     stash = node.config.stash
     if JOURNAL not in stash:
-        stash[JOURNAL] = os.path.join(
-            tempfile.gettempdir(), f"pytest-bench-{os.getpid()}-{os.urandom(6).hex()}"
-        )
-    node.workerinput[WIRE_KEY] = stash[JOURNAL]
+        runs = session_of_runs(node.config)
+        own = f".workers-{os.getpid()}-{os.urandom(6).hex()}"
+        # In the temporary folder only where there is no other: what is killed leaves it there.
+        folder = runs.folder or os.path.join(tempfile.gettempdir(), f"pytest-bench-{own[1:]}")
+        stash[JOURNAL] = os.path.join(folder, own) if runs.folder else folder
+        stash[RUNS] = runs if runs.folder else runs.sharing(folder)
+    node.workerinput[WIRE_KEY] = {"journal": stash[JOURNAL], "runs": stash[RUNS].as_json()}
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -246,11 +283,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Generator[No
     return ChosenScheduling(default, find_units, config, log)
 
 
+def session_of_runs(config: pytest.Config) -> SessionOfRuns:
+    """Return where a pytest run keeps the runs of its task classes; decide it at the first call."""
+    if RUNS not in config.stash:
+        with imports_as_they_are(config):
+            from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
+
+        given = getattr(config, "workerinput", {}).get(WIRE_KEY)
+        config.stash[RUNS] = (
+            SessionOfRuns.begin(config) if given is None else SessionOfRuns(**given["runs"])
+        )
+    return config.stash[RUNS]
+
+
 def _begin_session(config: pytest.Config) -> BenchSession:
     """Return the bench of this process; create it and register its hooks at the first call."""
     with imports_as_they_are(config):
         from pytest_failure_taxonomy.bench.plugin.bench_session import bench_session
 
+    session_of_runs(config)
     return bench_session(config)
 
 

@@ -15,10 +15,10 @@ from pytest_failure_taxonomy.bench.loading.folder import is_task_class
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, TaskClass
 from pytest_failure_taxonomy.bench.plugin.bench_session import reported_by
 from pytest_failure_taxonomy.bench.plugin.items import marked_case, named_by
-from pytest_failure_taxonomy.bench.runner import Runner
 from pytest_failure_taxonomy.bench.scores import graded_score, read_answer
 from pytest_failure_taxonomy.bench.user_code import load_rubric
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.outcomes import RubricRunner, SystemUnderTest
@@ -62,7 +62,7 @@ class Bench:
         found = self._find(task_class)
         plan = classes.plan(found, _chosen(found, case_ids))
         if not gate:
-            plan = plan.model_copy(update={"gate": None})
+            plan = plan.model_copy(update={"gate": None, "stop_after_same_failure": 0})
         digests = digests_of(found)
         if rubric_runner is not None:
             digests = digests.model_copy(update={"rubric": None})
@@ -70,10 +70,12 @@ class Bench:
             if rubric_runner is None:
                 isolated = rubric_runner = classes.open_rubric(found)
                 opened.push_async_callback(isolated.aclose)
-            report = await Runner(is_logging=False).execute(
+            runner, run_id = self._session.open_run(self._item, plan, system_under_test)
+            report = await runner.execute(
                 plan, system_under_test=system_under_test, rubric_runner=rubric_runner
             )
-        report = report.model_copy(update={"digests": digests})
+        named = {"run_id": f"partial:{run_id}" if report.stopped else run_id} if run_id else {}
+        report = report.model_copy(update={"digests": digests, **named})
         reported_by(self._item).runs.append((self._item.nodeid, report))
         return report
 
@@ -126,7 +128,7 @@ class Bench:
             cost_usd=graded.cost_usd + cost_usd,
             wall_clock_ms=(time.perf_counter() - self._began) * 1000,
         )
-        self._session.note_score(self._item, found, outcome, score)
+        self._session.note_score(self._item, found, replace(outcome, score=score), cost_usd)
         return score
 
     def _find(self, task_class: str | Path | TaskClass) -> TaskClass:

@@ -194,6 +194,12 @@ class CaseItem(pytest.Function):
         for tag in case.tags:
             self.add_marker(tag)
 
+    @property
+    def system_label(self) -> str:
+        """Which of several systems it calls; empty for a single one."""
+        callspec = getattr(self, "callspec", None)
+        return "" if callspec is None else str(callspec.id)
+
     def runtest(self) -> None:
         """Wait for the case's outcome, and fail if it did not pass."""
         self._stop_pytest_timeout()

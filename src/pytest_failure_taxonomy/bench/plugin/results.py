@@ -15,13 +15,14 @@ from typing import Any, Final, NamedTuple
 from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
 from pytest_failure_taxonomy.bench.run_report import aggregate
+from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun, lost_to
 from pytest_failure_taxonomy.system.own_files import make_folder, open_folder
 
 MakePlan = Callable[[Path, Sequence[str]], RunPlan]
 
 _SUFFIX: Final = ".journal"
 """The suffix of our files; other files in the folder are neither read nor removed."""
-_FIELD_COUNTS: Final = {"started": 2, "scheduled": 4, "graded": 5}
+_FIELD_COUNTS: Final = {"started": 2, "scheduled": 4}
 """The number of fields in a line, by its first field."""
 _MAX_BYTES: Final = 256 * 1024 * 1024
 """Limit of one worker's file; a case takes a few hundred bytes."""
@@ -34,6 +35,8 @@ class Source(NamedTuple):
     """The folder of the task class."""
     test: str = ""
     """The test that ran the cases, without its parameters; empty for the items of the class."""
+    system: str = ""
+    """Which of several systems under test was called; empty for a single one."""
 
 
 class SourcedReport(NamedTuple):
@@ -47,7 +50,8 @@ class SourceResults:
     """The results of one source."""
 
     def __init__(self) -> None:
-        self.scheduled: list[str] = []
+        self.scheduled: dict[str, None] = {}
+        """The ids of the cases that are to run, in order."""
         self.started: set[str] = set()
         self.scores: dict[str, BenchScore] = {}
         """Scores from the reports of tests."""
@@ -58,25 +62,49 @@ class SourceResults:
 
         Those whose test got no further than its setup are not started by that.
         """
-        self.hit_cost_cap = False
+        self.stopped = ""
+        """Why cases were not started."""
+        self.lost_to: dict[str, str] = {}
+        """The kind of the provider's failure for each case that never got through."""
+        self.late_cost_usd = 0.0
+        """What was spent that is in no score."""
+        self.kept: KeptRun | None = None
+        """The file of the run, as all processes together have written it."""
+        self.system = ""
+        """The system that was called, with its version."""
 
     def schedule(self, case_id: str) -> None:
         """Add a case to those that are to run."""
-        if case_id not in self.scheduled:
-            self.scheduled.append(case_id)
+        self.scheduled[case_id] = None
 
     def report(self, plan: RunPlan) -> BenchRunReport:
         """Aggregate the results."""
         known = {case.case_id for case in plan.cases}
         scores = {**self.unreported, **self.scores}
-        run_id = os.urandom(16).hex()
+        run_id = os.urandom(16).hex() if self.kept is None else self.kept.header.run_id
+        is_missing = len(known & scores.keys()) < len(known)
+        stopped = self.stopped if is_missing else ""
         return aggregate(
             plan,
             [(each, score) for each, score in scores.items() if each in known - self.broken],
-            run_id=f"partial:{run_id}" if self.hit_cost_cap else run_id,
+            run_id=f"partial:{run_id}" if stopped else run_id,
             started=self.started & known,
+            stopped=stopped or None,
+            lost_to=self.lost_to,
+            lost_cost_usd=self.late_cost_usd,
             digests=digests_of(plan.task_class),
+            system=self.system or None,
         )
+
+    def take_kept(self, run: KeptRun) -> None:
+        """Add what the processes of the run have written into its file."""
+        self.kept = run
+        self.started.update(run.started)
+        self.unreported.update(run.scores())
+        self.stopped = run.stopped or self.stopped
+        self.lost_to.update(lost_to(run))
+        self.late_cost_usd = run.cost_without_score_usd()
+        self.system = str(run.header.system)
 
 
 class Results:
@@ -90,29 +118,39 @@ class Results:
         """Return the results of a source."""
         return self._sources.setdefault(source, SourceResults())
 
+    def has(self, source: Source) -> bool:
+        """Return whether anything is known of a source."""
+        return source in self._sources
+
+    def kept(self, run_id: str) -> KeptRun | None:
+        """Return the file of a run; `None` if it is not kept."""
+        found = (each.kept for each in self._sources.values())
+        return next((run for run in found if run and run.header.run_id == run_id), None)
+
     def take(self, sent: Mapping[str, Any]) -> None:
         """Add the results that the report of a test carries, in the form of `ReportedResults`."""
         for test, run in sent.get("runs", ()):
             self._whole_runs.append(SourcedReport(BenchRunReport.model_validate(run), test))
-        for folder, test, case_id, score in sent.get("cases", ()):
-            results = self.of(Source(folder, test))
+        for folder, test, system, case_id, score in sent.get("cases", ()):
+            results = self.of(Source(folder, test, system))
             results.broken.discard(case_id)  # from an earlier attempt
             reported, known = BenchScore.model_validate(score), results.unreported.get(case_id)
             # Two equal scores of each case would be the most memory that a long run takes.
             results.scores[case_id] = known if known == reported else reported
-        for folder, test, case_id, is_started in sent.get("broken", ()):
-            results = self.of(Source(folder, test))
+        for folder, test, system, case_id, is_started in sent.get("broken", ()):
+            results = self.of(Source(folder, test, system))
             results.broken.add(case_id)
             if is_started:
                 results.started.add(case_id)
-        for folder in sent.get("cost_caps", ()):
-            self.of(Source(folder)).hit_cost_cap = True
+        for folder, test, system, why in sent.get("stops", ()):
+            self.of(Source(folder, test, system)).stopped = why
 
     def reports(self, make_plan: MakePlan) -> list[SourcedReport]:
         """Return a report for each source that has cases to run, then those of whole runs."""
         reports = [
             SourcedReport(
-                results.report(make_plan(Path(source.folder), results.scheduled)), source.test
+                results.report(make_plan(Path(source.folder), tuple(results.scheduled))),
+                source.test,
             )
             for source, results in self._sources.items()
             if results.scheduled
@@ -130,8 +168,8 @@ class ReportedResults:
         """Cases and their scores."""
         self.broken: list[tuple[Source, str, bool]] = []
         """Cases whose test failed for another reason than the score, and whether it was called."""
-        self.cost_caps: list[str] = []
-        """Folders of task classes of which a case was not started because of the cost cap."""
+        self.stops: list[tuple[Source, str]] = []
+        """Why a case was not started."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the results as plain data."""
@@ -142,7 +180,7 @@ class ReportedResults:
                 for source, case_id, score in self.cases
             ],
             "broken": [[*source, case_id, called] for source, case_id, called in self.broken],
-            "cost_caps": self.cost_caps,
+            "stops": [[*source, why] for source, why in self.stops],
         }
 
     def as_properties(self) -> list[tuple[str, object]]:
@@ -181,11 +219,6 @@ class Journal:
         """Record that a test will run a case, which its node id does not tell the controller."""
         self._append(f"scheduled\t{source.folder}\t{source.test}\t{case_id}\n")
 
-    def note_score(self, source: Source, case_id: str, score: BenchScore) -> None:
-        """Record the score of a case at once: its test may never report it."""
-        fields = ("graded", source.folder, source.test, case_id, score.model_dump_json())
-        self._append("\t".join(fields) + "\n")
-
     def started_elsewhere(self) -> frozenset[str]:
         """Return the node ids of the cases that other workers have started."""
         return frozenset(fields[1] for name, fields in self._lines("started") if name != self._name)
@@ -198,19 +231,6 @@ class Journal:
         """Return the cases that tests will run, each once, in the order of the files."""
         lines = (fields for _, fields in self._lines("scheduled"))
         return list(dict.fromkeys((Source(each[1], each[2]), each[3]) for each in lines))
-
-    def scores(self) -> list[tuple[Source, str, BenchScore]]:
-        """Return the scores of cases, in the order of each worker's file."""
-        found = []
-        for _, each in self._lines("graded"):
-            with suppress(ValueError):  # the line isn't ours
-                score = BenchScore.model_validate_json(each[4])
-                found.append((Source(each[1], each[2]), each[3], score))
-        return found
-
-    def spent_usd(self, source: Source) -> float:
-        """Return what the cases of a source have cost so far, over all workers."""
-        return sum(score.cost_usd for each, _, score in self.scores() if each == source)
 
     def remove(self) -> None:
         """Remove our files, and the folder if that leaves it empty."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode
 from pytest_failure_taxonomy.bench.plugin.results import Journal, Source
 
 
@@ -19,20 +18,6 @@ def test_workers_see_what_others_started(tmp_path: Path) -> None:
         "bench/a/cases/x.yaml::one",
         "bench/a/cases/x.yaml::two",
     }
-
-
-def test_scores_and_costs_of_all_workers(tmp_path: Path) -> None:
-    """What cases came to is there for the controller; what they cost is added for each source."""
-    folder = tmp_path / "journal"
-    first, second = Journal(folder, "gw0"), Journal(folder, "gw1")
-    source, other = Source("/bench/a"), Source("/bench/a", "test_it.py::test_it")
-    first.note_score(source, "one", BenchScore(passed=True, score=1.0, cost_usd=0.25))
-    mode = FailureMode(code="sut.exception", severity="block", detail="a\tb\nc")
-    failed = BenchScore(passed=False, score=0.0, cost_usd=0.5, failure_modes=(mode,))
-    second.note_score(source, "two", failed)
-    second.note_score(other, "one", BenchScore(passed=True, score=1.0, cost_usd=8.0))
-    assert first.spent_usd(source) == 0.75
-    assert (source, "two", failed) in Journal(folder, "controller").scores()
 
 
 def test_scheduled_cases_are_given_once(tmp_path: Path) -> None:
@@ -92,7 +77,6 @@ def test_what_is_not_ours_in_the_folder_stays(tmp_path: Path) -> None:
     (folder / "gw1.journal").symlink_to(loot / "gw1.journal")
     controller = Journal(folder, "controller")
     assert controller.started() == {"a::one"}
-    assert controller.scores() == []
     controller.remove()
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
     assert [path.name for path in loot.iterdir()] == ["gw1.journal"]

@@ -1,0 +1,319 @@
+"""Which file each run of a pytest session is kept in: a new one, or that of a run it continues."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy._version import VERSION
+from pytest_failure_taxonomy.bench.digests import digests_of
+from pytest_failure_taxonomy.bench.plugin.session_of_runs import (
+    DEFAULT_STORAGE,
+    LATEST,
+    SessionOfRuns,
+)
+from pytest_failure_taxonomy.bench.runs_on_disk import (
+    SCHEMA_VERSION,
+    SUFFIX,
+    KeptRun,
+    RunFile,
+    RunHeader,
+    SystemGiven,
+    now,
+    read_run,
+    run_paths,
+    scheduled,
+)
+from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.system.own_files import make_folder, write_new
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
+    from pytest_failure_taxonomy.bench.plugin.results import Source
+
+_IGNORE: Final = b"# Made by pytest-failure-taxonomy: what systems returned is not for git.\n*\n"
+_GIT_SECONDS: Final = 1.0
+_MAX_NAME: Final = 60
+
+
+class KeptRuns:
+    """The files of the runs of one process."""
+
+    def __init__(self, config: pytest.Config, session: SessionOfRuns, worker: str = "") -> None:
+        self._config = config
+        self._session = session
+        self._worker = worker
+        self._files: dict[Source, RunFile] = {}
+        self._resumed: set[Source] = set()
+        self._redact: Callable[[Any], Any] | None = None
+
+    @property
+    def is_keeping(self) -> bool:
+        """Whether anything is written."""
+        return bool(self._session.folder)
+
+    def open(
+        self,
+        source: Source,
+        task_class: TaskClass,
+        system: SystemGiven,
+        cases: Sequence[BenchCase],
+        shard: str | None = None,
+    ) -> RunFile | None:
+        """Return the file of a source's run; `None` if nothing is kept.
+
+        The first process that asks creates it. All processes come to the same file, because they
+        all know the same of the run.
+
+        Args:
+            source: Where the cases come from.
+            task_class: Their class, with the settings that options have given it.
+            system: What is called.
+            cases: The cases to run, in all processes together.
+            shard: Which shard of the class these are.
+        """
+        if not self.is_keeping:
+            return None
+        if source not in self._files:
+            self._files[source] = self._open(source, task_class, system, cases, shard)
+        return self._files[source]
+
+    def before(self, source: Source) -> KeptRun | None:
+        """Return what the file of a source's run holds now, by whichever process."""
+        file = self._files.get(source)
+        with suppress(BenchError):
+            return None if file is None else read_run(file.path, has_outputs=False)
+        return None
+
+    def is_resumed(self, source: Source) -> bool:
+        """Return whether the run of a source continues an earlier one."""
+        return source in self._resumed
+
+    def note_problems(self) -> Iterator[str]:
+        """Yield why runs could not be written."""
+        if self._session.problem:
+            yield self._session.problem
+        for file in self._files.values():
+            if file.problem:
+                yield file.problem
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._files.values():
+            file.close()
+
+    def _open(
+        self,
+        source: Source,
+        task_class: TaskClass,
+        system: SystemGiven,
+        cases: Sequence[BenchCase],
+        shard: str | None,
+    ) -> RunFile:
+        header = self._header(source, task_class, system, shard)
+        listed = [scheduled(case) for case in cases]
+        earlier = self._to_resume(source)
+        why_not = None if earlier is None else _why_not_resumed(earlier.header, header)
+        if earlier is not None and why_not is None:
+            file = RunFile(earlier.path, self._redacting(), self._worker)
+            self._resumed.add(source)
+            file.resume(self._session.name, header.commit, listed)
+            return file
+        folder = self._make_folder()
+        file = RunFile(folder / f"{header.run_id}{SUFFIX}", self._redacting(), self._worker)
+        file.create(header.model_copy(update={"not_resumed": why_not}), listed)
+        return file
+
+    def _make_folder(self) -> Path:
+        folder = Path(self._session.folder)
+        with suppress(OSError):  # the file's own error says what is wrong
+            if self._session.is_temporary:
+                make_folder(folder).close()
+            elif not folder.is_dir():
+                folder.mkdir(parents=True, exist_ok=True)
+                write_new(folder / ".gitignore", _IGNORE)
+            elif folder == self._config.rootpath / DEFAULT_STORAGE:  # a worker has created it
+                write_new(folder / ".gitignore", _IGNORE)
+        return folder
+
+    def _to_resume(self, source: Source) -> KeptRun | None:
+        """Return the run that a source is to continue, as it is now."""
+        given = self._session.resumes
+        if not given:
+            return None
+        path = Path(given)
+        if not path.is_file():
+            ending = f"-{_name_of(self._config.rootpath, source)}{SUFFIX}"
+            found = [
+                each
+                for each in run_paths(Path(self._session.folder))
+                if each.name.endswith(ending)
+                and not each.name.startswith(self._session.name)
+                and (given == LATEST or each.stem.startswith(given))
+            ]
+            if not found:
+                return None
+            path = found[-1]
+        with suppress(BenchError):
+            run = read_run(path, has_outputs=False)
+            if run.header.task_class == Path(source.folder).name:
+                return run
+        return None
+
+    def _header(
+        self, source: Source, task_class: TaskClass, system: SystemGiven, shard: str | None
+    ) -> RunHeader:
+        rootdir = self._config.rootpath
+        settings = task_class.settings
+        return RunHeader(
+            schema_version=SCHEMA_VERSION,
+            run_id=f"{self._session.name}-{_name_of(rootdir, source)}",
+            task_class=task_class.name,
+            folder=_relative(rootdir, source.folder),
+            test=source.test,
+            system=system,
+            taxonomy=dict(task_class.failure_mode_taxonomy),
+            breakdown_keys=tuple(sorted(task_class.breakdown_keys)),
+            cases_in_class=len(task_class.cases),
+            gate=settings.gate,
+            settings=settings.model_dump(mode="json", exclude={"gate"}),
+            digests=digests_of(task_class),
+            commit=_commit(rootdir),
+            started_at=now(),
+            generator=f"pytest-failure-taxonomy {VERSION}",
+            shard=shard,
+        )
+
+    def _redacting(self) -> Callable[[Any], Any]:
+        if self._redact is None:
+            from pytest_failure_taxonomy.redaction import Redactor
+
+            ini: list[str] = self._config.getini("failure_taxonomy_redact")
+            given: list[str] = self._config.getoption("failure_taxonomy_redact", None) or []
+            self._redact = Redactor((*ini, *given)).redact_json
+        return self._redact
+
+    # On the process that prints the summary.
+
+    def kept(self) -> Iterator[KeptRun]:
+        """Yield the runs of this session, of all its processes."""
+        if not self.is_keeping:
+            return
+        folder, name = Path(self._session.folder), self._session.name
+        for path in self._paths(folder):
+            with suppress(BenchError):
+                run = read_run(path, has_outputs=False)
+                if path.name.startswith(name) or name in run.sessions:
+                    yield run
+
+    def _paths(self, folder: Path) -> list[Path]:
+        given = Path(self._session.resumes) if self._session.resumes else None
+        if given is not None and given.is_file():
+            return [given, *(each for each in run_paths(folder) if each != given)]
+        if given is not None:
+            return run_paths(folder)
+        return [each for each in run_paths(folder) if each.name.startswith(self._session.name)]
+
+    def shown(self, run: KeptRun) -> str:
+        """Return the path of a run's file as a user would type it; '' if it is not kept."""
+        if self._session.is_temporary:
+            return ""
+        started_in = self._config.invocation_params.dir
+        path = run.path.absolute()
+        is_below = path.is_relative_to(started_in)
+        return os.path.relpath(path, started_in) if is_below else str(path)
+
+    def remove_temporary(self) -> None:
+        """Remove files that were only for the processes of this pytest run."""
+        if self._session.is_temporary:
+            for path in self._paths(Path(self._session.folder)):
+                with suppress(OSError):
+                    path.unlink()
+
+
+def source_parts(run: KeptRun, rootdir: Path) -> tuple[str, str, str]:
+    """Return the folder, the test and the label of the system that a run's source has."""
+    header = run.header
+    folder = str(rootdir / header.folder) if header.folder else ""
+    return folder, header.test, header.system.label
+
+
+def resumed_line(run: KeptRun) -> str:
+    """Return what a session that continued a run had left to do, in words; '' for a new run."""
+    if not run.sessions:
+        return f"all cases run: {run.header.not_resumed}" if run.header.not_resumed else ""
+    done = [key for key, case in run.cases.items() if _was_done(run, key, case.digest)]
+    changed = [
+        key
+        for key, case in run.cases.items()
+        if key in run.done_before and run.done_before[key].input_digest != case.digest
+    ]
+    line = f"{len(done)} of {len(run.cases)} cases were done before"
+    if changed:
+        line += f"; {len(changed)} had changed and ran again: {', '.join(changed[:5])}"
+    return line
+
+
+def _was_done(run: KeptRun, case_id: str, digest: str) -> bool:
+    before = run.done_before.get(case_id)
+    return before is not None and run.settles(before, digest)
+
+
+def _why_not_resumed(old: RunHeader, new: RunHeader) -> str | None:
+    """Return what has changed since a run so that its scores don't count any more."""
+    changes = {
+        "the failure codes or breakdown keys": old.digests.taxonomy != new.digests.taxonomy,
+        "the rubric": old.digests.rubric != new.digests.rubric,
+        "the system": old.system.name != new.system.name,
+        "the system's version": old.system.version != new.system.version,
+        "the shard": old.shard != new.shard,
+    }
+    changed = [what for what, is_other in changes.items() if is_other]
+    if not changed:
+        return None
+    verb = "has" if len(changed) == 1 else "have"
+    return f"{' and '.join(changed)} {verb} changed since {old.run_id}"
+
+
+def _name_of(rootdir: Path, source: Source) -> str:
+    """Return what the name of a run's file says of its source; equal for equal sources."""
+    parts = (_relative(rootdir, source.folder), source.test, source.system)
+    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+    readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(source.folder).name)[:_MAX_NAME] or "bench"
+    return f"{readable}-{digest[:8]}"
+
+
+def _relative(rootdir: Path, folder: str) -> str:
+    path = Path(folder)
+    if not folder or not path.is_relative_to(rootdir):
+        return folder
+    return path.relative_to(rootdir).as_posix()
+
+
+@cache
+def _commit(rootdir: Path) -> str | None:
+    """Return the commit that is checked out, as git says it."""
+    environment: Mapping[str, str] = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"],  # noqa: S607 - the user's git
+            cwd=rootdir,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    said = done.stdout.decode("ascii", "replace").strip()
+    return said if done.returncode == 0 and re.fullmatch(r"[0-9a-f]{40,64}", said) else None

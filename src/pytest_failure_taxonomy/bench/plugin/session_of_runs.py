@@ -1,0 +1,117 @@
+"""Where a pytest run keeps the runs of its task classes: its options, decided once.
+
+xdist's controller imports this module in every run, so it imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+
+DEFAULT_STORAGE: Final = ".bench"
+"""Below the root directory, unless `--bench-storage` names another folder."""
+LATEST: Final = "latest"
+"""Names the latest run of a storage; repeated from `runs_on_disk`, which a test compares."""
+
+
+@value
+class SessionOfRuns:
+    """What all processes of one pytest run know of the runs that it keeps."""
+
+    name: str
+    """Begins the names of the files that the session creates."""
+    folder: str = ""
+    """Where the files are; empty if nothing is kept."""
+    is_temporary: bool = False
+    """Whether the files are only for the processes of this run, and are removed at its end."""
+    resumes: str = ""
+    """The run that is continued, as the user named it; empty if none is."""
+    problem: str = ""
+    """Why nothing is kept, though that was not asked for."""
+
+    @classmethod
+    def begin(cls, config: pytest.Config) -> SessionOfRuns:
+        """Decide where the runs of a pytest run are kept.
+
+        Raises:
+            pytest.UsageError: The folder that the user named can't be used, or there is no run to
+                continue.
+        """
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        name = f"{stamp}-{os.urandom(3).hex()}"
+        resumes = str(config.getoption("bench_resume") or "")
+        if config.getoption("bench_no_save") or config.getini("bench_no_save"):
+            if resumes:
+                raise pytest.UsageError(
+                    "--bench-resume: continues a run that is kept; leave --bench-no-save out"
+                )
+            return cls(name=name)
+        storage, is_named = storage_of(config)
+        problem = _why_not_writable(storage)
+        if problem and is_named:
+            raise pytest.UsageError(f"--bench-storage: {storage}: {problem}; name another folder")
+        if problem:
+            return cls(name=name, problem=f"{storage}: {problem}")
+        if resumes and resumes != LATEST:
+            _check_resumed(resumes, storage, config)
+        return cls(name=name, folder=str(storage), resumes=resumes)
+
+    def sharing(self, folder: str) -> SessionOfRuns:
+        """Return the same for xdist's workers, who share files in a temporary folder."""
+        return replace(self, folder=folder, is_temporary=True)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for an xdist worker."""
+        return {
+            "name": self.name,
+            "folder": self.folder,
+            "is_temporary": self.is_temporary,
+            "resumes": self.resumes,
+        }
+
+
+def storage_of(config: pytest.Config) -> tuple[Path, bool]:
+    """Return the folder in which runs are kept, and whether the user has named it."""
+    given, ini = config.getoption("bench_storage"), config.getini("bench_storage")
+    if given:
+        return config.invocation_params.dir / str(given), True
+    if ini:
+        inipath = config.inipath
+        return (config.rootpath if inipath is None else inipath.parent) / str(ini), True
+    return config.rootpath / DEFAULT_STORAGE, False
+
+
+def _why_not_writable(folder: Path) -> str:
+    """Return why no file can be created in a folder, which may not exist yet; '' if one can."""
+    existing = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
+    if not existing.is_dir():
+        return f"{existing} is no folder"
+    return "" if os.access(existing, os.W_OK | os.X_OK) else "can't be written"
+
+
+def _check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
+    """Refuse to continue a run that does not exist, before any system is called."""
+    from pytest_failure_taxonomy.bench.runs_on_disk import read_run, run_paths
+    from pytest_failure_taxonomy.errors import BenchError
+
+    if Path(given).is_file():
+        try:
+            read_run(Path(given), has_outputs=False)
+        except BenchError as error:
+            raise pytest.UsageError(f"--bench-resume: {error}") from None
+        return
+    paths = run_paths(storage)
+    if any(path.stem.startswith(given) for path in paths):
+        return
+    if os.path.exists(config.invocation_params.dir / given):
+        right = f"write --bench-resume={LATEST}, or the option behind the paths"
+        raise pytest.UsageError(f"--bench-resume: {given} is no run; {right}")
+    listed = ", ".join(path.stem for path in paths[-3:])
+    right = f"the latest are {listed}" if listed else "nothing was kept there"
+    raise pytest.UsageError(f"--bench-resume: there is no run {given} in {storage}; {right}")
