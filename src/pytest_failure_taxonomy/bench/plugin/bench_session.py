@@ -36,7 +36,7 @@ from pytest_failure_taxonomy.bench.plugin.items import (
     marked_case,
     represent,
 )
-from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns, source_parts
+from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns, resumed_line, source_parts
 from pytest_failure_taxonomy.bench.plugin.results import (
     Journal,
     ReportedResults,
