@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import pytest
 
-from pytest_failure_taxonomy.bench.isolation import connection
+from pytest_failure_taxonomy.bench.isolation import connection, processes
 from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, RunPlan, TaskClass
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
@@ -91,9 +91,10 @@ def processes_of(place: Path) -> list[str]:
     return found
 
 
-def case_folders(place: Path) -> list[Path]:
-    """Return the folders of cases that a server has not removed yet."""
-    return [path for path in place.glob("*/*") if path.name.isdigit()]
+def changed_folders(place: Path) -> list[Path]:
+    """Return the folders that cases have changed and a server has not removed yet."""
+    folders = [path for path in place.glob("*/*") if path.name.isdigit()]
+    return [path for path in folders if not processes.is_untouched(str(path))]
 
 
 def scores_of(rubric: str, mode: Literal["warm", "fresh"], place: Path) -> list[CaseOutcome]:
@@ -121,7 +122,7 @@ def scores_of(rubric: str, mode: Literal["warm", "fresh"], place: Path) -> list[
             )
             if mode == "warm" and ON_LINUX:
                 assert len(processes_of(place)) == 1, "the server is all that is there"
-            assert case_folders(place) == []
+            assert changed_folders(place) == []
         finally:
             await grader.aclose()
 

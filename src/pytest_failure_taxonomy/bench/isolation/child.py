@@ -181,14 +181,16 @@ def leave_server(parent: int, library: Any, descriptor: int) -> int:
     return _VERDICT_DESCRIPTOR
 
 
-def settle(folder: str) -> None:
-    """Create the case's folder and work one level below it, so that `../x` is still inside."""
+def settle(folder: str, *, is_new: bool = True) -> None:
+    """Work one level below the case's folder, so that `../x` is still inside.
+
+    Args:
+        folder: The folder.
+        is_new: Whether it is still to be created. An earlier case may have left one untouched.
+    """
     work = f"{folder}/work"
-    try:
-        os.mkdir(folder, 0o700)
-        os.mkdir(work, 0o700)
-    except FileNotFoundError:  # an earlier case removed the parent
-        os.makedirs(work, 0o700)
+    if is_new:
+        processes.create_case_folder(folder)
     os.chdir(work)
     for name in _PLACES:
         os.environ[name] = work

@@ -9,6 +9,7 @@ import math
 import os
 import shutil
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -222,6 +223,36 @@ def _open_up(folder: str) -> None:
             os.chmod(path, 0o700)
             with os.scandir(path) as entries:
                 waiting += [each.path for each in entries if each.is_dir(follow_symlinks=False)]
+
+
+_OUR_FOLDER_MODE = stat.S_IFDIR | 0o700
+
+
+def create_case_folder(folder: str) -> None:
+    """Create the folder of a case, and in it the one in which the case works.
+
+    Raises:
+        FileExistsError: Something is there already.
+    """
+    work = f"{folder}/work"
+    try:
+        os.mkdir(folder, 0o700)
+        os.mkdir(work, 0o700)
+    except FileNotFoundError:  # an earlier case removed the parent
+        os.makedirs(work, 0o700)
+
+
+def is_untouched(folder: str) -> bool:
+    """Return whether the folder of a case is as it was created: empty, with the same modes."""
+    try:
+        return (
+            os.listdir(folder) == ["work"]
+            and not os.listdir(f"{folder}/work")
+            and os.lstat(folder).st_mode == _OUR_FOLDER_MODE
+            and os.lstat(f"{folder}/work").st_mode == _OUR_FOLDER_MODE
+        )
+    except OSError:
+        return False
 
 
 def remove_case_folder(folder: str) -> None:

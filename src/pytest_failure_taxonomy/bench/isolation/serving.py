@@ -28,9 +28,12 @@ _SECONDS_TO_SEND = 5.0
 class RunningCase:
     """A case, its process, and the pipes from which its answer is read."""
 
-    def __init__(self, number: int, limit_seconds: float, folder: str) -> None:
+    def __init__(
+        self, number: int, limit_seconds: float, folder: str, *, is_folder_new: bool
+    ) -> None:
         self.number = number
         self.folder = folder
+        self.is_folder_new = is_folder_new
         self.deadline = time.monotonic() + limit_seconds if limit_seconds else float("inf")
         self.token = os.urandom(wire.TOKEN_BYTES)
         self.process_id = 0
@@ -105,6 +108,8 @@ class Server:
         """By descriptor."""
         self._strays: dict[int, set[int]] = {}
         """Orphans, with the process ids of the cases that may have started them."""
+        self._untouched_folders: list[str] = []
+        """Folders for the next cases: on a busy disk, to remove one can take milliseconds."""
         self._own_children: set[int] = set()
         """Processes that the rubric started when it was loaded."""
         self._call: Any = None
@@ -205,8 +210,7 @@ class Server:
         return bool(data)
 
     def _start(self, number: int, limit_seconds: float, body: bytes) -> None:
-        folder = self._hello["folder"] and f"{self._hello['folder']}/{number}"
-        case = RunningCase(number, limit_seconds, folder)
+        case = self._new_case(number, limit_seconds)
         try:
             case.open_pipes(2 if self._hello["script"] else 1)
             case.process_id = os.fork()
@@ -223,6 +227,15 @@ class Server:
         for descriptor in case.ends:
             os.close(descriptor)
 
+    def _new_case(self, number: int, limit_seconds: float) -> RunningCase:
+        while self._untouched_folders:
+            folder = self._untouched_folders.pop()
+            if processes.is_untouched(folder):  # a case may have found it meanwhile
+                return RunningCase(number, limit_seconds, folder, is_folder_new=False)
+            processes.remove_folder(folder)
+        folder = self._hello["folder"] and f"{self._hello['folder']}/{number}"
+        return RunningCase(number, limit_seconds, folder, is_folder_new=True)
+
     def _be_child(self, case: RunningCase, limit_seconds: float, body: bytes) -> NoReturn:
         verdict = None
         try:
@@ -232,7 +245,7 @@ class Server:
             verdict = child.Verdict(output, case.token, self._printed)
             if self._hello["target"]:
                 child.run_system(verdict, self._call, body)
-            child.settle(case.folder)
+            child.settle(case.folder, is_new=case.is_folder_new)
             processes.limit_process(self._hello["memory_mb"], limit_seconds)
             if self._hello["script"]:
                 child.run_script(self._hello["rubric"], body, output)
@@ -277,10 +290,20 @@ class Server:
         case.close_pipes(self._hello["max_bytes"])
         self._sweep(case.process_id)
         if case.folder:
-            processes.remove_case_folder(case.folder)
+            self._leave_folder(case.folder)
         if not case.is_cancelled:
             what, body = case.outcome(status, self._hello["max_bytes"])
             self._tell(what, case.number, status, body)
+
+    def _leave_folder(self, folder: str) -> None:
+        """Keep the folder of a case for another one, or remove it.
+
+        An orphan that is still alive may write to it, so then it is no longer used.
+        """
+        if not self._strays and processes.is_untouched(folder):
+            self._untouched_folders.append(folder)
+        else:
+            processes.remove_case_folder(folder)
 
     def _sweep(self, ended: int) -> None:
         """Kill the orphans that no running case can have started."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,44 @@ def test_a_folder_is_removed_whatever_its_modes_are(tmp_path: Path) -> None:
     processes.remove_case_folder(str(folder))
     assert not folder.exists()
     assert (kept / "file").exists()
+
+
+def test_a_folder_as_it_was_created_is_untouched(tmp_path: Path) -> None:
+    """So another case may have it."""
+    folder = tmp_path / "1"
+    processes.create_case_folder(str(folder))
+    assert processes.is_untouched(str(folder))
+    with pytest.raises(FileExistsError):
+        processes.create_case_folder(str(folder))
+    processes.remove_case_folder(str(folder))
+    assert not processes.is_untouched(str(folder))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "work" / "file").touch(),
+        lambda folder: (folder / "work" / ".hidden").mkdir(),
+        lambda folder: (folder / "beside").touch(),
+        lambda folder: (folder / "work").chmod(0o500),
+        lambda folder: folder.chmod(0o755),
+        lambda folder: (folder / "work").rmdir(),
+        lambda folder: (folder / "work").rename(folder / "job"),
+        lambda folder: ((folder / "work").rmdir(), (folder / "work").symlink_to("/")),
+        lambda folder: ((folder / "work").rmdir(), (folder / "work").touch()),
+    ],
+    ids=["file", "hidden", "beside", "mode", "outer", "gone", "renamed", "link", "no-folder"],
+)
+def test_a_folder_that_a_case_has_changed_is_not_untouched(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    """It is removed, and the next case gets a new one."""
+    folder = tmp_path / "1"
+    processes.create_case_folder(str(folder))
+    change(folder)
+    assert not processes.is_untouched(str(folder))
+    processes.remove_case_folder(str(folder))
+    assert not folder.exists()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is Linux's /proc")

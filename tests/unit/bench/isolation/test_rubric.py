@@ -150,6 +150,47 @@ def test_many_cases_run_at_a_time_and_each_has_its_own_answer(tmp_path: Path) ->
     assert graded(path, outputs) == [each[:20_000] for each in outputs]
 
 
+def test_each_case_has_an_empty_folder_whatever_those_before_it_did(tmp_path: Path) -> None:
+    """A folder that a case left untouched is given to the next one; any other is not."""
+    source = """
+import os
+def grade(case, output):
+    found = [os.path.basename(os.getcwd()), *os.listdir("."), *os.listdir("..")]
+    if output == "file":
+        open("left", "w").close()
+    if output == "beside":
+        open("../left", "w").close()
+    if output == "mode":
+        os.chmod(".", 0o500)
+    if output == "remove":
+        os.rmdir(os.getcwd())
+    if output == "fork" and not os.fork():
+        os.setsid()
+        if not os.fork():
+            while True:
+                os.sched_yield()
+        os._exit(0)
+    return {"found": found, "folder": os.environ["HOME"]}
+"""
+    outputs = ["", "", "file", "", "beside", "", "mode", "", "remove", "", "fork", "", ""]
+    path = rubric(tmp_path, source)
+
+    async def run() -> list[Any]:
+        grader = IsolatedRubric(path, wall_clock_seconds=30.0)
+        try:
+            return [json.loads((await grader(case(), each)).json) for each in outputs]
+        finally:
+            await grader.aclose()
+
+    answers = asyncio.run(run())
+    assert {tuple(each["found"]) for each in answers} == {("work", "work")}
+    folders = [each["folder"] for each in answers]
+    assert folders[0] == folders[1] == folders[2]
+    for number, output in enumerate(outputs[:-1]):
+        if output not in ("", "fork"):
+            assert folders[number] != folders[number + 1], output
+
+
 def test_one_that_kills_the_server_costs_the_others_nothing(tmp_path: Path) -> None:
     """Cases that were in flight are graded again, one at a time; the killer is known by that."""
     source = (
