@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_failure_taxonomy.bench.fan_out import FanOut, NotStartedError, Unit
-from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric, IsolatedSystem
+from pytest_failure_taxonomy.bench.isolation.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.plugin.bench_names import SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem
 from pytest_failure_taxonomy.bench.plugin.results import Source
@@ -18,10 +18,12 @@ from pytest_failure_taxonomy.bench.runner import Runner
 from pytest_failure_taxonomy.bench.user_code import import_callable
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, TaskClass
     from pytest_failure_taxonomy.bench.outcomes import CaseOutcome, SystemUnderTest
     from pytest_failure_taxonomy.bench.plugin.results import Journal, Results
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
+    from pytest_failure_taxonomy.bench.several_rubrics import CombinedRubrics
 
 _LONG_LIVED = ("session", "package")
 """Scopes in which a fixture outlives all cases of a task class."""
@@ -39,7 +41,7 @@ class CaseRuns:
         self._workers = workers
         self._journal = journal
         self._systems: dict[str, SystemUnderTest] = {}
-        self._rubrics: dict[Path, IsolatedRubric] = {}
+        self._rubrics: dict[Path, IsolatedRubric | CombinedRubrics] = {}
         self._members: dict[str, Sequence[CaseItem]] = {}
         self._units: dict[str, Unit] = {}
         self._taken: set[str] = set()
@@ -133,7 +135,7 @@ class CaseRuns:
         scores = self._results.of(source).unreported.values()
         return sum(score.cost_usd for score in scores)
 
-    def _rubric(self, task_class: TaskClass) -> IsolatedRubric:
+    def _rubric(self, task_class: TaskClass) -> IsolatedRubric | CombinedRubrics:
         folder = folder_of(task_class)
         if folder not in self._rubrics:
             rubric = self._rubrics[folder] = self._classes.open_rubric(task_class)
