@@ -7,8 +7,10 @@ import re
 import runpy
 import shlex
 import sys
+import threading
 import tomllib
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +32,8 @@ pytest.importorskip("scipy")
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 HOW_TO: Final = "docs/how-to/write-a-bench.md"
+DATASETS: Final = "docs/how-to/bring-a-dataset.md"
+RUBRICS: Final = "docs/how-to/grade-with-several-rubrics.md"
 REFERENCE: Final = "docs/reference/bench.md"
 
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -50,13 +54,18 @@ ENVIRONMENT: Final = {
 
 
 def steps_of(page: str) -> Iterator[tuple[str, str]]:
-    """Yield what a reader does, in order: files to write, and transcripts to repeat."""
+    """Yield what a reader does, in order: files to write, and transcripts to repeat.
+
+    `$ cat FILE` shows a file that a comment can't name.
+    """
     for language, text in BLOCK.findall(read_page(page)):
         named = FILE.match(text)
         if named is not None:
             yield named[1], text
         elif language == "console" and text.startswith("$ "):
-            yield "", text
+            for part in re.split(r"^(?=\$ )", text, flags=re.MULTILINE)[1:]:
+                shown = re.match(r"\$ cat (\S+)\n", part)
+                yield (shown[1], part[shown.end() :]) if shown else ("", part)
 
 
 def transcripts_of(text: str) -> Iterator[tuple[str, int, list[str]]]:
@@ -95,24 +104,64 @@ def as_pattern(printed: list[str]) -> str:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.slow
-def test_the_page_from_nothing_to_a_gate(tmp_path: Path) -> None:
-    """Who writes each file and runs each command in turn sees what the page shows."""
+def follow(page: str, folder: Path) -> int:
+    """Write each file of a page and run each of its commands; return how many there were."""
     commands = 0
-    for name, text in steps_of(HOW_TO):
+    for name, text in steps_of(page):
         if name:
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text, encoding="utf-8")
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
             continue
         for command, exit_code, printed in transcripts_of(text):
             commands += 1
-            status, output = run_command(tmp_path, command)
+            status, output = run_command(folder, command)
             assert status == exit_code, f"{command}\n{output}"
             found = re.fullmatch(as_pattern(printed), plain(output.rstrip("\n")))
             assert found, f"{command}\n{output}\n--- is not as on the page:\n" + "\n".join(printed)
-    assert commands > 15
+    return commands
+
+
+@pytest.mark.slow
+def test_the_page_from_nothing_to_a_gate(tmp_path: Path) -> None:
+    """Who writes each file and runs each command in turn sees what the page shows."""
+    assert follow(HOW_TO, tmp_path) > 15
     check_the_workflow(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_page_on_datasets(tmp_path: Path) -> None:
+    """Every file on it is read as the page says."""
+    assert follow(DATASETS, tmp_path) == 5
+
+
+class _Judge(BaseHTTPRequestHandler):
+    """Answers as a model would that likes everything; refuses who has no key."""
+
+    def do_POST(self) -> None:
+        """Give ten points."""
+        is_known = self.headers["Authorization"] == "Bearer a-key-for-the-judge"
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200 if is_known else 401)
+        self.end_headers()
+        self.wfile.write(b'{"choices": [{"message": {"content": "10"}}]}')
+        self.server.asked.append(is_known)  # type: ignore[attr-defined]  # set below
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.mark.slow
+def test_the_page_on_rubrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rubrics grade, and the one that asks a model reaches it with its key."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Judge) as server:
+        server.asked = []  # type: ignore[attr-defined]  # for the handler
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setitem(ENVIRONMENT, "JUDGE_URL", f"http://127.0.0.1:{server.server_port}/")
+        monkeypatch.setitem(ENVIRONMENT, "JUDGE_KEY", "a-key-for-the-judge")
+        assert follow(RUBRICS, tmp_path) == 5
+        server.shutdown()
+    assert server.asked  # type: ignore[attr-defined]  # as above
+    assert all(server.asked)  # type: ignore[attr-defined]  # as above
 
 
 def check_the_workflow(folder: Path) -> None:

@@ -146,8 +146,8 @@ def test_validate_searches_a_folder(tmp_path: Path) -> None:
     ]
     assert run.stderr.splitlines() == [
         (
-            "a/breakdown_keys.yaml:3: the key 'llm' holds 'llm', a model's opinion of itself;"
-            " name what the rubric measures"
+            "a/breakdown_keys.yaml:3: the key 'llm' holds 'llm', a model's opinion of itself"
+            " ([llm]); name what the rubric measures"
         )
     ]
 

@@ -113,3 +113,19 @@ def test_the_example_of_the_page_is_good(tmp_path: Path) -> None:
     first = load_rules(path)[0]
     rows = re.findall(r"^\| `(\w+)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
     assert sorted(rows) == sorted(type(first).__annotations__)
+
+
+def test_any_file_of_a_class_stands_for_it(tmp_path: Path) -> None:
+    """A rubric among several, a table and `cases.py` belong to the class above them."""
+    rubric = "def grade(case, output): ...\n"
+    names = ("cases.py", "cases/a.csv", "rubrics/right.py", "rubrics/style.py")
+    content = ("def cases():\n    yield {'id': 'made'}\n", "id\nrow\n", rubric, rubric)
+    files = dict(zip(names, content, strict=True))
+    files |= {"failure_modes.yaml": "{}\n", "breakdown_keys.yaml": "[]\n"}
+    for name, text in files.items():
+        path = tmp_path / "bench" / "mail" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    run = validate(tmp_path, *(f"bench/mail/{name}" for name in names))
+    assert (run.status, run.stdout) == (0, "ok bench/mail (task class, 2 cases)\n")
+    assert not list(tmp_path.rglob("__pycache__"))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_failure_taxonomy.bench.loading.folder import RUBRICS
 from pytest_failure_taxonomy.bench.run_figures import BenchDigests
 
 if TYPE_CHECKING:
@@ -43,29 +45,36 @@ def taxonomy_digest(task_class: TaskClass) -> str:
 
 
 def rubric_digest(task_class: TaskClass) -> str | None:
-    """Return the digest of `rubric.py` and the Python files beside it, or `None` without one.
+    """Return the digest of the rubrics, their weights and the Python files beside them.
 
     A rubric may import the files of its folder. What it imports from elsewhere is not looked at,
-    nor are conftest.py, tests and the breakdown keys.
+    nor are conftest.py, tests, the breakdown keys and the cases.
+
+    Returns:
+        `None` for a class without a rubric of its own.
     """
-    if task_class.rubric is None:
+    if not task_class.rubrics:
         return None
     digest = hashlib.sha256()
+    weights = sorted((task_class.settings.rubrics or {}).items())
+    digest.update(json.dumps(weights).encode("ascii"))
     try:
-        for path in _files_of(task_class.rubric):
+        for path in _files_of(task_class.rubrics.values()):
             content = path.read_bytes()
-            digest.update(f"{path.name}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
+            name = f"{path.parent.name}/{path.name}" if path.parent.name == RUBRICS else path.name
+            digest.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
             digest.update(content)
     except OSError:
         return None
     return digest.hexdigest()
 
 
-def _files_of(rubric: Path) -> list[Path]:
-    beside: list[Path] = []
-    with suppress(OSError):
-        beside = [each for each in rubric.parent.glob("*.py") if _may_be_imported(each)]
-    return sorted({rubric, *beside})
+def _files_of(rubrics: Iterable[Path]) -> list[Path]:
+    found = set(rubrics)
+    for folder in {rubric.parent for rubric in found}:
+        with suppress(OSError):
+            found |= {each for each in folder.glob("*.py") if _may_be_imported(each)}
+    return sorted(found)
 
 
 def _may_be_imported(path: Path) -> bool:

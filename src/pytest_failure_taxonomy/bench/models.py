@@ -62,6 +62,7 @@ def _as_frozenset(given: object) -> object:
 
 _Seconds = Annotated[float, Field(gt=0)]
 _NotNegative = Annotated[float, Field(ge=0)]
+_Weight = Annotated[float, Field(ge=0, le=1e9)]
 _Count = Annotated[int, Field(ge=0)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _AtLeastOne = Annotated[int, Field(ge=1)]
@@ -281,6 +282,10 @@ class BenchSettings(ClosedModel):
     """Limit of the system under test."""
     rubric_wall_clock_seconds: _Seconds = DEFAULT_RUBRIC_SECONDS
     """Limit of the rubric."""
+    rubrics: Mapping[str, _Weight] | None = None
+    """The weight of each rubric by its name; `None`: all weigh the same."""
+    rubric_env: _Listed[str] = ()
+    """Names of environment variables that the rubrics see, such as the key of a judge's model."""
     rubric_memory_mb: _AtLeastOne = DEFAULT_RUBRIC_MEMORY_MB
     """Address space of a rubric's process, in MiB (Linux)."""
     concurrency: _AtLeastOne = DEFAULT_CONCURRENCY
@@ -319,7 +324,9 @@ class TaskClass(ClosedModel):
     folder: Path | None = None
     """Where it was loaded from; `None` for one made in code."""
     rubric: Path | None = None
-    """Its `rubric.py`."""
+    """Its `rubric.py`, if it has one."""
+    rubrics: Mapping[str, Path] = Field(default_factory=dict)
+    """All its rubrics by name: `rubric.py` as `rubric`, and the files of `rubrics/`."""
 
 
 class RunPlan(ClosedModel):

@@ -70,10 +70,14 @@ class RubricAnswer:
 class RubricError(Exception):
     """The rubric gave no verdict; the message says why in one line."""
 
-    def __init__(self, message: str, *, traceback: str = "", printed: str = "") -> None:
+    def __init__(
+        self, message: str, *, traceback: str = "", printed: str = "", cost_usd: float = 0.0
+    ) -> None:
         super().__init__(message)
         self.traceback = traceback
         self.printed = printed
+        self.cost_usd = cost_usd
+        """What other rubrics of the case have cost."""
 
 
 class RubricTimeoutError(RubricError):

@@ -596,7 +596,9 @@ def judge_rubric(attempt: Attempt, task_class: TaskClass, *, wall_clock_ms: floa
         return rubric_timeout_score(wall_clock_ms=wall_clock_ms, detail=attempt.why_late)
     error = attempt.error
     if isinstance(error, RubricTimeoutError):
-        return rubric_timeout_score(wall_clock_ms=wall_clock_ms, detail=_message(error))
+        return rubric_timeout_score(
+            wall_clock_ms=wall_clock_ms, detail=_message(error), cost_usd=error.cost_usd
+        )
     if error is None:
         try:
             answer = read_answer(attempt.value)
@@ -604,7 +606,8 @@ def judge_rubric(attempt: Attempt, task_class: TaskClass, *, wall_clock_ms: floa
             error = problem
         else:
             return graded_score(answer, task_class, wall_clock_ms=wall_clock_ms)
-    return malformed_output_score(_message(error), wall_clock_ms=wall_clock_ms)
+    cost_usd = error.cost_usd if isinstance(error, RubricError) else 0.0
+    return malformed_output_score(_message(error), wall_clock_ms=wall_clock_ms, cost_usd=cost_usd)
 
 
 def _message(error: BaseException) -> str:

@@ -593,6 +593,59 @@ class KeptRun:
         return max(0.0, round(spent - scored, 9))
 
 
+class RunReader:
+    """Reads the file of a run, and later what was added to it."""
+
+    def __init__(self, path: Path, *, has_outputs: bool = True) -> None:
+        """Prepare; nothing is read yet.
+
+        Args:
+            path: The file.
+            has_outputs: Whether to keep outputs and transcripts in memory.
+        """
+        self._path = path
+        self._has_outputs = has_outputs
+        self._reader = LineReader(path)
+        self._run: KeptRun | None = None
+
+    def read(self, *, is_over: bool = False) -> KeptRun:
+        """Return the run as its file holds it now.
+
+        Args:
+            is_over: Whether nobody writes to the file, so that a line without an end is cut off.
+
+        Raises:
+            BenchError: The file can't be read or is no run's.
+        """
+        path = self._path
+        try:
+            for record in self._reader.new():
+                if self._run is None:
+                    self._run = KeptRun(path, _header(path, record))
+                else:
+                    self._add(self._run, record)
+            if is_over:
+                self._reader.end()
+        except OSError as error:
+            why = f"can't be read ({reason_of(error)})"
+            raise BenchError(f"{path}: {why}; name a run's file") from None
+        if self._run is None:
+            right = "name a file that pytest wrote to --bench-storage"
+            raise BenchError(f"{path}: holds no run; {right}")
+        self._run.problems += self._reader.problems
+        self._reader.problems.clear()
+        return self._run
+
+    def _add(self, run: KeptRun, record: dict[str, Any]) -> None:
+        if not self._has_outputs:
+            record.pop("output", None)
+            record.pop("transcript", None)
+        try:
+            run.add(record)
+        except (ValidationError, KeyError, TypeError, ValueError):
+            run.problems.append(f"{run.path}: a line of {record['record']!r} was skipped")
+
+
 def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
     """Return a run from its file.
 
@@ -603,27 +656,7 @@ def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
     Raises:
         BenchError: The file can't be read or is no run's.
     """
-    reader = LineReader(path)
-    run: KeptRun | None = None
-    try:
-        for record in reader.new():
-            if run is None:
-                run = KeptRun(path, _header(path, record))
-                continue
-            if not has_outputs:
-                record.pop("output", None)
-                record.pop("transcript", None)
-            try:
-                run.add(record)
-            except (ValidationError, KeyError, TypeError, ValueError):
-                run.problems.append(f"{path}: a line of {record['record']!r} was skipped")
-        reader.end()
-    except OSError as error:
-        raise BenchError(f"{path}: can't be read ({reason_of(error)}); name a run's file") from None
-    if run is None:
-        raise BenchError(f"{path}: holds no run; name a file that pytest wrote to --bench-storage")
-    run.problems += reader.problems
-    return run
+    return RunReader(path, has_outputs=has_outputs).read(is_over=True)
 
 
 LATEST: Final = "latest"

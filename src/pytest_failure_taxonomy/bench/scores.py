@@ -157,15 +157,19 @@ def sut_timeout_score(*, wall_clock_ms: float, detail: str | None = None) -> Ben
     return _failed(models.SUT_TIMEOUT, detail, wall_clock_ms)
 
 
-def malformed_output_score(detail: str, *, wall_clock_ms: float) -> BenchScore:
-    """Return the score of a case whose rubric gave no verdict."""
-    return _failed(models.RUBRIC_MALFORMED_OUTPUT, safe(detail), wall_clock_ms)
+def malformed_output_score(
+    detail: str, *, wall_clock_ms: float, cost_usd: float = 0.0
+) -> BenchScore:
+    """Return the score of a case whose rubric gave no verdict; others may have cost something."""
+    return _failed(models.RUBRIC_MALFORMED_OUTPUT, safe(detail), wall_clock_ms, cost_usd)
 
 
-def rubric_timeout_score(*, wall_clock_ms: float, detail: str | None = None) -> BenchScore:
+def rubric_timeout_score(
+    *, wall_clock_ms: float, detail: str | None = None, cost_usd: float = 0.0
+) -> BenchScore:
     """Return the score of a case whose rubric exceeded its limit."""
     shown = None if detail is None else safe(detail)
-    return _failed(models.RUBRIC_TIMEOUT, shown, wall_clock_ms)
+    return _failed(models.RUBRIC_TIMEOUT, shown, wall_clock_ms, cost_usd)
 
 
 def unknown_breakdown_key_score(

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_failure_taxonomy.bench.models import TaskClass
 from pytest_failure_taxonomy.errors import BenchError
 
 
@@ -49,25 +48,27 @@ def import_callable(target: str, where: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]  # callable() says no more of it
 
 
-def load_rubric(task_class: TaskClass) -> Callable[[dict[str, Any], object], dict[str, Any]]:
-    """Return the function `grade` of a task class's rubric, loaded into this process.
+def load_rubric(path: Path, name: str) -> Callable[[dict[str, Any], object], dict[str, Any]]:
+    """Return the function `grade` of a rubric, loaded into this process.
 
     The rubric is not isolated here, and is loaded again at each call.
 
+    Args:
+        path: The rubric's file.
+        name: What its module is called.
+
     Raises:
-        BenchError: The task class has no rubric with a function `grade`.
+        BenchError: The rubric has no function `grade`.
     """
-    if task_class.rubric is None:
-        raise BenchError(f"{task_class.name}: has no rubric.py; load it from a folder")
-    folder = str(task_class.rubric.parent)
+    folder = str(path.parent)
     sys.path.insert(0, folder)  # a rubric may import modules from its folder
     try:
-        module = _load(task_class.rubric, f"rubric_of_{task_class.name}")
+        module = _load(path, name)
     finally:
         sys.path.remove(folder)
     grade = getattr(module, "grade", None)
     if not callable(grade):
-        raise BenchError(f"{task_class.rubric}: has no function `grade`; only it can be tested so")
+        raise BenchError(f"{path}: has no function `grade`; only it can be tested so")
     return grade  # type: ignore[no-any-return]  # the author's function
 
 

@@ -66,11 +66,13 @@ def execute(options: argparse.Namespace) -> int:
 
 def _subjects(path: Path) -> Iterator[Path]:
     """Yield what a path stands for: the task classes in a folder, the class of a file, itself."""
-    from pytest_failure_taxonomy.bench.loading.folder import PARTS, task_class_folder
+    from pytest_failure_taxonomy.bench.loading.folder import PARTS, RUBRICS, task_class_folder
 
     try:
         if path.name in PARTS and _is_task_class(path.parent):
             yield path.parent
+        elif path.parent.name == RUBRICS and _is_task_class(path.parent.parent):
+            yield path.parent.parent
         elif path.is_dir():
             classes = list(_task_classes(path))
             yield from classes or [path]

@@ -8,6 +8,7 @@ import os
 import pickle
 import symtable
 import weakref
+from collections.abc import Sequence
 from importlib.util import decode_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -56,6 +57,7 @@ class IsolatedRubric:
         mode: Literal["warm", "fresh"] = "warm",
         wall_clock_seconds: float = 60.0,
         memory_mb: int = 2048,
+        variables: Sequence[str] = (),
     ) -> None:
         """Prepare; no process is started yet.
 
@@ -64,10 +66,13 @@ class IsolatedRubric:
             mode: `warm` forks a process that has loaded the file; `fresh` is a new interpreter.
             wall_clock_seconds: Limit of cases that set none, and of loading the file.
             memory_mb: Address space of a case's process, in MiB (Linux).
+            variables: Names of variables of this process's environment that the rubric sees.
         """
         self._is_warm = mode == "warm"
         self._limit_seconds = wall_clock_seconds
-        self._task = Task(rubric=os.path.abspath(rubric), memory_mb=memory_mb)
+        self._task = Task(
+            rubric=os.path.abspath(rubric), memory_mb=memory_mb, variables=tuple(variables)
+        )
         self._is_examined = False
         self._problem: RubricError | None = None
         self._loads_that_died = 0

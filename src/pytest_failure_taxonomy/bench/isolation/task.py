@@ -7,7 +7,7 @@ import os
 import signal
 import site
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pytest_failure_taxonomy.bench.isolation import wire
@@ -25,6 +25,13 @@ _KEPT: Final = frozenset(
     }
 )
 """The variables of the user's environment that a rubric sees, besides `LC_*`."""
+_FOLDERS: Final = ("HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP")
+
+SET_FOR_RUBRICS: Final = frozenset(
+    {*_KEPT, *_FOLDERS, wire.MARK}
+    | {"PYTHONPATH", "PYTHONUSERBASE", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"}
+)
+"""Variables that each rubric has, with values that are not the user's to choose."""
 
 
 @value
@@ -36,6 +43,8 @@ class Task:
     loads_first: bool = True
     is_script: bool = False
     rubric: str = ""
+    variables: tuple[str, ...] = ()
+    """Names of variables of our environment that the rubric sees besides its own."""
     target: str = ""
     """A system under test instead of a rubric."""
 
@@ -61,20 +70,23 @@ class Task:
         """Return the environment of the process; a system gets all of ours, it needs its keys."""
         if self.target:
             return {**os.environ, wire.MARK: mark_of(folder)}
-        return rubric_environment(os.environ, folder)
+        return rubric_environment(os.environ, folder, self.variables)
 
 
-def rubric_environment(given: Mapping[str, str], folder: str) -> dict[str, str]:
+def rubric_environment(
+    given: Mapping[str, str], folder: str, variables: Sequence[str] = ()
+) -> dict[str, str]:
     """Return the environment of a rubric: what Python and the system need, nothing of the user's.
 
     Args:
         given: The environment of this process.
         folder: The private folder, used as home and for temporary files.
+        variables: The names of the variables that the user lets through.
     """
     kept = {
         name: value
         for name, value in given.items()
-        if name.upper() in _KEPT or name.startswith("LC_")
+        if name.upper() in _KEPT or name.startswith("LC_") or name in variables
     }
     if given.get("PYTHONPATH"):
         parts = given["PYTHONPATH"].split(os.pathsep)
@@ -83,7 +95,7 @@ def rubric_environment(given: Mapping[str, str], folder: str) -> dict[str, str]:
         kept["PYTHONUSERBASE"] = site.getuserbase()  # Python would look for it in HOME
     return {
         **kept,
-        **dict.fromkeys(("HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP"), folder),
+        **dict.fromkeys(_FOLDERS, folder),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         wire.MARK: mark_of(folder),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from pytest_failure_taxonomy.bench.isolation.task import SET_FOR_RUBRICS
 from pytest_failure_taxonomy.bench.loading.folder import MARKER_FILE, ClassFolder
 from pytest_failure_taxonomy.bench.loading.python_files import read_enum
 from pytest_failure_taxonomy.bench.models import (
@@ -21,7 +22,13 @@ from pytest_failure_taxonomy.bench.models import (
     marked_part,
 )
 from pytest_failure_taxonomy.bench.reducers import RIGHT_REDUCERS, needed_runs
-from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted, shown
+from pytest_failure_taxonomy.documents.problems import (
+    Problems,
+    WrongError,
+    quoted,
+    right_words,
+    shown,
+)
 from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, not_a_string, read_tree
 from pytest_failure_taxonomy.documents.validation import FileModel, Line, validate
 from pytest_failure_taxonomy.documents.yaml_files import Form
@@ -38,6 +45,7 @@ _KEYS_YAML: Final = "breakdown_keys.yaml"
 _KEYS_PYTHON: Final = "breakdown_keys.py"
 _KEYS_EXAMPLE: Final = "write a list of keys, such as `- precision`, or [] for none"
 _SUT: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_REPEAT: Final = 1_000
 _RETRY_MISSING: Final = {"on": "name the kinds of failures to try again on: [llm.rate_limited]"}
 _MAX_BYTES: Final = 1024 * 1024
@@ -76,6 +84,17 @@ def check_name(text: str) -> str:
 # bench.yaml.
 
 
+def _check_variable(name: str) -> str:
+    if _VARIABLE.fullmatch(name) is None:
+        raise WrongError(
+            f"{quoted(name)} is no name of a variable; write letters, digits and _, such as"
+            " ANTHROPIC_API_KEY"
+        )
+    if name.upper() in SET_FOR_RUBRICS:
+        raise WrongError(f"{quoted(name)} is set for each rubric anyway; leave it out")
+    return name
+
+
 class _GateInFile(FileModel, GateSettings):
     pass
 
@@ -89,6 +108,9 @@ class _RetryInFile(FileModel, RetrySettings):
 
 class _SettingsInFile(FileModel, BenchSettings):
     sut_version: Line | None = None
+    rubric_env: Annotated[
+        tuple[Annotated[str, AfterValidator(_check_variable)], ...], Field(strict=False)
+    ] = ()
     retry: _RetryInFile | None = None
     gate: _GateInFile | None = None
 
@@ -142,8 +164,13 @@ def check_reducer(name: str, repeat: int | None) -> None:
         )
 
 
-def read_settings(folder: ClassFolder) -> BenchSettings:
-    """Return the settings of a task class; the defaults if the file has problems."""
+def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> BenchSettings:
+    """Return the settings of a task class; the defaults if the file has problems.
+
+    Args:
+        folder: The folder of the task class.
+        rubrics: The names of its rubrics.
+    """
     if not folder.has(_SETTINGS):
         return BenchSettings()
     form = Form(right=f"{_SETTINGS} is YAML in UTF-8 with keys and values", is_fast=True)
@@ -157,8 +184,26 @@ def read_settings(folder: ClassFolder) -> BenchSettings:
         # The rubric is checked by this setting, and must not be blamed for another one.
         is_fresh = tree.value.get("rubric_isolation") == "fresh"
         return BenchSettings(rubric_isolation="fresh" if is_fresh else "warm")
+    if settings.rubrics is not None:
+        _check_weights(tree.at("rubrics"), settings.rubrics, rubrics, problems)
     given = settings.model_dump(exclude_unset=True)
     return BenchSettings.model_validate(given)
+
+
+def _check_weights(
+    tree: Tree, weights: Mapping[str, float], rubrics: Collection[str], problems: Problems
+) -> None:
+    for name in weights:
+        if name not in rubrics:
+            otherwise = f"the rubrics are {', '.join(rubrics)}"
+            right = right_words(name, rubrics, otherwise=otherwise)
+            problems.add(tree.at(name).line, f"rubrics: there is no rubric {quoted(name)}; {right}")
+    missing = [name for name in rubrics if name not in weights]
+    if missing:
+        what = f"rubrics: {', '.join(missing)} has no weight"
+        problems.add(tree.line, f"{what}; give one, 0 for a rubric that decides nothing")
+    elif not any(weights.values()):
+        problems.add(tree.line, "rubrics: no weight is more than 0; give one that decides")
 
 
 # failure_modes.yaml.
@@ -233,8 +278,18 @@ def _read_mode(code: str, part: Tree, problems: Problems) -> _ModeInFile | None:
 # breakdown_keys.yaml, or the same in Python.
 
 
-def read_breakdown_keys(folder: ClassFolder) -> frozenset[str]:
-    """Return the keys of a task class that can be used."""
+def read_breakdown_keys(folder: ClassFolder, rubrics: Collection[str]) -> frozenset[str]:
+    """Return the keys of a task class that can be used.
+
+    Args:
+        folder: The folder of the task class.
+        rubrics: The names of its rubrics, which are keys, too, if there are several.
+    """
+    reserved = frozenset(rubrics) if len(rubrics) > 1 else frozenset()
+    return _read_own_keys(folder, reserved) | reserved
+
+
+def _read_own_keys(folder: ClassFolder, reserved: frozenset[str]) -> frozenset[str]:
     if folder.is_outside(_KEYS_YAML) or folder.is_outside(_KEYS_PYTHON):
         return frozenset()
     if not folder.has(_KEYS_PYTHON):
@@ -242,12 +297,12 @@ def read_breakdown_keys(folder: ClassFolder) -> frozenset[str]:
         if not folder.has(_KEYS_YAML):
             problems.add(None, f"there is no such file; {_KEYS_EXAMPLE}")
             return frozenset()
-        return _checked_keys(_read_keys(folder), problems)
+        return _checked_keys(_read_keys(folder), reserved, problems)
     problems = folder.problems_of(_KEYS_PYTHON)
     if folder.has(_KEYS_YAML):
         problems.add(None, f"stands beside {_KEYS_YAML}; keep one of the two")
         return frozenset()
-    return _checked_keys(read_enum(folder, _KEYS_PYTHON), problems)
+    return _checked_keys(read_enum(folder, _KEYS_PYTHON), reserved, problems)
 
 
 def _read_keys(folder: ClassFolder) -> list[tuple[str, int]]:
@@ -263,7 +318,9 @@ def _read_keys(folder: ClassFolder) -> list[tuple[str, int]]:
     return keys
 
 
-def _checked_keys(keys: list[tuple[str, int]], problems: Problems) -> frozenset[str]:
+def _checked_keys(
+    keys: list[tuple[str, int]], reserved: frozenset[str], problems: Problems
+) -> frozenset[str]:
     lines: dict[str, int] = {}
     for key, line in keys:
         try:
@@ -276,6 +333,9 @@ def _checked_keys(keys: list[tuple[str, int]], problems: Problems) -> frozenset[
             held = shown(marked_part(key, banned))
             what = f"the key {quoted(key)} holds {banned!r}, a model's opinion of itself ({held})"
             problems.add(line, f"{what}; name what the rubric measures")
+        if key in reserved:
+            what = f"the key {quoted(key)} is the name of a rubric, whose score has it"
+            problems.add(line, f"{what}; give the key another name")
         if key in lines:
             what = f"the key {quoted(key)} stands in line {lines[key]} already; give it once"
             problems.add(line, what)

@@ -3,32 +3,75 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pytest_failure_taxonomy.bench.loading.folder import RUBRIC, ClassFolder
+from pytest_failure_taxonomy.bench.loading.folder import RUBRIC, RUBRICS, ClassFolder
+from pytest_failure_taxonomy.bench.models import banned_part, marked_part
 from pytest_failure_taxonomy.documents.problems import Problems, quoted, shown
 from pytest_failure_taxonomy.documents.yaml_files import read_text
 from pytest_failure_taxonomy.errors import BenchError
 
+_NAME: Final = re.compile(r"[^\W_][\w-]*")
 _GRADE: Final = "write `def grade(case, output):`"
 _ENUM: Final = 'write `class BreakdownKey(StrEnum):` and below it members, such as `OK = "ok"`'
 _ONLY: Final = "only a docstring, imports from enum and one StrEnum may stand here"
 
 
-def check_rubric(folder: ClassFolder, *, may_be_script: bool) -> None:
+def rubric_files(folder: ClassFolder) -> dict[str, str]:
+    """Return the files of a task class's rubrics within its folder, by name in their order.
+
+    Files of `rubrics/` whose names begin with `_` are modules that rubrics share.
+    """
+    names = folder.names_in(RUBRICS)
+    found: dict[str, str] = {}
+    for file in names or ():
+        stem, suffix = os.path.splitext(os.path.basename(file))
+        if suffix != ".py" or stem.startswith("_"):
+            continue
+        if not _NAME.fullmatch(stem):
+            what = f"{quoted(stem)} is no name of a rubric; write letters, digits, - and _"
+            folder.problems_of(file).add(None, what)
+        found[stem] = file
+    if os.path.lexists(folder.path / RUBRIC) or not found:
+        own = os.path.splitext(RUBRIC)[0]
+        if own in found:
+            what = f"has the name of {RUBRIC}, which is a rubric, too; rename one of the two"
+            folder.problems_of(found[own]).add(None, what)
+        if names is None or os.path.lexists(folder.path / RUBRIC):
+            found[own] = RUBRIC
+        elif not folder.is_outside(RUBRICS):
+            what = f"there is no rubric in it; write {RUBRICS}/NAME.py, or a {RUBRIC} beside it"
+            folder.problems_of(RUBRICS).add(None, what)
+    return dict(sorted(found.items()))
+
+
+def check_rubric_names(folder: ClassFolder, rubrics: Mapping[str, str]) -> None:
+    """Report rubrics whose names can't be keys of a breakdown, which has their scores."""
+    for name, file in rubrics.items():
+        banned = banned_part(name)
+        if banned is not None:
+            what = f"its name would be a breakdown key that holds {banned!r}"
+            right = f"rename {marked_part(name, banned)}, to judge.py for example"
+            folder.problems_of(file).add(None, f"{what}; {right}")
+
+
+def check_rubric(folder: ClassFolder, name: str, *, may_be_script: bool) -> None:
     """Report what keeps a rubric from grading.
 
     Args:
         folder: The folder of the task class.
+        name: The rubric's file within the folder.
         may_be_script: Whether the rubric may lack a `grade` because it reads stdin itself.
     """
-    if folder.is_outside(RUBRIC):
+    if folder.is_outside(name):
         return
-    problems = folder.problems_of(RUBRIC)
-    right = f"{RUBRIC} is Python in UTF-8 that says `def grade(case, output):`"
-    tree = _parse(folder, RUBRIC, right, 4 * 1024 * 1024)
+    problems = folder.problems_of(name)
+    right = f"{os.path.basename(name)} is Python in UTF-8 that says `def grade(case, output):`"
+    tree = _parse(folder, name, right, 4 * 1024 * 1024)
     if tree is None:
         return
     grade = next(reversed(list(_definitions(tree.body))), None)

@@ -11,12 +11,16 @@ from pytest_failure_taxonomy.bench.loading.class_files import (
     read_settings,
 )
 from pytest_failure_taxonomy.bench.loading.folder import RUBRIC, ClassFolder
-from pytest_failure_taxonomy.bench.loading.python_files import check_rubric
+from pytest_failure_taxonomy.bench.loading.python_files import (
+    check_rubric,
+    check_rubric_names,
+    rubric_files,
+)
 from pytest_failure_taxonomy.bench.models import TaskClass
 
 
 def load_task_class(path: str | os.PathLike[str]) -> TaskClass:
-    """Read the folder of a task class; none of its Python is run.
+    """Read the folder of a task class; of its Python, only a `cases.py` is run.
 
     Args:
         path: Of the folder; docs/reference/task-class.md describes its content.
@@ -30,10 +34,14 @@ def load_task_class(path: str | os.PathLike[str]) -> TaskClass:
             file and line, as `FILE:LINE: what is wrong; what would be right`.
     """
     folder = ClassFolder(path)
+    rubrics = rubric_files(folder)
     modes = read_failure_modes(folder)
-    keys = read_breakdown_keys(folder)
-    settings = read_settings(folder)
-    check_rubric(folder, may_be_script=settings.rubric_isolation == "fresh")
+    keys = read_breakdown_keys(folder, rubrics)
+    settings = read_settings(folder, rubrics)
+    for name in rubrics.values():
+        check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")
+    if len(rubrics) > 1:
+        check_rubric_names(folder, rubrics)
     found = read_cases(folder)
     oracle = read_oracle(folder, found.ids)
     folder.raise_problems()
@@ -46,5 +54,6 @@ def load_task_class(path: str | os.PathLike[str]) -> TaskClass:
         oracle=oracle,
         settings=settings,
         folder=folder.path,
-        rubric=folder.path / RUBRIC,
+        rubric=folder.path / RUBRIC if RUBRIC in rubrics.values() else None,
+        rubrics={name: folder.path / file for name, file in rubrics.items()},
     )

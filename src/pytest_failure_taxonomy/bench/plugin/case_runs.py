@@ -13,7 +13,7 @@ import pytest
 from pytest_failure_taxonomy.bench.admission import Admission
 from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.fan_out import FanOut, Unit
-from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric, IsolatedSystem
+from pytest_failure_taxonomy.bench.isolation.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.plugin.bench_names import SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem
@@ -25,11 +25,13 @@ from pytest_failure_taxonomy.bench.runs_on_disk import RunFile, SystemGiven
 from pytest_failure_taxonomy.bench.user_code import import_callable
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, RunPlan, TaskClass
     from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, SystemUnderTest
     from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns
     from pytest_failure_taxonomy.bench.plugin.results import Journal, Results, SourceResults
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
+    from pytest_failure_taxonomy.bench.several_rubrics import CombinedRubrics
 
 _LONG_LIVED = ("session", "package")
 """Scopes in which a fixture outlives all cases of a task class."""
@@ -54,7 +56,7 @@ class CaseRuns:
         self._workers = workers
         self._journal = journal
         self._systems: dict[str, SystemUnderTest] = {}
-        self._rubrics: dict[Path, IsolatedRubric] = {}
+        self._rubrics: dict[Path, IsolatedRubric | CombinedRubrics] = {}
         self._members: dict[str, Sequence[CaseItem]] = {}
         self._units: dict[str, Unit] = {}
         self._taken: set[str] = set()
@@ -185,7 +187,7 @@ class CaseRuns:
                 earlier[case_id] = calls
         return earlier, done
 
-    def _rubric(self, task_class: TaskClass) -> IsolatedRubric:
+    def _rubric(self, task_class: TaskClass) -> IsolatedRubric | CombinedRubrics:
         folder = folder_of(task_class)
         if folder not in self._rubrics:
             rubric = self._rubrics[folder] = self._classes.open_rubric(task_class)

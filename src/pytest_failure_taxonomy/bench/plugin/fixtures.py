@@ -15,8 +15,10 @@ from pytest_failure_taxonomy.bench.loading.folder import is_task_class
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, TaskClass
 from pytest_failure_taxonomy.bench.plugin.bench_session import reported_by
 from pytest_failure_taxonomy.bench.plugin.items import marked_case, named_by
-from pytest_failure_taxonomy.bench.scores import graded_score, read_answer
+from pytest_failure_taxonomy.bench.scores import graded_score
+from pytest_failure_taxonomy.bench.several_rubrics import grade_in_process
 from pytest_failure_taxonomy.bench.user_code import load_rubric
+from pytest_failure_taxonomy.documents.problems import right_words
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -140,12 +142,43 @@ class Bench:
 
 
 class BenchRubric:
-    """The rubric of a task class, run in this process: the test sees what it raises."""
+    """The rubrics of a task class, run in this process: the test sees what they raise."""
 
-    def __init__(self, task_class: TaskClass) -> None:
+    def __init__(self, task_class: TaskClass, only: str | None = None) -> None:
+        if not task_class.rubrics:
+            raise BenchError(f"{task_class.name}: has no rubric.py; load it from a folder")
         self.task_class = task_class
-        self.grade: Callable[[dict[str, Any], object], dict[str, Any]] = load_rubric(task_class)
-        """The function `grade` of the `rubric.py`."""
+        self._grades = {
+            name: load_rubric(path, f"{name}_of_{task_class.name}")
+            for name, path in task_class.rubrics.items()
+            if only in (None, name)
+        }
+
+    def named(self, name: str) -> BenchRubric:
+        """Return one of several rubrics: the file `rubrics/NAME.py`, or `rubric` for `rubric.py`.
+
+        Raises:
+            BenchError: There is no such rubric.
+        """
+        rubrics = self.task_class.rubrics
+        if name not in rubrics:
+            right = right_words(name, rubrics, otherwise=f"the rubrics are {', '.join(rubrics)}")
+            raise BenchError(f"{self.task_class.name}: has no rubric {name!r}; {right}")
+        return BenchRubric(self.task_class, name)
+
+    @property
+    def grade(self) -> Callable[[dict[str, Any], object], dict[str, Any]]:
+        """The function `grade` of the rubric.
+
+        Raises:
+            BenchError: There are several rubrics.
+        """
+        if len(self._grades) > 1:
+            raise BenchError(
+                f"{self.task_class.name}: has the rubrics {', '.join(self._grades)}; take one:"
+                " bench_rubric.named(NAME).grade"
+            )
+        return next(iter(self._grades.values()))
 
     def __call__(self, case: str | BenchCase | Mapping[str, Any], output: object) -> BenchScore:
         """Grade an output, and check the answer as a run does.
@@ -158,7 +191,7 @@ class BenchRubric:
             BenchError: There is no such case.
             RubricError: The rubric's answer doesn't have the right shape.
         """
-        answer = read_answer(self.grade(self._fields(case), output))
+        answer = grade_in_process(self._grades, self.task_class, self._fields(case), output)
         return graded_score(answer, self.task_class, wall_clock_ms=0.0)
 
     def _fields(self, case: str | BenchCase | Mapping[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,10 @@ def load_for_collection(node: pytest.Collector, folder: Path | None = None) -> T
         pytest.Collector.CollectError: The task class can't be used; a line for each problem.
     """
     try:
-        return node.config.stash[SESSION].classes.load(folder or node.path)
+        classes = node.config.stash[SESSION].classes
+        task_class = classes.load(folder or node.path)
+        classes.check_variables(task_class)
+        return task_class
     except BenchError as error:
         raise node.CollectError(str(error)) from None
 
@@ -320,7 +323,9 @@ def parametrize(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:
             return
     classes = metafunc.config.stash[SESSION].classes
     try:
-        found = classes.find(named_by(mark)).cases
+        task_class = classes.find(named_by(mark))
+        classes.check_variables(task_class)
+        found = task_class.cases
     except BenchError as error:
         raise pytest.Collector.CollectError(str(error)) from None
     cases = []

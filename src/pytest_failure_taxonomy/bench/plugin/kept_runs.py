@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.bench.runs_on_disk import (
     KeptRun,
     RunFile,
     RunHeader,
+    RunReader,
     SystemGiven,
     now,
     read_run,
@@ -54,6 +55,7 @@ class KeptRuns:
         self._worker = worker
         self._files: dict[Source, RunFile] = {}
         self._resumed: set[Source] = set()
+        self._readers: dict[Source, RunReader] = {}
         self._redact: Callable[[Any], Any] | None = None
 
     @property
@@ -90,9 +92,14 @@ class KeptRuns:
     def before(self, source: Source) -> KeptRun | None:
         """Return what the file of a source's run holds now, by whichever process."""
         file = self._files.get(source)
-        with suppress(BenchError):
-            return None if file is None else read_run(file.path, has_outputs=False)
-        return None
+        if file is None:
+            return None
+        try:
+            if source not in self._readers:
+                self._readers[source] = RunReader(file.path, has_outputs=False)
+            return self._readers[source].read()
+        except BenchError:
+            return None
 
     def is_resumed(self, source: Source) -> bool:
         """Return whether the run of a source continues an earlier one."""
@@ -197,8 +204,10 @@ class KeptRuns:
         if self._redact is None:
             from pytest_failure_taxonomy.redaction import Redactor
 
-            ini: list[str] = self._config.getini("failure_taxonomy_redact")
             given: list[str] = self._config.getoption("failure_taxonomy_redact", None) or []
+            ini: list[str] = []
+            with suppress(KeyError, ValueError):  # the plugin that declares it is switched off
+                ini = self._config.getini("failure_taxonomy_redact")
             self._redact = Redactor((*ini, *given)).redact_json
         return self._redact
 

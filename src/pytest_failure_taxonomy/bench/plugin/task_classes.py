@@ -16,6 +16,7 @@ from pytest_failure_taxonomy.bench.loading.folder import is_task_class, task_cla
 from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan
 from pytest_failure_taxonomy.bench.plugin.bench_names import MARKER_FILE, OPTIONS
+from pytest_failure_taxonomy.bench.several_rubrics import CombinedRubrics, open_rubrics
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
@@ -108,21 +109,31 @@ class TaskClasses:
         concurrency = self.settings(task_class).concurrency
         return split_cases(nodeids, workers=workers, concurrency=concurrency)
 
-    def open_rubric(self, task_class: TaskClass) -> IsolatedRubric:
-        """Return a new isolated rubric of a task class, which the caller has to close.
+    def open_rubric(self, task_class: TaskClass) -> IsolatedRubric | CombinedRubrics:
+        """Return the isolated rubrics of a task class as one, which the caller has to close.
 
         Raises:
-            BenchError: The task class has no rubric of its own.
+            BenchError: The task class has no rubric of its own, or lacks a variable that it needs.
         """
-        if task_class.rubric is None:
-            raise BenchError(f"{task_class.name}: has no rubric.py; load it from a folder")
-        settings = self.settings(task_class)
-        return IsolatedRubric(
-            task_class.rubric,
-            mode=settings.rubric_isolation,
-            wall_clock_seconds=settings.rubric_wall_clock_seconds,
-            memory_mb=settings.rubric_memory_mb,
-        )
+        self.check_variables(task_class)
+        return open_rubrics(task_class, self.settings(task_class))
+
+    def check_variables(self, task_class: TaskClass) -> None:
+        """Refuse a task class whose rubrics need environment variables that are not set.
+
+        Raises:
+            BenchError: One is not set, or empty, as a secret that a CI job doesn't have.
+        """
+        missing = [name for name in task_class.settings.rubric_env if not os.environ.get(name)]
+        if missing:
+            where = task_class.name
+            if task_class.folder is not None:
+                where = self.shown(task_class.folder / "bench.yaml")
+            are = "is" if len(missing) == 1 else "are"
+            raise BenchError(
+                f"{where}: rubric_env: {', '.join(missing)} {are} not set, or empty; set"
+                " what the rubric needs, or take it off the list"
+            )
 
     def repetitions(self, argument: str) -> list[str]:
         """Return the node ids that an argument of the command line stands for.

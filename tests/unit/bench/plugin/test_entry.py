@@ -36,5 +36,6 @@ def test_it_imports_next_to_nothing() -> None:
 def test_what_it_repeats_is_as_it_stands_elsewhere() -> None:
     """The plugin's names of files, and the settings that options stand for, exist."""
     assert (names.MARKER_FILE, names.RUBRIC) == (folder.MARKER_FILE, folder.RUBRIC)
+    assert (names.RUBRICS, names.CASES_MODULE) == (folder.RUBRICS, folder.CASES_MODULE)
     assert {names.CASES, names.ORACLE} <= folder.PARTS
     assert {setting for _, setting, *_ in names.OPTIONS} <= BenchSettings.model_fields.keys()
