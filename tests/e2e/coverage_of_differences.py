@@ -32,8 +32,9 @@ FLIPS = ((0.01, 0.0), (0.05, 0.0), (0.2, 0.0), (0.05, 0.05), (0.2, 0.1), (0.2, 0
 
 def _repeated(rng: np.random.Generator, n: int) -> Floats:
     """Return differences of cases that pass in 4 of 5 runs, by three runs each before and now."""
-    means: Floats = rng.binomial(3, 0.8, (2, n)) / 3
-    return means[1] - means[0]
+    old, new = rng.binomial(3, 0.8, (2, n)) / 3
+    difference: Floats = new - old
+    return difference
 
 
 DRAWN: dict[str, tuple[float, Draw]] = {
@@ -41,7 +42,10 @@ DRAWN: dict[str, tuple[float, Draw]] = {
     "both Beta(8, 2)": (0.0, lambda rng, n: rng.beta(8, 2, n) - rng.beta(8, 2, n)),
     "Beta(2, 8), now Beta(8, 2)": (0.6, lambda rng, n: rng.beta(8, 2, n) - rng.beta(2, 8, n)),
     "changes by up to 0.1": (0.0, lambda rng, n: rng.uniform(-0.1, 0.1, n)),
-    "0.9, now 0 in 5 %": (-0.045, lambda rng, n: -0.9 * (rng.random(n) < 0.05)),
+    "0.9, now 0 in 5 %": (
+        -0.045,
+        lambda rng, n: rng.choice(np.array([0.0, -0.9]), n, p=[0.95, 0.05]),
+    ),
     "changes by up to 0.1, and by -0.8 in 5 %": (
         -0.04,
         lambda rng, n: rng.uniform(-0.1, 0.1, n) - 0.8 * (rng.random(n) < 0.05),

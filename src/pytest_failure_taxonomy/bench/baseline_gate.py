@@ -57,7 +57,7 @@ def evaluate_against_baseline(
     if found.interval_95.low is None:
         return _not_compared(report, found.interval_95.method.removeprefix("none: "))
     if found.finding == "worse":
-        words = f"worse than the baseline: {difference_words(found)}"
+        words = f"worse than the baseline: the mean {difference_words(found)}"
         return ComparedToBaseline(report=_with_gate(report, "FAIL", words))
     return ComparedToBaseline(report=_with_gate(report, "PASS", ""))
 

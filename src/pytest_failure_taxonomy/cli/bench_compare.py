@@ -93,7 +93,7 @@ def _outcome(found: BenchComparison) -> str:
 
     cases = "1 case" if found.n == 1 else f"{found.n} cases"
     means = f"{cut_share(found.old_mean)} -> {cut_share(found.new_mean)}"
-    return f"{cases}, mean {means}; {difference_words(found)}"
+    return f"{cases}, mean {means}, {difference_words(found)}"
 
 
 def _facts(found: BenchComparison) -> Iterator[tuple[str, str]]:
