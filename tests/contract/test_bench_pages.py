@@ -30,6 +30,7 @@ pytest.importorskip("scipy")
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 HOW_TO: Final = "docs/how-to/write-a-bench.md"
+COMPARE: Final = "docs/how-to/compare-runs.md"
 REFERENCE: Final = "docs/reference/bench.md"
 
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -99,8 +100,20 @@ def as_pattern(printed: list[str]) -> str:
 @pytest.mark.slow
 def test_the_page_from_nothing_to_a_gate(tmp_path: Path) -> None:
     """Who writes each file and runs each command in turn sees what the page shows."""
+    assert follow(HOW_TO, tmp_path) > 15
+    check_the_workflow(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_page_that_compares_runs(tmp_path: Path) -> None:
+    """Its files and commands, from two runs to repeated cases, do what they say."""
+    assert follow(COMPARE, tmp_path) > 7
+
+
+def follow(page: str, tmp_path: Path) -> int:
+    """Do what a page says, and return how many commands it has."""
     commands = 0
-    for name, text in steps_of(HOW_TO):
+    for name, text in steps_of(page):
         if name:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(text, encoding="utf-8")
@@ -111,8 +124,7 @@ def test_the_page_from_nothing_to_a_gate(tmp_path: Path) -> None:
             assert status == exit_code, f"{command}\n{output}"
             found = re.fullmatch(as_pattern(printed), plain(output.rstrip("\n")))
             assert found, f"{command}\n{output}\n--- is not as on the page:\n" + "\n".join(printed)
-    assert commands > 15
-    check_the_workflow(tmp_path)
+    return commands
 
 
 def check_the_workflow(folder: Path) -> None:
