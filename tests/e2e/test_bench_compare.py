@@ -149,3 +149,9 @@ def test_names_that_a_terminal_or_a_page_would_take_for_code_are_escaped(tmp_pat
     page = compare(tmp_path, "--format", "markdown").stdout
     assert "\\<b\\>\\|c" in page
     assert "\x1b" not in page
+    report["per_case"][0][0] = "\x1b[32mother"
+    (tmp_path / "new.json").write_text(json.dumps([report]), encoding="utf-8")
+    refused = compare(tmp_path)
+    assert refused.status == 2
+    assert "\x1b" not in refused.stderr
+    assert "\\x1b[32mother" in refused.stderr

@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.bench.comparing import (
 )
 from pytest_failure_taxonomy.bench.models import BenchRunReport, GateResult
 from pytest_failure_taxonomy.bench.run_summary import difference_words
+from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.taxonomy.values import value
 
 _NEW_BASELINE: Final = "make a baseline of the cases as they are now"
@@ -50,7 +51,9 @@ def evaluate_against_baseline(
         return ComparedToBaseline(report=_with_gate(report, "INCOMPLETE", words))
     why_not = repeated_classes(baseline) or refusals(baseline[0], new, right=_NEW_BASELINE)
     if why_not:
-        reasons = [each.removeprefix(f"{_THIS_RUN}: {report.task_class}: ") for each in why_not]
+        reasons = [
+            each.removeprefix(f"{_THIS_RUN}: {shown(report.task_class)}: ") for each in why_not
+        ]
         return _not_compared(report, "; ".join(reasons))
     found = compare_runs(baseline[0], new)
     report = report.model_copy(update={"baseline": found})

@@ -72,7 +72,8 @@ def execute(options: argparse.Namespace) -> int:
     compared = {each.task_class for each in found}
     for run in (*old, *new):
         if run.task_class not in compared:
-            tell(f"{run.where}: {run.task_class} was not compared; the other file has no run of it")
+            name = safe_text(run.task_class)
+            tell(f"{run.where}: {name} was not compared; the other file has no run of it")
     return _WORSE if any(each.finding == "worse" for each in found) else 0
 
 
