@@ -51,9 +51,8 @@ def evaluate_against_baseline(
         return ComparedToBaseline(report=_with_gate(report, "INCOMPLETE", words))
     why_not = repeated_classes(baseline) or refusals(baseline[0], new, right=_NEW_BASELINE)
     if why_not:
-        reasons = [
-            each.removeprefix(f"{_THIS_RUN}: {shown(report.task_class)}: ") for each in why_not
-        ]
+        subject = f"{_THIS_RUN}: {shown(report.task_class)}: "
+        reasons = [each.removeprefix(subject) for each in why_not]
         return _not_compared(report, "; ".join(reasons))
     found = compare_runs(baseline[0], new)
     report = report.model_copy(update={"baseline": found})

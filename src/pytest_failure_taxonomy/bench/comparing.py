@@ -6,6 +6,7 @@ Why the pairs are bounded as they are: docs/explanation/bench-comparisons.md.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -159,11 +160,11 @@ def compare(
 
 def repeated_classes(runs: Sequence[ComparedRun]) -> list[str]:
     """Return which classes have several runs in one file: none is the one to compare."""
-    names = [run.task_class for run in runs]
+    counts = Counter(run.task_class for run in runs)
     return [
-        f"{runs[0].where}: has {names.count(name)} runs of {shown(name)}; give a file with one of them"
-        for name in dict.fromkeys(names)
-        if names.count(name) > 1
+        f"{runs[0].where}: has {count} runs of {shown(name)}; give a file with one of them"
+        for name, count in counts.items()
+        if count > 1
     ]
 
 
