@@ -34,6 +34,7 @@ PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["pr
 HOW_TO: Final = "docs/how-to/write-a-bench.md"
 DATASETS: Final = "docs/how-to/bring-a-dataset.md"
 RUBRICS: Final = "docs/how-to/grade-with-several-rubrics.md"
+COMPARE: Final = "docs/how-to/compare-runs.md"
 REFERENCE: Final = "docs/reference/bench.md"
 
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -126,6 +127,12 @@ def test_the_page_from_nothing_to_a_gate(tmp_path: Path) -> None:
     """Who writes each file and runs each command in turn sees what the page shows."""
     assert follow(HOW_TO, tmp_path) > 15
     check_the_workflow(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_page_that_compares_runs(tmp_path: Path) -> None:
+    """Its files and commands, from two runs to repeated cases, do what they say."""
+    assert follow(COMPARE, tmp_path) > 7
 
 
 @pytest.mark.slow

@@ -118,7 +118,7 @@ def test_failed_case_says_what_it_is(project: PytestRuns) -> None:
     )
     assert "raise RuntimeError(msg)" in text
     assert (
-        "case rubric-gives-an-unlisted-code of six_endings: score 1.00, not passed\n"
+        "case rubric-gives-an-unlisted-code of six_endings: score 1.00 (counts 0), not passed\n"
         "  block rubric.unknown_failure_mode: answer.worng\n" in text
     )
     assert "the rubric printed:\ngrading rubric-gives-an-unlisted-code" in text

@@ -7,7 +7,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode, GateSettings
+from pytest_failure_taxonomy.bench.models import (
+    BenchScore,
+    BenchSettings,
+    FailureMode,
+    GateSettings,
+)
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
@@ -247,9 +252,14 @@ def bench() -> dict[str, Any]:
     scores = [_case(number) for number in range(40)]
     names = [f"mail-{number:03d}" for number in range(40)]
     plan = make_plan(names, gate=GateSettings(lower_bound_95=0.8, min_passed_cases=30))
-    plan = plan.model_copy(
-        update={"task_class": plan.task_class.model_copy(update={"name": "mail"})}
+    cases = [
+        each.model_copy(update={"tags": ("unusual",) if number % 4 else ("plain",)})
+        for number, each in enumerate(plan.cases)
+    ]
+    task_class = plan.task_class.model_copy(
+        update={"name": "mail", "settings": BenchSettings(reducers=("majority",))}
     )
+    plan = plan.model_copy(update={"task_class": task_class, "cases": tuple(cases)})
     graded = aggregate(plan, tuple(zip(names, scores, strict=True)))
     report = copy.deepcopy(one_failure())
     report["bench"] = [graded.model_dump(mode="json")]

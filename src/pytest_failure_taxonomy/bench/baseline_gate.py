@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.bench.comparing import (
 )
 from pytest_failure_taxonomy.bench.models import BenchRunReport, GateResult
 from pytest_failure_taxonomy.bench.run_summary import difference_words
+from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.taxonomy.values import value
 
 _NEW_BASELINE: Final = "make a baseline of the cases as they are now"
@@ -50,14 +51,15 @@ def evaluate_against_baseline(
         return ComparedToBaseline(report=_with_gate(report, "INCOMPLETE", words))
     why_not = repeated_classes(baseline) or refusals(baseline[0], new, right=_NEW_BASELINE)
     if why_not:
-        reasons = [each.removeprefix(f"{_THIS_RUN}: {report.task_class}: ") for each in why_not]
+        subject = f"{_THIS_RUN}: {shown(report.task_class)}: "
+        reasons = [each.removeprefix(subject) for each in why_not]
         return _not_compared(report, "; ".join(reasons))
     found = compare_runs(baseline[0], new)
     report = report.model_copy(update={"baseline": found})
     if found.interval_95.low is None:
         return _not_compared(report, found.interval_95.method.removeprefix("none: "))
     if found.finding == "worse":
-        words = f"worse than the baseline: {difference_words(found)}"
+        words = f"worse than the baseline: the mean {difference_words(found)}"
         return ComparedToBaseline(report=_with_gate(report, "FAIL", words))
     return ComparedToBaseline(report=_with_gate(report, "PASS", ""))
 

@@ -6,6 +6,7 @@ Why the pairs are bounded as they are: docs/explanation/bench-comparisons.md.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -23,6 +24,7 @@ from pytest_failure_taxonomy.bench.run_figures import (
     Finding,
 )
 from pytest_failure_taxonomy.bench.run_report import distinct_name
+from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -158,11 +160,11 @@ def compare(
 
 def repeated_classes(runs: Sequence[ComparedRun]) -> list[str]:
     """Return which classes have several runs in one file: none is the one to compare."""
-    names = [run.task_class for run in runs]
+    counts = Counter(run.task_class for run in runs)
     return [
-        f"{runs[0].where}: has {names.count(name)} runs of {name}; give a file with one of them"
-        for name in dict.fromkeys(names)
-        if names.count(name) > 1
+        f"{runs[0].where}: has {count} runs of {shown(name)}; give a file with one of them"
+        for name, count in counts.items()
+        if count > 1
     ]
 
 
@@ -185,7 +187,7 @@ def refusals(
         only_common: A run may lack cases of the other.
         right: What would be right where one does.
     """
-    where = f"{new.where}: {new.task_class}"
+    where = f"{new.where}: {shown(new.task_class)}"
     reasons = []
     for what, before, now in (
         ("taxonomy", old.taxonomy, new.taxonomy),
@@ -218,9 +220,9 @@ def _differ(one: str | None, other: str | None) -> bool:
 
 def _unpaired_cases(old: ComparedRun, new: ComparedRun, right: str) -> list[str]:
     """Return that a run lacks cases: the mean of the others is no mean of the class."""
-    where = f"{new.where}: {new.task_class}"
+    where = f"{new.where}: {shown(new.task_class)}"
     incomplete = [
-        f"{run.where}: {run.task_class}: is not complete, {run.missing}"
+        f"{run.where}: {shown(run.task_class)}: is not complete, {run.missing}"
         f" {'case has' if run.missing == 1 else 'cases have'} no score; {right}"
         for run in (old, new)
         if run.missing
@@ -243,7 +245,7 @@ def _cases(names: Iterable[str]) -> str:
 def _names(names: Iterable[str]) -> str:
     listed = sorted(names)
     more = len(listed) - _MAX_NAMES
-    return ", ".join(listed[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(shown, listed[:_MAX_NAMES])) + (f" and {more} more" if more > 0 else "")
 
 
 # What the comparison says.

@@ -61,7 +61,7 @@ def aggregate(
     counted = {key: scores[key].counted_score if key in scores else 0.0 for key in begun}
     passed = sum(score.passed for score in scores.values())
     values = list(counted.values())
-    runs = {key: CaseRun(score=counted[key], passed=_has_passed(scores, key)) for key in begun}
+    runs = _runs(plan, scores, counted)
     report = BenchRunReport(
         run_id=secrets.token_hex(16) if run_id is None else run_id,
         task_class=plan.task_class.name,
@@ -153,6 +153,18 @@ def _lower_bound(plan: RunPlan, means: list[float]) -> LowerBound:
     return lower_bound_95(means)
 
 
+def _runs(
+    plan: RunPlan, scores: Mapping[str, BenchScore], counted: Mapping[str, float]
+) -> dict[str, CaseRun]:
+    """Return the started runs of cases; none where nothing is asked of them."""
+    if not plan.task_class.settings.reducers and not any(case.tags for case in plan.cases):
+        return {}
+    return {
+        key: CaseRun(score=score, passed=key in scores and scores[key].passed)
+        for key, score in counted.items()
+    }
+
+
 def _reduced(plan: RunPlan, runs: Mapping[str, CaseRun]) -> tuple[ReducedScore, ...]:
     names = plan.task_class.settings.reducers
     if not names:
@@ -176,10 +188,6 @@ def _by_tag(plan: RunPlan, runs: Mapping[str, CaseRun]) -> tuple[TagScores, ...]
 def _name(case: BenchCase) -> str:
     """Return the id of a case without the number of its repetition."""
     return case.case_id.removesuffix(f"#{case.repetition}")
-
-
-def _has_passed(scores: Mapping[str, BenchScore], case_id: str) -> bool:
-    return case_id in scores and scores[case_id].passed
 
 
 def _mean(scores: Collection[float]) -> float:
@@ -218,7 +226,10 @@ def evaluate_gate(
         else `PASS`, with the most important reason first.
     """
     missing = _missing(report)
-    failing = _failing(report, settings or GateSettings())
+    settings = settings or GateSettings()
+    if is_selection:
+        settings = settings.model_copy(update={"lower_bound_95": None})  # there is no bound
+    failing = _failing(report, settings)
     if is_selection:
         reasons = ("the user chose these cases; a gate needs all of the class", *missing)
         return GateResult(verdict="INCOMPLETE", reasons=(*reasons, *failing))

@@ -80,7 +80,7 @@ def _bound(bound: LowerBound) -> str:
 
 def difference_words(found: BenchComparison) -> str:
     """Return the difference of two means and its interval in words."""
-    difference = f"mean {signed(found.difference)}"
+    difference = f"changed by {signed(found.difference)}"
     interval = found.interval_95
     if interval.low is None or interval.high is None:
         return f"{difference} (no interval: {interval.method.removeprefix('none: ')})"
@@ -113,7 +113,7 @@ def flip_words(found: BenchComparison, *, most: int = _MAX_FLIPS) -> list[str]:
 
 def _baseline_words(found: BenchComparison) -> str:
     """Return how a run differs from its baseline."""
-    return "; ".join([f"{difference_words(found)}, {found.finding}", *flip_words(found)])
+    return "; ".join([f"mean {difference_words(found)}, {found.finding}", *flip_words(found)])
 
 
 def _reduced_words(reduced: ReducedScore) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, offending_keys
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
+from pytest_failure_taxonomy.bench.models import offending_keys
 from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError, RubricTimeoutError
 from pytest_failure_taxonomy.bench.scores import Verdict, read_answer
 from pytest_failure_taxonomy.errors import BenchError

@@ -72,7 +72,8 @@ def execute(options: argparse.Namespace) -> int:
     compared = {each.task_class for each in found}
     for run in (*old, *new):
         if run.task_class not in compared:
-            tell(f"{run.where}: {run.task_class} was not compared; the other file has no run of it")
+            name = safe_text(run.task_class)
+            tell(f"{run.where}: {name} was not compared; the other file has no run of it")
     return _WORSE if any(each.finding == "worse" for each in found) else 0
 
 
@@ -88,12 +89,16 @@ def _lines(found: BenchComparison) -> Iterator[Line]:
 
 
 def _outcome(found: BenchComparison) -> str:
-    from pytest_failure_taxonomy.bench.run_report import cut_share
     from pytest_failure_taxonomy.bench.run_summary import difference_words
 
     cases = "1 case" if found.n == 1 else f"{found.n} cases"
-    means = f"{cut_share(found.old_mean)} -> {cut_share(found.new_mean)}"
-    return f"{cases}, mean {means}; {difference_words(found)}"
+    return f"{cases}, mean {_means(found)}, {difference_words(found)}"
+
+
+def _means(found: BenchComparison) -> str:
+    from pytest_failure_taxonomy.bench.run_report import cut_share
+
+    return f"{cut_share(found.old_mean)} -> {cut_share(found.new_mean)}"
 
 
 def _facts(found: BenchComparison) -> Iterator[tuple[str, str]]:
@@ -150,7 +155,7 @@ def _as_markdown(found: Sequence[BenchComparison]) -> str:
         cells = (
             _escaped(each.task_class),
             str(each.n),
-            f"{each.old_mean:.3f} -> {each.new_mean:.3f}",
+            _means(each),
             signed(each.difference),
             interval,
             each.finding,

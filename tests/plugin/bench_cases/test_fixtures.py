@@ -127,7 +127,7 @@ def test_test_for_each_case(runs: PytestRuns, sort: str, workers: tuple[str, ...
     assert report["total_cost_usd"] == 3.5
     assert codes_by_case(report)["wrong"] == ["answer.wrong"]
     text = "\n".join(run.stdout)
-    assert "case wrong of echo: score 0.25, not passed" in text
+    assert "case wrong of echo: score 0.25 (counts 0), not passed" in text
     assert ", in test_it\n" not in text
 
 

@@ -112,11 +112,11 @@ def test_failure_shows_case_score_and_codes(runs: PytestRuns) -> None:
     """A failed case shows its score and its codes with what they mean, and no stack of ours."""
     runs.write(task_class_files([{"id": "wrong", "input": 1, "answer": 2}]))
     text = "\n".join(runs.run("bench", plugins=[BENCH]).stdout)
-    assert "case wrong of echo: score 0.25, not passed" in text
+    assert "case wrong of echo: score 0.25 (counts 0), not passed" in text
     assert "  block answer.wrong: got 2\n        the answer is not the input\n" in text
     assert "  breakdown: exactness 0.25\n" in text
     assert "the rubric printed:\ngrading wrong" in text
-    assert "FAILED bench/echo/cases/a.jsonl::wrong - score 0.25: answer.wrong: got 2" in text
+    assert "FAILED bench/echo/cases/a.jsonl::wrong - score 0.25 (counts 0): answer.wrong:" in text
     assert "pytest_failure_taxonomy" not in text
     assert "case_failed" not in text
 

@@ -365,3 +365,11 @@ def test_a_missing_jinja2_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         "the HTML page needs Jinja2, which is not installed; "
         'pip install "pytest-failure-taxonomy[html]"'
     )
+
+
+def test_a_bench_has_its_tags_and_reducers() -> None:
+    """The scores of each tag are a table, and what a reducer makes of the cases is a figure."""
+    page = render(SCENES["bench"]())
+    assert "<caption>Scores by tag</caption>" in page
+    assert re.search(r'<th scope="row">unusual</th><td class="number">\d+</td>', page)
+    assert re.search(r"<dt>majority</dt><dd>0\.\d{3}</dd>", page)

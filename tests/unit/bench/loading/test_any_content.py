@@ -33,6 +33,7 @@ _WORDS: Final = st.sampled_from(
             "timeout_per_case_seconds",
             "one",
         ),
+        *("reducers", "mean", "pass@2"),
         *("<<", "no", "1e3", "0x1f", ".inf", "!!set", "&a", "*a", "2026-01-01", "llm"),
     )
 )

@@ -30,6 +30,16 @@ class KeyScores(NamedTuple):
     highest: float
 
 
+class TagRow(NamedTuple):
+    """What the cases of one tag came to."""
+
+    name: str
+    passed: int
+    cases: int
+    mean: str
+    bound: str
+
+
 class Bench(NamedTuple):
     """One task class."""
 
@@ -38,6 +48,7 @@ class Bench(NamedTuple):
     figures: list[tuple[str, str]]
     bins: list[Bin]
     keys: list[KeyScores]
+    tags: list[TagRow]
     columns: list[str]
     modes: list[tuple[str, str, int]]
     cases: list[tuple[str, dict[str, Any]]]
@@ -58,6 +69,7 @@ def _view(bench: dict[str, Any]) -> Bench:
         figures=_figures(bench),
         bins=_bins([_counted(score) for _, score in cases]),
         keys=keys,
+        tags=[_tag_row(each) for each in bench["by_tag"]],
         columns=[each.name for each in keys[:_MAX_KEYS]],
         modes=_modes(cases),
         cases=cases[:_MAX_CASES],
@@ -80,10 +92,21 @@ def _figures(bench: dict[str, Any]) -> list[tuple[str, str]]:
         ("how", f"{bound['method']}, {bound['n']} scores"),
         ("standard deviation", _number(bench["score_stddev"])),
         ("cost", f"{bench['total_cost_usd']:.2f} USD"),
+        *((each["name"], _number(each["value"])) for each in bench["reduced"]),
     ]
     if not bench["complete"]:
         figures.append(("not complete", f"{counts['not_run']} of the cases did not run"))
     return figures
+
+
+def _tag_row(scores: dict[str, Any]) -> TagRow:
+    return TagRow(
+        name=scores["tag"],
+        passed=scores["passed"],
+        cases=scores["n"],
+        mean=_number(scores["mean_score"]),
+        bound=_number(scores["lower_bound_95"]["value"]),
+    )
 
 
 def _number(value: float | None) -> str:

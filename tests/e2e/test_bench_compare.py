@@ -1,0 +1,157 @@
+"""`failure-taxonomy bench compare`, as a shell uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore
+from tests.helpers.bench_scores import make_run, make_score
+from tests.helpers.children import ChildRun, run_child
+
+pytest.importorskip("scipy")
+
+CLI: Final = (sys.executable, "-m", "pytest_failure_taxonomy", "bench", "compare")
+
+
+def compare(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> ChildRun:
+    """Run the command on `old.json` and `new.json`."""
+    return run_child(folder, [*CLI, *arguments, "old.json", "new.json"], env=env or {})
+
+
+def write(folder: Path, name: str, *reports: BenchRunReport) -> None:
+    """Write what `--bench-json` writes."""
+    models = [each.model_dump(mode="json") for each in reports]
+    (folder / name).write_text(json.dumps(models), encoding="utf-8")
+
+
+def write_both(folder: Path, old: Sequence[BenchScore], new: Sequence[BenchScore]) -> None:
+    """Write two runs of one class."""
+    write(folder, "old.json", make_run(old))
+    write(folder, "new.json", make_run(new))
+
+
+def passing(*failed: int, count: int = 12, **more: Any) -> list[BenchScore]:
+    """Return scores of cases that pass, but for some."""
+    return [make_score(0.0 if index in failed else 1.0, **more) for index in range(count)]
+
+
+def test_flips_difference_cost_and_time(tmp_path: Path) -> None:
+    """A page says what changed, by how much, and what that proves."""
+    write_both(
+        tmp_path,
+        passing(0, cost_usd=0.01, wall_clock_ms=100),
+        [*passing(2, 5, cost_usd=0.02, wall_clock_ms=300)[:-1], make_score(0.75)],
+    )
+    run = compare(tmp_path)
+    assert (run.status, run.stderr) == (0, "")
+    by = "-0.104 (95 % between -0.460 and +0.285, n=12)"
+    assert run.stdout.splitlines() == [
+        f"bench vuln: 12 cases, mean 0.916 -> 0.812, changed by {by}",
+        "  undecided: these cases don't prove a difference",
+        "  no longer pass (2): c002, c005",
+        "  now pass (1): c000",
+        "  other changes (1): c011 1.000 -> 0.750",
+        "  McNemar's exact test: p = 1",
+        "  cost: $0.12 -> $0.22",
+        "  time of a case: 100 ms -> 275 ms",
+        "  not checked to be the same: taxonomy, rubric, cases",
+    ]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_worse_beyond_doubt_is_exit_code_1(tmp_path: Path, form: str) -> None:
+    """The exit code is that of an answer that says `failed`, in every format."""
+    write_both(tmp_path, passing(), passing(*range(6)))
+    run = compare(tmp_path, "--format", form)
+    assert (run.status, run.stderr) == (1, "")
+    assert "worse" in run.stdout
+    write_both(tmp_path, passing(*range(6)), passing())
+    assert compare(tmp_path, "--format", form).status == 0
+
+
+def test_json_holds_all_of_it(tmp_path: Path) -> None:
+    """A list with one comparison for each class, as the report has it for a baseline."""
+    write_both(tmp_path, passing(), passing(*range(6)))
+    (found,) = json.loads(compare(tmp_path, "--format", "json").stdout)
+    assert found["finding"] == "worse"
+    assert found["mcnemar_p"] == 0.03125
+    assert [each["case_id"] for each in found["changes"]] == [f"c00{n}" for n in range(6)]
+    assert found["interval_95"]["high"] < 0
+
+
+def test_markdown_is_a_table_and_lists(tmp_path: Path) -> None:
+    """It can stand in a comment on a pull request."""
+    write_both(tmp_path, passing(), passing(3))
+    lines = compare(tmp_path, "--format", "markdown").stdout.splitlines()
+    assert lines[0] == "| task class | cases | mean | difference | 95 % interval | |"
+    assert re.fullmatch(
+        r"\| vuln \| 12 \| 1.000 -> 0.916 \| -0.083 \| -0.\d+ to \+0.\d+ \| undecided \|", lines[2]
+    )
+    assert "- no longer pass (1): c003" in lines
+
+
+def test_colours_are_for_terminals(tmp_path: Path) -> None:
+    """A pipe gets none; NO_COLOR wins over FORCE_COLOR."""
+    write_both(tmp_path, passing(), passing(*range(6)))
+    assert "\x1b" not in compare(tmp_path).stdout
+    colored = compare(tmp_path, env={"FORCE_COLOR": "1"}).stdout
+    assert "\x1b[1;31m  worse: the whole interval is below 0\x1b[0m" in colored
+    assert "\x1b" not in compare(tmp_path, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
+
+
+def test_what_must_not_be_compared_is_exit_code_2(tmp_path: Path) -> None:
+    """One line on stderr says where, why, and what would be right."""
+    write_both(tmp_path, passing(), passing(count=13))
+    run = compare(tmp_path)
+    assert (run.status, run.stdout) == (2, "")
+    assert run.stderr == (
+        "failure-taxonomy: new.json: vuln: has the case c012 that old.json lacks; "
+        "--only-common compares the cases that both have\n"
+    )
+    run = compare(tmp_path, "--only-common")
+    assert run.status == 0
+    assert "  only in the newer run (1): c012" in run.stdout.splitlines()
+    (tmp_path / "new.json").unlink()
+    run = compare(tmp_path)
+    assert (run.status, run.stdout) == (2, "")
+    assert run.stderr.startswith("failure-taxonomy: new.json: there is no such file; give a file")
+    assert run.stderr.count("\n") == 1
+
+
+def test_a_class_of_one_file_is_told(tmp_path: Path) -> None:
+    """A class that has gone, or is new, is not passed over in silence."""
+    mail = make_run(passing()).model_copy(update={"task_class": "mail"})
+    write(tmp_path, "old.json", make_run(passing()), mail)
+    write(tmp_path, "new.json", make_run(passing()))
+    run = compare(tmp_path)
+    assert run.status == 0
+    assert run.stderr == (
+        "failure-taxonomy: old.json: mail was not compared; the other file has no run of it\n"
+    )
+
+
+def test_names_that_a_terminal_or_a_page_would_take_for_code_are_escaped(tmp_path: Path) -> None:
+    """A case's id may hold anything; a made-up file can't change the terminal or the page."""
+    report = make_run(passing(0)).model_dump(mode="json")
+    report["per_case"][0][0] = "\x1b[31m<b>|c"
+    old = json.loads(json.dumps(report))
+    old["per_case"][0][1] |= {"passed": True, "score": 1.0}
+    for name, content in (("old.json", old), ("new.json", report)):
+        (tmp_path / name).write_text(json.dumps([content]), encoding="utf-8")
+    assert "\x1b" not in compare(tmp_path).stdout
+    page = compare(tmp_path, "--format", "markdown").stdout
+    assert "\\<b\\>\\|c" in page
+    assert "\x1b" not in page
+    report["per_case"][0][0] = "\x1b[32mother"
+    (tmp_path / "new.json").write_text(json.dumps([report]), encoding="utf-8")
+    refused = compare(tmp_path)
+    assert refused.status == 2
+    assert "\x1b" not in refused.stderr
+    assert "\\x1b[32mother" in refused.stderr

@@ -1,0 +1,155 @@
+"""`--bench-baseline`: a run that got worse fails, and what can't be compared is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.runs import FinishedRun, PytestRuns
+from tests.helpers.task_classes import (
+    BENCH,
+    ECHO_RUBRIC,
+    MODES,
+    calls,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
+
+MILD = MODES.replace("block", "info")
+"""No failure mode fails a gate by itself."""
+WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+
+
+def cases_with(failing: int, count: int = 20) -> list[dict[str, Any]]:
+    """Return cases of which the first ones fail."""
+    cases = passing_cases(count)
+    return [
+        {**case, "answer": "wrong"} if number < failing else case
+        for number, case in enumerate(cases)
+    ]
+
+
+def run_bench(
+    runs: PytestRuns, failing: int, *arguments: str, count: int = 20, **files: Any
+) -> FinishedRun:
+    """Run a class of which the first cases fail, in tests that are not what is looked at."""
+    runs.write(task_class_files(cases_with(failing, count), **{"modes": MILD, **files}))
+    plugins = [BENCH, *(["xdist"] if "-n" in arguments else [])]
+    return runs.run("bench", *arguments, plugins=plugins)
+
+
+def make_baseline(runs: PytestRuns, failing: int = 0, **more: Any) -> None:
+    """Write the file of a run."""
+    run_bench(runs, failing, "--bench-json=base.json", **more)
+    (runs.path / "calls.txt").unlink()
+
+
+def gate_of(run: FinishedRun) -> dict[str, Any]:
+    """Return what the gate of the only class says."""
+    gate: dict[str, Any] = only_bench(run)["gate"]
+    return gate
+
+
+@WORKERS
+def test_a_loss_beyond_doubt_fails_the_gate(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """Six cases of twenty that no longer pass are no chance; the report says which."""
+    make_baseline(runs)
+    run = run_bench(runs, 6, "--bench-baseline=base.json", *workers)
+    assert gate_of(run)["verdict"] == "FAIL"
+    assert gate_of(run)["reasons"][0].startswith(
+        "worse than the baseline: the mean changed by -0.300 (95 % "
+    )
+    baseline = only_bench(run)["baseline"]
+    assert baseline["finding"] == "worse"
+    assert [each["case_id"] for each in baseline["changes"]] == [f"case-00{n}" for n in range(6)]
+    assert baseline["not_checked"] == ["cases"]
+    text = "\n".join(run.stdout)
+    assert "6 no longer pass: case-000, case-001, case-002, case-003, case-004 and 1 more" in text
+    assert "gate: FAIL: worse than the baseline" in text
+
+
+@WORKERS
+def test_a_run_whose_tests_pass_fails_by_its_baseline(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
+    """Cases that pass with lower scores are green tests; the gate makes the exit code 1."""
+    make_baseline(runs)
+    lower = ECHO_RUBRIC.replace("1.0 if passed", '(0.2 if case["input"] < 15 else 1.0) if passed')
+    run = run_bench(runs, 0, "--bench-baseline=base.json", *workers, rubric=lower)
+    assert run.outcomes == {"passed": 20}
+    # The digest of the rubric says that the scores have another measure.
+    assert run.exit_status == 1
+    assert gate_of(run)["verdict"] == "INCOMPLETE"
+    assert "the rubric is not that of" in gate_of(run)["reasons"][0]
+    base = runs.path / "base.json"
+    older = json.loads(base.read_text("utf-8"))
+    base.write_text(json.dumps([{**older[0], "digests": None}]), encoding="utf-8")
+    run = run_bench(runs, 0, "--bench-baseline=base.json", *workers, rubric=lower)
+    assert (run.exit_status, gate_of(run)["verdict"]) == (1, "FAIL")
+    assert run.outcomes == {"passed": 20}
+
+
+def test_a_run_that_is_no_worse_passes(runs: PytestRuns) -> None:
+    """Few losses are no proof; a class without a gate of its own has one now."""
+    make_baseline(runs)
+    run = run_bench(runs, 2, "--bench-baseline=base.json")
+    assert gate_of(run) == {"verdict": "PASS", "reasons": []}
+    assert only_bench(run)["baseline"]["finding"] == "undecided"
+
+
+def test_other_cases_fail_the_run_and_a_selection_does_not(runs: PytestRuns) -> None:
+    """A comparison that was asked for and can't be made is no success, unless cases were picked."""
+    make_baseline(runs)
+    run = run_bench(runs, 0, "--bench-baseline=base.json", count=21)
+    assert (run.exit_status, gate_of(run)["verdict"]) == (1, "INCOMPLETE")
+    assert "has the case case-020 that" in gate_of(run)["reasons"][0]
+    run = run_bench(runs, 0, "--bench-baseline=base.json", "-k", "case-003")
+    assert (run.exit_status, gate_of(run)["verdict"]) == (0, "INCOMPLETE")
+    assert gate_of(run)["reasons"] == [
+        "the user chose these cases; a comparison with the baseline needs all of the class"
+    ]
+
+
+def test_a_class_that_the_baseline_does_not_have_stays_as_it_is(runs: PytestRuns) -> None:
+    """A new class has nothing to be compared with."""
+    make_baseline(runs, folder="bench/other")
+    for path in sorted((runs.path / "bench/other").rglob("*.*")):
+        path.unlink()
+    run = run_bench(runs, 0, "--bench-baseline=base.json")
+    assert (run.exit_status, only_bench(run)["gate"]) == (0, None)
+
+
+def test_the_ini_value_is_relative_to_the_configuration_file(runs: PytestRuns) -> None:
+    """The baseline can stand in the repository; a failure report is one, too."""
+    run_bench(runs, 0)
+    report = Path(runs.path / "failure-report.json").read_bytes()
+    ini = "[pytest]\nbench_baseline = keep/base.json\n"
+    files = task_class_files(cases_with(9), modes=MILD)
+    runs.write({**files, "keep/base.json": report.decode(), "pytest.ini": ini})
+    run = runs.run("bench", plugins=[BENCH])
+    assert gate_of(run)["verdict"] == "FAIL"
+    assert only_bench(run)["baseline"]["old"].endswith("keep/base.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("no.json", "there is no such file; give a file of --bench-json"),
+        ("bench", "is a directory; give"),
+        ("conftest.py", "not JSON"),
+        ("", "is a directory; give"),
+    ],
+)
+@WORKERS
+def test_a_baseline_that_can_not_be_read_ends_the_run_at_once(
+    runs: PytestRuns, workers: tuple[str, ...], name: str, what: str
+) -> None:
+    """It is a usage error before any system is called."""
+    run = run_bench(runs, 0, f"--bench-baseline={name}", *workers)
+    assert run.exit_status == 4
+    assert any("--bench-baseline: " in line and what in line for line in run.stderr)
+    assert calls(runs) == []

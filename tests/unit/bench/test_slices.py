@@ -1,0 +1,58 @@
+"""Scores by tag and by key of the breakdown."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_failure_taxonomy.bench.bounds import BY_HAND, TOO_FEW, lower_bound_95
+from pytest_failure_taxonomy.bench.reducers import CaseRun
+from pytest_failure_taxonomy.bench.slices import TaggedCase, scores_by_key, scores_by_tag
+
+
+def case(*scores: float, tags: str) -> TaggedCase:
+    """Return a case with a run for each score."""
+    runs = [CaseRun(score=score, passed=score > 0) for score in scores]
+    return TaggedCase(tags=tuple(tags.split()), runs=runs)
+
+
+def test_each_tag_has_the_figures_of_its_cases() -> None:
+    """A case with two tags counts in both, one without in none; tags are sorted."""
+    cases = [
+        case(1, tags="web slow"),
+        case(0, tags="web"),
+        case(0.5, tags=""),
+        *[case(1, tags="a")] * 5,
+    ]
+    a, slow, web = scores_by_tag(cases, was_picked=False)
+    assert (a.tag, a.n, a.passed, a.mean_score) == ("a", 5, 5, 1.0)
+    assert a.lower_bound_95 == lower_bound_95([1.0] * 5)
+    assert (slow.tag, slow.n, slow.passed, slow.mean_score) == ("slow", 1, 1, 1.0)
+    assert (web.tag, web.n, web.passed, web.mean_score) == ("web", 2, 1, 0.5)
+    assert web.lower_bound_95.method == TOO_FEW
+
+
+def test_repetitions_count_in_the_mean_and_once_in_the_bound() -> None:
+    """A tag with four cases of two runs each has eight runs and no bound."""
+    (scores,) = scores_by_tag([case(1, 0, tags="x")] * 4, was_picked=False)
+    assert (scores.n, scores.passed, scores.mean_score) == (8, 4, 0.5)
+    assert (scores.lower_bound_95.value, scores.lower_bound_95.n) == (None, 4)
+
+
+def test_picked_cases_have_no_bound() -> None:
+    """What was picked by hand proves nothing of a tag either."""
+    (scores,) = scores_by_tag([case(1, tags="x")] * 9, was_picked=True)
+    assert (scores.lower_bound_95.value, scores.lower_bound_95.method) == (None, BY_HAND)
+
+
+def test_each_key_has_the_figures_of_the_cases_that_have_it() -> None:
+    """A case whose breakdown lacks the key doesn't count as 0."""
+    found, right = scores_by_key([{"right": 1.0, "found": 0.5}, {"right": 0.25}, {}])
+    assert (found.key, found.n, found.mean, found.least) == ("found", 1, 0.5, 0.5)
+    assert (right.key, right.n, right.mean, right.least) == ("right", 2, 0.625, 0.25)
+    assert scores_by_key([]) == ()
+
+
+def test_huge_numbers_have_a_mean() -> None:
+    """A breakdown may hold any finite number."""
+    (scores,) = scores_by_key([{"x": 1.5e308}, {"x": 1.5e308}])
+    assert scores.mean == pytest.approx(1.5e308)
