@@ -31,6 +31,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
     BenchRunReport,
@@ -63,6 +64,8 @@ _DIGEST_BYTES: Final = 16
 
 _T = TypeVar("_T")
 _Listed = Annotated[tuple[_T, ...], Field(strict=False)]
+_Name = Annotated[str, Field(min_length=1)]
+_Usd = Annotated[float, Field(ge=0, le=MOST_COST_USD)]
 
 Redact = Callable[[Any], Any]
 """Return a JSON value without the secrets in it."""
@@ -91,11 +94,11 @@ class Digests(ClosedModel):
 class ScheduledCase(ClosedModel):
     """A case that a run is to run."""
 
-    case_id: str
+    case_id: _Name
     """Its id; for repetitions with `#2` and so on."""
     digest: str
     """Of the case's fields."""
-    repetition: int = 1
+    repetition: Annotated[int, Field(ge=1)] = 1
     """Which repetition it is, from 1."""
     tags: _Listed[str] = ()
     """Its tags."""
@@ -109,7 +112,7 @@ class RunHeader(ClosedModel):
     """Which form the lines have."""
     run_id: str
     """Also the name of the file, without its suffix."""
-    task_class: str
+    task_class: _Name
     """The name of the class."""
     folder: str
     """The class's folder, relative to pytest's root directory where it lies below it."""
@@ -137,6 +140,8 @@ class RunHeader(ClosedModel):
     """This package and its version."""
     shard: str | None = None
     """Which shard of the class it is, such as `2/3`."""
+    regraded_from: str | None = None
+    """The run whose outputs were graded again; its system was not called for this one."""
 
 
 def digest_of(value: object) -> str:
@@ -255,12 +260,16 @@ class RunFile:
         """Write a call of the system that did not end its case."""
         self._append(_line(self._call(case_id, attempt)))
 
-    def note_outcome(self, outcome: CaseOutcome, digest: str) -> None:
+    def note_outcome(
+        self, outcome: CaseOutcome, digest: str, *, regraded: "KeptAttempt | None" = None
+    ) -> None:
         """Write the last call of a case, with the score.
 
         Args:
             outcome: The case's outcome.
             digest: Of the case's fields.
+            regraded: The call as another run has kept it, if its output was graded again: what was
+                removed from it then is still missing.
         """
         score = outcome.score
         system_usd = sum(each.cost_usd for each in outcome.attempts)
@@ -268,8 +277,8 @@ class RunFile:
         said["rubric_cost_usd"] = max(0.0, round(score.cost_usd - system_usd, 12))
         said["input_digest"] = digest
         said["score"] = score.model_dump(mode="json")
-        cut: list[str] = []
-        redacted = False
+        cut = [] if regraded is None else [each for each in regraded.truncated if each != "printed"]
+        redacted = regraded is not None and regraded.is_redacted
         for name, value, limit in (
             ("output", outcome.output, MAX_OUTPUT_CHARACTERS),
             ("transcript", outcome.transcript, MAX_TRANSCRIPT_CHARACTERS),
@@ -453,7 +462,7 @@ class KeptAttempt(ClosedModel):
     """When it began, in seconds since the epoch."""
     seconds: float
     """How long the system took."""
-    cost_usd: float = 0.0
+    cost_usd: _Usd = 0.0
     """What the system spent."""
     usage: dict[str, float] = Field(default_factory=dict)
     """Other amounts, by name."""
@@ -463,7 +472,7 @@ class KeptAttempt(ClosedModel):
     """The kind of the exception that it raised."""
     fingerprint: str = ""
     """The same for exceptions of one cause."""
-    rubric_cost_usd: float = 0.0
+    rubric_cost_usd: _Usd = 0.0
     """What the rubric spent."""
     input_digest: str = ""
     """The digest of the case's fields."""
@@ -571,7 +580,7 @@ def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
                 record.pop("transcript", None)
             try:
                 run.add(record)
-            except (ValidationError, KeyError, TypeError, ValueError):
+            except (ValidationError, LookupError, TypeError, ValueError, OverflowError):
                 run.problems.append(f"{path}: a line of {record['record']!r} was skipped")
         reader.end()
     except OSError as error:
@@ -603,8 +612,9 @@ def find_run(given: str, storage: Path) -> Path:
     Raises:
         BenchError: There is no such run, or there are several.
     """
-    if Path(given).is_file():
-        return Path(given)
+    with suppress(OSError, ValueError):  # a name that is too long for a file, for example
+        if Path(given).is_file():
+            return Path(given)
     paths = run_paths(storage)
     if given == LATEST and paths:
         return paths[-1]
