@@ -47,7 +47,7 @@ from pytest_failure_taxonomy.bench.retries import is_infrastructure
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.system.own_files import CAREFUL, READ, reason_of, write_new
+from pytest_failure_taxonomy.system.own_files import CAREFUL, READ, write_new
 
 try:
     import fcntl
@@ -355,7 +355,11 @@ class RunFile:
                 self._note_problem(error)
 
     def _note_problem(self, error: OSError) -> None:
-        self.problem = self.problem or f"{self.path}: can't be written ({reason_of(error)})"
+        self.problem = self.problem or f"{self.path}: can't be written ({_why(error)})"
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -584,7 +588,7 @@ def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
                 run.problems.append(f"{path}: a line of {record['record']!r} was skipped")
         reader.end()
     except OSError as error:
-        raise BenchError(f"{path}: can't be read ({reason_of(error)}); name a run's file") from None
+        raise BenchError(f"{path}: can't be read ({_why(error)}); name a run's file") from None
     if run is None:
         raise BenchError(f"{path}: holds no run; name a file that pytest wrote to --bench-storage")
     run.problems += reader.problems
