@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from pydantic import ValidationError
 
-from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
+from pytest_failure_taxonomy.bench.isolation.opening import open_rubric
 from pytest_failure_taxonomy.bench.loading.folder import is_task_class
 from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan
@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.bench.plugin.bench_names import MARKER_FILE, OPTION
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
 
 _UNITS_PER_WORKER: Final = 4
@@ -102,15 +103,7 @@ class TaskClasses:
         Raises:
             BenchError: The task class has no rubric of its own.
         """
-        if task_class.rubric is None:
-            raise BenchError(f"{task_class.name}: has no rubric.py; load it from a folder")
-        settings = self.settings(task_class)
-        return IsolatedRubric(
-            task_class.rubric,
-            mode=settings.rubric_isolation,
-            wall_clock_seconds=settings.rubric_wall_clock_seconds,
-            memory_mb=settings.rubric_memory_mb,
-        )
+        return open_rubric(task_class, self.settings(task_class))
 
     def shown(self, path: Path) -> str:
         """Return a path as a user would type it."""
