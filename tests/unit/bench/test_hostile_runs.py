@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.bench.case_pages import page_run
 from pytest_failure_taxonomy.bench.kept_texts import json_text, messages_of, text_of
 from pytest_failure_taxonomy.bench.run_rows import rows_of
 from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun, read_run
@@ -86,6 +87,7 @@ def check(content: bytes) -> KeptRun | None:
         for text in shown(run):
             assert text.isprintable() or not set("\x1b\x9b\r\n\u202e") & set(text)
         assert len({tuple(row) for row in rows_of(run)}) <= 1
+        assert len(page_run(run)["cases"]) <= len(run.cases)
         return run
 
 
