@@ -31,6 +31,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
@@ -48,7 +49,7 @@ from pytest_failure_taxonomy.bench.run_figures import BenchDigests
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.system.own_files import CAREFUL, READ, reason_of, write_new
+from pytest_failure_taxonomy.system.own_files import CAREFUL, READ, write_new
 
 try:
     import fcntl
@@ -64,6 +65,8 @@ _MAX_TEXT: Final = 20_000
 
 _T = TypeVar("_T")
 _Listed = Annotated[tuple[_T, ...], Field(strict=False)]
+_Name = Annotated[str, Field(min_length=1)]
+_Usd = Annotated[float, Field(ge=0, le=MOST_COST_USD)]
 
 Redact = Callable[[Any], Any]
 """Return a JSON value without the secrets in it."""
@@ -87,11 +90,11 @@ class SystemGiven(ClosedModel):
 class ScheduledCase(ClosedModel):
     """A case that a run is to run."""
 
-    case_id: str
+    case_id: _Name
     """Its id; for repetitions with `#2` and so on."""
     digest: str
     """Of the case's fields."""
-    repetition: int = 1
+    repetition: Annotated[int, Field(ge=1)] = 1
     """Which repetition it is, from 1."""
     tags: _Listed[str] = ()
     """Its tags."""
@@ -105,7 +108,7 @@ class RunHeader(ClosedModel):
     """Which form the lines have."""
     run_id: str
     """Also the name of the file, without its suffix."""
-    task_class: str
+    task_class: _Name
     """The name of the class."""
     folder: str
     """The class's folder, relative to pytest's root directory where it lies below it."""
@@ -135,6 +138,8 @@ class RunHeader(ClosedModel):
     """Which shard of the class it is, such as `2/3`."""
     not_resumed: str | None = None
     """Why an earlier run could not be continued, if that was asked for."""
+    regraded_from: str | None = None
+    """The run whose outputs were graded again; its system was not called for this one."""
 
 
 def scheduled(case: BenchCase) -> ScheduledCase:
@@ -217,12 +222,16 @@ class RunFile:
         """Write a call of the system that did not end its case."""
         self._append(_line(self._call(case_id, attempt)))
 
-    def note_outcome(self, outcome: CaseOutcome, digest: str) -> None:
+    def note_outcome(
+        self, outcome: CaseOutcome, digest: str, *, regraded: "KeptAttempt | None" = None
+    ) -> None:
         """Write the last call of a case, with the score.
 
         Args:
             outcome: The case's outcome.
             digest: Of the case's fields.
+            regraded: The call as another run has kept it, if its output was graded again: what was
+                removed from it then is still missing.
         """
         score = outcome.score
         system_usd = sum(each.cost_usd for each in outcome.attempts)
@@ -230,8 +239,8 @@ class RunFile:
         said["rubric_cost_usd"] = max(0.0, round(score.cost_usd - system_usd, 12))
         said["input_digest"] = digest
         said["score"] = score.model_dump(mode="json")
-        cut: list[str] = []
-        redacted = False
+        cut = [] if regraded is None else [each for each in regraded.truncated if each != "printed"]
+        redacted = regraded is not None and regraded.is_redacted
         for name, value, limit in (
             ("output", outcome.output, MAX_OUTPUT_CHARACTERS),
             ("transcript", outcome.transcript, MAX_TRANSCRIPT_CHARACTERS),
@@ -314,7 +323,11 @@ class RunFile:
                 self._note_problem(error)
 
     def _note_problem(self, error: OSError) -> None:
-        self.problem = self.problem or f"{self.path}: can't be written ({reason_of(error)})"
+        self.problem = self.problem or f"{self.path}: can't be written ({_why(error)})"
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -421,7 +434,7 @@ class KeptAttempt(ClosedModel):
     """When it began, in seconds since the epoch."""
     seconds: float
     """How long the system took."""
-    cost_usd: float = 0.0
+    cost_usd: _Usd = 0.0
     """What the system spent."""
     usage: dict[str, float] = Field(default_factory=dict)
     """Other amounts, by name."""
@@ -431,7 +444,7 @@ class KeptAttempt(ClosedModel):
     """The kind of the exception that it raised."""
     fingerprint: str = ""
     """The same for exceptions of one cause."""
-    rubric_cost_usd: float = 0.0
+    rubric_cost_usd: _Usd = 0.0
     """What the rubric spent."""
     input_digest: str = ""
     """The digest of the case's fields."""
@@ -627,7 +640,7 @@ class RunReader:
             if is_over:
                 self._reader.end()
         except OSError as error:
-            why = f"can't be read ({reason_of(error)})"
+            why = f"can't be read ({_why(error)})"
             raise BenchError(f"{path}: {why}; name a run's file") from None
         if self._run is None:
             right = "name a file that pytest wrote to --bench-storage"
@@ -642,7 +655,7 @@ class RunReader:
             record.pop("transcript", None)
         try:
             run.add(record)
-        except (ValidationError, KeyError, TypeError, ValueError):
+        except (ValidationError, LookupError, TypeError, ValueError, OverflowError):
             run.problems.append(f"{run.path}: a line of {record['record']!r} was skipped")
 
 
@@ -680,8 +693,9 @@ def find_run(given: str, storage: Path) -> Path:
     Raises:
         BenchError: There is no such run, or there are several.
     """
-    if Path(given).is_file():
-        return Path(given)
+    with suppress(OSError, ValueError):  # a name that is too long for a file, for example
+        if Path(given).is_file():
+            return Path(given)
     paths = run_paths(storage)
     if given == LATEST and paths:
         return paths[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,25 @@ def weights_of(task_class: TaskClass) -> dict[str, float]:
     """Return the weight of each rubric, by name in the order of the names."""
     given = task_class.settings.rubrics or {}
     return {name: given.get(name, 1.0) for name in sorted(task_class.rubrics)}
+
+
+def check_variables(task_class: TaskClass, where: str) -> None:
+    """Refuse a task class whose rubrics need environment variables that are not set.
+
+    Args:
+        task_class: The class.
+        where: The place that names them, for messages.
+
+    Raises:
+        BenchError: One is not set, or empty, as a secret that a CI job doesn't have.
+    """
+    missing = [name for name in task_class.settings.rubric_env if not os.environ.get(name)]
+    if missing:
+        are = "is" if len(missing) == 1 else "are"
+        raise BenchError(
+            f"{where}: rubric_env: {', '.join(missing)} {are} not set, or empty; set"
+            " what the rubric needs, or take it off the list"
+        )
 
 
 def open_rubrics(

@@ -1,4 +1,4 @@
-"""The command `failure-taxonomy bench`, which creates task classes and compares their runs."""
+"""The command `failure-taxonomy bench`: creates task classes, and reads the runs that are kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_failure_taxonomy.cli import bench_compare
+from pytest_failure_taxonomy.cli import bench_compare, bench_export, bench_regrade, bench_runs
 from pytest_failure_taxonomy.cli.output import answer, tell_plainly
 
 if TYPE_CHECKING:
@@ -19,8 +19,9 @@ def add_parser(commands: Parsers) -> None:
     """Add the command and its subcommands to the command line."""
     parser = commands.add_parser(
         "bench",
-        help="begin a task class, compare runs",
-        description="Work with task classes: folders of cases with a rubric.",
+        help="begin a task class; look into kept runs, compare, grade again, export them",
+        description="Work with task classes, which are folders of cases with a rubric, and with "
+        "the runs that pytest has kept of them.",
         allow_abbrev=False,
     )
 
@@ -40,6 +41,9 @@ def add_parser(commands: Parsers) -> None:
     init.add_argument("folder", metavar="bench/NAME", type=Path)
     init.set_defaults(execute=execute_init)
     bench_compare.add_parser(own)
+    bench_runs.add_parsers(own)
+    bench_regrade.add_parsers(own)
+    bench_export.add_parser(own)
 
 
 def execute_init(options: argparse.Namespace) -> int:

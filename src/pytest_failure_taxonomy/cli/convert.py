@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.cli.output import answer, print_verdict, writing_to
+from pytest_failure_taxonomy.cli.output import answer, print_verdict, tell, writing_to
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.report.faces import FORMATS, render
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import replace_file
 
 if TYPE_CHECKING:
@@ -50,6 +51,13 @@ def add_parser(commands: Parsers) -> None:
         "xunit1, with files, lines and properties of tests, which GitLab shows; default: xunit2",
     )
     parser.add_argument(
+        "--bench-storage",
+        metavar="DIR",
+        type=Path,
+        help="with --to html: where the runs of benches are kept, to show outputs and transcripts; "
+        "default: .bench in the report's root directory, or beside the report",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         metavar="PATH",
@@ -65,6 +73,8 @@ def execute(options: argparse.Namespace) -> int:
         raise SettingsError("convert: --family is of JUnit XML; give --to junit with it")
     if options.augment is not None and options.to != "junit":
         raise SettingsError("convert: --augment adds to JUnit XML; give --to junit with it")
+    if options.bench_storage is not None and options.to != "html":
+        raise SettingsError("convert: --bench-storage is of the page; give --to html with it")
     text = _read(options) if options.source else _render(options)
     if options.output == _STDOUT:
         answer(text if text.endswith("\n") else f"{text}\n")
@@ -85,7 +95,26 @@ def _render(options: argparse.Namespace) -> str:
         from pytest_failure_taxonomy.report.render.junit import augment
 
         return augment(options.augment, report)
-    return render(options.to, report, **({"family": options.family} if options.family else {}))
+    given: dict[str, Any] = {"family": options.family} if options.family else {}
+    if options.to == "html" and report["bench"]:
+        given["kept"] = _kept(report, options)
+    return render(options.to, report, **given)
+
+
+def _kept(report: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Return what a page shows of the cases of benches, by run id."""
+    from pytest_failure_taxonomy.bench.case_pages import page_runs
+
+    places: list[Path] = [
+        Path(report["run"]["invocation"]["rootdir"]) / ".bench",
+        options.file.absolute().parent / ".bench",
+    ]
+    if options.bench_storage is not None:
+        places = [options.bench_storage]
+    found = next((kept for each in places if (kept := page_runs(report["bench"], each))), {})
+    if not found and options.bench_storage is not None:
+        tell(f"--bench-storage: {safe_text(str(places[0]))} has no run of this report")
+    return found
 
 
 def _read(options: argparse.Namespace) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import re
 import sys
@@ -12,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli.output import answer, styled, tell
+from pytest_failure_taxonomy.cli.tables import MAX_CELL, Column, csv_text, table_lines
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
-from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import to_dict
@@ -28,19 +26,10 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("table", "json", "csv", "markdown")
 _FAILED: Final = 1
-_MAX_CELL: Final = 100
 _AGO: Final = re.compile(r"([0-9]{1,5})([dwh])")
 _MARKUP: Final = {ord(each): f"&#{ord(each)};" for each in "&\\`*_[]<>|#~"}
 """What Markdown and HTML would read as markup."""
 _HOURS: Final = {"h": 1, "d": 24, "w": 168}
-
-
-class Column(NamedTuple):
-    """One column of a table: its heading, and the cell's words for a row."""
-
-    heading: str
-    words: Callable[[Any], str]
-    is_number: bool = False
 
 
 def add_parser(commands: Parsers) -> None:
@@ -434,13 +423,13 @@ def _print(
     if chosen == "json":
         answer(json.dumps([_plain(row) for row in rows], indent=2) + "\n")
     elif chosen == "csv":
-        answer(_csv([_plain(row) for row in rows]))
+        answer(csv_text([_plain(row) for row in rows]))
     elif not rows:
         tell(nothing)
     elif chosen == "markdown":
         answer(_markdown(columns or _fields(rows[0]), rows))
     else:
-        lines = _table(columns, rows)
+        lines = table_lines(columns, rows)
         answer("".join(f"{line}\n" for line in styled(lines, sys.stdout)))
 
 
@@ -456,23 +445,6 @@ def _plain_value(each: Any) -> Any:
     if isinstance(each, Mapping):
         return dict(each)
     return list(each) if isinstance(each, tuple) else each
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    out = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: _csv_cell(each) for name, each in row.items()} for row in rows)
-    return out.getvalue()
-
-
-def _csv_cell(each: Any) -> Any:
-    """Return a cell that no spreadsheet takes for a formula."""
-    if isinstance(each, dict | list):
-        return json.dumps(each)
-    is_formula = isinstance(each, str) and each[:1] in ("=", "+", "-", "@", "\t", "\r")
-    return f"'{each}" if is_formula else each
 
 
 def _fields(row: Any) -> list[Column]:
@@ -493,24 +465,7 @@ def _markdown(columns: Sequence[Column], rows: Iterable[Any]) -> str:
 
 
 def _markdown_cell(words: str) -> str:
-    return safe_text(words, _MAX_CELL).translate(_MARKUP)
-
-
-def _table(columns: Sequence[Column], rows: Iterable[Any]) -> Iterable[Line]:
-    cells = [[safe_text(each.words(row), _MAX_CELL) for each in columns] for row in rows]
-    heads = [each.heading for each in columns]
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    yield Line(text=_row(heads, columns, widths), bold=True)
-    for row in cells:
-        yield Line(text=_row(row, columns, widths))
-
-
-def _row(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
-    padded = (
-        cell.rjust(width) if column.is_number else cell.ljust(width)
-        for cell, column, width in zip(cells, columns, widths, strict=True)
-    )
-    return "  ".join(padded).rstrip()
+    return safe_text(words, MAX_CELL).translate(_MARKUP)
 
 
 def _when(at: datetime | None) -> str:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError
 from pytest_failure_taxonomy.report.limits import JSONObject
@@ -35,7 +35,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {"html": ("jinja2", "markupsaf
 _RENDER: Final = "pytest_failure_taxonomy.report.render"
 
 
-def render(name: str, report: JSONObject, **options: str) -> str:
+def render(name: str, report: JSONObject, **options: Any) -> str:
     """Return a report in one of the `FORMATS`; `options` are those of its function.
 
     Raises:
@@ -45,11 +45,19 @@ def render(name: str, report: JSONObject, **options: str) -> str:
     return text
 
 
-def write_faces(report: JSONObject, faces: Faces) -> list[str]:
-    """Write the faces of a run that go into files; return in words what could not be written."""
+def write_faces(
+    report: JSONObject, faces: Faces, kept: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Write the faces of a run that go into files; return in words what could not be written.
+
+    Args:
+        report: the report's JSON object.
+        faces: what to write.
+        kept: for the HTML page, what it shows of the cases of benches, by run id.
+    """
     return [
         f"{name}: {safe_text(problem)}"
-        for name, write in _writers(report, faces)
+        for name, write in _writers(report, faces, kept or {})
         if (problem := _problem_of(write)) is not None
     ]
 
@@ -75,18 +83,20 @@ def faces_of_step() -> Faces:
     )
 
 
-def _writers(report: JSONObject, faces: Faces) -> Iterator[tuple[str, Callable[[], None]]]:
+def _writers(
+    report: JSONObject, faces: Faces, kept: Mapping[str, Any]
+) -> Iterator[tuple[str, Callable[[], None]]]:
     if faces.junit is not None:
         yield "junit", partial(_replace, faces.junit, "junit", report, family=faces.junit_family)
     if faces.html is not None:
-        yield "html", partial(_replace, faces.html, "html", report)
+        yield "html", partial(_replace, faces.html, "html", report, kept=kept)
     if faces.summary is not None:
         yield "step summary", partial(_append_summary, faces.summary, report)
     if faces.output is not None:
         yield "step outputs", partial(_append, faces.output, _outputs_of(report))
 
 
-def _replace(path: str, name: str, report: JSONObject, **options: str) -> None:
+def _replace(path: str, name: str, report: JSONObject, **options: Any) -> None:
     replace_file(Path(path), render(name, report, **options))
 
 

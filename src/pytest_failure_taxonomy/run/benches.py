@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -32,6 +33,30 @@ def add_benches(
         report["bench"] = change_texts(redact(reports), _fit)
     except Exception as error:  # noqa: BLE001 - the rest of the report stands
         faults.add("the reports of benches", error)
+
+
+def kept_cases(config: pytest.Config, report: dict[str, Any]) -> dict[str, Any]:
+    """Return what the HTML page shows of the cases of benches, by run id."""
+    if not report["bench"]:
+        return {}
+    from pytest_failure_taxonomy.bench.case_pages import page_runs
+
+    try:
+        return page_runs(report["bench"], _storage_of(config))
+    except Exception:  # noqa: BLE001 - the page is there without them
+        return {}
+
+
+def _storage_of(config: pytest.Config) -> Path:
+    given = config.getoption("bench_storage", None)
+    if given:
+        return config.invocation_params.dir / str(given)
+    try:
+        ini = config.getini("bench_storage")
+    except ValueError:  # the bench's plugin is not there
+        ini = ""
+    inipath = config.inipath
+    return (config.rootpath if inipath is None or not ini else inipath.parent) / (ini or ".bench")
 
 
 def _fit(text: str) -> str:

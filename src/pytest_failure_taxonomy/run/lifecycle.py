@@ -54,7 +54,7 @@ from pytest_failure_taxonomy.report.render.terminal import (
 )
 from pytest_failure_taxonomy.report.text import ShownPaths, safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
-from pytest_failure_taxonomy.run.benches import add_benches
+from pytest_failure_taxonomy.run.benches import add_benches, kept_cases
 from pytest_failure_taxonomy.run.extensions import add_extensions, search_again
 from pytest_failure_taxonomy.run.past_runs import PastRuns
 from pytest_failure_taxonomy.run.report_file import (
@@ -399,9 +399,13 @@ class Run:
                 release_mailbox(self._settings.mailbox)
         self._show(report, problem)
 
+    def _kept(self, report: dict[str, Any]) -> dict[str, Any]:
+        is_shown = self._settings.faces.html is not None
+        return kept_cases(self._config, report) if is_shown else {}
+
     def _show(self, report: dict[str, Any], problem: str | None) -> None:
         """Write the report's other formats, and print the verdict."""
-        shown_lines, faults = show_faces(report, self._settings.faces)
+        shown_lines, faults = show_faces(report, self._settings.faces, self._kept(report))
         started_in = self._config.invocation_params.dir
         shown = "" if problem else self._report_file.shown_path(started_in)
         level = verbosity(self._config)

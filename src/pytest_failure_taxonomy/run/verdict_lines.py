@@ -98,13 +98,21 @@ def _follow_color_option(config: pytest.Config, writer: Any) -> None:
         writer.hasmarkup = choice == "yes"
 
 
-def show_faces(report: dict[str, Any], faces: Faces) -> tuple[list[Line], list[Line]]:
-    """Write a report's other formats; return what annotates the run, and what went wrong."""
+def show_faces(
+    report: dict[str, Any], faces: Faces, kept: Mapping[str, Any]
+) -> tuple[list[Line], list[Line]]:
+    """Write a report's other formats; return what annotates the run, and what went wrong.
+
+    Args:
+        report: the report's JSON object.
+        faces: what to write.
+        kept: what the HTML page shows of the cases of benches, by run id.
+    """
     if faces == Faces():
         return [], []
     from pytest_failure_taxonomy.report.faces import github_lines, write_faces
 
-    problems = write_faces(report, faces)
+    problems = write_faces(report, faces, kept)
     lines, more = github_lines(report, faces)
     faults = [f"failure taxonomy: {each}" for each in (*problems, *more)]
     return [Line(text=each) for each in lines], [Line(text=each, color="yellow") for each in faults]

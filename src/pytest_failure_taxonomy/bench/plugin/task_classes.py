@@ -16,10 +16,15 @@ from pytest_failure_taxonomy.bench.loading.folder import is_task_class, task_cla
 from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan
 from pytest_failure_taxonomy.bench.plugin.bench_names import MARKER_FILE, OPTIONS
-from pytest_failure_taxonomy.bench.several_rubrics import CombinedRubrics, open_rubrics
+from pytest_failure_taxonomy.bench.several_rubrics import (
+    CombinedRubrics,
+    check_variables,
+    open_rubrics,
+)
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
 
 _UNITS_PER_WORKER: Final = 4
@@ -124,16 +129,10 @@ class TaskClasses:
         Raises:
             BenchError: One is not set, or empty, as a secret that a CI job doesn't have.
         """
-        missing = [name for name in task_class.settings.rubric_env if not os.environ.get(name)]
-        if missing:
-            where = task_class.name
-            if task_class.folder is not None:
-                where = self.shown(task_class.folder / "bench.yaml")
-            are = "is" if len(missing) == 1 else "are"
-            raise BenchError(
-                f"{where}: rubric_env: {', '.join(missing)} {are} not set, or empty; set"
-                " what the rubric needs, or take it off the list"
-            )
+        folder = task_class.folder
+        check_variables(
+            task_class, task_class.name if folder is None else self.shown(folder / "bench.yaml")
+        )
 
     def repetitions(self, argument: str) -> list[str]:
         """Return the node ids that an argument of the command line stands for.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Mapping
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
@@ -19,7 +20,12 @@ from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.render.html.bench_views import bench_views
 from pytest_failure_taxonomy.report.render.html.overview import overview_of
 from pytest_failure_taxonomy.report.render.html.rows import rows_of
-from pytest_failure_taxonomy.report.render.html.shown import classed_lines, seconds_words, shown
+from pytest_failure_taxonomy.report.render.html.shown import (
+    classed_lines,
+    seconds_words,
+    shown,
+    shown_value,
+)
 from pytest_failure_taxonomy.report.render.html.timing import timing_of
 
 _TEMPLATE: Final = "page.html.jinja"
@@ -29,11 +35,12 @@ _IN_SCRIPT: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 """What could end the element that the JSON is in, or be read as another."""
 
 
-def render(report: dict[str, Any]) -> str:
+def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> str:
     """Return a report as one HTML page.
 
     Args:
         report: the report's JSON object.
+        kept: what is shown of the cases of benches, by run id, where their runs were kept.
 
     Raises:
         ReportError: Jinja2 is not installed.
@@ -44,7 +51,7 @@ def render(report: dict[str, Any]) -> str:
     style, script = _packaged(_STYLE), _packaged(_SCRIPT)
     page: str = environment.from_string(_packaged(_TEMPLATE)).render(
         **overview_of(report),
-        benches=bench_views(report),
+        benches=bench_views(report, shown_value(dict(kept or {}))),
         timing=timing,
         report=report,
         style=style,

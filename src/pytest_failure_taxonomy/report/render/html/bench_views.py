@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 _BINS: Final = 10
@@ -53,14 +53,25 @@ class Bench(NamedTuple):
     modes: list[tuple[str, str, int]]
     cases: list[tuple[str, dict[str, Any]]]
     cases_left_out: int
+    run_id: str
+    kept: list[dict[str, Any]]
+    """Cases with their outputs, as `bench/case_pages.py` makes them."""
+    kept_left_out: int
+    places: dict[str, int]
+    """Where in `kept` a case is, from 1."""
 
 
-def bench_views(report: dict[str, Any]) -> list[Bench]:
-    """Return what is shown of each task class, in the order of the report."""
-    return [_view(each) for each in report["bench"]]
+def bench_views(report: dict[str, Any], kept: Mapping[str, Any]) -> list[Bench]:
+    """Return what is shown of each task class, in the order of the report.
+
+    Args:
+        report: the report's JSON object.
+        kept: what is shown of the cases of runs that were kept, by run id.
+    """
+    return [_view(each, kept.get(each["run_id"], {})) for each in report["bench"]]
 
 
-def _view(bench: dict[str, Any]) -> Bench:
+def _view(bench: dict[str, Any], kept: Mapping[str, Any]) -> Bench:
     cases = [(case_id, score) for case_id, score in bench["per_case"]]
     keys = _key_scores(cases)
     return Bench(
@@ -74,6 +85,10 @@ def _view(bench: dict[str, Any]) -> Bench:
         modes=_modes(cases),
         cases=cases[:_MAX_CASES],
         cases_left_out=max(0, len(cases) - _MAX_CASES),
+        run_id=kept.get("run_id", ""),
+        kept=kept.get("cases", []),
+        kept_left_out=kept.get("left_out", 0),
+        places={each["case_id"]: at for at, each in enumerate(kept.get("cases", ()), 1)},
     )
 
 

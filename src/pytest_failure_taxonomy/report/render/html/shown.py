@@ -45,6 +45,11 @@ def shown(report: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
+def shown_value(value: Any) -> Any:
+    """Return any JSON value as a page can show it."""
+    return _changed(value)
+
+
 def _changed(value: Any) -> Any:
     if isinstance(value, str):
         return _text(value)

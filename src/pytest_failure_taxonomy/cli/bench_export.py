@@ -1,0 +1,88 @@
+"""`failure-taxonomy bench export`: a kept run as CSV or JSON, one row for each case and call."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_failure_taxonomy.cli.bench_runs import add_run, load_run
+from pytest_failure_taxonomy.cli.output import answer, writing_to
+from pytest_failure_taxonomy.cli.tables import csv_text
+from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.report.text import encodable
+from pytest_failure_taxonomy.report.write import replace_file
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.cli.options import Parsers
+
+_FORMATS: Final = ("csv", "json")
+_STDOUT: Final = "-"
+_AS_JSON: Final = ("tags", "usage", "breakdown", "failure_modes", "transcript", "truncated")
+"""Columns of CSV that hold JSON, beside `output`."""
+
+
+def add_parser(commands: Parsers) -> None:
+    """Add the command to those of `bench`."""
+    parser = commands.add_parser(
+        "export",
+        help="write a run as CSV or JSON, one row for each case and call",
+        description="Write a kept run for a notebook or a spreadsheet: one row for each case and "
+        "call of its system. Exit code: 0, or 2 if there is no such run or it can't be written.",
+        allow_abbrev=False,
+    )
+    add_run(parser)
+    parser.add_argument("--to", choices=_FORMATS, required=True, help="the format to write")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        default=_STDOUT,
+        help="where to write it; default: -, stdout",
+    )
+    parser.set_defaults(execute=execute)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Write the run."""
+    from pytest_failure_taxonomy.bench.run_rows import rows_of
+
+    run = load_run(options)
+    rows = rows_of(run)
+    if not rows:
+        raise BenchError(f"{run.path}: the run has no cases; name one that has")
+    if options.to == "json":
+        from pytest_failure_taxonomy.bench.kept_texts import json_text
+
+        text = json_text(rows) + "\n"
+    else:
+        text = csv_text([_as_cells(row) for row in rows], is_quoted=True)
+    text = encodable(text)
+    if options.output == _STDOUT:
+        answer(text)
+    else:
+        path = Path(options.output).absolute()
+        with writing_to(path):
+            replace_file(path, text)
+    return 0
+
+
+def _as_cells(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as CSV holds it: nested values as JSON, and what is missing as nothing."""
+    cells = {name: _cell(each) for name, each in row.items()}
+    cells |= {name: json.dumps(row[name]) for name in _AS_JSON}
+    cells["output"] = _output_cell(row["output"]) if row["has_output"] else None
+    if row["transcript"] is None:
+        cells["transcript"] = None
+    return cells
+
+
+def _output_cell(output: Any) -> Any:
+    # As a text, -5 would be taken for a formula.
+    is_number = isinstance(output, int | float) and not isinstance(output, bool)
+    return output if is_number else json.dumps(output)
+
+
+def _cell(each: Any) -> Any:
+    return str(each).lower() if isinstance(each, bool) else each

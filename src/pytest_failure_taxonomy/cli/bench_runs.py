@@ -1,0 +1,442 @@
+"""`failure-taxonomy bench list` and `bench show`: what runs are kept, and what is in one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_failure_taxonomy.cli.output import answer, styled, tell
+from pytest_failure_taxonomy.cli.tables import Column, table_lines
+from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.text import safe_text
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.models import BenchRunReport, GateSettings
+    from pytest_failure_taxonomy.bench.runs_on_disk import KeptAttempt, KeptRun
+    from pytest_failure_taxonomy.cli.options import Parsers
+
+STORAGE: Final = ".bench"
+"""Where pytest keeps runs unless it is told otherwise, in its root directory."""
+_FORMATS: Final = ("text", "json")
+_DIGITS: Final = 8
+"""Of a digest that is shown for people to compare."""
+_MAX_IDS: Final = 20
+_MAX_LINE: Final = 2_000
+_COLORS: Final = {"PASS": "green", "FAIL": "red", "INCOMPLETE": "yellow"}
+
+
+def add_parsers(commands: Parsers) -> None:
+    """Add both commands to those of `bench`."""
+    listing = commands.add_parser(
+        "list",
+        help="list the runs that are kept",
+        description="List the runs that are kept, the latest first. Exit code: 0, or 2 if a file "
+        "can't be read.",
+        allow_abbrev=False,
+    )
+    _add_format(listing)
+    add_storage(listing)
+    listing.set_defaults(execute=execute_list)
+    show = commands.add_parser(
+        "show",
+        help="show a run, or one of its cases with output and transcript",
+        description="Show a run: what was run, its figures, its cases. With --case show all of one "
+        "case: calls, score, output, transcript. Exit code: 0, or 2 if there is no such run or "
+        "case.",
+        allow_abbrev=False,
+    )
+    add_run(show)
+    show.add_argument("--case", metavar="ID", help="the case to show, by its id")
+    _add_format(show)
+    show.set_defaults(execute=execute_show)
+
+
+def _add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format", choices=_FORMATS, default="text", help="how to print it; default: %(default)s"
+    )
+
+
+def add_storage(parser: argparse.ArgumentParser) -> None:
+    """Add `--storage`."""
+    parser.add_argument(
+        "--storage",
+        metavar="DIR",
+        type=Path,
+        default=Path(STORAGE),
+        help="where runs are kept, as pytest's --bench-storage; default: %(default)s",
+    )
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add `RUN` and `--storage`."""
+    parser.add_argument(
+        "run", metavar="RUN", help="its id, the beginning of one, latest, or the path of its file"
+    )
+    add_storage(parser)
+
+
+def load_run(options: argparse.Namespace, *, has_outputs: bool = True) -> KeptRun:
+    """Return the run that the options name; tell which lines of its file were skipped.
+
+    Raises:
+        BenchError: There is no such run, or its file can't be read.
+    """
+    from pytest_failure_taxonomy.bench.runs_on_disk import find_run, read_run
+
+    try:
+        run = read_run(find_run(options.run, options.storage), has_outputs=has_outputs)
+    except BenchError as error:  # it names files, whose names may hold anything
+        raise BenchError(safe_text(str(error), _MAX_LINE)) from None
+    for problem in run.problems:
+        tell(safe_text(problem, _MAX_LINE))
+    return run
+
+
+def report_for(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
+    """Return the report of a run.
+
+    Raises:
+        BenchError: What its file holds makes no report.
+    """
+    from pytest_failure_taxonomy.bench.runs_on_disk import report_of
+
+    try:
+        return report_of(run, gate)
+    except ValueError:  # a ValidationError is one
+        raise BenchError(
+            f"{run.path}: its amounts can't be added up; name a file that pytest wrote"
+        ) from None
+
+
+def summary(report: BenchRunReport, test: str = "") -> Iterator[Line]:
+    """Yield the lines of a run as pytest prints them."""
+    from pytest_failure_taxonomy.bench.run_report import summary_lines
+
+    verdict = "" if report.gate is None else report.gate.verdict
+    for line in summary_lines(report, test=test, detail=True):
+        is_gate = line.startswith("  gate:")
+        yield Line(text=safe_text(line, _MAX_LINE), color=_COLORS.get(verdict) if is_gate else None)
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print lines to stdout, with colours where it shows them."""
+    answer("".join(f"{line}\n" for line in styled(lines, sys.stdout)))
+
+
+# The list.
+
+
+def execute_list(options: argparse.Namespace) -> int:
+    """Print a line for each run."""
+    from pytest_failure_taxonomy.bench.runs_on_disk import read_run, run_paths
+
+    rows, code = [], 0
+    for path in reversed(run_paths(options.storage)):
+        try:
+            rows.append(_row(read_run(path, has_outputs=False)))
+        except BenchError as error:
+            tell(safe_text(str(error), _MAX_LINE))
+            code = 2
+    if options.format == "json":
+        answer(json.dumps(rows, indent=2) + "\n")
+    elif rows:
+        print_lines(table_lines(_LISTED, rows))
+    elif not code:
+        tell(f"there is no run in {safe_text(str(options.storage))}; name a folder by --storage")
+    return code
+
+
+def _row(run: KeptRun) -> dict[str, Any]:
+    report = report_for(run)
+    header, counts = run.header, report.counts
+    return {
+        "run_id": header.run_id,
+        "task_class": header.task_class,
+        "system": header.system.name,
+        "version": header.system.version,
+        "label": header.system.label,
+        "started_at": header.started_at,
+        "passed": counts.passed,
+        "scheduled": counts.scheduled,
+        "mean_score": report.mean_score,
+        "total_cost_usd": report.total_cost_usd,
+        "complete": report.complete,
+        "missing": _missing(report),
+        "regraded_from": header.regraded_from,
+        "gate": None if report.gate is None else report.gate.verdict,
+    }
+
+
+def _missing(report: BenchRunReport) -> str:
+    """Return why a run is not complete, in words; empty if it is."""
+    counts = report.counts
+    parts = []
+    if lost := counts.started - counts.graded:
+        parts.append(f"{lost} lost")
+    if counts.not_run:
+        parts.append(f"{counts.not_run} not run")
+    if report.stopped and parts:
+        parts.append(report.stopped)
+    return ", ".join(parts)
+
+
+def _system(row: dict[str, Any]) -> str:
+    return " ".join(str(row[name]) for name in ("system", "version", "label") if row[name])
+
+
+def _share(share: float | None) -> str:
+    from pytest_failure_taxonomy.bench.run_report import cut_share
+
+    return "" if share is None else cut_share(share)
+
+
+def _usd(cost_usd: float) -> str:
+    return f"${cost_usd:.4f}" if cost_usd else ""
+
+
+_LISTED: Final = (
+    Column("run", lambda row: row["run_id"]),
+    Column("class", lambda row: row["task_class"]),
+    Column("system", _system),
+    Column("began", lambda row: row["started_at"]),
+    Column("passed", lambda row: f"{row['passed']}/{row['scheduled']}", is_number=True),
+    Column("mean", lambda row: _share(row["mean_score"]), is_number=True),
+    Column("cost", lambda row: _usd(row["total_cost_usd"]), is_number=True),
+    Column("gate", lambda row: row["gate"] or ""),
+    Column("state", lambda row: row["missing"] or "complete"),
+)
+
+
+# One run.
+
+
+def execute_show(options: argparse.Namespace) -> int:
+    """Print a run, or a case of it."""
+    from pytest_failure_taxonomy.bench.kept_texts import json_text
+
+    run = load_run(options, has_outputs=options.case is not None)
+    if options.case is not None:
+        _refuse_unknown(run, options.case)
+    if options.format == "json":
+        shown = _run_as_json(run) if options.case is None else _case_as_json(run, options.case)
+        answer(json_text(shown) + "\n")
+    else:
+        print_lines(run_lines(run) if options.case is None else case_lines(run, options.case))
+    return 0
+
+
+def _refuse_unknown(run: KeptRun, case_id: str) -> None:
+    from pytest_failure_taxonomy.documents.problems import nearest
+
+    if case_id in run.cases or case_id in run.attempts:
+        return
+    near = nearest(case_id, run.cases) or list(run.cases)[:3]
+    right = f"near it are {', '.join(near)}" if near else "the run has no cases"
+    raise BenchError(safe_text(f"--case: {run.path} has no case {case_id!r}; {right}", _MAX_LINE))
+
+
+def run_lines(run: KeptRun) -> Iterator[Line]:
+    """Yield what is shown of a run.
+
+    Raises:
+        BenchError: What its file holds makes no report.
+    """
+    report = report_for(run)
+    for name, words in _facts(run):
+        yield Line(text=f"{name + ':':10}{safe_text(words, _MAX_LINE)}")
+    yield Line(text="")
+    yield from summary(report, run.header.test)
+    yield Line(text="")
+    rows = _cases(run)
+    yield from table_lines(_CASES, rows)
+    for state in ("lost", "not run"):
+        ids = [row["case_id"] for row in rows if row["state"] == state]
+        if ids:
+            more = f" and {len(ids) - _MAX_IDS} more" if len(ids) > _MAX_IDS else ""
+            words = f"{state}: {', '.join(ids[:_MAX_IDS])}{more}"
+            yield Line(text=safe_text(words, _MAX_LINE), color="yellow")
+
+
+def _facts(run: KeptRun) -> Iterator[tuple[str, str]]:
+    header, digests = run.header, run.header.digests
+    yield "run", header.run_id
+    yield "class", f"{header.task_class} in {header.folder}"
+    system = header.system
+    yield "system", _system(system.model_dump() | {"system": system.name})
+    yield "began", header.started_at
+    if header.commit:
+        yield "commit", header.commit
+    if header.shard:
+        yield "shard", header.shard
+    if header.regraded_from:
+        yield "regraded", f"the outputs of {header.regraded_from}; the system was not called"
+    rubric = digests.rubric[:_DIGITS] or "none"
+    yield "digests", f"rubric {rubric}, taxonomy {digests.taxonomy[:_DIGITS]}"
+    given = header.settings.get("rubric_env")
+    if isinstance(given, list) and given:
+        yield "secrets", f"the rubric was given {', '.join(map(str, given))}"
+    yield "by", header.generator
+    yield "file", str(run.path)
+
+
+def _cases(run: KeptRun) -> list[dict[str, Any]]:
+    return [_case_row(run, case_id) for case_id in run.cases]
+
+
+def _case_row(run: KeptRun, case_id: str) -> dict[str, Any]:
+    from pytest_failure_taxonomy.bench.case_states import state_of
+
+    last = run.last_of(case_id)
+    score = None if last is None else last.score
+    calls = len(run.attempts.get(case_id, ()))
+    return {
+        "case_id": case_id,
+        "state": state_of(run, case_id),
+        "score": None if score is None else score.score,
+        "codes": [] if score is None else [mode.code for mode in score.failure_modes],
+        "cost_usd": run.cost_usd(case_id),
+        "wall_clock_ms": None if score is None else score.wall_clock_ms,
+        "attempts": max(calls, run.started.get(case_id, 0)),
+    }
+
+
+def _time(wall_clock_ms: float | None) -> str:
+    from pytest_failure_taxonomy.bench.run_report import duration
+
+    return "" if wall_clock_ms is None else duration(wall_clock_ms)
+
+
+_CASES: Final = (
+    Column("case", lambda row: row["case_id"]),
+    Column("result", lambda row: row["state"]),
+    Column("score", lambda row: _share(row["score"]), is_number=True),
+    Column("cost", lambda row: _usd(row["cost_usd"]), is_number=True),
+    Column("time", lambda row: _time(row["wall_clock_ms"]), is_number=True),
+    Column("calls", lambda row: str(row["attempts"] or ""), is_number=True),
+    Column("codes", lambda row: ", ".join(row["codes"])),
+)
+
+
+def _run_as_json(run: KeptRun) -> dict[str, Any]:
+    return {
+        "run": run.header.model_dump(mode="json"),
+        "report": report_for(run).model_dump(mode="json"),
+        "cases": _cases(run),
+        "skipped": run.problems,
+    }
+
+
+def _case_as_json(run: KeptRun, case_id: str) -> dict[str, Any]:
+    scheduled = run.cases.get(case_id)
+    return {
+        "run_id": run.header.run_id,
+        "case": None if scheduled is None else scheduled.model_dump(mode="json"),
+        **{name: each for name, each in _case_row(run, case_id).items() if name == "state"},
+        "attempts": [_attempt_as_json(each) for each in run.attempts.get(case_id, ())],
+    }
+
+
+def _attempt_as_json(call: KeptAttempt) -> dict[str, Any]:
+    # Pydantic would refuse an output that is nested deeply.
+    rest = call.model_dump(mode="json", exclude={"output", "transcript"})
+    return {**rest, "output": call.output, "transcript": call.transcript}
+
+
+# One case.
+
+
+def case_lines(run: KeptRun, case_id: str) -> Iterator[Line]:
+    """Yield what is shown of a case."""
+    row = _case_row(run, case_id)
+    colors = {"passed": "green", "failed": "red"}
+    title = f"case {case_id} of {run.header.task_class}: {row['state']}"
+    yield Line(
+        text=safe_text(title, _MAX_LINE), bold=True, color=colors.get(row["state"], "yellow")
+    )
+    scheduled = run.cases.get(case_id)
+    if scheduled is not None and scheduled.tags:
+        yield Line(text=safe_text(f"  tags: {', '.join(scheduled.tags)}", _MAX_LINE))
+    for call in run.attempts.get(case_id, ()):
+        yield Line(text=safe_text(f"  {_call(call)}", _MAX_LINE))
+    if run.started.get(case_id, 0) > len(run.attempts.get(case_id, ())):
+        yield Line(text="  a call was begun of which nothing is known", color="yellow")
+    last = run.last_of(case_id)
+    if last is not None:
+        yield from _score_lines(run, last)
+        yield from _content_lines(last)
+
+
+def _call(call: KeptAttempt) -> str:
+    from datetime import UTC, datetime
+
+    parts = []
+    try:
+        began = datetime.fromtimestamp(call.started_at, UTC)
+        parts.append(began.strftime("%Y-%m-%d %H:%M:%SZ"))
+    except (ValueError, OverflowError, OSError):  # no time that any calendar has
+        pass
+    parts.append(_time(max(0.0, call.seconds) * 1000))
+    if call.cost_usd:
+        parts.append(_usd(call.cost_usd))
+    parts += [f"{name} {amount:g}" for name, amount in call.usage.items()]
+    if call.worker:
+        parts.append(f"on {call.worker}")
+    kind = f" [{call.kind}]" if call.kind else ""
+    ended = f"no output: {call.ended}{kind}" if call.ended else "gave an output"
+    return f"call {call.attempt}: {ended} ({', '.join(parts)})"
+
+
+def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
+    from pytest_failure_taxonomy.bench.find_class import descriptions_of
+    from pytest_failure_taxonomy.bench.models import RUNNER_CODES
+
+    score = last.score
+    if score is None:
+        return
+    cost = f", of the rubric {_usd(last.rubric_cost_usd)}" if last.rubric_cost_usd else ""
+    money = f", {_usd(score.cost_usd)}{cost}" if score.cost_usd else ""
+    yield Line(text=f"  score {score.score:.3f}, {_time(score.wall_clock_ms)}{money}")
+    known = {**RUNNER_CODES, **descriptions_of(run)}
+    for mode in score.failure_modes:
+        yield Line(text=safe_text(f"  {mode.severity:<5} {mode.code}", _MAX_LINE))
+        for words in (known.get(mode.code), mode.detail):
+            yield from _indented(words or "", 8)
+    for key, amount in sorted(score.breakdown.items()):
+        yield Line(text=safe_text(f"  {key}: {amount:g}", _MAX_LINE))
+
+
+def _content_lines(last: KeptAttempt) -> Iterator[Line]:
+    from pytest_failure_taxonomy.bench.case_states import gave_output
+    from pytest_failure_taxonomy.bench.kept_texts import messages_of, text_of
+
+    for name in last.truncated:
+        yield Line(text=f"  {name}: was too long to be kept", color="yellow")
+    if last.is_redacted:
+        yield Line(text="  secrets were removed from what is shown below", color="yellow")
+    if gave_output(last) and "output" not in last.truncated:
+        yield Line(text="output", bold=True)
+        yield from _indented(text_of(last.output), 2)
+    if last.transcript is not None:
+        yield Line(text="transcript", bold=True)
+        messages = messages_of(last.transcript)
+        if messages is None:
+            yield from _indented(text_of(last.transcript), 2)
+        for message in messages or ():
+            yield Line(text=safe_text(f"  {message.role}:", _MAX_LINE), bold=True)
+            yield from _indented(message.text, 4)
+            yield from _indented(message.rest, 4)
+    if last.printed:
+        yield Line(text="the rubric printed", bold=True)
+        yield from _indented(last.printed.rstrip("\n"), 2)
+
+
+def _indented(text: str, by: int) -> Iterator[Line]:
+    """Yield all lines of a text, whatever their length, with control characters escaped."""
+    for line in text.split("\n") if text else ():
+        yield Line(text=" " * by + safe_text(line.expandtabs(), 6 * len(line.expandtabs()) + 1))
