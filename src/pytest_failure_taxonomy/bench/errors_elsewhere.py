@@ -29,9 +29,12 @@ class SystemUnderTestError(Exception):
 
 def facts_of(error: BaseException) -> dict[str, Any]:
     """Return as plain data what decides whether the system is called again after an exception."""
-    classes = type(error).__mro__[:-1]
+    bases = getattr(error, "bases", None)  # of one that was raised in a third process
+    if not isinstance(bases, tuple):
+        classes = type(error).__mro__[:-1]
+        bases = tuple(f"{each.__module__}.{each.__qualname__}" for each in classes)
     return {
-        "bases": [f"{each.__module__}.{each.__qualname__}" for each in classes],
+        "bases": bases,
         "failure_kind": kind_of(error),
         "retry_after": retry_after_seconds(error),
     }
