@@ -244,6 +244,7 @@ KINDS_THAT_LIBRARIES_GIVE: Final = (
         "SANDBOX_ERROR",
         raised("testcontainers.core.exceptions.ContainerStartException"),
     ),
+    ("sandbox.worker_lost", "SANDBOX_ERROR", raised("distributed.scheduler.KilledWorker")),
     ("llm.rate_limited", "LLM_ERROR", raised("openai.RateLimitError")),
     ("llm.quota_exceeded", "LLM_ERROR", raised("openai.RateLimitError", "insufficient_quota")),
     ("llm.timeout", "LLM_ERROR", raised("openai.APITimeoutError")),

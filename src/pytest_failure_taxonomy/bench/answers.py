@@ -101,6 +101,31 @@ class Spending:
         return Spending, ()
 
 
+class ForwardedSpending(Spending):
+    """What a call in another process spends: each amount is told to the process that counts it."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, tell: Callable[[float, Mapping[str, float]], None]) -> None:
+        """Begin with nothing spent.
+
+        Args:
+            tell: Called with each cost and usage, by the thread that spends them.
+        """
+        super().__init__()
+        self._tell = tell
+
+    def add(self, cost_usd: float, usage: Mapping[str, float]) -> None:
+        """Add an amount and tell it.
+
+        Raises:
+            ValueError: As for `Answer`.
+            TypeError: As for `Answer`.
+        """
+        super().add(cost_usd, usage)
+        self._tell(cost_usd, usage)
+
+
 def added(usages: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Return the sums of usages by name, in the order in which the names appear."""
     sums: dict[str, float] = {}

@@ -71,8 +71,11 @@ def is_infrastructure(kind: str | None) -> bool:
 def fingerprint_of_error(code: str, error: BaseException) -> str:
     """Return 16 hexadecimal digits that are the same for exceptions with one cause.
 
-    Numbers, paths, quoted texts and the like in the message don't count.
+    Numbers, paths, quoted texts and the like in the message don't count. An exception whose
+    attribute `is_systemic` is false has no cause that others could have, too; that is ''.
     """
+    if getattr(error, "is_systemic", True) is False:
+        return ""
     words = normalize_message(_message_of(error))
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     told = f"{code}\0{name}\0{words}".encode("utf-8", "replace")

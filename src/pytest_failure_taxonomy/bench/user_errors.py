@@ -104,7 +104,9 @@ def _first_foreign(begin: TracebackType | None) -> TracebackType | None:
 
 
 _BENCH: Final = __name__.rpartition(".")[0]
-_OURS: Final = frozenset(f"{_BENCH}.{name}" for name in ("calls", "call_threads", "fan_out"))
+_OURS: Final = frozenset(
+    f"{_BENCH}.{name}" for name in ("calls", "call_threads", "dask_worker", "fan_out")
+)
 
 
 def cap(text: str, limit: int) -> str:

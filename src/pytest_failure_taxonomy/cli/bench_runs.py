@@ -116,7 +116,7 @@ def report_for(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport
 
 def summary(report: BenchRunReport, test: str = "") -> Iterator[Line]:
     """Yield the lines of a run as pytest prints them."""
-    from pytest_failure_taxonomy.bench.run_report import summary_lines
+    from pytest_failure_taxonomy.bench.run_summary import summary_lines
 
     verdict = "" if report.gate is None else report.gate.verdict
     for line in summary_lines(report, test=test, detail=True):
@@ -276,8 +276,8 @@ def _facts(run: KeptRun) -> Iterator[tuple[str, str]]:
         yield "shard", header.shard
     if header.regraded_from:
         yield "regraded", f"the outputs of {header.regraded_from}; the system was not called"
-    rubric = digests.rubric[:_DIGITS] or "none"
-    yield "digests", f"rubric {rubric}, taxonomy {digests.taxonomy[:_DIGITS]}"
+    rubric = (digests.rubric or "none")[:_DIGITS]
+    yield "digests", f"rubric {rubric}, taxonomy {(digests.taxonomy or 'none')[:_DIGITS]}"
     given = header.settings.get("rubric_env")
     if isinstance(given, list) and given:
         yield "secrets", f"the rubric was given {', '.join(map(str, given))}"
@@ -307,7 +307,7 @@ def _case_row(run: KeptRun, case_id: str) -> dict[str, Any]:
 
 
 def _time(wall_clock_ms: float | None) -> str:
-    from pytest_failure_taxonomy.bench.run_report import duration
+    from pytest_failure_taxonomy.bench.run_summary import duration
 
     return "" if wall_clock_ms is None else duration(wall_clock_ms)
 

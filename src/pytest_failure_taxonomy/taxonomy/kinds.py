@@ -148,6 +148,7 @@ _BY_LIBRARY: Final = (
     ("sandbox.kubernetes", _SANDBOX, None, "call", "of Kubernetes failed"),
     ("sandbox.podman", _SANDBOX, None, "call", "of Podman failed"),
     ("sandbox.testcontainers", _SANDBOX, None, "use", "of a test container failed"),
+    ("sandbox.worker_lost", _SANDBOX, True, "call", "on a cluster failed: its worker was lost"),
     ("llm.rate_limited", _LLM, True, "call", "of a language model failed: over the rate limit"),
     ("llm.quota_exceeded", _LLM, False, "call", "of a language model failed: quota used up"),
     ("llm.timeout", _LLM, True, "call", "of a language model failed: no answer in time"),

@@ -80,6 +80,7 @@ _BY_MODULE: Final = (
     ("litellm.exceptions", _LITELLM),
     ("google.api_core.exceptions", _GOOGLE_API),
     ("google.generativeai.types.generation_types", _GOOGLE_CALL),
+    ("distributed.scheduler", (("sandbox.worker_lost", ("KilledWorker",)),)),
     ("git.exc", (("git.checkout_failed", ("CheckoutError",)),)),
 )
 

@@ -10,7 +10,9 @@ import pickle
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from . import processes, wire
@@ -107,7 +109,9 @@ def load_target(target: str, path: list[str]) -> Callable[..., Any]:
     from importlib import import_module
 
     sys.path[:] = path
-    import_module("pytest_failure_taxonomy.bench.models")  # to unpickle cases without delay
+    # Before the fork: each case needs them.
+    import_module("pytest_failure_taxonomy.bench.models")
+    import_module("pytest_failure_taxonomy.bench.errors_elsewhere")
     name, _, attribute = target.partition(":")
     found: Any = import_module(name)
     for part in attribute.split("."):
@@ -117,6 +121,7 @@ def load_target(target: str, path: list[str]) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]  # callable() says no more about it
 
 
+_SPENDS_DESCRIPTOR = 254
 _VERDICT_DESCRIPTOR = 255
 """High, but within the limit of open files."""
 _MAX_DESCRIPTORS = 65_536
@@ -165,8 +170,14 @@ class Verdict:
         _exit(0)
 
 
-def leave_server(parent: int, library: Any, descriptor: int) -> int:
+def leave_server(parent: int, library: Any, descriptor: int, spends: int | None) -> int:
     """Detach a new child from the server: its session, signals and descriptors.
+
+    Args:
+        parent: The server's process.
+        library: The C library.
+        descriptor: Where the verdict goes.
+        spends: Where a system tells what it spends; that is `_SPENDS_DESCRIPTOR` from now on.
 
     Returns:
         The new descriptor of the verdict.
@@ -175,8 +186,12 @@ def leave_server(parent: int, library: Any, descriptor: int) -> int:
     signal.set_wakeup_fd(-1)
     processes.die_with_parent(library, parent)
     os.setsid()
+    if spends is not None:
+        if descriptor == _SPENDS_DESCRIPTOR:
+            descriptor = os.dup(descriptor)
+        os.dup2(spends, _SPENDS_DESCRIPTOR, inheritable=False)
     os.dup2(descriptor, _VERDICT_DESCRIPTOR, inheritable=False)
-    os.closerange(3, _VERDICT_DESCRIPTOR)
+    os.closerange(3, _VERDICT_DESCRIPTOR if spends is None else _SPENDS_DESCRIPTOR)
     os.closerange(_VERDICT_DESCRIPTOR + 1, _MAX_DESCRIPTORS)
     return _VERDICT_DESCRIPTOR
 
@@ -209,7 +224,7 @@ def grade(verdict: Verdict, call: Callable[..., Any] | None, path: str, body: by
         body: A JSON object of `case` and `output`.
     """
     gc.enable()
-    _answer(verdict, lambda: _grade(call, path, body), wire.MAX_VERDICT_BYTES)
+    _answer(verdict, lambda: _grade(call, path, body), _pack_verdict, describe)
 
 
 def _grade(call: Callable[..., Any] | None, path: str, body: bytes) -> Any:
@@ -217,27 +232,70 @@ def _grade(call: Callable[..., Any] | None, path: str, body: bytes) -> Any:
     return (call or load_rubric(path))(given["case"], given["output"])
 
 
-def run_system(verdict: Verdict, call: Callable[..., Any], body: bytes) -> NoReturn:
+def run_system(
+    verdict: Verdict, call: Callable[..., Any], body: bytes, spends: int = _SPENDS_DESCRIPTOR
+) -> NoReturn:
     """Call a system under test and answer with what it returns.
 
     Args:
         verdict: Where the answer goes.
         call: The system.
         body: The pickled case.
+        spends: The descriptor of the pipe by which each amount is told as soon as it is spent.
     """
+    from pytest_failure_taxonomy.bench.answers import Answer, ForwardedSpending
+
     gc.enable()
-    # Our own client pickled it.
-    _answer(verdict, lambda: call(pickle.loads(body)), None)  # noqa: S301
+
+    def tell(cost_usd: float, usage: Mapping[str, float]) -> None:
+        with suppress(OSError):  # the server is gone, and kills this process at once
+            _write(spends, wire.pack_spent(cost_usd, usage))
+
+    def pack(answer: Any) -> tuple[bytes, bytes]:
+        if not isinstance(answer, Answer):
+            return wire.VERDICT, _to_json(answer)
+        try:
+            return wire.ANSWER, _to_json(
+                {
+                    "output": answer.output,
+                    "cost_usd": answer.cost_usd,
+                    "usage": None if answer.usage is None else dict(answer.usage),
+                    "transcript": answer.transcript,
+                }
+            )
+        except BaseException:
+            tell(answer.cost_usd, answer.usage or {})  # it counts without an output, too
+            raise
+
+    def call_system() -> Any:
+        case = pickle.loads(body)  # noqa: S301 - our own client pickled it
+        return call(case.spending_to(ForwardedSpending(tell)))
+
+    _answer(verdict, call_system, pack, _describe_of_system)
 
 
-def _answer(verdict: Verdict, call: Callable[[], Any], max_bytes: int | None) -> NoReturn:
+def _describe_of_system(error: BaseException) -> bytes:
+    from pytest_failure_taxonomy.bench.errors_elsewhere import facts_of
+
+    facts: dict[str, Any] = {}
+    with suppress(Exception):  # methods of the exception are called
+        facts = facts_of(error)
+    return describe(error, facts)
+
+
+def _answer(
+    verdict: Verdict,
+    call: Callable[[], Any],
+    pack: Callable[[Any], tuple[bytes, bytes]],
+    describe: Callable[[BaseException], bytes],
+) -> NoReturn:
     try:
         answer = call()
         if hasattr(answer, "__await__"):
             import asyncio
 
             answer = asyncio.run(_result_of(answer))
-        what, body = wire.VERDICT, _to_json(answer, max_bytes)
+        what, body = pack(answer)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the case's result
         what, body = wire.RAISED, describe(error)
     verdict.give(what, body)
@@ -251,24 +309,33 @@ class _NoVerdictError(Exception):
     """The answer can't be sent; the message says why."""
 
 
-def _to_json(answer: Any, max_bytes: int | None) -> bytes:
-    text = _dumps(answer, allow_nan=False).encode()
-    if max_bytes is not None and len(text) > max_bytes:
+def _pack_verdict(answer: Any) -> tuple[bytes, bytes]:
+    text = _to_json(answer)
+    if len(text) > wire.MAX_VERDICT_BYTES:
         raise _NoVerdictError(
-            f"answered with {len(text):,} bytes of JSON; {max_bytes:,} are the most"
+            f"answered with {len(text):,} bytes of JSON; {wire.MAX_VERDICT_BYTES:,} are the most"
         )
-    return text
+    return wire.VERDICT, text
 
 
-def describe(error: BaseException) -> bytes:
-    """Describe an exception as a JSON object of `reason`, `type`, `message` and `traceback`."""
+def _to_json(answer: Any) -> bytes:
+    return _dumps(answer, allow_nan=False).encode()
+
+
+def describe(error: BaseException, facts: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+    """Describe an exception as a JSON object of `reason`, `type`, `message` and `traceback`.
+
+    Args:
+        error: The exception.
+        facts: More to say of it.
+    """
     if isinstance(error, MemoryError):
         traceback.clear_frames(error.__traceback__)  # their locals hold the memory that is missing
     name = type(error).__name__
     message = _message_of(error)
     own_words = isinstance(error, (_NoVerdictError, NotUsableError))
     reason = message if own_words else f"raised {name}: {message}" if message else f"raised {name}"
-    said = {"reason": reason, "type": name, "message": message, "traceback": ""}
+    said = {**facts, "reason": reason, "type": name, "message": message, "traceback": ""}
     if not own_words:
         said["traceback"] = _traceback_of(error)
     return _dumps(said).encode()

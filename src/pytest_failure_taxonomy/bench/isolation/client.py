@@ -9,13 +9,17 @@ import pickle
 import symtable
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import decode_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from pytest_failure_taxonomy.bench.answers import Answer
+from pytest_failure_taxonomy.bench.errors_elsewhere import SystemUnderTestError, raised_elsewhere
 from pytest_failure_taxonomy.bench.isolation import wire
 from pytest_failure_taxonomy.bench.isolation.connection import (
     Connection,
+    OnSpends,
     ServerDiedError,
     run_directly,
 )
@@ -156,18 +160,6 @@ class IsolatedRubric:
         return self._task
 
 
-class SystemUnderTestError(Exception):
-    """An exception of a system under test, raised in its own process.
-
-    The error that reaches the caller is of a subclass named like the original's type.
-    """
-
-    def __init__(self, message: str, *, traceback: str = "", printed: str = "") -> None:
-        super().__init__(message)
-        self.traceback = traceback
-        self.printed = printed
-
-
 class ProcessDied(SystemUnderTestError):  # noqa: N818 - users read the name as the kind of end
     """The process ended before the system had returned."""
 
@@ -192,31 +184,38 @@ class IsolatedSystem:
     async def __call__(self, case: BenchCase) -> Any:
         """Return what the system returns; if cancelled, kill its process.
 
+        What the system spends there, `case.spend` is told here, whatever becomes of the process.
+
         Raises:
             SystemUnderTestError: The system raised, or its process ended.
         """
         body = pickle.dumps(case)
-        reply = await (self._ask(body) if _CAN_FORK else run_directly(self._task, body, None))
+        on_spends = partial(_spend, case)
+        if _CAN_FORK:
+            reply = await self._ask(body, on_spends)
+        else:
+            reply = await run_directly(self._task, body, None, on_spends)
         message = message_of(reply)
         if message is not None and message.what == wire.RAISED:
-            raise _original_error(message)
+            raise raised_elsewhere(message.raised(), message.printed)
         if message is None or reply.status:
             raise ProcessDied(_why_it_died(reply))
-        return json.loads(message.body)
+        answer = json.loads(message.body)
+        return Answer(**answer) if message.what == wire.ANSWER else answer
 
     async def aclose(self) -> None:
         """Kill all processes; may be called again."""
         await self._servers.aclose()
 
-    async def _ask(self, body: bytes) -> Reply:
+    async def _ask(self, body: bytes, on_spends: OnSpends) -> Reply:
         server = self._servers.here().get("main", self._task, None)
         loaded = await server.loaded()
         if loaded is None:
             raise ProcessDied(f"the system's process {how_it_ended(server.status)} on loading it")
         if loaded.what == wire.BROKEN:
-            raise _original_error(Message(what=wire.RAISED, body=loaded.body, printed=""))
+            raise raised_elsewhere(json.loads(loaded.body))
         try:
-            return await server.ask(body, None)
+            return await server.ask(body, None, on_spends)
         except ServerDiedError:
             # Not tried again: a call of the system may cost money.
             raise ProcessDied("the process that starts the system's was killed") from None
@@ -375,13 +374,11 @@ def defines_grade(rubric: str) -> bool:
     return grade.is_assigned() or grade.is_imported()
 
 
-def _original_error(message: Message) -> SystemUnderTestError:
-    said = message.raised()
-    kind = type(said["type"], (SystemUnderTestError,), {"__module__": __name__})
-    error: SystemUnderTestError = kind(
-        said["message"], traceback=said["traceback"], printed=message.printed
-    )
-    return error
+def _spend(case: BenchCase, lines: bytes) -> None:
+    """Tell a case what its system has spent in another process."""
+    for line in lines.splitlines():
+        cost_usd, usage = json.loads(line)
+        case.spend(cost_usd, **usage)
 
 
 def _why_it_died(reply: Reply) -> str:

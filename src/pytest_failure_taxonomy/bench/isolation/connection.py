@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,11 @@ _SERVER: Final = str(Path(__file__).with_name("server.py"))
 _FOLDER_PREFIX: Final = "failure-taxonomy-rubrics-"
 _FIRST_FREE_DESCRIPTOR: Final = 3
 _SECONDS_TO_END: Final = 5.0
+_SECONDS_FOR_LAST_SPENDS: Final = 0.5
+"""Less than the grace period of a system that is cancelled."""
 _CHUNK: Final = 1 << 18
+
+OnSpends = Callable[[bytes], None]
 
 
 class ServerDiedError(Exception):
@@ -43,8 +48,9 @@ class Connection:
         """
         self._loop = asyncio.get_running_loop()
         self._owner = os.getpid()
-        self._folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
+        self._folder = _make_folder(task)
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
+        self._on_spends: dict[int, OnSpends] = {}
         self._number = 0
         self._outgoing = bytearray()
         self._inbox = wire.Inbox(wire.REPLY)
@@ -89,12 +95,16 @@ class Connection:
         """Wait until the server has loaded the rubric or system; `None` if it died meanwhile."""
         return await asyncio.shield(self._loaded)
 
-    async def ask(self, body: bytes, limit_seconds: float | None) -> Reply:
+    async def ask(
+        self, body: bytes, limit_seconds: float | None, on_spends: OnSpends | None = None
+    ) -> Reply:
         """Run a case; if the caller is cancelled, the case is killed.
 
         Args:
             body: The input of the case's process.
             limit_seconds: Time limit of the case; `None` for no limit.
+            on_spends: Called with lines of `wire.pack_spent` as soon as a system has spent that,
+                for the last time before this returns or raises.
 
         Raises:
             ServerDiedError: The server has ended.
@@ -105,6 +115,8 @@ class Connection:
         number = self._number
         reply: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[number] = reply
+        if on_spends is not None:
+            self._on_spends[number] = on_spends
         self._send(wire.REQUEST.pack(wire.GRADE, number, limit_seconds or 0.0, len(body)) + body)
         timer = None
         if limit_seconds is not None:
@@ -116,6 +128,16 @@ class Connection:
                 timer.cancel()
             if self._waiting.pop(number, None) is not None and not self._has_ended:
                 self._send(wire.REQUEST.pack(wire.CANCEL, number, 0.0, 0))
+                if on_spends is not None:
+                    await self._wait_for_end(number)
+            self._on_spends.pop(number, None)
+
+    async def _wait_for_end(self, number: int) -> None:
+        """Wait until a case that is being killed has told the last that it spent."""
+        ended = self._waiting[number] = self._loop.create_future()
+        with suppress(ServerDiedError, TimeoutError):
+            await asyncio.wait_for(ended, _SECONDS_FOR_LAST_SPENDS)
+        self._waiting.pop(number, None)
 
     async def aclose(self) -> None:
         """Stop the server and the cases that it runs, and wait until they have ended."""
@@ -192,6 +214,8 @@ class Connection:
             reply = Reply(what=what, status=int(status), body=body)
             if what in (wire.READY, wire.BROKEN):
                 self._finish_loading(reply)
+            elif what == wire.SPENT:
+                self._on_spends.get(number, _ignore)(body)
             elif (waiting := self._waiting.pop(number, None)) is not None and not waiting.done():
                 waiting.set_result(reply)
         if not data:
@@ -248,6 +272,17 @@ def _above_standard_descriptors(given: socket.socket) -> socket.socket:
         return socket.socket(given.family, given.type, given.proto, fileno=number)
 
 
+def _make_folder(task: Task) -> str:
+    """Return the path of a private folder, which a system needs for its name alone."""
+    if task.target:
+        return os.path.join(tempfile.gettempdir(), f"{_FOLDER_PREFIX}{os.urandom(6).hex()}")
+    return tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
+
+
+def _ignore(lines: bytes) -> None:
+    """Take what was spent on a case for which nobody waits any more."""
+
+
 def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
@@ -260,7 +295,9 @@ def _pack_hello(task: Task, folder: str) -> bytes:
     return wire.REQUEST.pack(wire.HELLO, 0, 0.0, len(hello)) + hello
 
 
-async def run_directly(task: Task, body: bytes, limit_seconds: float | None) -> Reply:
+async def run_directly(
+    task: Task, body: bytes, limit_seconds: float | None, on_spends: OnSpends = _ignore
+) -> Reply:
     """Run one case in a new interpreter where there is no `fork`, as on Windows.
 
     The case has a time limit, a folder and an environment, but no other limits, and processes that
@@ -270,6 +307,7 @@ async def run_directly(task: Task, body: bytes, limit_seconds: float | None) -> 
         task: What to run.
         body: The input of the process.
         limit_seconds: Time limit of the case; `None` for no limit.
+        on_spends: Called with lines of `wire.pack_spent` when the process of a system has ended.
     """
     folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
     try:
@@ -277,24 +315,32 @@ async def run_directly(task: Task, body: bytes, limit_seconds: float | None) -> 
             [sys.executable, *([task.rubric] if task.is_script else [_SERVER, "-"])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if task.is_script else subprocess.DEVNULL,
+            # A system tells there what it spends.
+            stderr=subprocess.PIPE if task.is_script or task.target else subprocess.DEVNULL,
             cwd=None if task.target else folder,
             env=task.environment(folder),
             start_new_session=True,
         )
         try:
             given = body if task.is_script else _pack_hello(task, folder) + body
-            return await asyncio.to_thread(_communicate, process, task, given, limit_seconds)
+            work = asyncio.to_thread(_communicate, process, task, given, limit_seconds, on_spends)
+            running = asyncio.ensure_future(work)
+            return await asyncio.shield(running)
         finally:
             with suppress(OSError):
                 process.kill()
             process.wait()
+            await asyncio.wait([running], timeout=_SECONDS_FOR_LAST_SPENDS)  # tells what it spent
     finally:
         processes.remove_folder(folder)
 
 
 def _communicate(
-    process: subprocess.Popen[bytes], task: Task, given: bytes, limit_seconds: float | None
+    process: subprocess.Popen[bytes],
+    task: Task,
+    given: bytes,
+    limit_seconds: float | None,
+    on_spends: OnSpends,
 ) -> Reply:
     try:
         output, errors = process.communicate(given, limit_seconds)
@@ -303,6 +349,8 @@ def _communicate(
         with suppress(subprocess.TimeoutExpired):  # a grandchild may hold the pipes
             process.communicate(timeout=_SECONDS_TO_END)
         return Reply(what=wire.TIMED_OUT)
+    if task.target:
+        on_spends(errors[: errors.rfind(b"\n") + 1])
     # In the form of `waitpid`.
     status = -process.returncode if process.returncode < 0 else (process.returncode & 0xFF) << 8
     if len(output) > task.max_bytes + wire.MESSAGE_OVERHEAD_BYTES:

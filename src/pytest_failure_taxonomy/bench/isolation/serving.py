@@ -40,7 +40,7 @@ class RunningCase:
         self.is_cancelled = False
         self.has_timed_out = False
         self.received: dict[int, bytearray] = {}
-        """By descriptor: first the verdict, then a script's stderr."""
+        """By descriptor: first the verdict, then a script's stderr or what a system spends."""
         self.ends: list[int] = []
         """The child's ends of these pipes."""
 
@@ -77,14 +77,22 @@ class RunningCase:
                 pass
             os.close(descriptor)
 
-    def outcome(self, status: int, max_bytes: int) -> tuple[bytes, bytes]:
+    def take_spends(self) -> bytes:
+        """Return the lines that a system has written about what it spends, each once."""
+        _, told = self.received.values()
+        end = told.rfind(b"\n") + 1
+        lines = bytes(told[:end])
+        del told[:end]
+        return lines
+
+    def outcome(self, status: int, max_bytes: int, *, is_script: bool) -> tuple[bytes, bytes]:
         """Return the reply to the client, code and body, when the process has ended."""
         received, *errors = (bytes(each) for each in self.received.values())
         if self.has_timed_out and os.WIFSIGNALED(status):
             return wire.TIMED_OUT, b""
         if len(received) > max_bytes + wire.MESSAGE_OVERHEAD_BYTES:
             return wire.TOO_LARGE, b""
-        if errors:
+        if is_script:
             received = wire.pack_script(self.token, received, errors[0])
         if received.startswith(self.token) and wire.is_complete(received):
             return wire.ANSWERED, received
@@ -212,7 +220,7 @@ class Server:
     def _start(self, number: int, limit_seconds: float, body: bytes) -> None:
         case = self._new_case(number, limit_seconds)
         try:
-            case.open_pipes(2 if self._hello["script"] else 1)
+            case.open_pipes(2 if self._hello["script"] or self._hello["target"] else 1)
             case.process_id = os.fork()
         except OSError as error:
             case.close_pipes(0)
@@ -241,7 +249,8 @@ class Server:
         try:
             if self._hello["script"]:
                 os.dup2(case.ends[1], 2)
-            output = child.leave_server(self._process_id, self._library, case.ends[0])
+            spends = case.ends[1] if self._hello["target"] else None
+            output = child.leave_server(self._process_id, self._library, case.ends[0], spends)
             verdict = child.Verdict(output, case.token, self._printed)
             if self._hello["target"]:
                 child.run_system(verdict, self._call, body)
@@ -260,9 +269,16 @@ class Server:
                 processes.kill_group(case.process_id)
 
     def _read(self, descriptor: int) -> None:
-        if self._pipes[descriptor].read(descriptor, self._hello["max_bytes"]) is None:
+        case = self._pipes[descriptor]
+        if case.read(descriptor, self._hello["max_bytes"]) is None:
             self._poll.unregister(descriptor)
             del self._pipes[descriptor]
+        self._tell_spends(case)
+
+    def _tell_spends(self, case: RunningCase) -> None:
+        """Tell what a system has spent at once: whatever becomes of it, that counts."""
+        if self._hello["target"] and (lines := case.take_spends()):
+            self._tell(wire.SPENT, case.number, 0, lines)
 
     def _end_late_ones(self) -> None:
         now = time.monotonic()
@@ -291,8 +307,11 @@ class Server:
         self._sweep(case.process_id)
         if case.folder:
             self._leave_folder(case.folder)
-        if not case.is_cancelled:
-            what, body = case.outcome(status, self._hello["max_bytes"])
+        self._tell_spends(case)
+        # The client of a cancelled system still waits for the last that it has spent.
+        if self._hello["target"] or not case.is_cancelled:
+            is_script = self._hello["script"]
+            what, body = case.outcome(status, self._hello["max_bytes"], is_script=is_script)
             self._tell(what, case.number, status, body)
 
     def _leave_folder(self, folder: str) -> None:
@@ -356,14 +375,14 @@ def run_one() -> NoReturn:
     head = given.read(wire.REQUEST.size)
     hello = json.loads(given.read(wire.REQUEST.unpack(head)[-1]))
     body = given.read()
-    output = os.dup(1)
+    output, spends = os.dup(1), os.dup(2)
     null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1):
+    for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
     verdict = child.Verdict(output, bytes(wire.TOKEN_BYTES), capture())
     try:
         if hello["target"]:
-            child.run_system(verdict, load_target(hello["target"], hello["path"]), body)
+            child.run_system(verdict, load_target(hello["target"], hello["path"]), body, spends)
         child.settle(f"{hello['folder']}/1")
         processes.limit_process(hello["memory_mb"], 0)
         child.grade(verdict, None, hello["rubric"], body)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 REQUEST = struct.Struct("<cIdI")
 """To the server: code, number of the case, its limit in seconds (0: none), length of the body."""
@@ -27,6 +28,8 @@ TOO_LARGE = b"l"
 """The process wrote more than the limit."""
 NOT_STARTED = b"s"
 """No process or pipe could be created; the body says why."""
+SPENT = b"u"
+"""The system has spent something; the body is lines as `pack_spent` writes them."""
 
 MESSAGE = struct.Struct("<8scII")
 """From a child, on its own descriptor: its token, code, length of the body, length of what it
@@ -36,6 +39,8 @@ VERDICT = b"v"
 """The body is the verdict as JSON."""
 RAISED = b"e"
 """The body is a JSON object of `reason`, `type`, `message` and `traceback`."""
+ANSWER = b"w"
+"""The body is a JSON object with the fields of a system's `Answer`."""
 OUTPUT = b"o"
 """The body is the standard output of a script, unchecked."""
 
@@ -56,6 +61,11 @@ def is_complete(message: bytes) -> bool:
         return False
     _, _, body_bytes, printed_bytes = MESSAGE.unpack_from(message)
     return len(message) == MESSAGE.size + int(body_bytes) + int(printed_bytes)
+
+
+def pack_spent(cost_usd: float, usage: Mapping[str, float]) -> bytes:
+    """Return the line by which a system's process tells what it has just spent."""
+    return f"{json.dumps([cost_usd, dict(usage)])}\n".encode()
 
 
 def pack_script(token: bytes, output: bytes, errors: bytes) -> bytes:

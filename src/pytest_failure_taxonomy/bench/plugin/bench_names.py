@@ -30,6 +30,16 @@ JOURNAL = pytest.StashKey[str]()
 WIRE_KEY = "failure_taxonomy_bench"
 """Under it a worker's input holds where to write what it knows, and a test's report its results."""
 
+RUN_OPTIONS = (
+    (
+        "--bench-backend",
+        "bench_backend",
+        "URL",
+        "Call systems that are named by --bench-sut or `sut:` on a Dask cluster: dask://HOST:PORT",
+    ),
+)
+"""Option, destination and ini value, metavar, help: of the whole run, and of no `bench.yaml`."""
+
 OPTIONS = (
     ("--bench-sut", "sut", str, "MODULE:CALLABLE", "The system under test of all task classes"),
     (

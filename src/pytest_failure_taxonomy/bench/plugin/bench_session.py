@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,7 @@ from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
 from pytest_failure_taxonomy.bench.run_admission import RunAdmission
 from pytest_failure_taxonomy.bench.runner import Runner
 from pytest_failure_taxonomy.bench.runs_on_disk import SystemGiven
+from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.system.own_files import write_file, write_new
 from pytest_failure_taxonomy.taxonomy.values import replace
 
@@ -94,6 +95,7 @@ class BenchSession:
         self._results = Results()
         self._reports: list[SourcedReport] | None = None
         self._json_problem = ""
+        self._is_cluster_checked = False
         self.classes = TaskClasses(config)
         workers = int(given.get("workercount", 0))
         self.runs = CaseRuns(self.classes, self._results, workers, self._journal, self._kept)
@@ -190,10 +192,12 @@ class BenchSession:
 
     def schedule(self, nodeids: Sequence[str]) -> None:
         """Learn from a worker's collection which cases are to run."""
-        for folder, ids in self._cases_of(nodeids).items():
+        found = self._cases_of(nodeids)
+        for folder, ids in found.items():
             for nodeid in ids:
                 case_id, system = _case_and_system(nodeid)
                 self._results.of(Source(str(folder), system=system)).schedule(case_id)
+        self._check_cluster(self.classes.load(folder) for folder in found)
 
     def find_units(self, nodeids: Sequence[str], workers: int) -> Mapping[str, str]:
         """Return the name of the unit of each case among xdist's node ids."""
@@ -227,12 +231,28 @@ class BenchSession:
         for items in by_class.values():
             for case_item in items:
                 self._results.of(source_of(case_item)).schedule(case_item.case.case_id)
+        if not self._is_worker:  # xdist's controller has checked it
+            self._check_cluster(items[0].task_class for items in by_class.values())
         for item in session.items:
             found = marked_case(item, self.classes)
             if found is not None:
                 self._results.of(found.source).schedule(found.case.case_id)
                 if self._journal is not None:
                     self._journal.note_schedule(found.source, found.case.case_id)
+
+    def _check_cluster(self, task_classes: Iterable[TaskClass]) -> None:
+        """Refuse to begin with a cluster that can't call the systems, once for each process."""
+        if self._is_cluster_checked or not self._runs_something:
+            return
+        self._is_cluster_checked = True
+        problems = []
+        for task_class in task_classes:
+            try:
+                self.runs.check_cluster(task_class)
+            except BenchError as error:
+                problems += str(error).splitlines()
+        if problems:
+            raise pytest.UsageError("\n".join(f"--bench-backend: {each}" for each in problems))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

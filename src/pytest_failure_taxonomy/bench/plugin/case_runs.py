@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_failure_taxonomy.bench.admission import Admission
+from pytest_failure_taxonomy.bench.dask_backend import DaskSystem
 from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.fan_out import FanOut, Unit
 from pytest_failure_taxonomy.bench.isolation.client import IsolatedSystem
@@ -23,6 +25,7 @@ from pytest_failure_taxonomy.bench.run_admission import RunAdmission
 from pytest_failure_taxonomy.bench.runner import Runner
 from pytest_failure_taxonomy.bench.runs_on_disk import RunFile, SystemGiven
 from pytest_failure_taxonomy.bench.user_code import import_callable
+from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
@@ -205,12 +208,38 @@ class CaseRuns:
         settings = self._classes.settings(item.task_class)
         if settings.sut is None:
             return _callable(item.funcargs[SYSTEM_FIXTURE])
-        key = f"{settings.sut_isolation} {settings.sut}"
+        return self._named_system(settings.sut, settings)
+
+    def _named_system(self, name: str, settings: BenchSettings) -> SystemUnderTest:
+        key = f"{settings.sut_isolation} {name}"
         if key not in self._systems:
-            self._systems[key] = self._open_system(settings.sut, settings)
+            self._systems[key] = self._open_system(name, settings)
         return self._systems[key]
 
+    def check_cluster(self, task_class: TaskClass) -> None:
+        """Have the cluster's workers import a task class's system, if it is called there.
+
+        Raises:
+            BenchError: The cluster can't be reached, or can't call the system.
+        """
+        settings = self._classes.settings(task_class)
+        if self._classes.backend is not None and settings.sut is not None:
+            system = self._named_system(settings.sut, settings)
+            if isinstance(system, DaskSystem):
+                self.fan_out.call(system.check())
+
     def _open_system(self, name: str, settings: BenchSettings) -> SystemUnderTest:
+        if self._classes.backend is not None:
+            far = DaskSystem(
+                name,
+                self._classes.backend,
+                isolation=settings.sut_isolation,
+                limit_seconds=settings.timeout_per_case_seconds,
+            )
+            self.fan_out.at_close(far.aclose)
+            with suppress(BenchError):  # each case says so
+                self.fan_out.call(far.connect())
+            return far
         if settings.sut_isolation == "process":
             isolated = IsolatedSystem(name)
             self.fan_out.at_close(isolated.aclose)

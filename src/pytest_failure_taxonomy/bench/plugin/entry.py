@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.bench.plugin.bench_names import (
     ORACLE,
     RUBRIC,
     RUBRICS,
+    RUN_OPTIONS,
     RUNS,
     WIRE_KEY,
 )
@@ -88,6 +89,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "bench_storage", "As --bench-storage, relative to the configuration file", default=""
     )
     parser.addini("bench_no_save", "As --bench-no-save", type="bool", default=False)
+    for option, name, metavar, text in RUN_OPTIONS:
+        help_text = f"{text} (ini: {name})"
+        group.addoption(option, dest=name, metavar=metavar, default=None, help=help_text)
+        parser.addini(name, f"As {option}", default="")
     parser.addini("bench_json", "As --bench-json, relative to the configuration file", default="")
     parser.addini(
         "bench_baseline", "As --bench-baseline, relative to the configuration file", default=""
@@ -108,6 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "the fixture `bench` grades what it does",
     )
     names = [f"bench_{setting}" for _, setting, *_ in OPTIONS]
+    names += [name for _, name, *_ in RUN_OPTIONS]
     if any(config.getoption(name) is not None or config.getini(name) for name in names):
         with imports_as_they_are(config):
             from pytest_failure_taxonomy.bench.plugin.task_classes import check_options

@@ -141,12 +141,19 @@ class BenchFile(pytest.Module):
         classes = self.config.stash[SESSION].classes
         settings = classes.settings(task_class)
         if settings.sut is None:
+            if classes.backend is not None:
+                raise self.CollectError(
+                    f"{classes.shown(self.folder)}: a fixture can't be sent to a cluster"
+                    " (--bench-backend); name the system as `sut: package.module:callable`"
+                )
             if settings.sut_isolation == "process":
                 raise self.CollectError(
                     f"{classes.shown(self.folder)}: a fixture can't be run in a process of its"
                     " own; name the system as `sut: package.module:callable`"
                 )
             return True
+        if classes.backend is not None:
+            return False  # the cluster's workers import it
         is_option = self.config.getoption("bench_sut") is not None
         where = "--bench-sut" if is_option else f"{classes.shown(self.folder / 'bench.yaml')}: sut"
         try:

@@ -41,6 +41,8 @@ class TaskClasses:
         self._loaded: dict[Path, TaskClass | BenchError] = {}
         self._settings: dict[str, BenchSettings] = {}
         self._by_file: dict[Path, dict[Path | None, list[BenchCase]]] = {}
+        self.backend = backend_address(config)
+        """The address of the cluster on which systems are called; `None`: they are called here."""
 
     def load(self, folder: Path) -> TaskClass:
         """Return the task class in a folder.
@@ -218,8 +220,26 @@ def check_options(config: pytest.Config) -> None:
                     _converted(where, setting, convert, given)
             except pytest.UsageError as error:
                 problems.append(str(error))
+    try:
+        backend_address(config)
+    except BenchError as error:
+        problems.append(str(error))
     if problems:
         raise pytest.UsageError("\n".join(problems))
+
+
+def backend_address(config: pytest.Config) -> str | None:
+    """Return the address of the cluster on which systems are to be called, if there is one.
+
+    Raises:
+        BenchError: The option or the ini value can't be used.
+    """
+    option, ini = config.getoption("bench_backend"), config.getini("bench_backend")
+    if not option and not ini:
+        return None
+    from pytest_failure_taxonomy.bench.dask_backend import scheduler_address
+
+    return scheduler_address(option or ini, "--bench-backend" if option else "bench_backend")
 
 
 def _effective_settings(config: pytest.Config, task_class: TaskClass) -> BenchSettings:

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from pytest_failure_taxonomy.bench.answers import Answer
 from pytest_failure_taxonomy.bench.models import BenchCase
 
 
@@ -77,6 +78,58 @@ def hangs(case: BenchCase) -> object:
         file.write(f"{os.getpid()}\n")
     time.sleep(600)
     return None
+
+
+def answers_at_a_price(case: BenchCase) -> Answer:
+    """Return an answer with all that one can have, after spending something already."""
+    case.spend(0.5, calls=1)
+    return Answer(
+        output={"got": case.input}, cost_usd=0.25, usage={"calls": 2}, transcript=["hello"]
+    )
+
+
+async def spends_later(case: BenchCase) -> object:
+    """Spend from a thread and from a coroutine."""
+    await asyncio.gather(*(asyncio.to_thread(case.spend, 0.01, tokens=3) for _ in range(50)))
+    case.spend(0.5)
+    return case.input
+
+
+def spends_and(case: BenchCase) -> object:
+    """Spend something, then end as the case's input says."""
+    case.spend(0.125, tokens=7)
+    case.spend(0.125, tokens=7)
+    end = case.input
+    if end == "exit":
+        os._exit(3)
+    if end == "die":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if end == "kill the server":
+        time.sleep(0.2)
+        os.kill(os.getppid(), signal.SIGKILL)
+    if end == "raise":
+        raise OddError("it is odd")
+    if end == "return no JSON":
+        return Answer(output=object(), cost_usd=0.5, usage={"tokens": 1})
+    time.sleep(600)
+    return None
+
+
+class RateLimitError(Exception):
+    """Like that of a provider's client."""
+
+    __module__ = "openai"
+    retry_after = "1.5"
+
+
+def is_rate_limited(case: BenchCase) -> object:
+    """Raise what a provider's client raises, as it is or wrapped."""
+    try:
+        raise RateLimitError("slow down")
+    except RateLimitError as error:
+        if case.input == "as it is":
+            raise
+        raise OddError("no luck") from error
 
 
 NOT_CALLABLE = 5

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.isolation.client import IsolatedSystem, SystemUnderTestError
+from pytest_failure_taxonomy.bench.errors_elsewhere import SystemUnderTestError
+from pytest_failure_taxonomy.bench.isolation.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.models import BenchCase
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server without it")

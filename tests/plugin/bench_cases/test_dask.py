@@ -1,0 +1,287 @@
+"""Cases on a Dask cluster: a real scheduler and real workers on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.helpers.children import child_environment, pytest_command
+from tests.helpers.dask_clusters import DaskCluster, dask_cluster
+from tests.helpers.reports import read_report
+from tests.helpers.runs import FinishedRun, PytestRuns
+from tests.helpers.task_classes import BENCH, SYSTEM, codes_by_case, only_bench, task_class_files
+from tests.helpers.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.posix("signals")]
+pytest.importorskip("distributed")
+
+SYSTEMS: Final = "tests.helpers.far_systems"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    """Have two workers that no test ends."""
+    with dask_cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+def write(
+    runs: PytestRuns, cases: list[dict[str, Any]], *, system: str = "answer", settings: str = ""
+) -> None:
+    """Write a task class whose cases note the calls of the system in `calls.txt`."""
+    noted = [{**case, "note": str(runs.path / "calls.txt")} for case in cases]
+    runs.write(task_class_files(noted, settings=f"sut: {SYSTEMS}:{system}\n{settings}", system=""))
+
+
+def cases_of(count: int, **fields: Any) -> list[dict[str, Any]]:
+    """Return cases that pass."""
+    return [{"id": f"case-{number:03}", "input": number, **fields} for number in range(count)]
+
+
+def run_on(cluster: DaskCluster, runs: PytestRuns, *args: str, workers: int = 0) -> FinishedRun:
+    """Run all cases on a cluster."""
+    extra = ["-n", str(workers)] if workers else []
+    plugins = [BENCH, *(["xdist"] if workers else [])]
+    return runs.run("bench", f"--bench-backend={cluster.url}", *extra, *args, plugins=plugins)
+
+
+def lines_of(runs: PytestRuns, what: str = "begins") -> list[tuple[str, str]]:
+    """Return the case and the process of each line of the note, in order."""
+    path = runs.path / "calls.txt"
+    words = (line.split() for line in path.read_text().splitlines()) if path.exists() else ()
+    return [(case_id, process) for said, case_id, process in words if said == what]
+
+
+@pytest.mark.parametrize("system", ["answer", "answer_later"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_each_case_is_called_once_on_a_worker(
+    cluster: DaskCluster, runs: PytestRuns, system: str, workers: int
+) -> None:
+    """Plain and async systems run on both workers, and what they spend is told here."""
+    write(runs, cases_of(8, spend=0.25, sleep=0.2), system=system)
+    run = run_on(cluster, runs, workers=workers)
+    assert run.outcomes == {"passed": 8}
+    calls = lines_of(runs)
+    assert sorted(case_id for case_id, _ in calls) == [f"case-{each:03}" for each in range(8)]
+    assert {int(process) for _, process in calls} == {each.pid for each in cluster.workers}
+    assert only_bench(run)["total_cost_usd"] == 2.0
+
+
+def test_what_a_system_does_there_is_as_here(cluster: DaskCluster, runs: PytestRuns) -> None:
+    """An `Answer`, an exception with its traceback, no JSON, a rate limit, and a time limit."""
+    write(
+        runs,
+        [
+            {"id": "answers", "input": 1, "returns": "answer", "spend": 0.25},
+            {"id": "limited", "input": 2, "limited": True, "spend": 0.125},
+            {"id": "odd", "input": 3, "returns": "object", "spend": 0.5},
+            {"id": "raises", "input": 4, "raises": "no luck", "spend": 0.5},
+            {"id": "sleeps", "input": 5, "sleep": 20, "spend": 0.5, "timeout_per_case_seconds": 1},
+        ],
+        settings="retry: {on: [llm.rate_limited], attempts: 3, backoff_seconds: 0.01}\n",
+    )
+    run = run_on(cluster, runs)
+    report = only_bench(run)
+    assert codes_by_case(report) == {
+        "answers": [],
+        "limited": ["sut.exception"],
+        "odd": ["sut.exception"],
+        "raises": ["sut.exception"],
+        "sleeps": ["sut.timeout"],
+    }
+    assert {case_id: score["cost_usd"] for case_id, score in report["per_case"]} == {
+        "answers": 0.75,
+        "limited": 0.375,
+        "odd": 0.5,
+        "raises": 0.5,
+        "sleeps": 0.5,
+    }
+    assert Counter(case_id for case_id, _ in lines_of(runs))["limited"] == 3
+    shown = "\n".join(run.stdout)
+    assert 'raise ValueError(case["raises"])' in shown
+    assert "ValueError: no luck" in shown
+
+
+def test_a_case_that_timed_out_is_ended_there(cluster: DaskCluster, runs: PytestRuns) -> None:
+    """An async call is cancelled on its worker."""
+    settings = "timeout_per_case_seconds: 1\n"
+    write(runs, cases_of(1, sleep=60, spend=0.5), system="answer_later", settings=settings)
+    run = run_on(cluster, runs)
+    assert codes_by_case(only_bench(run)) == {"case-000": ["sut.timeout"]}
+    assert only_bench(run)["total_cost_usd"] == 0.5
+    wait_until(lambda: lines_of(runs, "cancelled"), "the end of the call")
+
+
+def test_a_system_may_have_processes_of_its_own_there(
+    cluster: DaskCluster, runs: PytestRuns
+) -> None:
+    """What ends its process loses one case, and not the worker."""
+    cases = [{"id": "dies", "input": 1, "exit": 3, "spend": 0.5}, *cases_of(2)]
+    write(runs, cases, settings="sut_isolation: process\n")
+    run = run_on(cluster, runs)
+    report = only_bench(run)
+    assert (report["passed_count"], report["total_cost_usd"]) == (2, 0.5)
+    assert "exited with code 3" in dict(report["per_case"])["dies"]["failure_modes"][0]["detail"]
+
+
+def test_the_cost_cap_holds(cluster: DaskCluster, runs: PytestRuns) -> None:
+    """At most the cases in flight exceed it."""
+    write(
+        runs,
+        cases_of(30, spend=0.1, sleep=0.05),
+        settings="max_cost_usd: 0.5\nconcurrency: 3\n",
+    )
+    run = run_on(cluster, runs)
+    report = only_bench(run)
+    assert run.exit_status == 1
+    assert len(lines_of(runs)) == report["counts"]["started"] <= 8
+    assert 0.5 < report["total_cost_usd"] <= 0.8 + 1e-9
+
+
+def start(cluster: DaskCluster, runs: PytestRuns) -> subprocess.Popen[bytes]:
+    """Start a run that goes on while the test does something to the cluster."""
+    command = pytest_command(
+        "bench",
+        "--failure-taxonomy",
+        f"--bench-backend={cluster.url}",
+        plugins=("failure_taxonomy", BENCH),
+    )
+    with (runs.path / "stdout.txt").open("wb") as output:
+        return subprocess.Popen(
+            command, cwd=runs.path, env=child_environment(), stdout=output, stderr=output
+        )
+
+
+def test_a_killed_worker_costs_its_cases_in_flight(runs: PytestRuns, tmp_path: Path) -> None:
+    """They are typed and told, nothing is called twice, and the run comes to its end."""
+    with dask_cluster(tmp_path / "cluster") as cluster:
+        settings = "concurrency: 4\nstop_after_same_failure: 2\n"
+        write(runs, cases_of(16, sleep=1, spend=0.25), settings=settings)
+        with start(cluster, runs) as run:
+            wait_until(lambda: len(lines_of(runs)) >= 6, "the second round of cases")
+            time.sleep(0.3)  # what they spent is under way
+            killed = cluster.workers[0]
+            os.kill(killed.pid, signal.SIGKILL)
+            run.wait(60)
+        calls = lines_of(runs)
+        report = read_report(runs.path / "failure-report.json")["bench"][0]
+    assert Counter(case_id for case_id, _ in calls).most_common(1)[0][1] == 1
+    lost = [case_id for case_id, codes in codes_by_case(report).items() if codes]
+    assert 1 <= len(lost) <= 2
+    assert {case_id for case_id, process in calls if int(process) == killed.pid} >= set(lost)
+    assert report["counts"] == {
+        "scheduled": 16,
+        "started": 16,
+        "graded": 16,
+        "passed": 16 - len(lost),
+        "not_run": 0,
+    }
+    for case_id in lost:
+        score = dict(report["per_case"])[case_id]
+        (mode,) = score["failure_modes"]
+        assert mode["code"] == "sut.exception"
+        assert "WorkerLost: the worker tcp://127.0.0.1:" in mode["detail"]
+        assert score["cost_usd"] == 0.25
+    assert report["total_cost_usd"] == 4.0
+
+
+def test_a_scheduler_that_dies_ends_the_run_soon(runs: PytestRuns, tmp_path: Path) -> None:
+    """The cases in flight and those left are typed and told, or not started."""
+    with dask_cluster(tmp_path / "cluster", workers=1) as cluster:
+        settings = "concurrency: 2\nstop_after_same_failure: 4\n"
+        write(runs, cases_of(16, sleep=1), settings=settings)
+        with start(cluster, runs) as run:
+            wait_until(lambda: len(lines_of(runs)) >= 3, "the second round of cases")
+            os.kill(cluster.scheduler.pid, signal.SIGKILL)
+            assert run.wait(60) == 1
+        calls = lines_of(runs)
+        report = read_report(runs.path / "failure-report.json")["bench"][0]
+    assert len(calls) == len(set(calls)) <= 6
+    details = [mode["detail"] for _, score in report["per_case"] for mode in score["failure_modes"]]
+    assert 4 <= len(details) <= 6  # those in flight, and some until the run is stopped
+    words = "sandbox.worker_lost: SchedulerLost: the scheduler tcp://127.0.0.1:"
+    assert [each for each in details if not each.startswith(words)] == []
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_scheduler_that_cant_be_reached_is_a_usage_error(
+    runs: PytestRuns, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says so before any system is called."""
+    write(runs, cases_of(2))
+    extra = ["-n", str(workers)] if workers else []
+    plugins = [BENCH, *(["xdist"] if workers else [])]
+    run = runs.run("bench", "--bench-backend=dask://127.0.0.1:1", *extra, plugins=plugins)
+    assert run.exit_status == 4
+    words = "ERROR: --bench-backend: the scheduler tcp://127.0.0.1:1 can't be reached (OSError: "
+    assert sum(line.startswith(words) for line in run.stderr) == 1
+    assert lines_of(runs) == []
+
+
+def test_a_worker_that_cant_import_the_system_is_a_usage_error(
+    cluster: DaskCluster, runs: PytestRuns
+) -> None:
+    """Each worker says why, before any system is called."""
+    runs.write(task_class_files(cases_of(2), settings="sut: not_there:answer\n", system=""))
+    run = run_on(cluster, runs)
+    assert run.exit_status == 4
+    found = [line for line in run.stderr if "there is no module 'not_there'" in line]
+    assert len(found) == 2
+    assert all("the worker tcp://127.0.0.1:" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("dask://somewhere", "names no cluster; give dask://HOST:PORT, its scheduler"),
+        ("dask://somewhere:x", "names no cluster"),
+        ("dask://somewhere:8786/path", "names no cluster"),
+        ("ray://somewhere:10001", "names no cluster"),
+        ("somewhere:8786", "names no cluster"),
+    ],
+)
+def test_a_malformed_address_is_a_usage_error(runs: PytestRuns, given: str, words: str) -> None:
+    """As an option and as an ini value, without a task class, too."""
+    run = runs.run(f"--bench-backend={given}", plugins=[BENCH])
+    assert run.exit_status == 4
+    assert f"ERROR: --bench-backend: '{given}' {words}" in "\n".join(run.stderr)
+    runs.write({"pytest.ini": f"[pytest]\nbench_backend = {given}\n"})
+    assert f"bench_backend: '{given}' {words}" in "\n".join(runs.run(plugins=[BENCH]).stderr)
+
+
+def test_a_fixture_cant_be_sent(cluster: DaskCluster, runs: PytestRuns) -> None:
+    """The collection error says to name the system."""
+    runs.write(task_class_files(cases_of(1), system=SYSTEM))
+    run = run_on(cluster, runs)
+    assert run.exit_status == 2
+    words = "bench/echo: a fixture can't be sent to a cluster (--bench-backend); name the system"
+    assert any(words in line for line in run.stdout)
+
+
+def test_without_the_extra_one_line_says_what_to_install(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The option is refused before anything is collected."""
+    runs.write(
+        {
+            "hidden.py": (
+                "import importlib.util as util\n"
+                "find_spec = util.find_spec\n"
+                "util.find_spec = lambda name, *rest: "
+                "None if name == 'distributed' else find_spec(name, *rest)\n"
+            )
+        }
+    )
+    monkeypatch.setenv("PYTHONPATH", str(runs.path))
+    run = runs.run("-p", "hidden", "--bench-backend=dask://127.0.0.1:1", plugins=[BENCH])
+    assert run.exit_status == 4
+    words = 'distributed is not installed; pip install "pytest-failure-taxonomy[dask]"'
+    assert f"ERROR: --bench-backend: {words}" in run.stderr
