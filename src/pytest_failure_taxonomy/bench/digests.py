@@ -53,13 +53,14 @@ def rubric_digest(task_class: TaskClass) -> str | None:
     Returns:
         `None` for a class without a rubric of its own.
     """
-    if not task_class.rubrics:
+    rubrics = {*task_class.rubrics.values(), *([task_class.rubric] if task_class.rubric else [])}
+    if not rubrics:
         return None
     digest = hashlib.sha256()
     weights = sorted((task_class.settings.rubrics or {}).items())
     digest.update(json.dumps(weights).encode("ascii"))
     try:
-        for path in _files_of(task_class.rubrics.values()):
+        for path in _files_of(rubrics):
             content = path.read_bytes()
             name = f"{path.parent.name}/{path.name}" if path.parent.name == RUBRICS else path.name
             digest.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogateescape"))

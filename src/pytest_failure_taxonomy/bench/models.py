@@ -344,7 +344,7 @@ class RunPlan(ClosedModel):
     """How long a system that was cancelled may take to end before it is abandoned."""
     concurrency: _AtLeastOne = DEFAULT_CONCURRENCY
     """Cases that run at a time."""
-    max_cost_usd: _NotNegative | None = None
+    max_cost_usd: _Cap | None = None
     """No case is started once the finished ones have cost more."""
     retry: RetrySettings | None = None
     """When to call the system again for a case whose call failed."""

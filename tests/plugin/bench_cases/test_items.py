@@ -237,7 +237,8 @@ def test_cases_raise_while_failures_are_shown(runs: PytestRuns) -> None:
         {"id": f"case-{n}", "input": n, "sleep": n / 500, "raises": "no such model"}
         for n in range(200)
     ]
-    runs.write(task_class_files(cases, settings="concurrency: 8\n"))
+    settings = "concurrency: 8\nstop_after_same_failure: 0\n"
+    runs.write(task_class_files(cases, settings=settings))
     run = runs.run("bench", plugins=[BENCH])
     assert run.outcomes == {"failed": 200}
     assert "RuntimeError: no such model" in "\n".join(run.stdout)

@@ -1,0 +1,149 @@
+"""What a run may cost: one cap for all its processes, and everything that was spent counts."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from tests.helpers.runs import PytestRuns
+from tests.helpers.task_classes import (
+    BENCH,
+    calls,
+    codes_by_case,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
+
+SPENDS: Final = """\
+import asyncio
+import os
+import time
+
+import pytest
+
+from pytest_failure_taxonomy.bench import Answer
+
+CALLS = os.path.join(os.path.dirname(__file__), "calls.txt")
+
+
+@pytest.fixture(scope="session")
+def system_under_test():
+    async def answer(case):
+        with open(CALLS, "a") as file:
+            file.write(case.case_id + "\\n")
+        case.spend(case.fields.get("spends", 0), tokens=10)
+        if "block" in case.fields:
+            time.sleep(case["block"])
+        await asyncio.sleep(case.fields.get("sleep", 0))
+        if "raises" in case.fields:
+            raise RuntimeError(case["raises"])
+        return Answer(
+            case.input,
+            cost_usd=case.fields.get("costs", 0),
+            usage={"tokens": 5},
+            transcript=[{"role": "user", "content": "hello"}],
+        )
+
+    return answer
+"""
+
+RAISES: Final = "def grade(case, output):\n    raise ValueError(case['id'])\n"
+WORKERS: Final = pytest.mark.parametrize(
+    "workers", [(), ("-n", "2"), ("-n", "4")], ids=["serial", "two", "four"]
+)
+
+
+@WORKERS
+@pytest.mark.parametrize("cost", ["spends", "costs"])
+def test_a_cap_holds_for_all_workers_together(
+    runs: PytestRuns, workers: tuple[str, ...], cost: str
+) -> None:
+    """No more is spent above it than the cases cost that are in flight."""
+    cases = [{**each, cost: 0.1, "sleep": 0.02} for each in passing_cases(80)]
+    settings = "concurrency: 4\nmax_cost_usd: 0.5\n"
+    runs.write(task_class_files(cases, settings=settings, system=SPENDS))
+    run = runs.run("bench", *workers, plugins=[BENCH, "xdist"])
+    report = only_bench(run)
+    assert 0.5 < report["total_cost_usd"] <= 0.5 + 4 * 0.1 + 1e-9
+    assert len(calls(runs)) == report["counts"]["started"] <= 9
+    assert report["stopped"] == "the cost cap was reached"
+    assert report["run_id"].startswith("partial:")
+    assert run.exit_status == 1
+    assert run.outcomes["skipped"] == 80 - len(calls(runs))
+
+
+def test_cases_that_know_their_bound_stay_below_the_cap(runs: PytestRuns) -> None:
+    """A case whose own `max_cost_usd` would exceed the cap is not started."""
+    cases = [
+        {**each, "costs": 0.2, "max_cost_usd": 0.2, "sleep": 0.02} for each in passing_cases(20)
+    ]
+    settings = "concurrency: 8\nmax_cost_usd: 1.0\n"
+    runs.write(task_class_files(cases, settings=settings, system=SPENDS))
+    report = only_bench(runs.run("bench", plugins=[BENCH]))
+    assert report["total_cost_usd"] == pytest.approx(1.0)
+    assert report["counts"]["started"] == 5
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_rubrics_that_raise_cost_what_their_systems_cost(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
+    """The cap is reached, though no rubric has said a cost."""
+    cases = [{**each, "costs": 0.1, "sleep": 0.02} for each in passing_cases(80)]
+    settings = "concurrency: 2\nmax_cost_usd: 0.5\nstop_after_same_failure: 0\n"
+    runs.write(task_class_files(cases, settings=settings, rubric=RAISES, system=SPENDS))
+    report = only_bench(runs.run("bench", *workers, plugins=[BENCH, "xdist"]))
+    assert 0.5 < report["total_cost_usd"] <= 0.7 + 1e-9
+    assert set(map(tuple, codes_by_case(report).values())) == {("rubric.malformed_output",)}
+
+
+def test_each_way_to_fail_costs_what_was_spent(runs: PytestRuns) -> None:
+    """A timeout, an exception, an answer and a rubric's own cost add up, case by case."""
+    cases: list[dict[str, Any]] = [
+        {"id": "late", "input": 1, "spends": 1.0, "sleep": 60},
+        {"id": "raises", "input": 1, "spends": 2.0, "raises": "no"},
+        {"id": "both", "input": 1, "spends": 4.0, "costs": 8.0, "rubric_cost": 16.0},
+        {"id": "wrong", "input": 1, "spends": -1},
+    ]
+    settings = "timeout_per_case_seconds: 0.5\n"
+    runs.write(task_class_files(cases, settings=settings, system=SPENDS))
+    report = only_bench(runs.run("bench", plugins=[BENCH]))
+    costs = {case_id: score["cost_usd"] for case_id, score in report["per_case"]}
+    assert costs == {"late": 1.0, "raises": 2.0, "both": 28.0, "wrong": 0.0}
+    assert report["total_cost_usd"] == 31.0
+    (mode,) = dict(report["per_case"])["wrong"]["failure_modes"]
+    assert "spend: cost_usd is -1; give a number of at least 0" in mode["detail"]
+
+
+@pytest.mark.parametrize("is_saved", [True, False], ids=["kept", "not kept"])
+def test_calls_that_a_blocked_loop_discards_are_told_and_paid(
+    runs: PytestRuns, is_saved: bool
+) -> None:
+    """Eighty cases and one that blocks: only what was in flight is called twice, and each call
+    counts.
+    """
+    blocker = {"id": "blocks", "input": 1, "block": 3, "costs": 0.1}
+    cases = [blocker, *({**each, "costs": 0.1, "sleep": 0.05} for each in passing_cases(79))]
+    settings = "timeout_per_case_seconds: 0.5\nconcurrency: 3\n"
+    runs.write(task_class_files(cases, settings=settings, system=SPENDS))
+    options = () if is_saved else ("--bench-no-save",)
+    report = only_bench(runs.run("bench", *options, plugins=[BENCH]))
+    assert report["counts"]["passed"] == 79
+    again = len(calls(runs)) - 80
+    assert 0 <= again <= 2
+    assert report["total_cost_usd"] <= 0.1 * len(calls(runs)) + 1e-9
+    assert report["total_cost_usd"] >= 0.1 * 79
+
+
+def test_a_cap_that_stops_a_run_says_so_where_people_look(runs: PytestRuns) -> None:
+    """The skipped cases and the summary say why; so does the exit status."""
+    cases = [{**each, "costs": 1.0} for each in passing_cases(6)]
+    settings = "concurrency: 1\nmax_cost_usd: 2\n"
+    runs.write(task_class_files(cases, settings=settings, system=SPENDS))
+    run = runs.run("bench", "-rs", plugins=[BENCH])
+    output = "\n".join(run.stdout)
+    assert "not started: the cost cap was reached" in output
+    assert "3 of 6 passed, 3 not run" in output
+    assert run.exit_status == 1
