@@ -14,6 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
+from pytest_failure_taxonomy.aftermath.dead_benches import add_dead_benches
 from pytest_failure_taxonomy.aftermath.last_moments import (
     MAX_LEFT_BYTES,
     Left,
@@ -470,7 +471,7 @@ def reconstruct(
         context = context_of(run, ended_ns=end.ended_ns)
         context = context_with_memory(context, exit_seen, end.memory, run.header.process.pid)
         evidence, problems = attribute(evidence, run.header.rules)
-        return build_report(
+        report = build_report(
             evidence,
             judge(evidence),
             context,
@@ -483,6 +484,9 @@ def reconstruct(
             ),
             redaction=secrets,
         )
+        if completeness == "reconstructed":
+            add_dead_benches(report, run, secrets.redact_json)
+        return report
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # another version's
         raise ReportError(
             f"run {run.header.run_id}: the record can't be understood "

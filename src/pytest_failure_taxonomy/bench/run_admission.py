@@ -38,6 +38,8 @@ class RunAdmission(Admission):
         super().__init__(
             max_cost_usd=plan.max_cost_usd, stop_after_same_failure=plan.stop_after_same_failure
         )
+        self.nodeids: dict[str, str] = {}
+        """The tests that wait for the cases, by case."""
         self._run = run
         self._reader = LineReader(run.path)
         self._pids: dict[str, int] = {}
@@ -51,7 +53,8 @@ class RunAdmission(Admission):
             was_stopped = bool(self.stop_reason)
             answer = self._decide(case)
             if answer == "go":
-                self._run.note_start(case.case_id, attempt, case.max_cost_usd)
+                nodeid = self.nodeids.get(case.case_id)
+                self._run.note_start(case.case_id, attempt, case.max_cost_usd, nodeid)
                 if self._run.problem:  # nothing comes back from the file
                     self.begin(case.case_id, case.max_cost_usd, attempt)
             elif answer == "stop" and not was_stopped:

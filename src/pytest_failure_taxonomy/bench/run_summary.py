@@ -38,6 +38,7 @@ def summary_lines(
         facts += [(f"tag {each.tag}", _tag_words(each)) for each in report.by_tag]
         facts += [(f"key {each.key}", _key_words(each)) for each in report.by_breakdown_key]
     facts.append(("slowest", _slowest(report, slowest)))
+    facts.append(("stopped", report.stopped or ""))
     facts.append(("cost", cost_words(report.total_cost_usd)))
     if report.baseline is not None:
         facts.append(("baseline", _baseline_words(report.baseline)))

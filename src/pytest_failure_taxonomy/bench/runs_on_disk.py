@@ -199,8 +199,21 @@ class RunFile:
                 said = {"record": "resumed", "session": session, "at": now(), "commit": commit}
                 self._append(_line(said) + _line(_cases(cases)))
 
-    def note_start(self, case_id: str, attempt: int, max_cost_usd: float | None = None) -> None:
-        """Write that a case's system is about to be called."""
+    def note_start(
+        self,
+        case_id: str,
+        attempt: int,
+        max_cost_usd: float | None = None,
+        nodeid: str | None = None,
+    ) -> None:
+        """Write that a case's system is about to be called.
+
+        Args:
+            case_id: The case.
+            attempt: The number of the call.
+            max_cost_usd: The most that the case can cost, if that is known.
+            nodeid: The test that waits for it.
+        """
         said = {
             "record": "started",
             "case_id": case_id,
@@ -211,6 +224,8 @@ class RunFile:
         }
         if max_cost_usd is not None:
             said["max_cost_usd"] = max_cost_usd
+        if nodeid is not None:
+            said["nodeid"] = nodeid
         self._append(_line(said))
 
     def note_spent(self, case_id: str, attempt: int, cost_usd: float) -> None:
@@ -238,7 +253,7 @@ class RunFile:
         said = self._call(outcome.case_id, outcome.attempts[-1])
         said["rubric_cost_usd"] = max(0.0, round(score.cost_usd - system_usd, 12))
         said["input_digest"] = digest
-        said["score"] = score.model_dump(mode="json")
+        said["score"] = self._redact(score.model_dump(mode="json"))
         cut = [] if regraded is None else [each for each in regraded.truncated if each != "printed"]
         redacted = regraded is not None and regraded.is_redacted
         for name, value, limit in (
@@ -494,6 +509,8 @@ class KeptRun:
         """The calls of each case, in order."""
         self.started: dict[str, int] = {}
         """How many calls were begun, by case."""
+        self.nodeids: dict[str, str] = {}
+        """The tests that waited for the cases that were begun, by case."""
         self.stopped = ""
         """Why no more cases were started."""
         self.stop_causes: set[str] = set()
@@ -521,6 +538,8 @@ class KeptRun:
             case "started":
                 case_id, number = str(record["case_id"]), int(record.get("attempt", 1))
                 self.started[case_id] = max(self.started.get(case_id, 0), number)
+                if "nodeid" in record:
+                    self.nodeids[case_id] = str(record["nodeid"])
             case "spent":
                 self._add_spent(
                     str(record["case_id"]), int(record["attempt"]), float(record["cost_usd"])

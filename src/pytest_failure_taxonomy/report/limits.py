@@ -6,7 +6,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, cap, encodable, is_closed
+from pytest_failure_taxonomy.report.text import (
+    CLOSED_FIELDS,
+    cap,
+    cap_between_words,
+    change_texts,
+    encodable,
+    is_closed,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import MAX_LISTED, Unrecorded
 
 JSONObject = dict[str, Any]
@@ -298,3 +305,17 @@ def _without_traceback(entry: JSONObject, index: int, kept: int | None) -> JSONO
 
 def _with_fewer_nodeids(entry: JSONObject, kept: int) -> JSONObject:
     return {**entry, "nodeids": entry["nodeids"][:kept]}
+
+
+MAX_BENCH_TEXT: Final = 2_000
+"""Characters of a text in the report of a task class, such as the detail of a failure mode."""
+
+
+def fit_benches(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the reports of task classes with texts that are not too long."""
+    fitted: list[dict[str, Any]] = change_texts(reports, _fit_bench_text)
+    return fitted
+
+
+def _fit_bench_text(text: str) -> str:
+    return cap_between_words(encodable(text), MAX_BENCH_TEXT)

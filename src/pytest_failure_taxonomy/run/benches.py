@@ -9,13 +9,10 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults
-from pytest_failure_taxonomy.report.text import cap_between_words, change_texts, encodable
+from pytest_failure_taxonomy.report.limits import fit_benches
 
 BENCH_PLUGIN: Final = "failure_taxonomy_bench_session"
 """The name of the plugin that runs cases; it is registered with the first task class."""
-
-MAX_TEXT: Final = 2_000
-"""Maximal length of a text, such as the detail of a failure mode."""
 
 
 def add_benches(
@@ -30,34 +27,33 @@ def add_benches(
         return
     try:
         reports = [each.model_dump(mode="json") for each in session.reports()]
-        report["bench"] = change_texts(redact(reports), _fit)
+        report["bench"] = fit_benches(redact(reports))
     except Exception as error:  # noqa: BLE001 - the rest of the report stands
         faults.add("the reports of benches", error)
 
 
 def kept_cases(config: pytest.Config, report: dict[str, Any]) -> dict[str, Any]:
     """Return what the HTML page shows of the cases of benches, by run id."""
-    if not report["bench"]:
+    session = config.pluginmanager.get_plugin(BENCH_PLUGIN)
+    kept = None if session is None else kept_in(session)
+    if not report["bench"] or kept is None:
         return {}
     from pytest_failure_taxonomy.bench.case_pages import page_runs
 
     try:
-        return page_runs(report["bench"], _storage_of(config))
+        return page_runs(report["bench"], Path(kept["folder"]))
     except Exception:  # noqa: BLE001 - the page is there without them
         return {}
 
 
-def _storage_of(config: pytest.Config) -> Path:
-    given = config.getoption("bench_storage", None)
-    if given:
-        return config.invocation_params.dir / str(given)
-    try:
-        ini = config.getini("bench_storage")
-    except ValueError:  # the bench's plugin is not there
-        ini = ""
-    inipath = config.inipath
-    return (config.rootpath if inipath is None or not ini else inipath.parent) / (ini or ".bench")
+def kept_in(session: Any) -> dict[str, str] | None:
+    """Return where a session of benches keeps its runs; `None` if it keeps none.
 
-
-def _fit(text: str) -> str:
-    return cap_between_words(encodable(text), MAX_TEXT)
+    Whoever completes the report of a pytest that died reads them there.
+    """
+    runs = session.runs_are_kept_in
+    return (
+        None
+        if not runs.folder or runs.is_temporary
+        else {"folder": runs.folder, "session": runs.name}
+    )

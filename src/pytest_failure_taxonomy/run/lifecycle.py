@@ -54,7 +54,7 @@ from pytest_failure_taxonomy.report.render.terminal import (
 )
 from pytest_failure_taxonomy.report.text import ShownPaths, safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
-from pytest_failure_taxonomy.run.benches import add_benches, kept_cases
+from pytest_failure_taxonomy.run.benches import BENCH_PLUGIN, add_benches, kept_cases, kept_in
 from pytest_failure_taxonomy.run.extensions import add_extensions, search_again
 from pytest_failure_taxonomy.run.past_runs import PastRuns
 from pytest_failure_taxonomy.run.report_file import (
@@ -333,6 +333,15 @@ class Run:
         )
         self._config.pluginmanager.register(thread, "failure_taxonomy_stall_thread")
         thread.start()
+
+    @pytest.hookimpl
+    @guarded
+    def pytest_plugin_registered(self, plugin: object, plugin_name: str) -> None:
+        """Record where benches keep their runs, in case this process dies."""
+        if plugin_name == BENCH_PLUGIN and self.session is not None:
+            kept = kept_in(plugin)
+            if kept is not None:
+                self._crash_record.record.write("benches", **kept)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self) -> Generator[None, Any, Any]:

@@ -71,6 +71,7 @@ def test_a_cap_holds_for_all_workers_together(
     assert report["stopped"] == "the cost cap was reached"
     assert report["run_id"].startswith("partial:")
     assert run.exit_status == 1
+    assert run.outcomes is not None
     assert run.outcomes["skipped"] == 80 - len(calls(runs))
 
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
     from pytest_failure_taxonomy.bench.outcomes import CaseOutcome, SystemUnderTest
     from pytest_failure_taxonomy.bench.plugin.items import MarkedCase
+    from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
 
 _RUN_NOTHING = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
 """Options with which pytest collects cases and runs none."""
@@ -353,6 +354,11 @@ class BenchSession:
         self._print(terminalreporter)
         if self._json_problem:
             terminalreporter.write_line(f"--bench-json: {self._json_problem}", red=True)
+
+    @property
+    def runs_are_kept_in(self) -> SessionOfRuns:
+        """Where this pytest run keeps the runs of its task classes."""
+        return self._config.stash[RUNS]
 
     def reports(self) -> list[BenchRunReport]:
         """Return the report of each task class; call it when all cases are over."""

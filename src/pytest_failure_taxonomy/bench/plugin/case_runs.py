@@ -130,7 +130,7 @@ class CaseRuns:
             system,
             partial(self._rubric, task_class),
             Notes(self._results.of(source), file, cases, nodeids, self._journal),
-            admission=self._admission(source, plan, file),
+            admission=self._admission(source, plan, file, nodeids),
             done=done,
             earlier=earlier,
         )
@@ -153,13 +153,18 @@ class CaseRuns:
         listed = [case for case in asking.task_class.cases if case.case_id in wanted]
         return self._kept.open(source, plan.task_class, given, listed)
 
-    def _admission(self, source: Source, plan: RunPlan, file: RunFile | None) -> Admission:
+    def _admission(
+        self, source: Source, plan: RunPlan, file: RunFile | None, nodeids: Mapping[str, str]
+    ) -> Admission:
         """Return what decides about the cases of a source, in all its units."""
         if source not in self._admissions:
             self._admissions[source] = (
                 Admission.of(plan) if file is None else RunAdmission(plan, file)
             )
-        return self._admissions[source]
+        admission = self._admissions[source]
+        if isinstance(admission, RunAdmission):
+            admission.nodeids.update(nodeids)
+        return admission
 
     def _before(
         self, source: Source, items: Sequence[CaseItem]

@@ -185,6 +185,16 @@ class _End:
     coverage: str = ""
 
 
+@value
+class KeptBenches:
+    """Where a run keeps what its benches come to, if it does so."""
+
+    folder: str
+    """The folder of the files."""
+    session: str
+    """How the names of this pytest's files begin, and what it is called in others."""
+
+
 _EVENTS: Final[dict[str, tuple[str, type]]] = {
     "failure": ("failure", TestFailure),
     "collection_failure": ("failure", CollectionFailure),
@@ -199,6 +209,7 @@ _PLAIN_EVENTS: Final[dict[str, type]] = {
     "recovered": _NamedTest,
     "rerun": _Rerun,
     "end": _End,
+    "benches": KeptBenches,
 }
 """Events that have several fields, as the fields of a class."""
 

@@ -1,0 +1,226 @@
+"""Runs that are kept and continued: after a death, Ctrl+C and a cap, with what has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_failure_taxonomy.bench.runs_on_disk import read_run
+from tests.helpers.runs import PytestRuns
+from tests.helpers.task_classes import (
+    BENCH,
+    calls,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
+
+WORKERS: Final = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+PLUGINS: Final = [BENCH, "xdist"]
+
+
+def kept(runs: PytestRuns, folder: str = ".bench") -> list[Path]:
+    """Return the files of the runs that are kept."""
+    return sorted((runs.path / folder).glob("*.jsonl"))
+
+
+def write(runs: PytestRuns, cases: list[dict[str, Any]], settings: str = "", **more: Any) -> None:
+    """Write a task class of cases that take a moment, one or two at a time."""
+    runs.write(task_class_files(cases, settings=f"concurrency: 2\n{settings}", **more))
+
+
+def kill_in_the_middle(
+    runs: PytestRuns, *options: str, signal_number: int, plugins: list[str] = PLUGINS
+) -> None:
+    """Start a run, and end pytest when some cases, but not all, are done."""
+    command = [sys.executable, "-m", "pytest", "--failure-taxonomy", "bench", *options]
+    for name in ("failure_taxonomy", *plugins):
+        command += ["-p", name]
+    process = subprocess.Popen(
+        command, cwd=runs.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 60
+    while not any(path.read_text().count('"input_digest"') > 5 for path in kept(runs)):
+        assert process.poll() is None, "it ended before"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal_number)
+    process.wait(60)
+
+
+@WORKERS
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_a_run_that_was_ended_is_continued(
+    runs: PytestRuns, workers: tuple[str, ...], number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No case that has a score is called again; nothing is left in the temporary folder."""
+    temporary = runs.path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    write(runs, [{**each, "sleep": 0.1} for each in passing_cases(40)])
+    kill_in_the_middle(runs, *workers, signal_number=number)
+    (path,) = kept(runs)
+    done = set(read_run(path).scores())
+    assert 5 < len(done) < 40
+    (runs.path / "calls.txt").unlink()
+    run = runs.run("bench", "--bench-resume", *workers, plugins=PLUGINS)
+    report = only_bench(run)
+    assert report["counts"]["passed"] == 40
+    assert report["complete"]
+    assert run.outcomes == {"passed": 40}
+    called = calls(runs)
+    assert not done & set(called)
+    assert {*done, *called} == {f"case-{n:03}" for n in range(40)}
+    assert kept(runs) == [path]
+    output = "\n".join(run.stdout)
+    assert f"resumed: {len(done)} of 40 cases were done before" in output
+    assert report["run_id"] == path.stem
+    deadline = time.monotonic() + 20
+    while list(temporary.glob("pytest-bench-*")) and time.monotonic() < deadline:
+        time.sleep(0.1)  # the server of a dead run's rubrics ends soon after it
+    assert list(temporary.glob("pytest-bench-*")) == []
+
+
+@WORKERS
+def test_the_report_of_a_killed_run_has_what_was_graded(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
+    """Its `bench` section is made of the file that the run has left."""
+    write(runs, [{**each, "sleep": 0.1} for each in passing_cases(40)])
+    kill_in_the_middle(runs, *workers, signal_number=signal.SIGKILL)
+    report = runs.wait_for_completion()
+    assert report["completeness"] == "reconstructed"
+    (bench,) = report["bench"]
+    (path,) = kept(runs)
+    done = read_run(path).scores()
+    assert bench["task_class"] == "echo"
+    assert {case_id for case_id, _ in bench["per_case"]} == set(done)
+    assert bench["counts"]["scheduled"] == 40
+    assert not bench["complete"]
+
+
+def test_a_system_that_ends_the_process_is_named(runs: PytestRuns) -> None:
+    """`os._exit` in a case loses neither the class nor the others' scores, and names the case."""
+    cases = [*passing_cases(4), {"id": "exits", "input": 1, "exit": 3, "sleep": 0.5}]
+    write(runs, cases)
+    run = runs.run_unchecked("bench", plugins=[BENCH])
+    assert run.exit_status == 3
+    (bench,) = runs.wait_for_completion()["bench"]
+    assert bench["counts"] == {
+        "scheduled": 5,
+        "started": 5,
+        "graded": 4,
+        "passed": 4,
+        "not_run": 0,
+    }
+    assert "exits" not in dict(bench["per_case"])
+
+
+def test_only_what_is_missing_after_a_cap(runs: PytestRuns) -> None:
+    """A higher cap lets a capped run go on; what was spent before counts for the new one."""
+    cases = [{**each, "rubric_cost": 1.0} for each in passing_cases(6)]
+    write(runs, cases, "max_cost_usd: 2\nconcurrency: 1\n".replace("concurrency: 1\n", ""))
+    first = only_bench(runs.run("bench", "--bench-concurrency=1", plugins=[BENCH]))
+    assert first["counts"]["graded"] == 3
+    options = ("--bench-concurrency=1", "--bench-resume", "--bench-max-cost=4.5")
+    second = only_bench(runs.run("bench", *options, plugins=[BENCH]))
+    assert second["counts"]["graded"] == 5
+    assert second["total_cost_usd"] == 5.0
+    assert len(calls(runs)) == 5
+
+
+def test_what_has_changed_runs_again_and_is_said(runs: PytestRuns) -> None:
+    """A changed case alone runs again; a changed rubric or version has all run again."""
+    cases = passing_cases(5)
+    write(runs, cases)
+    runs.run("bench", plugins=[BENCH])
+    (runs.path / "calls.txt").unlink()
+    cases[2]["more"] = "new"
+    write(runs, cases)
+    run = runs.run("bench", "--bench-resume", plugins=[BENCH])
+    assert calls(runs) == ["case-002"]
+    assert "4 of 5 cases were done before; 1 had changed and ran again: case-002" in "\n".join(
+        run.stdout
+    )
+    rubric = (runs.path / "bench/echo/rubric.py").read_text() + "\n# stricter\n"
+    write(runs, cases, rubric=rubric)
+    run = runs.run("bench", "--bench-resume", plugins=[BENCH])
+    assert len(calls(runs)) == 6
+    assert "all cases run: the rubric has changed since" in "\n".join(run.stdout)
+    run = runs.run("bench", "--bench-resume", "--bench-sut-version=2", plugins=[BENCH])
+    assert "all cases run: the system's version has changed since" in "\n".join(run.stdout)
+    assert len(kept(runs)) == 3
+
+
+def test_a_line_that_is_cut_off_is_told(runs: PytestRuns) -> None:
+    """The case of which it is the line runs again; the lines behind it count."""
+    write(runs, passing_cases(5))
+    runs.run("bench", plugins=[BENCH])
+    (path,) = kept(runs)
+    content = path.read_bytes()
+    path.write_bytes(content[:-20])
+    (runs.path / "calls.txt").unlink()
+    run = runs.run("bench", "--bench-resume", plugins=[BENCH])
+    assert len(calls(runs)) == 1
+    assert only_bench(run)["counts"]["passed"] == 5
+    assert "the line is cut off and was skipped" in "\n".join(run.stdout)
+
+
+def test_named_runs(runs: PytestRuns) -> None:
+    """A run is named by its id, the beginning of it, or its file."""
+    write(runs, passing_cases(3))
+    runs.run("bench", plugins=[BENCH])
+    (path,) = kept(runs)
+    for given in (path.stem, path.stem[:20], str(path)):
+        (runs.path / "calls.txt").unlink(missing_ok=True)
+        runs.run("bench", f"--bench-resume={given}", plugins=[BENCH])
+        assert calls(runs) == []
+    assert kept(runs) == [path]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--bench-resume=nothing"], "--bench-resume: there is no run nothing in"),
+        (["--bench-resume", "bench"], "--bench-resume: bench is no run; write --bench-resume=late"),
+        (["--bench-resume", "--bench-no-save"], "leave --bench-no-save out"),
+        (["--bench-storage=pytest.ini"], "pytest.ini is no folder; name another folder"),
+        (["--bench-resume=pytest.ini"], "its first line does not describe a run"),
+    ],
+)
+def test_bad_input_is_refused_before_any_call(
+    runs: PytestRuns, options: list[str], words: str
+) -> None:
+    """One line says where, what, and what would be right."""
+    write(runs, passing_cases(2))
+    if "pytest.ini" in options[0] and "resume" in options[0]:
+        (runs.path / "pytest.ini").write_text('{"record": "run"}\n')
+        options = [*options, "-c", os.devnull, f"--rootdir={runs.path}"]
+    run = runs.run_unchecked(*options, plugins=[BENCH])
+    assert run.exit_status == 4
+    assert words in "\n".join([*run.stdout, *run.stderr])
+    assert "Traceback" not in "\n".join(run.stderr)
+    assert calls(runs) == []
+
+
+def test_a_run_of_a_newer_version_is_not_continued(runs: PytestRuns) -> None:
+    """Its file is refused by name."""
+    write(runs, passing_cases(2))
+    runs.run("bench", plugins=[BENCH])
+    (path,) = kept(runs)
+    first, *rest = path.read_text().splitlines()
+    header = {**json.loads(first), "schema_version": 9}
+    path.write_text("\n".join([json.dumps(header), *rest, ""]))
+    run = runs.run_unchecked("bench", f"--bench-resume={path}", plugins=[BENCH])
+    assert run.exit_status == 4
+    assert "has schema version 9, and this program reads up to 1" in "\n".join(run.stderr)
