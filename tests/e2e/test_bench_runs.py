@@ -146,15 +146,13 @@ def test_the_list_has_a_line_for_each_run(bench: Bench, tmp_path: Path) -> None:
         0, "", "failure-taxonomy: there is no run in .bench; name a folder by --storage\n"
     )
     keep_all(tmp_path)
-    keep_all(tmp_path, run_id="20261124T120000Z-ffffffff")
+    keep_all(tmp_path, run_id="20261124T120000Z-ffffff-echo-01234567")
     said = bench("list")
     assert (said.code, said.err) == (0, "")
     heads, late, early = said.lines
-    assert heads == (
-        "run                        class  system        began                 passed   mean"
-        "     cost  gate  state"
-    )
-    assert late.split()[0] == "20261124T120000Z-ffffffff"
+    columns = "  class  system        began                 passed   mean     cost  gate  state"
+    assert heads == "run".ljust(len(RUN_ID)) + columns
+    assert late.split()[0] == "20261124T120000Z-ffffff-echo-01234567"
     assert early.split() == [
         *(RUN_ID, "echo", "app:answer", "7", "2026-11-23T12:00:00Z", "2/6", "0.400", "$0.3000"),
         *["FAIL", "1", "lost,", "1", "not", "run,", "the", "cost", "cap", "was", "reached"],
@@ -318,7 +316,7 @@ def test_what_is_no_run_is_one_line(
 ) -> None:
     """The line says what would be right, and nothing is written."""
     keep_all(tmp_path)
-    keep_all(tmp_path, run_id="20261124T120000Z-ffffffff")
+    keep_all(tmp_path, run_id="20261124T120000Z-ffffff-echo-01234567")
     if content is not None:
         (tmp_path / "f.jsonl").write_text(content.replace("DEEP", DEEP))
     options = ["--to", "csv"] if command == "export" else []
@@ -361,6 +359,7 @@ def test_a_new_rubric_grades_kept_outputs(bench: Bench, tmp_path: Path) -> None:
     run, old = read_run(new), read_run(path)
     assert run.header.regraded_from == RUN_ID
     assert run.header.run_id == new.stem != RUN_ID
+    assert new.stem.endswith("-echo-01234567")
     assert run.header.system == old.header.system
     assert run.header.digests.rubric != old.header.digests.rubric
     assert run.header.digests.taxonomy == old.header.digests.taxonomy

@@ -19,7 +19,7 @@ from pytest_failure_taxonomy.bench.runs_on_disk import (
     scheduled,
 )
 
-RUN_ID: Final = "20261123T120000Z-0a1b2c3d"
+RUN_ID: Final = "20261123T120000Z-0a1b2c-echo-01234567"
 BEGAN: Final = 1_795_435_200.0
 """2026-11-23, 12:00 UTC."""
 
