@@ -42,7 +42,6 @@ class Bench(NamedTuple):
     modes: list[tuple[str, str, int]]
     cases: list[tuple[str, dict[str, Any]]]
     cases_left_out: int
-    tags: list[dict[str, Any]]
     run_id: str
     kept: list[dict[str, Any]]
     """Cases with their outputs, as `bench/case_pages.py` makes them."""
@@ -74,7 +73,6 @@ def _view(bench: dict[str, Any], kept: Mapping[str, Any]) -> Bench:
         modes=_modes(cases),
         cases=cases[:_MAX_CASES],
         cases_left_out=max(0, len(cases) - _MAX_CASES),
-        tags=bench.get("by_tag") or [],
         run_id=kept.get("run_id", ""),
         kept=kept.get("cases", []),
         kept_left_out=kept.get("left_out", 0),
