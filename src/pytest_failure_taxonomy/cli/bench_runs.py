@@ -276,8 +276,8 @@ def _facts(run: KeptRun) -> Iterator[tuple[str, str]]:
         yield "shard", header.shard
     if header.regraded_from:
         yield "regraded", f"the outputs of {header.regraded_from}; the system was not called"
-    rubric, taxonomy = digests.rubric or "not known", digests.taxonomy or "not known"
-    yield "digests", f"rubric {rubric[:_DIGITS]}, taxonomy {taxonomy[:_DIGITS]}"
+    rubric = (digests.rubric or "none")[:_DIGITS]
+    yield "digests", f"rubric {rubric}, taxonomy {(digests.taxonomy or 'none')[:_DIGITS]}"
     given = header.settings.get("rubric_env")
     if isinstance(given, list) and given:
         yield "secrets", f"the rubric was given {', '.join(map(str, given))}"
