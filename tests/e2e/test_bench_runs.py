@@ -7,6 +7,9 @@ import errno
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,6 +21,7 @@ from pytest_failure_taxonomy.bench.models import GateSettings
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.runs_on_disk import read_run, report_of
 from pytest_failure_taxonomy.cli.main import main
+from tests.helpers.children import child_environment
 from tests.helpers.kept_runs import (
     RUN_ID,
     call_of,
@@ -27,6 +31,7 @@ from tests.helpers.kept_runs import (
     write_files,
 )
 from tests.helpers.task_classes import ECHO_RUBRIC, task_class_files
+from tests.helpers.waiting import wait_until
 
 pytest.importorskip("scipy")
 
@@ -470,6 +475,52 @@ def test_a_rubric_that_fails_is_a_score(bench: Bench, tmp_path: Path, isolation:
         "case-3": "rubric.malformed_output",
         "case-4": "rubric.timeout",
     }
+
+
+@pytest.mark.posix("Ctrl+C is a signal there")
+def test_a_user_may_interrupt_it(tmp_path: Path) -> None:
+    """One line says where what was graded is, and no rubric goes on."""
+    keep_strings(tmp_path, ["fast", "slow"])
+    (tmp_path / "bench" / "echo" / "bench.yaml").write_text("concurrency: 1\n")
+    (tmp_path / "bench" / "echo" / "rubric.py").write_text(
+        "import os, time\n"
+        "def grade(case, output):\n"
+        f"    if output == 'slow':\n"
+        f"        open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        "        time.sleep(60)\n"
+        "    return {'passed': True, 'score': 1.0, 'breakdown': {}}\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-m", "pytest_failure_taxonomy", "bench", "regrade", "latest"],
+        cwd=tmp_path,
+        env=child_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    pid_of_rubric = int(wait_until(lambda: _content(tmp_path / "pid"), "the slow case"))
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, out) == (130, "")
+    (line,) = err.splitlines()
+    said = "failure-taxonomy: interrupted; what was graded is in "
+    assert line.startswith(said)
+    run = read_run(tmp_path / line.removeprefix(said))
+    assert list(run.scores()) == ["case-0"]
+    wait_until(lambda: not is_alive(pid_of_rubric), "the end of the rubric")
+
+
+def _content(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether there is a process with this id."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_regraded_secrets_stay_out(
