@@ -585,6 +585,43 @@ def test_the_class_is_found_or_named(
     assert "rubric.py" in refusal(bench("regrade", str(path), "--task-class", "moved/echo"))
 
 
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_a_file_can_not_name_a_rubric_elsewhere(
+    bench: Bench, tmp_path: Path, *, is_absolute: bool
+) -> None:
+    """Only the user can: the code of a rubric runs. What a case's codes mean is left out."""
+    elsewhere = tmp_path.parent / "elsewhere"
+    write_files(elsewhere, task_class_files(CASES, folder="echo"))
+    named = str(elsewhere / "echo") if is_absolute else "../elsewhere/echo"
+    keep_strings(tmp_path, ["a0"], folder_named=named)
+    line = refusal(bench("regrade", "latest"))
+    assert line.endswith(", outside of the root directory; name its folder by --task-class")
+    said = bench("show", "latest", "--case", "case-0")
+    assert said.code == 0
+    assert "the answer is not the input" not in said.out
+
+
+def test_limits_hold_for_what_the_rubric_does_now(bench: Bench, tmp_path: Path) -> None:
+    """A cap counts what the rubric costs, and a rubric that fails always is not asked again."""
+    path = keep_strings(tmp_path, ["x"] * 14)
+    folder = tmp_path / "bench" / "echo"
+    answer = "{'passed': True, 'score': 1.0, 'breakdown': {}, 'cost_usd': 0.5}"
+    (folder / "rubric.py").write_text(f"def grade(case, output):\n    return {answer}\n")
+    (folder / "bench.yaml").write_text("concurrency: 1\nmax_cost_usd: 1.2\n")
+    said = bench("regrade", str(path))
+    assert said.code == 1
+    new = read_run(tmp_path / said.lines[-1].removeprefix("  kept as "))
+    assert new.stopped == "the cost cap was reached"
+    assert len(new.scores()) in (2, 3)
+    (folder / "rubric.py").write_text("def grade(case, output):\n    raise ValueError(1)\n")
+    (folder / "bench.yaml").write_text("concurrency: 1\n")
+    said = bench("regrade", str(path))
+    assert said.code == 1
+    new = read_run(tmp_path / said.lines[-1].removeprefix("  kept as "))
+    assert new.stopped == "10 cases in a row failed with the same cause"
+    assert len(new.scores()) == 10
+
+
 def test_a_run_without_outputs_is_refused(bench: Bench, tmp_path: Path) -> None:
     """The line says why none of its cases can be graded."""
     write_files(tmp_path, task_class_files(CASES))
