@@ -178,20 +178,6 @@ def test_a_storage_can_be_named(
     assert "--bench-storage is of the page; give --to html with it" in capsys.readouterr().err
 
 
-def test_scores_by_tag_are_on_the_page_where_a_report_has_them(page: Page, tmp_path: Path) -> None:
-    """The mean, the bound and the counts of each tag have a row."""
-    from pytest_failure_taxonomy.report.render.html import render
-
-    page([failed(0, "an output")])
-    report = json.loads((tmp_path / "report.json").read_text())
-    bound = {"value": 0.125, "method": "clopper-pearson", "n": 8}
-    tag = {"tag": "hard<b>", "n": 8, "passed": 3, "mean_score": 0.5, "lower_bound_95": bound}
-    report["bench"][0]["by_tag"] = [tag]
-    assert "Scores by tag" in render(report)
-    assert "hard&lt;b&gt;" in render(report)
-    assert "0.500 0.125 3 8" in words_of(render(report))
-
-
 @pytest.mark.skipif(
     find_spec("pytest_failure_taxonomy.bench.plugin.kept_runs") is None,
     reason="pytest does not keep runs yet",

@@ -7,6 +7,9 @@ import errno
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,6 +21,7 @@ from pytest_failure_taxonomy.bench.models import GateSettings
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.runs_on_disk import read_run, report_of
 from pytest_failure_taxonomy.cli.main import main
+from tests.helpers.children import child_environment
 from tests.helpers.kept_runs import (
     RUN_ID,
     call_of,
@@ -27,6 +31,7 @@ from tests.helpers.kept_runs import (
     write_files,
 )
 from tests.helpers.task_classes import ECHO_RUBRIC, task_class_files
+from tests.helpers.waiting import wait_until
 
 pytest.importorskip("scipy")
 
@@ -146,15 +151,13 @@ def test_the_list_has_a_line_for_each_run(bench: Bench, tmp_path: Path) -> None:
         0, "", "failure-taxonomy: there is no run in .bench; name a folder by --storage\n"
     )
     keep_all(tmp_path)
-    keep_all(tmp_path, run_id="20261124T120000Z-ffffffff")
+    keep_all(tmp_path, run_id="20261124T120000Z-ffffff-echo-01234567")
     said = bench("list")
     assert (said.code, said.err) == (0, "")
     heads, late, early = said.lines
-    assert heads == (
-        "run                        class  system        began                 passed   mean"
-        "     cost  gate  state"
-    )
-    assert late.split()[0] == "20261124T120000Z-ffffffff"
+    columns = "  class  system        began                 passed   mean     cost  gate  state"
+    assert heads == "run".ljust(len(RUN_ID)) + columns
+    assert late.split()[0] == "20261124T120000Z-ffffff-echo-01234567"
     assert early.split() == [
         *(RUN_ID, "echo", "app:answer", "7", "2026-11-23T12:00:00Z", "2/6", "0.400", "$0.3000"),
         *["FAIL", "1", "lost,", "1", "not", "run,", "the", "cost", "cap", "was", "reached"],
@@ -318,7 +321,7 @@ def test_what_is_no_run_is_one_line(
 ) -> None:
     """The line says what would be right, and nothing is written."""
     keep_all(tmp_path)
-    keep_all(tmp_path, run_id="20261124T120000Z-ffffffff")
+    keep_all(tmp_path, run_id="20261124T120000Z-ffffff-echo-01234567")
     if content is not None:
         (tmp_path / "f.jsonl").write_text(content.replace("DEEP", DEEP))
     options = ["--to", "csv"] if command == "export" else []
@@ -361,6 +364,7 @@ def test_a_new_rubric_grades_kept_outputs(bench: Bench, tmp_path: Path) -> None:
     run, old = read_run(new), read_run(path)
     assert run.header.regraded_from == RUN_ID
     assert run.header.run_id == new.stem != RUN_ID
+    assert new.stem.endswith("-echo-01234567")
     assert run.header.system == old.header.system
     assert run.header.digests.rubric != old.header.digests.rubric
     assert run.header.digests.taxonomy == old.header.digests.taxonomy
@@ -473,6 +477,52 @@ def test_a_rubric_that_fails_is_a_score(bench: Bench, tmp_path: Path, isolation:
     }
 
 
+@pytest.mark.posix("Ctrl+C is a signal there")
+def test_a_user_may_interrupt_it(tmp_path: Path) -> None:
+    """One line says where what was graded is, and no rubric goes on."""
+    keep_strings(tmp_path, ["fast", "slow"])
+    (tmp_path / "bench" / "echo" / "bench.yaml").write_text("concurrency: 1\n")
+    (tmp_path / "bench" / "echo" / "rubric.py").write_text(
+        "import os, time\n"
+        "def grade(case, output):\n"
+        f"    if output == 'slow':\n"
+        f"        open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        "        time.sleep(60)\n"
+        "    return {'passed': True, 'score': 1.0, 'breakdown': {}}\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-m", "pytest_failure_taxonomy", "bench", "regrade", "latest"],
+        cwd=tmp_path,
+        env=child_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    pid_of_rubric = int(wait_until(lambda: _content(tmp_path / "pid"), "the slow case"))
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, out) == (130, "")
+    (line,) = err.splitlines()
+    said = "failure-taxonomy: interrupted; what was graded is in "
+    assert line.startswith(said)
+    run = read_run(tmp_path / line.removeprefix(said))
+    assert list(run.scores()) == ["case-0"]
+    wait_until(lambda: not is_alive(pid_of_rubric), "the end of the rubric")
+
+
+def _content(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether there is a process with this id."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def test_regraded_secrets_stay_out(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -533,6 +583,43 @@ def test_the_class_is_found_or_named(
     )
     (tmp_path / "moved" / "echo" / "rubric.py").unlink()
     assert "rubric.py" in refusal(bench("regrade", str(path), "--task-class", "moved/echo"))
+
+
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_a_file_can_not_name_a_rubric_elsewhere(
+    bench: Bench, tmp_path: Path, *, is_absolute: bool
+) -> None:
+    """Only the user can: the code of a rubric runs. What a case's codes mean is left out."""
+    elsewhere = tmp_path.parent / "elsewhere"
+    write_files(elsewhere, task_class_files(CASES, folder="echo"))
+    named = str(elsewhere / "echo") if is_absolute else "../elsewhere/echo"
+    keep_strings(tmp_path, ["a0"], folder_named=named)
+    line = refusal(bench("regrade", "latest"))
+    assert line.endswith(", outside of the root directory; name its folder by --task-class")
+    said = bench("show", "latest", "--case", "case-0")
+    assert said.code == 0
+    assert "the answer is not the input" not in said.out
+
+
+def test_limits_hold_for_what_the_rubric_does_now(bench: Bench, tmp_path: Path) -> None:
+    """A cap counts what the rubric costs, and a rubric that fails always is not asked again."""
+    path = keep_strings(tmp_path, ["x"] * 14)
+    folder = tmp_path / "bench" / "echo"
+    answer = "{'passed': True, 'score': 1.0, 'breakdown': {}, 'cost_usd': 0.5}"
+    (folder / "rubric.py").write_text(f"def grade(case, output):\n    return {answer}\n")
+    (folder / "bench.yaml").write_text("concurrency: 1\nmax_cost_usd: 1.2\n")
+    said = bench("regrade", str(path))
+    assert said.code == 1
+    new = read_run(tmp_path / said.lines[-1].removeprefix("  kept as "))
+    assert new.stopped == "the cost cap was reached"
+    assert len(new.scores()) in (2, 3)
+    (folder / "rubric.py").write_text("def grade(case, output):\n    raise ValueError(1)\n")
+    (folder / "bench.yaml").write_text("concurrency: 1\n")
+    said = bench("regrade", str(path))
+    assert said.code == 1
+    new = read_run(tmp_path / said.lines[-1].removeprefix("  kept as "))
+    assert new.stopped == "10 cases in a row failed with the same cause"
+    assert len(new.scores()) == 10
 
 
 def test_a_run_without_outputs_is_refused(bench: Bench, tmp_path: Path) -> None:

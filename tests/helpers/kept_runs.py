@@ -19,7 +19,7 @@ from pytest_failure_taxonomy.bench.runs_on_disk import (
     scheduled,
 )
 
-RUN_ID: Final = "20261123T120000Z-0a1b2c3d"
+RUN_ID: Final = "20261123T120000Z-0a1b2c-echo-01234567"
 BEGAN: Final = 1_795_435_200.0
 """2026-11-23, 12:00 UTC."""
 
@@ -74,6 +74,7 @@ def keep_run(
     stopped: str = "",
     redact: Callable[[Any], Any] = lambda given: given,
     gate: GateSettings | None = None,
+    folder_named: str = "",
     **changes: Any,
 ) -> Path:
     """Write a run of a class below a root directory, and return its file.
@@ -86,11 +87,14 @@ def keep_run(
         stopped: Why no more cases were started.
         redact: Removes secrets.
         gate: The run's own gate, if it is not the class's.
+        folder_named: What the file says of the class's folder, if that is something else.
         changes: Fields of the first line that are not those of the class.
     """
     task_class = load_task_class(root / folder)
     if gate is not None:
         changes["gate"] = gate
+    if folder_named:
+        changes["folder"] = folder_named
     header = header_of(task_class, root=root, **changes)
     cases = {case.case_id: scheduled(case) for case in task_class.cases}
     storage = root / ".bench"

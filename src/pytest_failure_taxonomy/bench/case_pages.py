@@ -7,25 +7,18 @@ Texts are cut, and a run has a maximal size; what is left out is counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import ValidationError
-
 from pytest_failure_taxonomy.bench.case_states import gave_output, state_of
+from pytest_failure_taxonomy.bench.kept_outputs import read_calls
 from pytest_failure_taxonomy.bench.kept_texts import Message, messages_of, text_of
-from pytest_failure_taxonomy.bench.runs_on_disk import (
-    SUFFIX,
-    KeptAttempt,
-    LineReader,
-    read_run,
-)
+from pytest_failure_taxonomy.bench.runs_on_disk import SUFFIX, read_run
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun
+    from pytest_failure_taxonomy.bench.runs_on_disk import KeptAttempt, KeptRun
 
 MAX_CASES: Final = 100
 """Cases of a run."""
@@ -131,15 +124,8 @@ _NO_CONTENT: Final[dict[str, Any]] = {
 
 
 def _contents(path: Path, case_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Read what a page shows of the outputs of some cases, one at a time: all may be too large."""
-    wanted, found = frozenset(case_ids), {}
-    with suppress(OSError):
-        for record in LineReader(path).new(["attempt"]):
-            case_id = record.get("case_id")
-            if isinstance(case_id, str) and case_id in wanted and record.get("score") is not None:
-                with suppress(ValidationError):
-                    found[case_id] = _content(KeptAttempt.model_validate(record))
-    return found
+    calls = read_calls(path, frozenset(case_ids))
+    return {call.case_id: _content(call) for call in calls if call.score is not None}
 
 
 def _content(last: KeptAttempt) -> dict[str, Any]:

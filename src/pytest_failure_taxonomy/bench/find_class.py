@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,9 @@ def folder_of(run: KeptRun, given: Path | None = None) -> Path:
     """Return the folder of a run's task class.
 
     Args:
-        run: The run. Its folder is looked for in the working directory, then beside the storage.
+        run: The run. Its folder is looked for below the working directory, then below the folder
+            that the storage is in: a file may come from anybody, and must not name a rubric
+            elsewhere.
         given: The folder, if the user names it.
 
     Raises:
@@ -33,6 +36,11 @@ def folder_of(run: KeptRun, given: Path | None = None) -> Path:
             f" name a folder with a {MARKER_FILE}"
         )
     named = run.header.folder
+    if os.path.isabs(named) or ".." in Path(named).parts:
+        raise BenchError(
+            f"{run.path}: its task class was in {shown(named)}, outside of the root directory;"
+            " name its folder by --task-class"
+        )
     for place in (Path(named), run.path.absolute().parent.parent / named):
         try:
             if named and is_task_class(place):

@@ -16,6 +16,7 @@ What becomes of a case of the earlier run:
 from __future__ import annotations
 
 import math
+import re
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -47,6 +48,8 @@ Fate = Literal["graded", "no output", "cut", "changed", "lost", "not run", "gone
 """What becomes of a case, in the order of the table above."""
 
 _LOST: Final = ("cut", "changed", "lost")
+_BEGIN_OF_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+-(?=[A-Za-z0-9_.-]{1,200}\Z)")
+"""When a run began, and some digits; what follows says what was run."""
 
 
 @value
@@ -146,17 +149,20 @@ def new_header(plan: Regrading) -> RunHeader:
     """Return the first line of the new run's file: the same system, the class as it is now."""
     task_class, settings = plan.task_class, plan.task_class.settings
     at = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    begun = _BEGIN_OF_ID.match(plan.run.header.run_id)
+    source = plan.run.header.run_id[begun.end() :] if begun else "regraded"
     return plan.run.header.model_copy(
         update={
             "schema_version": SCHEMA_VERSION,
-            "run_id": f"{at}-{secrets.token_hex(4)}",
+            "run_id": f"{at}-{secrets.token_hex(3)}-{source}",
             "regraded_from": plan.run.header.run_id,
             "taxonomy": dict(task_class.failure_mode_taxonomy),
             "breakdown_keys": tuple(sorted(task_class.breakdown_keys)),
             "cases_in_class": len(task_class.cases),
             "gate": settings.gate,
-            "settings": settings.model_dump(mode="json"),
+            "settings": settings.model_dump(mode="json", exclude={"gate"}),
             "digests": digests_of(task_class),
+            "not_resumed": None,
             "started_at": now(),
             "generator": f"pytest-failure-taxonomy {VERSION}",
         }

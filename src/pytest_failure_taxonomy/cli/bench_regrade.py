@@ -32,8 +32,6 @@ _INTERRUPTED: Final = 130
 _MAX_IDS: Final = 20
 _MAX_LINE: Final = 2_000
 _BOUND: Final = "lower_bound_95"
-_MIN_PASSED: Final = "min_cases"
-"""The fields of a gate, as `GateSettings` names them."""
 
 
 def add_parsers(commands: Parsers) -> None:
@@ -253,11 +251,12 @@ def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]
     gate, source = run.header.gate, "the run's own"
     if options.task_class is not None:
         gate, source = _class_of(run, options.task_class).settings.gate, "the task class's"
+    (min_passed,) = GateSettings.model_fields.keys() - {_BOUND}  # it was called min_cases once
     given: dict[str, Any] = {
         name: each
         for name, each in (
             (_BOUND, options.lower_bound_95),
-            (_MIN_PASSED, options.min_passed_cases),
+            (min_passed, options.min_passed_cases),
         )
         if each is not None
     }

@@ -220,9 +220,10 @@ def execute_show(options: argparse.Namespace) -> int:
     """Print a run, or a case of it."""
     from pytest_failure_taxonomy.bench.kept_texts import json_text
 
-    run = load_run(options, has_outputs=options.case is not None)
+    run = load_run(options, has_outputs=False)
     if options.case is not None:
         _refuse_unknown(run, options.case)
+        _add_outputs(run, options.case)
     if options.format == "json":
         shown = _run_as_json(run) if options.case is None else _case_as_json(run, options.case)
         answer(json_text(shown) + "\n")
@@ -239,6 +240,13 @@ def _refuse_unknown(run: KeptRun, case_id: str) -> None:
     near = nearest(case_id, run.cases) or list(run.cases)[:3]
     right = f"near it are {', '.join(near)}" if near else "the run has no cases"
     raise BenchError(safe_text(f"--case: {run.path} has no case {case_id!r}; {right}", _MAX_LINE))
+
+
+def _add_outputs(run: KeptRun, case_id: str) -> None:
+    from pytest_failure_taxonomy.bench.kept_outputs import read_calls
+
+    if case_id in run.attempts:
+        run.attempts[case_id] = list(read_calls(run.path, {case_id}))
 
 
 def run_lines(run: KeptRun) -> Iterator[Line]:

@@ -1,0 +1,123 @@
+"""The pages on kept runs: commands do what they show, and the tables of fields are whole."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pydantic import BaseModel
+
+from pytest_failure_taxonomy.bench.run_rows import rows_of
+from pytest_failure_taxonomy.bench.runs_on_disk import (
+    KeptAttempt,
+    RunHeader,
+    ScheduledCase,
+    read_run,
+)
+from pytest_failure_taxonomy.cli.main import main
+from tests.contract.test_bench_pages import (
+    as_pattern,
+    plain,
+    run_command,
+    steps_of,
+    transcripts_of,
+)
+from tests.contract.test_docs import code_blocks, code_in, read_page, section, table, tables
+from tests.helpers.kept_runs import keep_run, write_files
+from tests.helpers.task_classes import passing_cases, task_class_files
+
+pytest.importorskip("scipy")
+
+HOW_TO: Final = "docs/how-to/look-into-a-run.md"
+REFERENCE: Final = "docs/reference/run-file.md"
+COMMANDS: Final = "docs/reference/command-line.md"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    find_spec("pytest_failure_taxonomy.bench.plugin.kept_runs") is None,
+    reason="pytest does not keep runs yet",
+)
+def test_the_page_from_a_run_to_its_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who writes each file and runs each command in turn sees what the page shows."""
+    assert run_command(tmp_path, "failure-taxonomy bench init bench/mail")[0] == 0
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    commands = 0
+    for name, text in steps_of(HOW_TO):
+        if name:
+            (tmp_path / name).write_text(text, encoding="utf-8")
+            continue
+        for command, exit_code, printed in transcripts_of(text):
+            commands += 1
+            status, output = run_command(tmp_path, command)
+            assert status == exit_code, f"{command}\n{output}"
+            found = re.fullmatch(_loose(printed), plain(output.rstrip("\n")))
+            assert found, f"{command}\n{output}\n--- is not as on the page:\n" + "\n".join(printed)
+    assert commands > 7
+    monkeypatch.chdir(tmp_path)
+    (example,) = (each for each in code_blocks(read_page(HOW_TO), "python") if "run.csv" in each)
+    (tmp_path / "example.py").write_text(example)
+    names = runpy.run_path("example.py")
+    assert names["outputs"]["upper-case"] == ["ANN@EXAMPLE.ORG"]
+    assert names["tokens"] > 100
+
+
+def _loose(printed: list[str]) -> str:
+    """Return the expression of an output in whose tables a column may be wider or narrower."""
+    return re.sub(r"(?:\\ ){2,}", " +", as_pattern(printed))
+
+
+@pytest.mark.parametrize(
+    ("heading", "model"),
+    [("`run`", RunHeader), ("`cases`", ScheduledCase), ("`attempt`", KeptAttempt)],
+)
+def test_every_field_of_a_record_is_documented(heading: str, model: type[BaseModel]) -> None:
+    """The table has all fields."""
+    rows = table(section(read_page(REFERENCE), heading))
+    listed = {name for row in rows for name in code_in(row[0])}
+    assert set(model.model_fields) - {"record"} <= listed
+
+
+def test_every_record_is_documented() -> None:
+    """The page has those of the module's own table."""
+    from pytest_failure_taxonomy.bench import runs_on_disk
+
+    listed = [code_in(row[0])[0] for row in table(section(read_page(REFERENCE), "Records"))]
+    own = tables(runs_on_disk.__doc__ or "")[0][1:]
+    assert listed == [row[0] for row in own]
+
+
+def test_every_column_of_an_export_is_documented(tmp_path: Path) -> None:
+    """The table has all columns, in their order."""
+    write_files(tmp_path, task_class_files(passing_cases(1)))
+    (row,) = rows_of(read_run(keep_run(tmp_path, [])))
+    rows = table(section(read_page(REFERENCE), "Columns of an export"))
+    assert [name for each in rows for name in code_in(each[0])] == list(row)
+
+
+def test_every_option_of_the_commands_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table has the options that the help has, for each command."""
+    heading = "Kept runs: `bench list`, `show`, `regrade`, `regate`, `export`"
+    commands, options = tables(section(read_page(COMMANDS), heading))
+    named = {code_in(row[0])[0].split()[1] for row in commands[1:]}
+    documented: dict[str, set[str]] = {name: {"--help"} for name in named}
+    for row in options[1:]:
+        for name in code_in(row[1]) or named:
+            given = [each.split()[0] for each in code_in(row[0]) if each.startswith("-")]
+            documented[name].update(given)
+    documented["export"].add("--to")
+    for name in sorted(named):
+        with pytest.raises(SystemExit):
+            main(["bench", name, "--help"])
+        found = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", _options_of(capsys.readouterr().out)))
+        assert found - {"--output"} == {each for each in documented[name] if each != "-o"}, name
+
+
+def _options_of(shown: str) -> str:
+    """Return the first column of the options in a command's help."""
+    lines = [line.strip() for line in shown.splitlines() if line.startswith("  -")]
+    return "\n".join(line.partition("  ")[0] for line in lines)
