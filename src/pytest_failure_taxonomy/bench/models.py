@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.bench.run_figures import (
     BenchDigests,
     KeyScores,
     LowerBound,
+    ProviderLoss,
     ReducedScore,
     TagScores,
 )
@@ -439,9 +440,9 @@ class BenchRunReport(ClosedModel):
     """The system under test, with its version if one is given; null where that is not known."""
     stopped: str | None = None
     """Why cases were not started: the cost cap, or one cause that failed many; null if all were."""
-    lost_to_provider: dict[str, _Count] = Field(default_factory=dict)
-    """How many cases never got through to the provider of the system, by the kind of its failure;
-    they failed with `sut.exception`."""
+    lost_to_provider: _Listed[ProviderLoss] = ()
+    """Cases that never got through to the provider of the system, sorted by the kind of its
+    failure; they failed with `sut.exception`."""
     block_severity_failure_modes: _Listed[str]
     """The codes of severity `block` that occurred, sorted, each once."""
     gate: GateResult | None

@@ -83,6 +83,15 @@ class KeyScores(ClosedModel):
     """The least of them."""
 
 
+class ProviderLoss(ClosedModel):
+    """Cases that never got through to the provider of the system, for one kind of its failures."""
+
+    kind: str
+    """The kind, such as `llm.rate_limited`."""
+    cases: Annotated[int, Field(ge=1)]
+    """How many cases were lost to it."""
+
+
 class BenchDigests(ClosedModel):
     """What the cases of a run were judged by, as SHA-256 in hex."""
 

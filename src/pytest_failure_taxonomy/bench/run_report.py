@@ -14,7 +14,7 @@ from pytest_failure_taxonomy.bench.admission import COST_CAP
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, FEWEST_SCORES, lower_bound_95
 from pytest_failure_taxonomy.bench.models import BenchRunReport, Counts, GateResult, GateSettings
 from pytest_failure_taxonomy.bench.reducers import CaseRun, reduce_runs
-from pytest_failure_taxonomy.bench.run_figures import LowerBound
+from pytest_failure_taxonomy.bench.run_figures import LowerBound, ProviderLoss
 from pytest_failure_taxonomy.bench.slices import TaggedCase, scores_by_key, scores_by_tag
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def aggregate(
         passed_count=passed,
         total_cost_usd=math.fsum([lost_cost_usd, *(score.cost_usd for score in scores.values())]),
         stopped=stopped,
-        lost_to_provider=_count_kinds(lost_to, scores),
+        lost_to_provider=_losses(lost_to, scores),
         block_severity_failure_modes=_block_codes(scores),
         gate=None,
         reduced=_reduced(plan, runs),
@@ -96,9 +96,12 @@ def aggregate(
     return report.model_copy(update={"gate": result})
 
 
-def _count_kinds(lost_to: Mapping[str, str], scores: Mapping[str, BenchScore]) -> dict[str, int]:
+def _losses(
+    lost_to: Mapping[str, str], scores: Mapping[str, BenchScore]
+) -> tuple[ProviderLoss, ...]:
     """Return how many of the cases with a score were lost to each kind, sorted by kind."""
-    return dict(sorted(Counter(kind for key, kind in lost_to.items() if key in scores).items()))
+    counts = Counter(kind for key, kind in lost_to.items() if key in scores)
+    return tuple(ProviderLoss(kind=kind, cases=count) for kind, count in sorted(counts.items()))
 
 
 def _scores_by_id(

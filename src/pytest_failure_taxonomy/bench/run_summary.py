@@ -67,8 +67,8 @@ def _outcome(report: BenchRunReport) -> str:
 
 def _lost_to_provider(report: BenchRunReport) -> str:
     """Return how many cases never got through to the system's provider, with the kinds."""
-    lost = sum(report.lost_to_provider.values())
-    kinds = ", ".join(report.lost_to_provider)
+    lost = sum(each.cases for each in report.lost_to_provider)
+    kinds = ", ".join(each.kind for each in report.lost_to_provider)
     return f"{lost} of {report.counts.scheduled} lost to the provider ({kinds})"
 
 

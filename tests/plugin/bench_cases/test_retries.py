@@ -90,7 +90,7 @@ def test_calls_over_the_limit_are_made_again_and_paid(
     assert codes_by_case(report)["never"] == ["sut.exception"]
     (mode,) = dict(report["per_case"])["never"]["failure_modes"]
     assert mode["detail"].startswith("llm.rate_limited: RateLimitError: slow down")
-    assert report["lost_to_provider"] == {"llm.rate_limited": 1}
+    assert report["lost_to_provider"] == [{"kind": "llm.rate_limited", "cases": 1}]
     assert "1 of 6 lost to the provider (llm.rate_limited)" in "\n".join(run.stdout)
 
 
@@ -99,7 +99,7 @@ def test_other_exceptions_are_not_tried_again(runs: PytestRuns) -> None:
     write(runs, [{"id": "bug", "input": 1, "raises": "no"}])
     report = only_bench(runs.run("bench", plugins=[BENCH]))
     assert calls(runs) == ["bug"]
-    assert report["lost_to_provider"] == {}
+    assert report["lost_to_provider"] == []
 
 
 def test_the_pause_that_a_server_asks_for(runs: PytestRuns) -> None:

@@ -422,10 +422,10 @@ class BenchSession:
             failed = is_gate_failed(report)
             for line in summary_lines(report, test=test, detail=terminal.verbosity > 0):
                 terminal.write_line(line, red=failed and line.lstrip().startswith("gate:"))
-            for line in self._lines_of_kept(report):
+            for line in self._lines_of_kept(report, shows_file=terminal.verbosity >= 0):
                 terminal.write_line(line)
 
-    def _lines_of_kept(self, report: BenchRunReport) -> Iterator[str]:
+    def _lines_of_kept(self, report: BenchRunReport, *, shows_file: bool) -> Iterator[str]:
         """Yield where a run is kept, and what an earlier one had left to do."""
         run = self._results.kept(report.run_id.removeprefix("partial:"))
         if run is None:
@@ -434,7 +434,8 @@ class BenchSession:
             yield f"  resumed: {resumed}"
         for problem in run.problems[:3]:
             yield f"  {problem}"
-        if shown := self._kept.shown(run):
+        shown = self._kept.shown(run) if shows_file else ""
+        if shown:
             yield f"  kept: {shown}"
 
     def _json_path(self) -> Path | None:
