@@ -84,7 +84,10 @@ def test_a_run_that_was_ended_is_continued(
     called = calls(runs)
     assert not done & set(called)
     assert {*done, *called} == {f"case-{n:03}" for n in range(40)}
-    assert kept(runs) == [path]
+    assert sorted(each.name for each in (runs.path / ".bench").iterdir()) == [
+        ".gitignore",
+        path.name,
+    ]
     output = "\n".join(run.stdout)
     assert f"resumed: {len(done)} of 40 cases were done before" in output
     assert report["run_id"] == path.stem
@@ -118,7 +121,11 @@ def test_a_system_that_ends_the_process_is_named(runs: PytestRuns) -> None:
     write(runs, cases)
     run = runs.run_unchecked("bench", plugins=[BENCH])
     assert run.exit_status == 3
-    (bench,) = runs.wait_for_completion()["bench"]
+    report = runs.wait_for_completion()
+    (bench,) = report["bench"]
+    assert report["verdict"]["nodeid"] == "bench/echo/cases/a.jsonl::exits"
+    detail = report["verdict"]["evidence"][-1]["detail"]
+    assert detail == "cases of echo that ran when the process ended: exits"
     assert bench["counts"] == {
         "scheduled": 5,
         "started": 5,

@@ -27,6 +27,8 @@ RUNS: pytest.StashKey[SessionOfRuns] = pytest.StashKey()
 """In the stash of the configuration: where this pytest run keeps the runs of task classes."""
 JOURNAL = pytest.StashKey[str]()
 """In the stash of xdist's controller: the folder of the journal that its workers write."""
+WORKERS_FOLDER = ".workers-"
+"""How the name of a journal's folder in a storage begins; the controller's process id follows."""
 WIRE_KEY = "failure_taxonomy_bench"
 """Under it a worker's input holds where to write what it knows, and a test's report its results."""
 

@@ -44,6 +44,7 @@ from pytest_failure_taxonomy.bench.plugin.results import (
     Source,
     SourcedReport,
     SourceResults,
+    remove_stale_journals,
 )
 from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
 from pytest_failure_taxonomy.bench.run_admission import RunAdmission
@@ -396,6 +397,7 @@ class BenchSession:
         for source, case_id in journal.scheduled():
             self._results.of(source).schedule(case_id)
         journal.remove()
+        remove_stale_journals(Path(folder).parent)
 
     def _read_runs(self) -> None:
         """Collect what all processes of this pytest run have written of their cases."""

@@ -26,6 +26,7 @@ from pytest_failure_taxonomy.bench.plugin.bench_names import (
     RUN_OPTIONS,
     RUNS,
     WIRE_KEY,
+    WORKERS_FOLDER,
 )
 from pytest_failure_taxonomy.imports import imports_as_they_are
 
@@ -254,7 +255,7 @@ def pytest_configure_node(node: Any) -> None:
     stash = node.config.stash
     if JOURNAL not in stash:
         runs = session_of_runs(node.config)
-        own = f".workers-{os.getpid()}-{os.urandom(6).hex()}"
+        own = f"{WORKERS_FOLDER}{os.getpid()}-{os.urandom(6).hex()}"
         # In the temporary folder only where there is no other: what is killed leaves it there.
         folder = runs.folder or os.path.join(tempfile.gettempdir(), f"pytest-bench-{own[1:]}")
         stash[JOURNAL] = os.path.join(folder, own) if runs.folder else folder

@@ -14,9 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
+from pytest_failure_taxonomy.bench.plugin.bench_names import WORKERS_FOLDER
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun, lost_to
 from pytest_failure_taxonomy.system.own_files import make_folder, open_folder
+from pytest_failure_taxonomy.system.process import has_process
 
 MakePlan = Callable[[Path, Sequence[str]], RunPlan]
 
@@ -194,6 +196,14 @@ class ReportedResults:
             if score.cost_usd:
                 properties.append(("bench_cost_usd", score.cost_usd))
         return properties
+
+
+def remove_stale_journals(storage: Path) -> None:
+    """Remove the journals of pytest runs in a storage that were killed."""
+    for path in storage.glob(f"{WORKERS_FOLDER}*"):
+        process_id = path.name.removeprefix(WORKERS_FOLDER).partition("-")[0]
+        if process_id.isdecimal() and not has_process(int(process_id)):
+            Journal(path, "controller").remove()
 
 
 class Journal:
