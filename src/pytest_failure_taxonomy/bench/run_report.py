@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench.admission import COST_CAP
 from pytest_failure_taxonomy.bench.bounds import FEWEST_SCORES, lower_bound_95
-from pytest_failure_taxonomy.bench.models import BenchRunReport, Counts, GateResult, GateSettings
+from pytest_failure_taxonomy.bench.models import (
+    BenchRunReport,
+    BenchShard,
+    Counts,
+    GateResult,
+    GateSettings,
+    ScheduledCase,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -75,11 +82,36 @@ def aggregate(
         lost_to_provider=_count_kinds(lost_to, scores),
         block_severity_failure_modes=_block_codes(scores),
         gate=None,
+        shard=_shard(plan, begun, scores, lost_cost_usd),
     )
     if plan.gate is None:
         return report
     result = evaluate_gate(report, plan.gate, is_selection=plan.is_selection)
     return report.model_copy(update={"gate": result})
+
+
+def _shard(
+    plan: RunPlan, begun: Collection[str], scores: Collection[str], lost_cost_usd: float
+) -> BenchShard | None:
+    """Return what the report of a shard says of it; `None` for a run of all of the class."""
+    if plan.shard is None:
+        return None
+    return BenchShard(
+        index=plan.shard.index,
+        total=plan.shard.total,
+        source=plan.shard.source,
+        cases_digest=plan.shard.cases_digest,
+        rubric_digest=plan.shard.rubric_digest,
+        taxonomy_digest=plan.shard.taxonomy_digest,
+        scheduled=tuple(
+            ScheduledCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
+            for case in plan.cases
+        ),
+        unscored=tuple(case_id for case_id in begun if case_id not in scores),
+        lost_cost_usd=lost_cost_usd,
+        is_selection=plan.is_selection,
+        gate=plan.gate,
+    )
 
 
 def _count_kinds(lost_to: Mapping[str, str], scores: Mapping[str, BenchScore]) -> dict[str, int]:
@@ -161,10 +193,13 @@ def evaluate_gate(
 
     Returns:
         `FAIL` if the cases that ran are not good enough, else `INCOMPLETE` if cases are missing,
-        else `PASS`, with the most important reason first.
+        else `PASS`, with the most important reason first. A shard alone is always `INCOMPLETE`.
     """
     missing = _missing(report)
     failing = _failing(report, settings or GateSettings())
+    if report.shard is not None:
+        part = f"shard {report.shard.index} of {report.shard.total} of the class; merge the reports"
+        return GateResult(verdict="INCOMPLETE", reasons=(part, *missing, *failing))
     if is_selection:
         reasons = ("the user chose these cases; a gate needs all of the class", *missing)
         return GateResult(verdict="INCOMPLETE", reasons=(*reasons, *failing))
@@ -287,8 +322,9 @@ def summary_lines(
     facts.append(("cost", _cost(report.total_cost_usd)))
     if report.gate is not None:
         facts.append(("gate", ": ".join([report.gate.verdict, *_joined(report.gate.reasons)])))
+    part = report.shard and f", shard {report.shard.index} of {report.shard.total}"
     return [
-        f"bench {report.task_class}{test and f' in {test}'}: {_outcome(report)}",
+        f"bench {report.task_class}{test and f' in {test}'}{part or ''}: {_outcome(report)}",
         *(f"  {name}: {words}" for name, words in facts if words),
     ]
 

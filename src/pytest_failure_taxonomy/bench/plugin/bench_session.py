@@ -153,6 +153,19 @@ class BenchSession:
                 found.setdefault(folder, []).append(nodeid)
         return found
 
+    def of_other_shards(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        """Return the items that run a case of another shard than the chosen one."""
+        found = []
+        for item in items:
+            each: CaseItem | MarkedCase | None
+            each = item if isinstance(item, CaseItem) else marked_case(item, self.classes)
+            if each is None:
+                continue
+            own = self.classes.ids_of_shard(each.task_class)
+            if own is not None and each.case.case_id not in own:
+                found.append(item)
+        return found
+
     # Hooks.
 
     @pytest.hookimpl(tryfirst=True)  # an xdist worker reports its collection in this hook
@@ -289,7 +302,8 @@ class BenchSession:
         if not self._runs_something:
             return []
         if self._reports is None:
-            self._reports = self._results.reports(self._make_plan)
+            reports = self._results.reports(self._make_plan)
+            self._reports = [_with_test(*each) for each in reports]
         return self._reports
 
     def _make_plan(self, folder: Path, case_ids: Sequence[str]) -> RunPlan:
@@ -335,6 +349,14 @@ class BenchSession:
             return None
         inipath = self._config.inipath
         return (self._config.rootpath if inipath is None else inipath.parent) / str(ini)
+
+
+def _with_test(report: BenchRunReport, test: str) -> SourcedReport:
+    """Return a report; that of a shard says which test ran it, if one did."""
+    if report.shard is not None and test:
+        shard = report.shard.model_copy(update={"source": f"{report.shard.source} in {test}"})
+        report = report.model_copy(update={"shard": shard})
+    return SourcedReport(report, test)
 
 
 def is_gate_failed(report: BenchRunReport) -> bool:
