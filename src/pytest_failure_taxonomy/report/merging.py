@@ -193,7 +193,7 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
     if merged is None:
         return None
     try:
-        return Merged.model_validate(merged).model_dump(mode="json")
+        return Merged.model_validate(_with_shards(merged)).model_dump(mode="json")
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -201,6 +201,15 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
             f"run {report['run']['id']}: what it says of its runs is damaged: "
             f"{safe_text(where)}: {safe_text(first['msg'])}; merge the reports of its runs again"
         ) from None
+
+
+def _with_shards(merged: Any) -> Any:
+    """Return what a merged report says of its runs; older ones had no shards of benches."""
+    runs = merged.get("runs") if isinstance(merged, dict) else None
+    if not isinstance(runs, list):
+        return merged
+    filled = [{"bench_shards": [], **run} if isinstance(run, dict) else run for run in runs]
+    return {**merged, "runs": filled}
 
 
 def _part_of(report: Mapping[str, Any]) -> _Part:
