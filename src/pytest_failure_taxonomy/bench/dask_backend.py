@@ -276,10 +276,11 @@ class _Cluster:
         self, target: str, isolation: str, limit_seconds: float, case: BenchCase
     ) -> dict[str, Any]:
         """Call the system for a case on a worker, as `dask_worker.call` does."""
+        body = pickle.dumps(case)
         self._numbers += 1
         token = f"{self._topic}-{self._numbers}"
         call = self._calls[token] = _Call(case)
-        arguments = (target, isolation, self._topic, token, limit_seconds, pickle.dumps(case))
+        arguments = (target, isolation, self._topic, token, limit_seconds, body)
         try:
             worker = await self._choose()
             self._in_flight[worker] += 1

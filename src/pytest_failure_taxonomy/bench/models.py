@@ -330,6 +330,24 @@ class TaskClass(ClosedModel):
     """All its rubrics by name: `rubric.py` as `rubric`, and the files of `rubrics/`."""
 
 
+class RunShard(ClosedModel):
+    """Which part of a task class a run is to run; other runs have the other parts."""
+
+    index: _AtLeastOne
+    """Which shard it is, from 1."""
+    total: _AtLeastOne
+    """How many shards there are."""
+    source: str
+    """Where the cases come from: the folder of the task class, and the test that ran them, if it is
+    one."""
+    cases_digest: str
+    """Digest of all cases of the class, the same for all shards."""
+    rubric_digest: str
+    """Digest of its rubric, likewise."""
+    taxonomy_digest: str
+    """Digest of its failure modes and breakdown keys, likewise."""
+
+
 class RunPlan(ClosedModel):
     """Which cases to run, and within what limits."""
 
@@ -355,6 +373,8 @@ class RunPlan(ClosedModel):
     """What the run must reach."""
     is_selection: bool = False
     """The user chose some of the class's cases: a gate can't be decided on these alone."""
+    shard: RunShard | None = None
+    """Which part of the class these cases are; `None`: all of it."""
 
     @model_validator(mode="after")
     def _refuse_equal_ids(self) -> Self:
@@ -413,6 +433,34 @@ class GateResult(ClosedModel):
     """Why, in words; empty for `PASS`."""
 
 
+class ShardCase(ClosedModel):
+    """A case that a shard was to run."""
+
+    case_id: str
+    """Its id."""
+    repetition: _AtLeastOne
+    """Which of the class's `repeat` runs of the case it is, from 1."""
+    tags: _Listed[str]
+    """Its tags."""
+
+
+class BenchShard(RunShard):
+    """What the report of a shard says besides, so that it can be joined with the others."""
+
+    scheduled: _Listed[ShardCase]
+    """The cases that the shard was to run."""
+    unscored: _Listed[str]
+    """The ids of the cases that were started and have no score, sorted."""
+    lost_cost_usd: _NotNegative
+    """What these cost, in US dollars."""
+    is_selection: bool
+    """The user chose some of the shard's cases."""
+    reducers: _Listed[str] = ()
+    """What to make of repetitions of a case once all shards are there."""
+    gate: GateSettings | None
+    """What all shards together must reach."""
+
+
 class BenchRunReport(ClosedModel):
     """What a run of a task class came to."""
 
@@ -457,6 +505,9 @@ class BenchRunReport(ClosedModel):
     """What cases were judged by; null where that is not known."""
     baseline: BenchComparison | None = None
     """How the run differs from that of `--bench-baseline`; null without one to compare with."""
+    shard: BenchShard | None = None
+    """Which part of the task class the run was; null for all of it, also where shards were joined
+    to that."""
 
 
 def marked_part(key: str, part: str) -> str:

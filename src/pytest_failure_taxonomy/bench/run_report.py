@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench.admission import COST_CAP
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, FEWEST_SCORES, lower_bound_95
-from pytest_failure_taxonomy.bench.models import BenchRunReport, Counts, GateResult, GateSettings
+from pytest_failure_taxonomy.bench.models import (
+    BenchRunReport,
+    BenchShard,
+    Counts,
+    GateResult,
+    GateSettings,
+    ShardCase,
+)
 from pytest_failure_taxonomy.bench.reducers import CaseRun, reduce_runs
 from pytest_failure_taxonomy.bench.run_figures import LowerBound, ProviderLoss
 from pytest_failure_taxonomy.bench.slices import TaggedCase, scores_by_key, scores_by_tag
@@ -89,11 +96,37 @@ def aggregate(
         by_breakdown_key=scores_by_key(score.breakdown for score in scores.values()),
         digests=digests,
         system=system,
+        shard=_shard(plan, begun, scores, lost_cost_usd),
     )
     if plan.gate is None:
         return report
     result = evaluate_gate(report, plan.gate, is_selection=plan.is_selection)
     return report.model_copy(update={"gate": result})
+
+
+def _shard(
+    plan: RunPlan, begun: Collection[str], scores: Collection[str], lost_cost_usd: float
+) -> BenchShard | None:
+    """Return what the report of a shard says of it; `None` for a run of all of the class."""
+    if plan.shard is None:
+        return None
+    return BenchShard(
+        index=plan.shard.index,
+        total=plan.shard.total,
+        source=plan.shard.source,
+        cases_digest=plan.shard.cases_digest,
+        rubric_digest=plan.shard.rubric_digest,
+        taxonomy_digest=plan.shard.taxonomy_digest,
+        scheduled=tuple(
+            ShardCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
+            for case in plan.cases
+        ),
+        unscored=tuple(case_id for case_id in begun if case_id not in scores),
+        lost_cost_usd=lost_cost_usd,
+        is_selection=plan.is_selection,
+        gate=plan.gate,
+        reducers=plan.task_class.settings.reducers,
+    )
 
 
 def _losses(
@@ -226,13 +259,16 @@ def evaluate_gate(
 
     Returns:
         `FAIL` if the cases that ran are not good enough, else `INCOMPLETE` if cases are missing,
-        else `PASS`, with the most important reason first.
+        else `PASS`, with the most important reason first. A shard alone is always `INCOMPLETE`.
     """
     missing = _missing(report)
     settings = settings or GateSettings()
     if is_selection:
         settings = settings.model_copy(update={"lower_bound_95": None})  # there is no bound
     failing = _failing(report, settings)
+    if report.shard is not None:
+        part = f"shard {report.shard.index} of {report.shard.total} of the class; merge the reports"
+        return GateResult(verdict="INCOMPLETE", reasons=(part, *missing, *failing))
     if is_selection:
         reasons = ("the user chose these cases; a gate needs all of the class", *missing)
         return GateResult(verdict="INCOMPLETE", reasons=(*reasons, *failing))

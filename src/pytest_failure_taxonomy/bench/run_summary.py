@@ -44,8 +44,9 @@ def summary_lines(
         facts.append(("baseline", _baseline_words(report.baseline)))
     if report.gate is not None:
         facts.append(("gate", ": ".join([report.gate.verdict, *_joined(report.gate.reasons)])))
+    part = report.shard and f", shard {report.shard.index} of {report.shard.total}"
     return [
-        f"bench {report.task_class}{test and f' in {test}'}: {_outcome(report)}",
+        f"bench {report.task_class}{test and f' in {test}'}{part or ''}: {_outcome(report)}",
         *(f"  {name}: {words}" for name, words in facts if words),
     ]
 

@@ -40,6 +40,7 @@ from pytest_failure_taxonomy.bench.models import (
     BenchSettings,
     GateSettings,
     RunPlan,
+    RunShard,
     Severity,
     TaskClass,
 )
@@ -134,8 +135,8 @@ class RunHeader(ClosedModel):
     """When the run began, as RFC 3339 in UTC."""
     generator: str
     """This package and its version."""
-    shard: str | None = None
-    """Which shard of the class it is, such as `2/3`."""
+    shard: RunShard | None = None
+    """Which part of the class it is; null for all of it."""
     not_resumed: str | None = None
     """Why an earlier run could not be continued, if that was asked for."""
     regraded_from: str | None = None
@@ -763,6 +764,7 @@ def report_of(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
         cases=cases,
         gate=gate or run.header.gate,
         is_selection=len(cases) < run.header.cases_in_class and run.header.shard is None,
+        shard=run.header.shard,
     )
     scores = {key: score for key, score in run.scores().items() if key in run.cases}
     return aggregate(

@@ -281,7 +281,7 @@ def _facts(run: KeptRun) -> Iterator[tuple[str, str]]:
     if header.commit:
         yield "commit", header.commit
     if header.shard:
-        yield "shard", header.shard
+        yield "shard", f"{header.shard.index} of {header.shard.total}"
     if header.regraded_from:
         yield "regraded", f"the outputs of {header.regraded_from}; the system was not called"
     rubric = (digests.rubric or "none")[:_DIGITS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,7 +66,7 @@ def execute(options: argparse.Namespace) -> int:
     """Merge the reports, write the result and print its verdict."""
     from pytest_failure_taxonomy.report.merging import Merger  # slow, and not needed by others
 
-    merger = Merger(expect=options.expect, reruns=options.reruns)
+    merger = Merger(expect=options.expect, reruns=options.reruns, join_shards=_join_shards)
     problems: list[str] = []
     for path in options.reports:
         try:
@@ -85,6 +86,14 @@ def execute(options: argparse.Namespace) -> int:
             write_report(path, report)
         print_verdict(report, Path(options.output))
     return 0 if report["verdict"] is None else _FAILED
+
+
+def _join_shards(shards: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not shards:
+        return []  # and the bench need not be imported
+    from pytest_failure_taxonomy.bench.sharding import join_shards
+
+    return join_shards(shards)
 
 
 def _shards(given: str) -> int:

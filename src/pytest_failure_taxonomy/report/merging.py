@@ -8,7 +8,7 @@ again, and it does not matter in which order, in how many steps or how often rep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from itertools import islice
@@ -17,7 +17,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.errors import BenchError, ReportError
 from pytest_failure_taxonomy.report.build import (
     SCHEMA_ID,
     SCHEMA_VERSION,
@@ -38,7 +38,7 @@ from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
-from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_GROUPS: Final = 200
@@ -106,8 +106,16 @@ class _Part:
 _STAGES: Final = [stage.value for stage in Stage]
 
 
+JoinShards = Callable[[Sequence[JSONObject]], list[JSONObject]]
+"""Returns one report of a bench for the reports of its shards; raises `BenchError`."""
+
+
 def merge_reports(
-    reports: Iterable[Mapping[str, Any]], *, expect: int | None = None, reruns: bool = False
+    reports: Iterable[Mapping[str, Any]],
+    *,
+    expect: int | None = None,
+    reruns: bool = False,
+    join_shards: JoinShards | None = None,
 ) -> JSONObject:
     """Return one report of several, judged as that of one run.
 
@@ -117,11 +125,12 @@ def merge_reports(
         expect: how many shards there must be; a missing one makes the merged run a failed one.
         reruns: runs of one stage and shard are tries, of which the last one counts. Without it
             only a run with options such as `--last-failed` replaces an earlier one.
+        join_shards: joins the reports of a bench's shards; without it they stay as they are.
 
     Raises:
         ReportError: there is none, one is still running, or they don't belong together.
     """
-    merger = Merger(expect=expect, reruns=reruns)
+    merger = Merger(expect=expect, reruns=reruns, join_shards=join_shards)
     for report in reports:
         merger.add(report)
     return merger.result()
@@ -130,7 +139,14 @@ def merge_reports(
 class Merger:
     """Merge reports one by one; it never holds more than a merged report does."""
 
-    def __init__(self, *, expect: int | None = None, reruns: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        expect: int | None = None,
+        reruns: bool = False,
+        join_shards: JoinShards | None = None,
+    ) -> None:
+        self._join_shards = join_shards
         self._expect = expect
         self._reruns = reruns
         self._parts: dict[str, _Part] = {}
@@ -166,7 +182,9 @@ class Merger:
         if not parts:
             raise ReportError("merge: there is no report; give one or more")
         _refuse_strangers(parts)
-        return _build(parts, reruns=self._reruns, expect=self._expect)
+        return _build(
+            parts, reruns=self._reruns, expect=self._expect, join_shards=self._join_shards
+        )
 
 
 def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
@@ -175,7 +193,7 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
     if merged is None:
         return None
     try:
-        return Merged.model_validate(merged).model_dump(mode="json")
+        return Merged.model_validate(_with_shards(merged)).model_dump(mode="json")
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -183,6 +201,15 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
             f"run {report['run']['id']}: what it says of its runs is damaged: "
             f"{safe_text(where)}: {safe_text(first['msg'])}; merge the reports of its runs again"
         ) from None
+
+
+def _with_shards(merged: Any) -> Any:
+    """Return what a merged report says of its runs; older ones had no shards of benches."""
+    runs = merged.get("runs") if isinstance(merged, dict) else None
+    if not isinstance(runs, list):
+        return merged
+    filled = [{"bench_shards": [], **run} if isinstance(run, dict) else run for run in runs]
+    return {**merged, "runs": filled}
 
 
 def _part_of(report: Mapping[str, Any]) -> _Part:
@@ -226,6 +253,7 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
         "counts": {name: len(entries) for name, entries in lists.items()},
         "kept": {},
         "has_tests": report["tests"] is not None,
+        "bench_shards": [],
     }
     return _Part(about=about, lists=lists, environment=environment)
 
@@ -260,7 +288,9 @@ def _taken_apart(report: Mapping[str, Any], merged: JSONObject) -> list[_Part]:
             name: list(islice(entries, about["kept"].get(name, 0)))
             for name, entries in lists.items()
         }
-        parts.append(_Part(about={**about, "kept": {}}, lists=own, environment=environment))
+        own["bench"] += about["bench_shards"]
+        whole = {**about, "kept": {}, "bench_shards": []}
+        parts.append(_Part(about=whole, lists=own, environment=environment))
         environment = None  # of the first run; the merged report has no other's
     return parts
 
@@ -301,9 +331,15 @@ def _refuse_strangers(parts: Sequence[_Part]) -> None:
         raise ReportError(f"the runs don't belong together: {words}; merge those of one run")
 
 
-def _build(parts: list[_Part], *, reruns: bool, expect: int | None) -> JSONObject:
+def _build(
+    parts: list[_Part], *, reruns: bool, expect: int | None, join_shards: JoinShards | None
+) -> JSONObject:
     parts = sorted(parts, key=lambda part: part.order)
     replaced = _replaced(parts, always=reruns)
+    joined: list[JSONObject] = []
+    if join_shards is not None:
+        joined = _join(parts, replaced, join_shards)
+        parts = [_without_shards(part) for part in parts]
     aside = replaced | _valid_baselines(parts)
     parts = _cut([_emptied(part) if part.id in aside else part for part in parts])
     active = [part for part in parts if part.id not in replaced]
@@ -313,7 +349,7 @@ def _build(parts: list[_Part], *, reruns: bool, expect: int | None) -> JSONObjec
             stage=Stage.FINAL_TEST,
             recorded=False,
             exit=ProcessExit(code=None, source="none"),
-            settled=(*_findings(active), *_missing(active, expect)),
+            settled=(*_findings(active), *_missing(active, expect), *_failed_gates(joined)),
         )
     )
     limits = Limits()
@@ -350,7 +386,7 @@ def _build(parts: list[_Part], *, reruns: bool, expect: int | None) -> JSONObjec
             "nodeids": _joined(parts, "not_run"),
         },
         "workers": _joined(parts, "workers"),
-        "bench": _joined(parts, "bench"),
+        "bench": [*_joined(parts, "bench"), *joined],
         "environment": next(each.environment for each in parts if each.environment is not None),
         "limits": _limits(failing, limits, len(groups[MAX_FAILURES:])),
     }
@@ -370,6 +406,44 @@ def _emptied(part: _Part) -> _Part:
     empty: dict[str, list[Any]] = {name: [] for name in (*_LISTS, "not_run")}
     lists = {**part.lists, **empty}
     return _Part(about=part.about, lists=lists, environment=part.environment)
+
+
+def _join(parts: Sequence[_Part], replaced: set[str], join_shards: JoinShards) -> list[JSONObject]:
+    """Return one report for the shards of each bench."""
+    shards = [
+        bench
+        for part in parts
+        if part.id not in replaced
+        for bench in part.lists["bench"]
+        if bench.get("shard")
+    ]
+    try:
+        return join_shards(shards)
+    except BenchError as error:
+        raise ReportError(str(error)) from None
+
+
+def _without_shards(part: _Part) -> _Part:
+    """Return a run whose shards of benches stand aside, because they were joined."""
+    shards = [each for each in part.lists["bench"] if each.get("shard")]
+    others = [each for each in part.lists["bench"] if not each.get("shard")]
+    about = {**part.about, "bench_shards": shards}
+    return _Part(about=about, lists={**part.lists, "bench": others}, environment=part.environment)
+
+
+def _failed_gates(joined: Sequence[JSONObject]) -> Iterator[Finding]:
+    """Yield a finding if a bench fails whose shards do not say so, each by itself."""
+    failed = [
+        bench["task_class"]
+        for bench in joined
+        if bench["gate"] is not None and bench["gate"]["verdict"] == "FAIL"
+    ]
+    if failed:
+        words = f"the gate of bench {', '.join(sorted(set(failed)))} failed"
+        reason = FailureReason.TESTS_FAILED
+        yield finding(
+            "exit_status.changed", "merge", words, reason=reason, headline=words, words=(words,)
+        )
 
 
 def _without_tests(part: _Part) -> _Part:

@@ -649,6 +649,8 @@ class MergedRun(ClosedModel):
     """How many of these the merged report has."""
     has_tests: bool
     """Whether its own report lists every test."""
+    bench_shards: _Listed[BenchRunReport]
+    """The parts of benches that it ran; the merged report has them joined."""
 
 
 class Merged(ClosedModel):

@@ -272,7 +272,10 @@ def _shard(config: pytest.Config, options: argparse.Namespace, problems: list[st
             return None
         return shard
     splits, group = getattr(options, "splits", None), getattr(options, "group", None)
-    if splits and group:  # pytest-split
+    bench = _SHARD.fullmatch(getattr(options, "bench_shard", None) or "")
+    if bench:
+        group, splits = bench.groups()
+    if splits and group:  # pytest-split, or our benches
         return _valid_shard(group, splits)
     shards, shard_id = getattr(options, "num_shards", 1), getattr(options, "shard_id", None)
     if shards and shard_id is not None and shards != 1:  # pytest-shard

@@ -193,6 +193,27 @@ def test_a_killed_worker_costs_its_cases_in_flight(runs: PytestRuns, tmp_path: P
     assert report["total_cost_usd"] == 4.0
 
 
+def test_lost_cases_are_called_again_if_the_class_says_so(runs: PytestRuns, tmp_path: Path) -> None:
+    """By our own `retry`, on another worker; each call is paid for."""
+    with dask_cluster(tmp_path / "cluster") as cluster:
+        settings = "retry: {on: [sandbox.worker_lost], backoff_seconds: 0.1}\nconcurrency: 4\n"
+        write(runs, cases_of(6, sleep=1.5, spend=0.25), settings=settings)
+        with start(cluster, runs) as run:
+            wait_until(lambda: len(lines_of(runs)) >= 4, "the first round of cases")
+            time.sleep(0.3)  # what they spent is under way
+            killed = cluster.workers[0].pid
+            os.kill(killed, signal.SIGKILL)
+            assert run.wait(60) == 0
+        calls = lines_of(runs)
+        report = read_report(runs.path / "failure-report.json")["bench"][0]
+    lost = {case_id for case_id, process in calls if int(process) == killed}
+    counts = Counter(case_id for case_id, _ in calls)
+    assert report["passed_count"] == 6
+    assert len(lost) == 2
+    assert counts == {case_id: 2 if case_id in lost else 1 for case_id in counts}
+    assert report["total_cost_usd"] == 2.0
+
+
 def test_a_scheduler_that_dies_ends_the_run_soon(runs: PytestRuns, tmp_path: Path) -> None:
     """The cases in flight and those left are typed and told, or not started."""
     with dask_cluster(tmp_path / "cluster", workers=1) as cluster:

@@ -142,6 +142,14 @@ def test_lists_are_cut_in_the_same_way_in_any_order() -> None:
     assert merge_reports([two, merge_reports([one, three])]) == whole
 
 
+def test_a_report_merged_by_an_older_version() -> None:
+    """It has no shards of benches, and can be merged again all the same."""
+    older = merge_reports(SAMPLES[:2])
+    for run in older["extensions"]["pytest_failure_taxonomy"]["merged"]["runs"]:
+        del run["bench_shards"]
+    assert merge_reports([older, SAMPLES[2]]) == merge_reports(SAMPLES[:3])
+
+
 def test_shards_of_one_run() -> None:
     """Counts add up, causes are joined, and the verdict is of all."""
     report = merged(*(SAMPLES[:3]), a_run(4, shard=(4, 4)))

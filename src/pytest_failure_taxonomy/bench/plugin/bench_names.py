@@ -39,6 +39,12 @@ RUN_OPTIONS = (
         "URL",
         "Call systems that are named by --bench-sut or `sut:` on a Dask cluster: dask://HOST:PORT",
     ),
+    (
+        "--bench-shard",
+        "bench_shard",
+        "I/N",
+        "Run the I-th of N parts of each task class, such as 2/4",
+    ),
 )
 """Option, destination and ini value, metavar, help: of the whole run, and of no `bench.yaml`."""
 

@@ -170,7 +170,7 @@ class BenchSession:
         wanted = self._results.of(found.source).scheduled
         listed = [case for case in found.task_class.cases if case.case_id in wanted]
         given = SystemGiven(name=found.source.test)
-        file = self._kept.open(found.source, plan.task_class, given, listed)
+        file = self._kept.open(found.source, plan.task_class, given, listed, plan.shard)
         if file is not None:
             call = replace(outcome.attempts[-1], cost_usd=cost_usd)
             file.note_start(outcome.case_id, call.number)
@@ -221,6 +221,19 @@ class BenchSession:
             folder = folders[name]
             if folder is not None:
                 found.setdefault(folder, []).append(nodeid)
+        return found
+
+    def of_other_shards(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        """Return the items that run a case of another shard than the chosen one."""
+        found = []
+        for item in items:
+            each: CaseItem | MarkedCase | None
+            each = item if isinstance(item, CaseItem) else marked_case(item, self.classes)
+            if each is None:
+                continue
+            own = self.classes.ids_of_shard(each.task_class)
+            if own is not None and each.case.case_id not in own:
+                found.append(item)
         return found
 
     # Hooks.
@@ -375,7 +388,8 @@ class BenchSession:
             return []
         if self._reports is None:
             reports = self._results.reports(self._make_plan)
-            self._reports = judge_by_baseline(self._config, reports)
+            named = [_with_test(*each) for each in reports]
+            self._reports = judge_by_baseline(self._config, named)
         return self._reports
 
     def _make_plan(self, folder: Path, case_ids: Sequence[str]) -> RunPlan:
@@ -448,6 +462,14 @@ class BenchSession:
             return None
         inipath = self._config.inipath
         return (self._config.rootpath if inipath is None else inipath.parent) / str(ini)
+
+
+def _with_test(report: BenchRunReport, test: str) -> SourcedReport:
+    """Return a report; that of a shard says which test ran it, if one did."""
+    if report.shard is not None and test:
+        shard = report.shard.model_copy(update={"source": f"{report.shard.source} in {test}"})
+        report = report.model_copy(update={"shard": shard})
+    return SourcedReport(report, test)
 
 
 def is_gate_failed(report: BenchRunReport) -> bool:

@@ -151,7 +151,7 @@ class CaseRuns:
         results.system = str(given)
         wanted = frozenset(results.scheduled)
         listed = [case for case in asking.task_class.cases if case.case_id in wanted]
-        return self._kept.open(source, plan.task_class, given, listed)
+        return self._kept.open(source, plan.task_class, given, listed, plan.shard)
 
     def _admission(
         self, source: Source, plan: RunPlan, file: RunFile | None, nodeids: Mapping[str, str]

@@ -201,17 +201,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what `--bench-only` or `--bench-skip` leaves out."""
     if WIRE_KEY in getattr(config, "workerinput", {}) and any(map(_uses_bench, items)):
         _begin_session(config).announce()
+    if config.getoption("bench_shard") or config.getini("bench_shard"):
+        _leave_out(config, items, _begin_session(config).of_other_shards(items))
     only, skip = config.getoption("bench_only"), config.getoption("bench_skip")
     if not (only or skip):
         return
-    kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
         is_bench = hasattr(item, "task_class") or item.get_closest_marker("bench") is not None
-        (kept if (is_bench or not only) and not (is_bench and skip) else left_out).append(item)
+        if (only and not is_bench) or (is_bench and skip):
+            left_out.append(item)
+    _leave_out(config, items, left_out)
+
+
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], left_out: Sequence[pytest.Item]
+) -> None:
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+        away = set(map(id, left_out))
+        items[:] = [item for item in items if id(item) not in away]
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.system.own_files import make_folder, write_new
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
+    from pytest_failure_taxonomy.bench.models import BenchCase, RunShard, TaskClass
     from pytest_failure_taxonomy.bench.plugin.results import Source
 
 _IGNORE: Final = b"# Made by pytest-failure-taxonomy: what systems returned is not for git.\n*\n"
@@ -69,7 +69,7 @@ class KeptRuns:
         task_class: TaskClass,
         system: SystemGiven,
         cases: Sequence[BenchCase],
-        shard: str | None = None,
+        shard: RunShard | None = None,
     ) -> RunFile | None:
         """Return the file of a source's run; `None` if nothing is kept.
 
@@ -124,7 +124,7 @@ class KeptRuns:
         task_class: TaskClass,
         system: SystemGiven,
         cases: Sequence[BenchCase],
-        shard: str | None,
+        shard: RunShard | None,
     ) -> RunFile:
         header = self._header(source, task_class, system, shard)
         listed = [scheduled(case) for case in cases]
@@ -177,7 +177,7 @@ class KeptRuns:
         return None
 
     def _header(
-        self, source: Source, task_class: TaskClass, system: SystemGiven, shard: str | None
+        self, source: Source, task_class: TaskClass, system: SystemGiven, shard: RunShard | None
     ) -> RunHeader:
         rootdir = self._config.rootpath
         settings = task_class.settings

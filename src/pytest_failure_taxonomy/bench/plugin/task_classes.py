@@ -14,13 +14,14 @@ from pydantic import ValidationError
 from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
 from pytest_failure_taxonomy.bench.loading.folder import is_task_class, task_class_folder
 from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
-from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan
+from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan, RunShard
 from pytest_failure_taxonomy.bench.plugin.bench_names import MARKER_FILE, OPTIONS
 from pytest_failure_taxonomy.bench.several_rubrics import (
     CombinedRubrics,
     check_variables,
     open_rubrics,
 )
+from pytest_failure_taxonomy.bench.sharding import ids_of_shard, parse_shard, shard_of_run
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
@@ -41,8 +42,12 @@ class TaskClasses:
         self._loaded: dict[Path, TaskClass | BenchError] = {}
         self._settings: dict[str, BenchSettings] = {}
         self._by_file: dict[Path, dict[Path | None, list[BenchCase]]] = {}
+        self._ids_of_shard: dict[str, frozenset[str]] = {}
+        self._run_shards: dict[str, RunShard] = {}
         self.backend = backend_address(config)
         """The address of the cluster on which systems are called; `None`: they are called here."""
+        self.shard = chosen_shard(config)
+        """Which part of each class to run, from 1, and of how many; `None`: all of it."""
 
     def load(self, folder: Path) -> TaskClass:
         """Return the task class in a folder.
@@ -96,8 +101,31 @@ class TaskClasses:
         """Return the settings of a task class with the options and ini values applied."""
         key = str(task_class.folder or task_class.name)
         if key not in self._settings:
-            self._settings[key] = _effective_settings(self._config, task_class)
+            self._settings[key] = self._of_shard(_effective_settings(self._config, task_class))
         return self._settings[key]
+
+    def _of_shard(self, settings: BenchSettings) -> BenchSettings:
+        """Return settings with a shard's part of the cost cap."""
+        if self.shard is None or settings.max_cost_usd is None:
+            return settings
+        _, total = self.shard
+        return settings.model_copy(update={"max_cost_usd": settings.max_cost_usd / total})
+
+    def _run_shard(self, task_class: TaskClass, index: int, total: int) -> RunShard:
+        folder = task_class.folder or Path(task_class.name)
+        source = Path(os.path.relpath(folder, self._config.rootpath)).as_posix()
+        if source not in self._run_shards:
+            self._run_shards[source] = shard_of_run(task_class, source, index, total)
+        return self._run_shards[source]
+
+    def ids_of_shard(self, task_class: TaskClass) -> frozenset[str] | None:
+        """Return the ids of the cases that belong to the chosen shard; `None`: all do."""
+        if self.shard is None:
+            return None
+        key = str(task_class.folder or task_class.name)
+        if key not in self._ids_of_shard:
+            self._ids_of_shard[key] = ids_of_shard(task_class, *self.shard)
+        return self._ids_of_shard[key]
 
     def plan(
         self, task_class: TaskClass, cases: Sequence[BenchCase] | None = None, *, workers: int = 0
@@ -106,7 +134,12 @@ class TaskClasses:
         settings = self.settings(task_class)
         chosen = None if cases is None else tuple(cases)
         plan = RunPlan.of(task_class.model_copy(update={"settings": settings}), chosen)
-        return plan.model_copy(update={"concurrency": share_of(plan.concurrency, workers)})
+        changes: dict[str, Any] = {"concurrency": share_of(plan.concurrency, workers)}
+        of_shard = self.ids_of_shard(task_class)
+        if of_shard is not None and self.shard is not None and cases is not None:
+            changes["shard"] = self._run_shard(task_class, *self.shard)
+            changes["is_selection"] = len(plan.cases) < len(of_shard)
+        return plan.model_copy(update=changes)
 
     def units(self, task_class: TaskClass, nodeids: Sequence[str], workers: int) -> list[list[str]]:
         """Split the selected cases of a task class into units that run on one worker each.
@@ -220,10 +253,11 @@ def check_options(config: pytest.Config) -> None:
                     _converted(where, setting, convert, given)
             except pytest.UsageError as error:
                 problems.append(str(error))
-    try:
-        backend_address(config)
-    except BenchError as error:
-        problems.append(str(error))
+    for check in (backend_address, chosen_shard):
+        try:
+            check(config)
+        except BenchError as error:
+            problems.append(str(error))
     if problems:
         raise pytest.UsageError("\n".join(problems))
 
@@ -240,6 +274,20 @@ def backend_address(config: pytest.Config) -> str | None:
     from pytest_failure_taxonomy.bench.dask_backend import scheduler_address
 
     return scheduler_address(option or ini, "--bench-backend" if option else "bench_backend")
+
+
+def chosen_shard(config: pytest.Config) -> tuple[int, int] | None:
+    """Return which part of each task class is to run, from 1, and of how many; `None`: all.
+
+    Raises:
+        BenchError: The option or the ini value can't be used.
+    """
+    option, ini = config.getoption("bench_shard"), config.getini("bench_shard")
+    if option is None and not ini:
+        return None
+    if option is not None:
+        return parse_shard(option, "--bench-shard")
+    return parse_shard(ini, "bench_shard")
 
 
 def _effective_settings(config: pytest.Config, task_class: TaskClass) -> BenchSettings:

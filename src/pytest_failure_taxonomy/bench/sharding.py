@@ -1,0 +1,194 @@
+"""Split the cases of a task class over several runs, and join the reports of these runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final, Literal
+
+from pytest_failure_taxonomy.bench.digests import case_digest, digests_of
+from pytest_failure_taxonomy.bench.models import (
+    BenchCase,
+    BenchRunReport,
+    BenchSettings,
+    BenchShard,
+    GateResult,
+    RunPlan,
+    RunShard,
+    TaskClass,
+)
+from pytest_failure_taxonomy.bench.run_figures import ProviderLoss
+from pytest_failure_taxonomy.bench.run_report import aggregate
+from pytest_failure_taxonomy.errors import BenchError
+
+_SHARD: Final = re.compile(r"([0-9]{1,5})/([0-9]{1,5})", re.ASCII)
+_MOST_SHARDS: Final = 10_000
+
+
+def parse_shard(given: str, where: str) -> tuple[int, int]:
+    """Return the index, from 1, and the number of shards that a text such as `2/4` names.
+
+    Raises:
+        BenchError: It names none.
+    """
+    found = _SHARD.fullmatch(given)
+    index, total = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= index <= total <= _MOST_SHARDS:
+        raise BenchError(f"{where}: {given!r} is no part of a bench; give one such as 2/4")
+    return index, total
+
+
+def ids_of_shard(task_class: TaskClass, index: int, total: int) -> frozenset[str]:
+    """Return the ids of the cases of a task class that belong to a shard.
+
+    The cases are counted in the order of their files, so that all machines agree. The repetitions
+    of a case stay together.
+    """
+    numbers: dict[str, int] = {}
+    for case in task_class.cases:
+        numbers.setdefault(_name(case), len(numbers))
+    return frozenset(
+        case.case_id for case in task_class.cases if numbers[_name(case)] % total == index - 1
+    )
+
+
+def _name(case: BenchCase) -> str:
+    """Return the id of a case as its file has it, which all its repetitions share."""
+    return str(case.fields.get("id", case.case_id))
+
+
+def shard_of_run(task_class: TaskClass, source: str, index: int, total: int) -> RunShard:
+    """Return what the reports of a class's shards must have in common, for a plan.
+
+    Args:
+        task_class: The class.
+        source: Its folder, relative to the root directory.
+        index: Which shard it is, from 1.
+        total: How many there are.
+    """
+    digests = digests_of(task_class)
+    cases = [[case.case_id, case_digest(case)] for case in task_class.cases]
+    return RunShard(
+        index=index,
+        total=total,
+        source=source,
+        cases_digest=blake2b(json.dumps(cases).encode(), digest_size=8).hexdigest(),
+        rubric_digest=digests.rubric or "",
+        taxonomy_digest=digests.taxonomy or "",
+    )
+
+
+def join_shards(reports: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return one report for the shards of each task class, as if one run had run their cases.
+
+    The order of the reports makes no difference. If a shard is missing, the joined report is
+    incomplete, and so is its gate.
+
+    Args:
+        reports: Reports of shards as JSON objects.
+
+    Raises:
+        BenchError: Reports of one class don't belong together; a line for each problem.
+    """
+    by_source: dict[str, list[BenchRunReport]] = {}
+    for each in reports:
+        report = BenchRunReport.model_validate(each)
+        by_source.setdefault(_shard(report).source, []).append(report)
+    problems = [problem for group in by_source.values() for problem in _problems(group)]
+    if problems:
+        raise BenchError("\n".join(problems))
+    return [_join(group).model_dump(mode="json") for _, group in sorted(by_source.items())]
+
+
+def _shard(report: BenchRunReport) -> BenchShard:
+    if report.shard is None:
+        raise ValueError(f"the report of {report.task_class} is not that of a shard")
+    return report.shard
+
+
+def _problems(reports: Sequence[BenchRunReport]) -> Iterator[str]:
+    """Yield why reports of one source are not the shards of one run."""
+    shards = [_shard(report) for report in reports]
+    where = f"bench {shards[0].source}"
+    totals = sorted({each.total for each in shards})
+    if len(totals) > 1:
+        counts = " and ".join(map(str, totals))
+        yield f"{where}: these are shards of {counts}; merge those of one run"
+        return
+    indexes = [each.index for each in shards]
+    for twice in sorted({each for each in indexes if indexes.count(each) > 1}):
+        yield f"{where}: shard {twice} of {totals[0]} is there twice; merge one report of each"
+    for name in ("cases", "rubric", "taxonomy"):
+        if len({getattr(each, f"{name}_digest") for each in shards}) > 1:
+            yield f"{where}: the shards differ in their {name}; merge those of one commit"
+    if len({report.system for report in reports}) > 1:
+        yield f"{where}: the shards differ in their system; merge those of one version"
+    if any(each.gate != shards[0].gate for each in shards):
+        yield f"{where}: the shards differ in their gate; merge those of one commit"
+
+
+def _join(reports: Sequence[BenchRunReport]) -> BenchRunReport:
+    """Return the report of the run that shards are parts of."""
+    reports = sorted(reports, key=lambda report: _shard(report).index)
+    shards = [_shard(report) for report in reports]
+    missing = sorted(set(range(1, shards[0].total + 1)) - {each.index for each in shards})
+    away = [f"shard {index} of {shards[0].total} is missing" for index in missing]
+    scores = [scored for report in reports for scored in report.per_case]
+    unscored = {case_id for each in shards for case_id in each.unscored}
+    stopped = [report.stopped for report in reports if report.stopped]
+    joined = aggregate(
+        _plan(reports[0].task_class, shards),
+        scores,
+        run_id=_run_id(reports),
+        started=unscored | {case_id for case_id, _ in scores},
+        stopped=next(iter(stopped), None),
+        digests=reports[0].digests,
+        system=reports[0].system,
+        lost_cost_usd=math.fsum(each.lost_cost_usd for each in shards),
+    )
+    lost: dict[str, int] = {}
+    for report in reports:
+        for each in report.lost_to_provider:
+            lost[each.kind] = lost.get(each.kind, 0) + each.cases
+    losses = tuple(ProviderLoss(kind=kind, cases=count) for kind, count in sorted(lost.items()))
+    changes: dict[str, Any] = {"lost_to_provider": losses}
+    if away:
+        changes |= {"complete": False, "stopped": joined.stopped or "; ".join(away)}
+        if joined.gate is not None:
+            is_failed = joined.gate.verdict == "FAIL"
+            verdict: Literal["FAIL", "INCOMPLETE"] = "FAIL" if is_failed else "INCOMPLETE"
+            reasons = (*away, *joined.gate.reasons)
+            changes["gate"] = GateResult(verdict=verdict, reasons=reasons)
+    return joined.model_copy(update=changes)
+
+
+def _plan(name: str, shards: Sequence[BenchShard]) -> RunPlan:
+    cases = tuple(
+        BenchCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
+        for each in shards
+        for case in each.scheduled
+    )
+    task_class = TaskClass(
+        name=name,
+        breakdown_keys=frozenset(),
+        failure_mode_taxonomy={},
+        cases=cases,
+        settings=BenchSettings(reducers=shards[0].reducers),
+    )
+    return RunPlan(
+        task_class=task_class,
+        cases=cases,
+        gate=shards[0].gate,
+        is_selection=any(each.is_selection for each in shards),
+    )
+
+
+def _run_id(reports: Sequence[BenchRunReport]) -> str:
+    """Return an id that is the same for the same runs."""
+    ids = "".join(report.run_id for report in reports)
+    joined = blake2b(ids.encode(), digest_size=16).hexdigest()
+    is_partial = any(report.run_id.startswith("partial:") for report in reports)
+    return f"partial:{joined}" if is_partial else joined
