@@ -158,7 +158,8 @@ def _join(reports: Sequence[BenchRunReport]) -> BenchRunReport:
     if away:
         changes |= {"complete": False, "stopped": joined.stopped or "; ".join(away)}
         if joined.gate is not None:
-            is_failed = joined.gate.verdict == "FAIL"
+            # The missing cases may raise a bound and a count, but take no failure mode away.
+            is_failed = bool(joined.block_severity_failure_modes)
             verdict: Literal["FAIL", "INCOMPLETE"] = "FAIL" if is_failed else "INCOMPLETE"
             reasons = (*away, *joined.gate.reasons)
             changes["gate"] = GateResult(verdict=verdict, reasons=reasons)

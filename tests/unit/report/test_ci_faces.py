@@ -54,8 +54,17 @@ BENCH: Final[dict[str, Any]] = {
     "lower_bound_95": {"value": None, "method": "fewer than 5 cases", "n": 4},
     "passed_count": 3,
     "total_cost_usd": 1.5,
+    "system": "app:answer 2",
+    "stopped": None,
+    "lost_to_provider": [],
     "block_severity_failure_modes": [],
     "gate": {"verdict": "FAIL", "reasons": ["3 cases passed, and 4 are wanted"]},
+    "reduced": [],
+    "by_tag": [],
+    "by_breakdown_key": [],
+    "digests": None,
+    "baseline": None,
+    "shard": None,
 }
 STALL: Final = Stall(
     state="blocked",

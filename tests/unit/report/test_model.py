@@ -59,8 +59,17 @@ BENCH_REPORT: Final[dict[str, Any]] = {
     "lower_bound_95": {"value": None, "method": "none: fewer than 5 cases", "n": 1},
     "passed_count": 0,
     "total_cost_usd": 0.5,
+    "system": "app:answer 2",
+    "stopped": None,
+    "lost_to_provider": [],
     "block_severity_failure_modes": ["sut.timeout"],
     "gate": {"verdict": "FAIL", "reasons": ["no case passed"]},
+    "reduced": [],
+    "by_tag": [],
+    "by_breakdown_key": [],
+    "digests": None,
+    "baseline": None,
+    "shard": None,
 }
 
 
