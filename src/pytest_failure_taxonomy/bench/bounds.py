@@ -189,8 +189,7 @@ def _share_below(bound: float, values: Floats, weights: Floats) -> float:
         blocks = np.array_split(points, -(-at.size * values.size // _MOST_AT_ONCE))
         # Without BLAS, as `@` has it: its threads cost ten times what they save at these sizes.
         logs = [
-            np.einsum("ij,j->i", np.log1p(-np.outer(block, distances)), weights)
-            for block in blocks
+            np.einsum("ij,j->i", np.log1p(-np.outer(block, distances)), weights) for block in blocks
         ]
         slopes: Floats = (np.exp(-np.concatenate(logs)) / points).real * np.cosh(at)
         return slopes
