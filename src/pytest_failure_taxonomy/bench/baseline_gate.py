@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pytest_failure_taxonomy.bench.comparing import (
@@ -33,7 +33,9 @@ class ComparedToBaseline:
 
 
 def evaluate_against_baseline(
-    report: BenchRunReport, baseline: Sequence[ComparedRun]
+    report: BenchRunReport,
+    baseline: Sequence[ComparedRun],
+    digests: Mapping[str, str] | None = None,
 ) -> ComparedToBaseline:
     """Return a report whose gate asks for no loss against an earlier run, too.
 
@@ -43,15 +45,16 @@ def evaluate_against_baseline(
 
     Args:
         report: The report of the newer run.
-        baseline: The older runs of the same class, at least one.
+        baseline: The older runs of the same class and system, at least one.
+        digests: Of the cases of the newer run, by id.
     """
-    new = compared_run(report, _THIS_RUN)
+    new = compared_run(report, _THIS_RUN, digests)
     if new.was_picked:
         words = "the user chose these cases; a comparison with the baseline needs all of the class"
         return ComparedToBaseline(report=_with_gate(report, "INCOMPLETE", words))
     why_not = repeated_classes(baseline) or refusals(baseline[0], new, right=_NEW_BASELINE)
     if why_not:
-        subject = f"{_THIS_RUN}: {shown(report.task_class)}: "
+        subject = f"{_THIS_RUN}: {shown(new.name)}: "
         reasons = [each.removeprefix(subject) for each in why_not]
         return _not_compared(report, "; ".join(reasons))
     found = compare_runs(baseline[0], new)

@@ -60,6 +60,8 @@ class ComparedRun:
     """The file, for messages."""
     run_id: str
     task_class: str
+    system: str = ""
+    """The label of the system, where one pytest run had several."""
     cases: Mapping[str, CaseRuns]
     """By the id of the distinct case."""
     missing: int = 0
@@ -71,24 +73,36 @@ class ComparedRun:
     rubric: str | None = None
     """A digest; `None` if unknown."""
 
+    @property
+    def name(self) -> str:
+        """The name of the class, with the label of the system if there is one."""
+        return self.task_class + (f"[{self.system}]" if self.system else "")
 
-def compared_run(report: BenchRunReport, where: str) -> ComparedRun:
+
+def compared_run(
+    report: BenchRunReport, where: str, digests: Mapping[str, str] | None = None
+) -> ComparedRun:
     """Return a report as a run to compare.
 
     Args:
         report: The report of a run.
         where: What to call it in messages, such as the path of its file.
+        digests: Of its cases, by id; those of repetitions are equal.
     """
-    counts, digests = report.counts, report.digests
+    is_repeated = _is_repeated(report)
+    if digests is not None and is_repeated:
+        digests = {distinct_name(case_id): digest for case_id, digest in digests.items()}
+    counts, judged_by = report.counts, report.digests
     return ComparedRun(
         where=where,
         run_id=report.run_id,
         task_class=report.task_class,
-        cases=runs_by_case(report.per_case, is_repeated=_is_repeated(report)),
+        system=report.system_label,
+        cases=runs_by_case(report.per_case, is_repeated=is_repeated, digests=digests),
         missing=counts.scheduled - counts.graded,
         was_picked=report.lower_bound_95.method == BY_HAND,
-        taxonomy=None if digests is None else digests.taxonomy,
-        rubric=None if digests is None else digests.rubric,
+        taxonomy=None if judged_by is None else judged_by.taxonomy,
+        rubric=None if judged_by is None else judged_by.rubric,
     )
 
 
@@ -132,7 +146,9 @@ def runs_by_case(
 def compare(
     old: Sequence[ComparedRun], new: Sequence[ComparedRun], *, only_common: bool = False
 ) -> list[BenchComparison]:
-    """Return how the runs of each task class differ, in the order of the newer ones.
+    """Return how the runs of each task class and system differ, in the order of the newer ones.
+
+    Where both have a single run of a class, these are compared, whatever their systems.
 
     Args:
         old: The earlier runs, of at least one task class.
@@ -145,12 +161,14 @@ def compare(
     problems = [
         *repeated_classes(old),
         *repeated_classes(new),
-        *_unpaired_classes(old, new),
     ]
     if problems:
         raise BenchError("\n".join(problems))
-    before = {run.task_class: run for run in old}
-    pairs = [(before[run.task_class], run) for run in new if run.task_class in before]
+    pairs = _pairs(old, new)
+    if not pairs:
+        what = f"is of {_names(run.name for run in new)}, and {old[0].where} of"
+        what += f" {_names(run.name for run in old)}"
+        raise BenchError(f"{new[0].where}: {what}; give two runs of one task class")
     for one, other in pairs:
         problems += refusals(one, other, only_common=only_common)
     if problems:
@@ -159,8 +177,8 @@ def compare(
 
 
 def repeated_classes(runs: Sequence[ComparedRun]) -> list[str]:
-    """Return which classes have several runs in one file: none is the one to compare."""
-    counts = Counter(run.task_class for run in runs)
+    """Return which classes have several runs of a system: none is the one to compare."""
+    counts = Counter(run.name for run in runs)
     return [
         f"{runs[0].where}: has {count} runs of {shown(name)}; give a file with one of them"
         for name, count in counts.items()
@@ -168,12 +186,15 @@ def repeated_classes(runs: Sequence[ComparedRun]) -> list[str]:
     ]
 
 
-def _unpaired_classes(old: Sequence[ComparedRun], new: Sequence[ComparedRun]) -> list[str]:
-    before, now = {run.task_class for run in old}, {run.task_class for run in new}
-    if before & now:
-        return []
-    what = f"is of {_names(now)}, and {old[0].where} of {_names(before)}"
-    return [f"{new[0].where}: {what}; give two runs of one task class"]
+def _pairs(
+    old: Sequence[ComparedRun], new: Sequence[ComparedRun]
+) -> list[tuple[ComparedRun, ComparedRun]]:
+    pairs = []
+    for run in new:
+        before = [each for each in old if each.task_class == run.task_class]
+        is_single = len(before) == 1 == sum(each.task_class == run.task_class for each in new)
+        pairs += [(each, run) for each in before if is_single or each.system == run.system]
+    return pairs
 
 
 def refusals(
@@ -187,7 +208,7 @@ def refusals(
         only_common: A run may lack cases of the other.
         right: What would be right where one does.
     """
-    where = f"{new.where}: {shown(new.task_class)}"
+    where = f"{new.where}: {shown(new.name)}"
     reasons = []
     for what, before, now in (
         ("taxonomy", old.taxonomy, new.taxonomy),
@@ -220,9 +241,9 @@ def _differ(one: str | None, other: str | None) -> bool:
 
 def _unpaired_cases(old: ComparedRun, new: ComparedRun, right: str) -> list[str]:
     """Return that a run lacks cases: the mean of the others is no mean of the class."""
-    where = f"{new.where}: {shown(new.task_class)}"
+    where = f"{new.where}: {shown(new.name)}"
     incomplete = [
-        f"{run.where}: {shown(run.task_class)}: is not complete, {run.missing}"
+        f"{run.where}: {shown(run.name)}: is not complete, {run.missing}"
         f" {'case has' if run.missing == 1 else 'cases have'} no score; {right}"
         for run in (old, new)
         if run.missing
@@ -264,6 +285,8 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> BenchComparison:
     flips = [each.flip for each in changes]
     return BenchComparison(
         task_class=new.task_class,
+        old_system_label=old.system,
+        new_system_label=new.system,
         old=old.where,
         old_run_id=old.run_id,
         new_run_id=new.run_id,

@@ -486,6 +486,8 @@ class BenchRunReport(ClosedModel):
     """What all graded cases cost together."""
     system: str | None = None
     """The system under test, with its version if one is given; null where that is not known."""
+    system_label: str = ""
+    """Which of several systems of one pytest run it is; empty for a single one."""
     stopped: str | None = None
     """Why cases were not started: the cost cap, or one cause that failed many; null if all were."""
     lost_to_provider: _Listed[ProviderLoss] = ()

@@ -125,6 +125,10 @@ class BenchComparison(ClosedModel):
 
     task_class: str
     """The class's name."""
+    old_system_label: str = ""
+    """Which of several systems of one pytest run the older run was of; empty for a single one."""
+    new_system_label: str = ""
+    """Which of several systems of one pytest run the newer run was of; empty for a single one."""
     old: str
     """Where the older run was read from."""
     old_run_id: str

@@ -42,6 +42,7 @@ def aggregate(
     lost_cost_usd: float = 0.0,
     digests: BenchDigests | None = None,
     system: str | None = None,
+    system_label: str = "",
 ) -> BenchRunReport:
     """Return the report of a run; the order of the scores doesn't matter.
 
@@ -59,6 +60,7 @@ def aggregate(
         lost_cost_usd: What cases without a score cost, in US dollars.
         digests: What the cases were judged by.
         system: The system under test, with its version.
+        system_label: Which of several systems of one pytest run it is.
 
     Raises:
         ValueError: A case is not part of the plan, or has two scores.
@@ -97,6 +99,7 @@ def aggregate(
         digests=digests,
         system=system,
         shard=_shard(plan, begun, scores, lost_cost_usd),
+        system_label=system_label,
     )
     if plan.gate is None:
         return report

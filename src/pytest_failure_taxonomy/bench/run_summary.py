@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench.run_report import count_codes, cut_share
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_failure_taxonomy.bench.models import BenchRunReport, Severity
     from pytest_failure_taxonomy.bench.run_figures import (
         BenchComparison,
@@ -31,6 +34,73 @@ def summary_lines(
         slowest: How many of the slowest cases to list.
         detail: Whether to list failure modes of severity `warn` and `info`, too.
     """
+    part = report.shard and f", shard {report.shard.index} of {report.shard.total}"
+    return [
+        f"bench {name_with_system(report)}{test and f' in {test}'}{part or ''}: {_outcome(report)}",
+        *(f"  {line}" for line in _facts(report, slowest=slowest, detail=detail)),
+    ]
+
+
+def table_of_systems(reports: Sequence[BenchRunReport], *, test: str = "") -> list[str]:
+    """Return a table of the systems that one task class was run with, a row for each.
+
+    Args:
+        reports: The reports of the class's runs, at least one.
+        test: The test that ran it; empty for the items of the class.
+    """
+    heads = ("system", "passed", "mean", "at least", "cost", "time of a case", "gate")
+    rows = [heads, *map(_cells, reports)]
+    # What no system has, such as a cost, needs no column.
+    used = [n for n, column in enumerate(zip(*rows, strict=True)) if any(column[1:])]
+    widths = {n: max(len(row[n]) for row in rows) for n in used}
+    title = f"bench {reports[0].task_class}{test and f' in {test}'}: {len(reports)} systems"
+    lines = ("  ".join(row[n].ljust(widths[n]) for n in used) for row in rows)
+    return [title, *(f"  {line.rstrip()}" for line in lines)]
+
+
+def _cells(report: BenchRunReport) -> tuple[str, ...]:
+    counts, bound = report.counts, report.lower_bound_95.value
+    return (
+        report.system_label,
+        f"{counts.passed} of {counts.scheduled}",
+        "-" if report.mean_score is None else cut_share(report.mean_score),
+        "-" if bound is None else cut_share(bound),
+        cost_words(report.total_cost_usd),
+        _mean_time(report),
+        "" if report.gate is None else report.gate.verdict,
+    )
+
+
+def _mean_time(report: BenchRunReport) -> str:
+    measured = [score.wall_clock_ms for _, score in report.per_case if score.wall_clock_ms > 0]
+    return duration(math.fsum(measured) / len(measured)) if measured else ""
+
+
+def lines_of_system(report: BenchRunReport, *, slowest: int = 3, detail: bool = False) -> list[str]:
+    """Return what the table of systems does not say of one, the first line with its label.
+
+    Args:
+        report: The report of its run.
+        slowest: How many of the slowest cases to list.
+        detail: Whether to list failure modes of severity `warn` and `info`, too.
+    """
+    bound = report.lower_bound_95
+    lines = [f"cases: {', '.join(missing)}"] if (missing := _missing(report)) else []
+    if bound.value is None and report.mean_score is not None:
+        lines.append(_bound(bound))
+    lines += _facts(report, slowest=slowest, detail=detail, has_cost=False)
+    return [f"  {report.system_label}:", *(f"    {line}" for line in lines)]
+
+
+def name_with_system(report: BenchRunReport) -> str:
+    """Return the name of a run's class, with the label of its system if there are several."""
+    return report.task_class + (f"[{report.system_label}]" if report.system_label else "")
+
+
+def _facts(
+    report: BenchRunReport, *, slowest: int, detail: bool, has_cost: bool = True
+) -> list[str]:
+    """Return the other facts of a run, a line for each, which begins with its name."""
     severities: tuple[Severity, ...] = ("block", "warn", "info") if detail else ("block",)
     facts: list[tuple[str, str]] = [(name, _codes(report, name)) for name in severities]
     facts += [(each.name, _reduced_words(each)) for each in report.reduced]
@@ -39,31 +109,33 @@ def summary_lines(
         facts += [(f"key {each.key}", _key_words(each)) for each in report.by_breakdown_key]
     facts.append(("slowest", _slowest(report, slowest)))
     facts.append(("stopped", report.stopped or ""))
-    facts.append(("cost", cost_words(report.total_cost_usd)))
+    facts.append(("cost", cost_words(report.total_cost_usd) if has_cost else ""))
     if report.baseline is not None:
         facts.append(("baseline", _baseline_words(report.baseline)))
     if report.gate is not None:
         facts.append(("gate", ": ".join([report.gate.verdict, *_joined(report.gate.reasons)])))
-    part = report.shard and f", shard {report.shard.index} of {report.shard.total}"
-    return [
-        f"bench {report.task_class}{test and f' in {test}'}{part or ''}: {_outcome(report)}",
-        *(f"  {name}: {words}" for name, words in facts if words),
-    ]
+    return [f"{name}: {words}" for name, words in facts if words]
 
 
 def _outcome(report: BenchRunReport) -> str:
     """Return how many cases passed, the mean, and the lower bound."""
     counts = report.counts
-    passed = f"{counts.passed} of {counts.scheduled} passed"
-    if lost := counts.started - counts.graded:
-        passed += f", {lost} lost"
-    if counts.not_run:
-        passed += f", {counts.not_run} not run"
-    if report.lost_to_provider:
-        passed += f", {_lost_to_provider(report)}"
+    passed = ", ".join([f"{counts.passed} of {counts.scheduled} passed", *_missing(report)])
     if report.mean_score is None:
         return passed
     return f"{passed}; mean {cut_share(report.mean_score)}; {_bound(report.lower_bound_95)}"
+
+
+def _missing(report: BenchRunReport) -> list[str]:
+    """Return how many cases have no score, and how many none of the system."""
+    counts, words = report.counts, []
+    if lost := counts.started - counts.graded:
+        words.append(f"{lost} lost")
+    if counts.not_run:
+        words.append(f"{counts.not_run} not run")
+    if report.lost_to_provider:
+        words.append(_lost_to_provider(report))
+    return words
 
 
 def _lost_to_provider(report: BenchRunReport) -> str:

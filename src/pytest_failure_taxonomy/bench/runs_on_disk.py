@@ -692,6 +692,20 @@ def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
     return RunReader(path, has_outputs=has_outputs).read(is_over=True)
 
 
+def read_header(path: Path) -> RunHeader:
+    """Return the first line of a run's file, without reading the others.
+
+    Raises:
+        BenchError: The file can't be read or is no run's.
+    """
+    try:
+        for record in LineReader(path).new():
+            return _header(path, record)
+    except OSError as error:
+        raise BenchError(f"{path}: can't be read ({_why(error)}); name a run's file") from None
+    raise BenchError(f"{path}: holds no run; name a file that pytest wrote to --bench-storage")
+
+
 LATEST: Final = "latest"
 """Names the latest run of a storage."""
 _MOST_NAMED: Final = 5
@@ -776,6 +790,7 @@ def report_of(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
         lost_to=lost_to(run),
         digests=run.header.digests,
         system=str(run.header.system),
+        system_label=run.header.system.label,
         lost_cost_usd=run.cost_without_score_usd(),
     )
 

@@ -147,6 +147,7 @@ def _join(reports: Sequence[BenchRunReport]) -> BenchRunReport:
         stopped=next(iter(stopped), None),
         digests=reports[0].digests,
         system=reports[0].system,
+        system_label=reports[0].system_label,
         lost_cost_usd=math.fsum(each.lost_cost_usd for each in shards),
     )
     lost: dict[str, int] = {}

@@ -6,9 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_failure_taxonomy.cli.bench_runs import add_storage
 from pytest_failure_taxonomy.cli.output import answer, styled, tell
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import safe_text
@@ -49,8 +49,14 @@ def add_parser(commands: Parsers) -> None:
         action="store_true",
         help="compare the cases that both runs have, where one of them lacks some",
     )
-    parser.add_argument("old", metavar="OLD", type=Path, help="a file of --bench-json, or a report")
-    parser.add_argument("new", metavar="NEW", type=Path, help="a later one")
+    add_storage(parser)
+    parser.add_argument(
+        "old",
+        metavar="OLD",
+        help="a kept run (its id, the beginning of one, latest, or the path of its file), a file "
+        "of --bench-json, or a report",
+    )
+    parser.add_argument("new", metavar="NEW", help="a later one")
     parser.set_defaults(execute=execute)
 
 
@@ -59,7 +65,7 @@ def execute(options: argparse.Namespace) -> int:
     from pytest_failure_taxonomy.bench.comparing import compare
     from pytest_failure_taxonomy.bench.earlier_runs import read_earlier_runs
 
-    old, new = read_earlier_runs(options.old), read_earlier_runs(options.new)
+    old, new = (read_earlier_runs(each, options.storage) for each in (options.old, options.new))
     found = compare(old, new, only_common=options.only_common)
     if options.format == "json":
         models = [each.model_dump(mode="json") for each in found]
@@ -69,16 +75,16 @@ def execute(options: argparse.Namespace) -> int:
     else:
         lines = styled((line for each in found for line in _lines(each)), sys.stdout)
         answer("".join(f"{line}\n" for line in lines))
-    compared = {each.task_class for each in found}
+    compared = {each.old_run_id for each in found} | {each.new_run_id for each in found}
     for run in (*old, *new):
-        if run.task_class not in compared:
-            name = safe_text(run.task_class)
+        if run.run_id not in compared:
+            name = safe_text(run.name)
             tell(f"{run.where}: {name} was not compared; the other file has no run of it")
     return _WORSE if any(each.finding == "worse" for each in found) else 0
 
 
 def _lines(found: BenchComparison) -> Iterator[Line]:
-    yield Line(text=safe_text(f"bench {found.task_class}: {_outcome(found)}"), bold=True)
+    yield Line(text=safe_text(f"bench {_name(found)}: {_outcome(found)}"), bold=True)
     yield Line(
         text=f"  {_FINDINGS[found.finding]}",
         color=_COLORS[found.finding],
@@ -86,6 +92,12 @@ def _lines(found: BenchComparison) -> Iterator[Line]:
     )
     for name, words in _facts(found):
         yield Line(text=f"  {name}: {safe_text(words, 2_000)}")
+
+
+def _name(found: BenchComparison) -> str:
+    """Return the class's name, with the labels of the systems if there are any."""
+    labels = dict.fromkeys((found.old_system_label, found.new_system_label))
+    return found.task_class + (f"[{' -> '.join(labels)}]" if any(labels) else "")
 
 
 def _outcome(found: BenchComparison) -> str:
@@ -153,7 +165,7 @@ def _as_markdown(found: Sequence[BenchComparison]) -> str:
         if low is not None and high is not None:
             interval = f"{signed(low)} to {signed(high)}"
         cells = (
-            _escaped(each.task_class),
+            _escaped(_name(each)),
             str(each.n),
             _means(each),
             signed(each.difference),
@@ -165,7 +177,7 @@ def _as_markdown(found: Sequence[BenchComparison]) -> str:
     for each in found:
         facts = [f"- {name}: {_escaped(words)}" for name, words in _facts(each)]
         if facts:
-            text += "\n".join(["", f"**{_escaped(each.task_class)}**", "", *facts, ""])
+            text += "\n".join(["", f"**{_escaped(_name(each))}**", "", *facts, ""])
     return text
 
 

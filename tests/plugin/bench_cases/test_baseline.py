@@ -13,6 +13,7 @@ from tests.helpers.task_classes import (
     BENCH,
     ECHO_RUBRIC,
     MODES,
+    SYSTEM,
     calls,
     only_bench,
     passing_cases,
@@ -21,6 +22,10 @@ from tests.helpers.task_classes import (
 
 MILD = MODES.replace("block", "info")
 """No failure mode fails a gate by itself."""
+FAILING = SYSTEM.replace(
+    'case.fields.get("answer", case.input)', '"wrong" if case.input < 6 else case.input'
+)
+"""A system that fails the first six cases, whatever they say."""
 WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 
 
@@ -138,7 +143,7 @@ def test_the_ini_value_is_relative_to_the_configuration_file(runs: PytestRuns) -
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("no.json", "there is no such file; give a file of --bench-json"),
+        ("no.json", "there is no such file; give a kept run"),
         ("bench", "is a directory; give"),
         ("conftest.py", "not JSON"),
         ("", "is a directory; give"),
@@ -153,3 +158,81 @@ def test_a_baseline_that_can_not_be_read_ends_the_run_at_once(
     assert run.exit_status == 4
     assert any("--bench-baseline: " in line and what in line for line in run.stderr)
     assert calls(runs) == []
+
+
+def run_id_of(run: FinishedRun) -> str:
+    """Return the id of the only run."""
+    run_id: str = only_bench(run)["run_id"]
+    return run_id
+
+
+@WORKERS
+def test_the_latest_kept_run_is_the_baseline(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """It is the one before this run, whatever its gate said, and its cases are known by digest."""
+    first = run_bench(runs, 0, *workers)
+    second = run_bench(runs, 0, "--bench-baseline=latest", *workers, system=FAILING)
+    assert gate_of(second)["verdict"] == "FAIL"
+    baseline = only_bench(second)["baseline"]
+    assert (baseline["old_run_id"], baseline["finding"]) == (run_id_of(first), "worse")
+    assert baseline["not_checked"] == []
+    third = run_bench(runs, 0, "--bench-baseline=latest", *workers, system=FAILING)
+    assert only_bench(third)["baseline"]["old_run_id"] == run_id_of(second)
+    assert gate_of(third)["verdict"] == "PASS"
+
+
+def test_the_latest_run_is_a_whole_one_and_never_this_one(runs: PytestRuns) -> None:
+    """What was picked or is not complete is passed over, and so is a run that is continued."""
+    first = run_bench(runs, 0)
+    run_bench(runs, 0, "-k", "case-003")
+    run_bench(runs, 0, "--bench-max-cost=0.5", rubric=ECHO_RUBRIC.replace("0.0)", "0.3)"))
+    whole = run_bench(runs, 0)
+    again = run_bench(runs, 0, "--bench-resume", "--bench-baseline=latest")
+    assert run_id_of(again) == run_id_of(whole)
+    assert only_bench(again)["baseline"]["old_run_id"] == run_id_of(first)
+
+
+@WORKERS
+def test_a_kept_run_is_named_by_its_beginning(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """So is its file; a case that was changed since can't be compared."""
+    run_id = run_id_of(run_bench(runs, 0, *workers))
+    for name in (run_id, run_id[:20], f".bench/{run_id}.jsonl"):
+        run = run_bench(runs, 2, f"--bench-baseline={name}", *workers)
+        assert gate_of(run)["verdict"] == "INCOMPLETE"
+        assert gate_of(run)["reasons"][0].startswith(
+            "can't be compared with the baseline: 2 cases case-000, case-001 were changed since"
+        )
+
+
+def test_nothing_is_kept_yet(runs: PytestRuns) -> None:
+    """A baseline that can't be there is a usage error before any system is called."""
+    run = run_bench(runs, 0, "--bench-baseline=latest")
+    assert run.exit_status == 4
+    assert any("--bench-baseline: latest: no run is kept in " in line for line in run.stderr)
+    assert calls(runs) == []
+
+
+@WORKERS
+def test_each_system_has_its_own_baseline(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """Runs are paired by the label of the system; a new system stays as it is."""
+    system = SYSTEM.replace(
+        'scope="session")\ndef system_under_test():',
+        'scope="session", params=["large", "small"])\ndef system_under_test(request):',
+    ).replace(
+        'case.fields.get("answer", case.input)',
+        'os.environ.get("ANSWER_" + request.param, case.input)',
+    )
+    run_bench(runs, 0, "--bench-json=base.json", *workers, system=system)
+    changed = system.replace('"small"', '"small", "tiny"').replace(
+        'os.environ.get("ANSWER_" + request.param, case.input)',
+        '"wrong" if request.param == "small" else case.input',
+    )
+    for name in ("base.json", "latest"):
+        for path in sorted((runs.path / ".bench").glob("*.jsonl"))[2:]:
+            path.unlink()
+        run = run_bench(runs, 0, f"--bench-baseline={name}", *workers, system=changed)
+        gates = {each["system_label"]: each["gate"] for each in run.report["bench"]}
+        assert {label: gate and gate["verdict"] for label, gate in gates.items()} == {
+            "large": "PASS",
+            "small": "FAIL",
+            "tiny": None,
+        }

@@ -166,15 +166,6 @@ def test_fixture_that_is_no_callable(runs: PytestRuns) -> None:
     assert "pytest_failure_taxonomy" not in text
 
 
-def test_fixture_with_parameters(runs: PytestRuns) -> None:
-    """One case can't have two systems; that is said when the cases are collected."""
-    system = SYSTEM.replace('scope="session"', 'scope="session", params=["a", "b"]')
-    runs.write(task_class_files(passing_cases(2), system=system))
-    run = runs.run("bench", plugins=[BENCH])
-    assert run.exit_status == 2
-    assert "bench/echo: the fixture `system_under_test` has parameters" in "\n".join(run.stdout)
-
-
 def test_cost_beyond_sense(runs: PytestRuns) -> None:
     """A cost that could not be added up is a malformed answer."""
     cases = [{**case, "rubric_cost": 1e308} for case in passing_cases(2)]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.comparing import compare
+from pytest_failure_taxonomy.bench.comparing import ComparedRun, compare
 from pytest_failure_taxonomy.bench.earlier_runs import read_earlier_runs
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.bench_scores import make_run, make_score
 from tests.helpers.reports import make_report
 
-RIGHT = "give a file of --bench-json, or a report of --failure-taxonomy"
+RIGHT = "give a kept run, a file of --bench-json, or a report of --failure-taxonomy"
 NEW_FIELDS = ("reduced", "by_tag", "by_breakdown_key", "digests", "baseline")
 
 
@@ -32,10 +32,15 @@ def write(folder: Path, content: Any) -> Path:
     return path
 
 
+def read(path: Path) -> list[ComparedRun]:
+    """Return the runs in a file; none are kept."""
+    return read_earlier_runs(str(path), path.parent / "none")
+
+
 def test_both_sorts_of_files_are_read(tmp_path: Path) -> None:
     """A list of reports, and a failure report with its section `bench`, hold the same runs."""
-    (of_list,) = read_earlier_runs(write(tmp_path, [as_json()]))
-    (of_report,) = read_earlier_runs(write(tmp_path, {**make_report(), "bench": [as_json()]}))
+    (of_list,) = read(write(tmp_path, [as_json()]))
+    (of_report,) = read(write(tmp_path, {**make_report(), "bench": [as_json()]}))
     assert of_list == of_report
     assert (of_list.run_id, of_list.task_class, min(of_list.cases)) == ("r1", "vuln", "c000")
     assert compare([of_list], [of_report])[0].difference == 0
@@ -44,7 +49,7 @@ def test_both_sorts_of_files_are_read(tmp_path: Path) -> None:
 def test_a_report_of_an_older_version_is_read(tmp_path: Path) -> None:
     """What it doesn't have is not known, and told as not checked."""
     older = {key: value for key, value in as_json().items() if key not in NEW_FIELDS}
-    (run,) = read_earlier_runs(write(tmp_path, [older]))
+    (run,) = read(write(tmp_path, [older]))
     assert (run.taxonomy, run.rubric) == (None, None)
 
 
@@ -66,7 +71,7 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path, content: bytes, wha
     """The line says where, what is wrong, and what would be right."""
     path = write(tmp_path, content)
     with pytest.raises(BenchError) as caught:
-        read_earlier_runs(path)
+        read(path)
     message = str(caught.value)
     assert message.startswith(f"{path}: {what}")
     assert RIGHT in message
@@ -75,10 +80,10 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path, content: bytes, wha
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     """A folder and a missing file are named as such."""
-    with pytest.raises(BenchError, match=r"is a directory; give a file of --bench-json"):
-        read_earlier_runs(tmp_path)
-    with pytest.raises(BenchError, match=r"no.json: there is no such file; give a file"):
-        read_earlier_runs(tmp_path / "no.json")
+    with pytest.raises(BenchError, match=r"is a directory; give a kept run"):
+        read(tmp_path)
+    with pytest.raises(BenchError, match=r"no.json: there is no such file; give a kept run"):
+        read(tmp_path / "no.json")
 
 
 JSON = st.recursive(
@@ -96,7 +101,7 @@ def test_a_report_with_anything_in_it_is_read_or_refused(
     path = write(tmp_path_factory.mktemp("runs"), [{**as_json(), field: value}])
     told = ""
     try:
-        read_earlier_runs(path)
+        read(path)
     except BenchError as error:
         told = str(error)
     assert "\n" not in told

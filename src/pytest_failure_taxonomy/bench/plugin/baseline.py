@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,35 +11,54 @@ import pytest
 
 from pytest_failure_taxonomy.bench.baseline_gate import evaluate_against_baseline
 from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
-from pytest_failure_taxonomy.bench.earlier_runs import read_earlier_runs
+from pytest_failure_taxonomy.bench.digests import case_digest
+from pytest_failure_taxonomy.bench.earlier_runs import LatestRuns, read_earlier_runs
+from pytest_failure_taxonomy.bench.plugin.session_of_runs import storage_of
+from pytest_failure_taxonomy.bench.runs_on_disk import LATEST, run_paths
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.comparing import ComparedRun
+    from pytest_failure_taxonomy.bench.models import BenchRunReport
     from pytest_failure_taxonomy.bench.plugin.results import SourcedReport
+    from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
 
 _BASELINE: pytest.StashKey[Baseline] = pytest.StashKey()
 
+FindRuns = Callable[["BenchRunReport"], "Sequence[ComparedRun]"]
+"""Returns the older runs of a report's class and system."""
+
 
 class Baseline:
-    """The runs of a baseline, one for each task class that it has."""
+    """The runs of a baseline, one for each task class and system that it has."""
 
-    def __init__(self, runs: Sequence[ComparedRun]) -> None:
-        self._runs = runs
+    def __init__(self, find_runs: FindRuns) -> None:
+        self._find_runs = find_runs
         self._problems: list[str] = []
 
-    def judge(self, sourced: SourcedReport) -> SourcedReport:
+    @classmethod
+    def of(cls, runs: Sequence[ComparedRun]) -> Baseline:
+        """Return the baseline that runs are."""
+
+        def find_runs(report: BenchRunReport) -> Sequence[ComparedRun]:
+            wanted = (report.task_class, report.system_label)
+            return [each for each in runs if (each.task_class, each.system) == wanted]
+
+        return cls(find_runs)
+
+    def judge(self, sourced: SourcedReport, classes: TaskClasses) -> SourcedReport:
         """Return the report of a class with a gate that asks for no loss, too.
 
-        A class that the baseline doesn't have is new, and stays as it is. So is what a test has run
-        by the mark or the fixture: the file doesn't say which test that was.
+        A class or a system that the baseline doesn't have is new, and stays as it is. So is what a
+        test has run by the mark or the fixture: the file doesn't say which test that was.
         """
-        runs = [each for each in self._runs if each.task_class == sourced.report.task_class]
-        if sourced.test or not runs:
+        runs = [] if sourced.test else self._find_runs(sourced.report)
+        if not runs:
             return sourced
-        judged = evaluate_against_baseline(sourced.report, runs)
+        digests = _digests(classes, sourced.folder)
+        judged = evaluate_against_baseline(sourced.report, runs, digests)
         if judged.problem:
-            self._problems.append(f"bench {sourced.report.task_class}: {judged.problem}")
+            self._problems.append(f"bench {runs[0].name}: {judged.problem}")
         return sourced._replace(report=judged.report)
 
     @property
@@ -48,36 +67,56 @@ class Baseline:
         return self._problems
 
 
+def _digests(classes: TaskClasses, folder: str) -> Mapping[str, str]:
+    return {each.case_id: case_digest(each) for each in classes.load(Path(folder)).cases}
+
+
 def read_baseline(config: pytest.Config) -> None:
     """Read the baseline before any system is called.
 
     Raises:
         pytest.UsageError: It can't be read, or nothing could be compared with it.
     """
-    where, path = _path(config)
+    where, given, folder = _named(config)
+    storage = storage_of(config)[0]
     try:
-        runs = read_earlier_runs(path)
+        if given == LATEST:
+            baseline = Baseline(LatestRuns(_paths(storage)).of)
+        else:
+            baseline = Baseline.of(read_earlier_runs(given, storage, folder=folder))
     except BenchError as error:
         raise pytest.UsageError(f"{where}: {error}") from None
     if find_spec("scipy") is None:
         raise pytest.UsageError(f"{where}: {NO_SCIPY.removeprefix('none: ')}")
-    config.stash[_BASELINE] = Baseline(runs)
+    config.stash[_BASELINE] = baseline
 
 
-def _path(config: pytest.Config) -> tuple[str, Path]:
+def _paths(storage: Path) -> list[Path]:
+    """Return the files of all runs that are kept now, of which this pytest run has none."""
+    paths = run_paths(storage)
+    if not paths:
+        raise BenchError(
+            f"{LATEST}: no run is kept in {storage}; run once without a baseline, or name another"
+            " --bench-storage"
+        )
+    return paths
+
+
+def _named(config: pytest.Config) -> tuple[str, str, Path]:
+    """Return which option names the baseline, its value, and what a path is relative to."""
     given = config.getoption("bench_baseline")
     if given is not None:
-        return "--bench-baseline", config.invocation_params.dir / str(given)
+        return "--bench-baseline", str(given), config.invocation_params.dir
     folder = config.rootpath if config.inipath is None else config.inipath.parent
-    return "bench_baseline", folder / str(config.getini("bench_baseline"))
+    return "bench_baseline", str(config.getini("bench_baseline")), folder
 
 
 def judge_by_baseline(
-    config: pytest.Config, reports: Sequence[SourcedReport]
+    config: pytest.Config, reports: Sequence[SourcedReport], classes: TaskClasses
 ) -> list[SourcedReport]:
     """Return the reports of a run, compared with the baseline if there is one."""
     baseline = config.stash.get(_BASELINE, None)
-    return [each if baseline is None else baseline.judge(each) for each in reports]
+    return [each if baseline is None else baseline.judge(each, classes) for each in reports]
 
 
 def baseline_problems(config: pytest.Config) -> Sequence[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from pytest_failure_taxonomy.bench.plugin.bench_names import (
 from pytest_failure_taxonomy.bench.plugin.case_runs import (
     CaseRuns,
     Notes,
-    group_by_class,
+    folder_of,
     name_of,
     source_of,
     version_of,
@@ -46,7 +47,12 @@ from pytest_failure_taxonomy.bench.plugin.results import (
     SourceResults,
     remove_stale_journals,
 )
-from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
+from pytest_failure_taxonomy.bench.plugin.task_classes import (
+    SystemCase,
+    TaskClasses,
+    by_system,
+    case_and_system,
+)
 from pytest_failure_taxonomy.bench.run_admission import RunAdmission
 from pytest_failure_taxonomy.bench.runner import Runner
 from pytest_failure_taxonomy.bench.runs_on_disk import SystemGiven
@@ -194,24 +200,24 @@ class BenchSession:
 
     def schedule(self, nodeids: Sequence[str]) -> None:
         """Learn from a worker's collection which cases are to run."""
-        found = self._cases_of(nodeids)
-        for folder, ids in found.items():
-            for nodeid in ids:
-                case_id, system = _case_and_system(nodeid)
-                self._results.of(Source(str(folder), system=system)).schedule(case_id)
-        self._check_cluster(self.classes.load(folder) for folder in found)
+        folders = {}
+        for folder, system, nodeid in self._cases_of(nodeids):
+            folders[folder] = self.classes.load(folder)
+            source = Source(str(folder), system=system)
+            self._results.of(source).schedule(case_and_system(nodeid)[0])
+        self._check_cluster(folders.values())
 
     def find_units(self, nodeids: Sequence[str], workers: int) -> Mapping[str, str]:
         """Return the name of the unit of each case among xdist's node ids."""
         units: dict[str, str] = {}
-        for folder, ids in self._cases_of(nodeids).items():
+        for folder, system, ids in by_system(self._cases_of(nodeids)):
             split = self.classes.units(self.classes.load(folder), ids, workers)
-            for number, members in enumerate(split):
-                units.update(dict.fromkeys(members, f"{folder}#{number}"))
+            for members in split:  # named by their first: a system may have several groups
+                units.update(dict.fromkeys(members, f"{folder}#{system}#{members[0]}"))
         return units
 
-    def _cases_of(self, nodeids: Sequence[str]) -> dict[Path, list[str]]:
-        found: dict[Path, list[str]] = {}
+    def _cases_of(self, nodeids: Sequence[str]) -> Iterator[SystemCase[str]]:
+        """Yield the cases among node ids, each with its class and the label of its system."""
         folders: dict[str, Path | None] = {}
         for nodeid in nodeids:
             name = nodeid.partition("::")[0]
@@ -220,8 +226,7 @@ class BenchSession:
                 folders[name] = None if path.parent.name == ORACLE else task_class_folder(path)
             folder = folders[name]
             if folder is not None:
-                found.setdefault(folder, []).append(nodeid)
-        return found
+                yield SystemCase(folder, case_and_system(nodeid)[1], nodeid)
 
     def of_other_shards(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
         """Return the items that run a case of another shard than the chosen one."""
@@ -241,13 +246,13 @@ class BenchSession:
     @pytest.hookimpl(tryfirst=True)  # an xdist worker reports its collection in this hook
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Split the selected cases into units, and count them."""
-        by_class = group_by_class(session.items)
-        self.runs.arrange(by_class)
-        for items in by_class.values():
-            for case_item in items:
-                self._results.of(source_of(case_item)).schedule(case_item.case.case_id)
+        items = [each for each in session.items if isinstance(each, CaseItem)]
+        self.runs.arrange(items)
+        for each in items:
+            self._results.of(source_of(each)).schedule(each.case.case_id)
         if not self._is_worker:  # xdist's controller has checked it
-            self._check_cluster(items[0].task_class for items in by_class.values())
+            by_class = {folder_of(each.task_class): each.task_class for each in items}
+            self._check_cluster(by_class.values())
         for item in session.items:
             found = marked_case(item, self.classes)
             if found is not None:
@@ -340,16 +345,19 @@ class BenchSession:
             session.shouldfail = why
 
     def _why_failed(self) -> Iterator[str]:
-        failed = [each.task_class for each in self.reports() if is_gate_failed(each)]
+        from pytest_failure_taxonomy.bench.plugin.bench_terminal import is_gate_failed
+        from pytest_failure_taxonomy.bench.run_summary import name_with_system
+
+        failed = [name_with_system(each) for each in self.reports() if is_gate_failed(each)]
         if failed:
             yield f"the gate of bench {', '.join(failed)} failed"
-        for report, test in self._sourced():
+        for report, test, _ in self._sourced():
             counts = report.counts
             if not test and counts.graded < counts.scheduled:
                 missing = counts.scheduled - counts.graded
                 yield (
-                    f"bench {report.task_class} is incomplete: {missing} of {counts.scheduled} "
-                    f"cases {'has' if missing == 1 else 'have'} no score"
+                    f"bench {name_with_system(report)} is incomplete: {missing} of "
+                    f"{counts.scheduled} cases {'has' if missing == 1 else 'have'} no score"
                 )
         yield from baseline_problems(self._config)
         if self._json_problem:
@@ -388,8 +396,8 @@ class BenchSession:
             return []
         if self._reports is None:
             reports = self._results.reports(self._make_plan)
-            named = [_with_test(*each) for each in reports]
-            self._reports = judge_by_baseline(self._config, named)
+            named = [_with_part(each) for each in reports]
+            self._reports = judge_by_baseline(self._config, named, self.classes)
         return self._reports
 
     def _make_plan(self, folder: Path, case_ids: Sequence[str]) -> RunPlan:
@@ -404,10 +412,9 @@ class BenchSession:
         if folder is None:
             return
         journal = Journal(Path(folder), "controller")
-        for path, ids in self._cases_of(sorted(journal.started())).items():
-            for nodeid in ids:
-                case_id, system = _case_and_system(nodeid)
-                self._results.of(Source(str(path), system=system)).started.add(case_id)
+        for folder_of_class, system, nodeid in self._cases_of(sorted(journal.started())):
+            source = Source(str(folder_of_class), system=system)
+            self._results.of(source).started.add(case_and_system(nodeid)[0])
         for source, case_id in journal.scheduled():
             self._results.of(source).schedule(case_id)
         journal.remove()
@@ -423,7 +430,7 @@ class BenchSession:
         self._kept.remove_temporary()
 
     def _print(self, terminal: pytest.TerminalReporter) -> None:
-        from pytest_failure_taxonomy.bench.run_summary import summary_lines
+        from pytest_failure_taxonomy.bench.plugin.bench_terminal import print_runs
 
         reports = self._sourced()
         for problem in self._kept.note_problems():
@@ -434,12 +441,8 @@ class BenchSession:
             terminal.write_sep("=", "bench")
         else:
             terminal.line("")
-        for report, test in reports:
-            failed = is_gate_failed(report)
-            for line in summary_lines(report, test=test, detail=terminal.verbosity > 0):
-                terminal.write_line(line, red=failed and line.lstrip().startswith("gate:"))
-            for line in self._lines_of_kept(report, shows_file=terminal.verbosity >= 0):
-                terminal.write_line(line)
+        shows_files = terminal.verbosity >= 0
+        print_runs(terminal, reports, partial(self._lines_of_kept, shows_file=shows_files))
 
     def _lines_of_kept(self, report: BenchRunReport, *, shows_file: bool) -> Iterator[str]:
         """Yield where a run is kept, and what an earlier one had left to do."""
@@ -464,17 +467,15 @@ class BenchSession:
         return (self._config.rootpath if inipath is None else inipath.parent) / str(ini)
 
 
-def _with_test(report: BenchRunReport, test: str) -> SourcedReport:
-    """Return a report; that of a shard says which test ran it, if one did."""
-    if report.shard is not None and test:
-        shard = report.shard.model_copy(update={"source": f"{report.shard.source} in {test}"})
-        report = report.model_copy(update={"shard": shard})
-    return SourcedReport(report, test)
-
-
-def is_gate_failed(report: BenchRunReport) -> bool:
-    """Return whether the task class has a gate and its run failed it."""
-    return report.gate is not None and report.gate.verdict == "FAIL"
+def _with_part(sourced: SourcedReport) -> SourcedReport:
+    """Return a report; that of a shard says which test ran it and with which of several systems."""
+    report, shard = sourced.report, sourced.report.shard
+    if shard is None:
+        return sourced
+    source = shard.source + (f" in {sourced.test}" if sourced.test else "")
+    source += f" with {report.system_label}" if report.system_label else ""
+    shard = shard.model_copy(update={"source": source})
+    return sourced._replace(report=report.model_copy(update={"shard": shard}))
 
 
 def write_json(path: Path, reports: Sequence[BenchRunReport]) -> str:
@@ -487,10 +488,3 @@ def write_json(path: Path, reports: Sequence[BenchRunReport]) -> str:
     except OSError as error:
         return f"can't be written ({error.strerror or error})"
     return ""
-
-
-def _case_and_system(nodeid: str) -> tuple[str, str]:
-    """Return the case's id in a node id, and the label of its system: `case[label]`."""
-    name = nodeid.partition("::")[2]
-    case_id, bracket, label = name.partition("[")
-    return (case_id, label.removesuffix("]")) if bracket else (name, "")

@@ -9,8 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import pytest
-
 from pytest_failure_taxonomy.bench.admission import Admission
 from pytest_failure_taxonomy.bench.dask_backend import DaskSystem
 from pytest_failure_taxonomy.bench.digests import case_digest
@@ -20,6 +18,7 @@ from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.plugin.bench_names import SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem
 from pytest_failure_taxonomy.bench.plugin.results import Source
+from pytest_failure_taxonomy.bench.plugin.task_classes import SystemCase, by_system
 from pytest_failure_taxonomy.bench.retries import is_infrastructure
 from pytest_failure_taxonomy.bench.run_admission import RunAdmission
 from pytest_failure_taxonomy.bench.runner import Runner
@@ -65,11 +64,12 @@ class CaseRuns:
         self._taken: set[str] = set()
         self._begun: set[str] = set()
 
-    def arrange(self, items: Mapping[Path, Sequence[CaseItem]]) -> None:
-        """Split the selected cases of each task class into units."""
-        for chosen in items.values():
-            by_nodeid = {item.nodeid: item for item in chosen}
-            task_class = chosen[0].task_class
+    def arrange(self, items: Sequence[CaseItem]) -> None:
+        """Split the selected cases of each task class and system into units."""
+        cases = (SystemCase(folder_of(each.task_class), each.system_label, each) for each in items)
+        for group in by_system(cases):
+            by_nodeid = {item.nodeid: item for item in group.case}
+            task_class = group.case[0].task_class
             for unit in self._classes.units(task_class, list(by_nodeid), self._workers):
                 members = [by_nodeid[each] for each in unit]
                 self._members.update(dict.fromkeys(unit, members))
@@ -334,12 +334,3 @@ def folder_of(task_class: TaskClass) -> Path:
 def source_of(item: CaseItem) -> Source:
     """Return the source of the score of an item."""
     return Source(str(folder_of(item.task_class)), system=item.system_label)
-
-
-def group_by_class(items: Sequence[pytest.Item]) -> dict[Path, list[CaseItem]]:
-    """Return the cases among a session's items by the folder of their task class."""
-    found: dict[Path, list[CaseItem]] = {}
-    for item in items:
-        if isinstance(item, CaseItem):
-            found.setdefault(folder_of(item.task_class), []).append(item)
-    return found

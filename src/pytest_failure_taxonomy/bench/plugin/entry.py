@@ -54,10 +54,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--bench-baseline",
-        metavar="PATH",
+        metavar="RUN",
         default=None,
-        help="Fail the gate of a task class that got worse than in the run at PATH, a file of "
-        "--bench-json or a report (ini: bench_baseline)",
+        help="Fail the gate of a task class that got worse than in RUN: a kept run, `latest` for "
+        "the latest of each class, a file of --bench-json or a report (ini: bench_baseline)",
     )
     group.addoption(
         "--bench-storage",
@@ -96,7 +96,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(name, f"As {option}", default="")
     parser.addini("bench_json", "As --bench-json, relative to the configuration file", default="")
     parser.addini(
-        "bench_baseline", "As --bench-baseline, relative to the configuration file", default=""
+        "bench_baseline",
+        "As --bench-baseline; a path is relative to the configuration file",
+        default="",
     )
     parser.addini(
         "bench_root",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -97,7 +97,8 @@ def collector_of_task_class(path: Path, parent: pytest.Collector) -> pytest.Coll
 class BenchFile(pytest.Module):
     """A file of cases, or of examples for the rubric's self-test.
 
-    It is a `pytest.Module` because module-scoped fixtures need one; the module is empty.
+    It is a `pytest.Module` because module-scoped fixtures need one; the module holds nothing but
+    the function that stands in for a case.
     """
 
     def __init__(self, *, folder: Path, **rest: Any) -> None:
@@ -105,7 +106,10 @@ class BenchFile(pytest.Module):
         self.folder = folder
 
     def _getobj(self) -> types.ModuleType:
-        return types.ModuleType(self.path.stem)
+        module = types.ModuleType(self.path.stem)
+        for stand_in in (_with_fixture, _without_fixture):
+            setattr(module, stand_in.__name__, stand_in)
+        return module
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Yield the file's items."""
@@ -117,24 +121,31 @@ class BenchFile(pytest.Module):
         chosen = classes.cases_in(self.path, self.folder)
         if not chosen:
             return
-        callobj = _with_fixture if self._needs_fixture(task_class) else _without_fixture
-        fixtures = None
+        stand_in = _with_fixture if self._needs_fixture(task_class) else _without_fixture
+        # What pytest makes of it is the same for all cases: the fixtures, and their parameters.
+        functions = list(self._genfunctions(stand_in.__name__, stand_in))
+        if stand_in is _with_fixture:
+            self._check_fixture(functions)
         for case in chosen:
             for tag in case.tags:
                 classes.register_tag(tag)
-            item = CaseItem.from_parent(
-                self,
-                name=case.case_id,
-                callobj=callobj,
-                fixtureinfo=fixtures,
-                case=case,
-                task_class=task_class,
-            )
-            if fixtures is None:  # the first item has resolved what is the same for all
-                fixtures = item.fixture_info
-                if callobj is _with_fixture:
-                    self._check_fixture(item)
-            yield item
+            for function in functions:
+                yield self._case(case, task_class, function)
+
+    def _case(self, case: BenchCase, task_class: TaskClass, function: pytest.Function) -> CaseItem:
+        """Return the item of a case with the fixtures and the parameters of a function."""
+        callspec = getattr(function, "callspec", None)
+        return CaseItem.from_parent(
+            self,
+            name=f"{case.case_id}{function.name.removeprefix(function.originalname)}",
+            originalname=case.case_id,
+            callobj=function.obj,
+            callspec=callspec,
+            keywords=None if callspec is None else {callspec.id: True},
+            fixtureinfo=function._fixtureinfo,  # noqa: SLF001 - only pytest resolves fixtures
+            case=case,
+            task_class=task_class,
+        )
 
     def _needs_fixture(self, task_class: TaskClass) -> bool:
         """Return whether the system is a fixture; if it is named, check that it can be imported."""
@@ -162,20 +173,14 @@ class BenchFile(pytest.Module):
             raise self.CollectError(str(error)) from error.__cause__
         return False
 
-    def _check_fixture(self, item: CaseItem) -> None:
+    def _check_fixture(self, functions: Sequence[pytest.Function]) -> None:
         """Refuse to collect cases for which no fixture gives a system under test."""
         shown = self.config.stash[SESSION].classes.shown
-        definition = item.system_definition()
-        if definition is None:
+        if any(_system_definition(each) is None for each in functions):
             raise self.CollectError(
                 f"{shown(self.folder)}: there is no system under test; give"
                 f" `sut: package.module:callable` in {shown(self.folder / 'bench.yaml')} or a"
                 f" fixture `{SYSTEM_FIXTURE}` in a conftest.py"
-            )
-        if definition.params is not None:
-            raise self.CollectError(
-                f"{shown(self.folder)}: the fixture `{SYSTEM_FIXTURE}` has parameters, and a case"
-                " has one system; run once for each, with --bench-sut or an option of your own"
             )
 
     def _examples(self, task_class: TaskClass) -> Iterator[OracleItem]:
@@ -233,15 +238,15 @@ class CaseItem(pytest.Function):
         """Return the place of the case in its file."""
         return self.path, (self.case.line or 1) - 1, self.name
 
-    @property
-    def fixture_info(self) -> Any:
-        """The fixtures that the item requests, as pytest resolved them."""
-        return self._fixtureinfo
-
     def system_definition(self) -> pytest.FixtureDef[Any] | None:
         """Return the fixture that is the system under test, or `None` if there is none."""
-        definitions = self._fixtureinfo.name2fixturedefs.get(SYSTEM_FIXTURE)
-        return definitions[-1] if definitions else None
+        return _system_definition(self)
+
+
+def _system_definition(function: pytest.Function) -> pytest.FixtureDef[Any] | None:
+    info = function._fixtureinfo  # noqa: SLF001 - only pytest resolves fixtures
+    definitions = info.name2fixturedefs.get(SYSTEM_FIXTURE)
+    return definitions[-1] if definitions else None
 
 
 class OracleItem(pytest.Item):

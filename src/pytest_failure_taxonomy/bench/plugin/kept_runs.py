@@ -297,7 +297,8 @@ def _name_of(rootdir: Path, source: Source) -> str:
     """Return what the name of a run's file says of its source; equal for equal sources."""
     parts = (_relative(rootdir, source.folder), source.test, source.system)
     digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
-    readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(source.folder).name)[:_MAX_NAME] or "bench"
+    name = "-".join(filter(None, (Path(source.folder).name, source.system)))
+    readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:_MAX_NAME] or "bench"
     return f"{readable}-{digest[:8]}"
 
 

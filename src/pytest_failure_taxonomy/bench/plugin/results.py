@@ -46,6 +46,8 @@ class SourcedReport(NamedTuple):
 
     report: BenchRunReport
     test: str
+    folder: str = ""
+    """The folder of the task class; empty for a whole run that a test made."""
 
 
 class SourceResults:
@@ -79,8 +81,8 @@ class SourceResults:
         """Add a case to those that are to run."""
         self.scheduled[case_id] = None
 
-    def report(self, plan: RunPlan) -> BenchRunReport:
-        """Aggregate the results."""
+    def report(self, plan: RunPlan, label: str = "") -> BenchRunReport:
+        """Aggregate the results; `label` says which of several systems they are of."""
         known = {case.case_id for case in plan.cases}
         scores = {**self.unreported, **self.scores}
         run_id = os.urandom(16).hex() if self.kept is None else self.kept.header.run_id
@@ -96,6 +98,7 @@ class SourceResults:
             lost_cost_usd=self.late_cost_usd,
             digests=digests_of(plan.task_class),
             system=self.system or None,
+            system_label=label,
         )
 
     def take_kept(self, run: KeptRun) -> None:
@@ -151,8 +154,11 @@ class Results:
         """Return a report for each source that has cases to run, then those of whole runs."""
         reports = [
             SourcedReport(
-                results.report(make_plan(Path(source.folder), tuple(results.scheduled))),
+                results.report(
+                    make_plan(Path(source.folder), tuple(results.scheduled)), source.system
+                ),
                 source.test,
+                source.folder,
             )
             for source, results in self._sources.items()
             if results.scheduled

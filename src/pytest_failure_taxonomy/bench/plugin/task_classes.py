@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import pytest
 from pydantic import ValidationError
@@ -32,6 +32,19 @@ _UNITS_PER_WORKER: Final = 4
 """Enough that a worker with fast cases can take over some from a worker with slow ones."""
 _ROUNDS_PER_UNIT: Final = 2
 """A unit has at least this many times the cases that run at once: its end leaves slots idle."""
+
+_T = TypeVar("_T")
+
+
+class SystemCase(NamedTuple, Generic[_T]):
+    """A selected case, and which of several systems it is for."""
+
+    folder: Path
+    """The folder of its class."""
+    system: str
+    """The label of the system; empty for a single one."""
+    case: _T
+    """The case, as whoever groups the cases knows it."""
 
 
 class TaskClasses:
@@ -142,7 +155,7 @@ class TaskClasses:
         return plan.model_copy(update=changes)
 
     def units(self, task_class: TaskClass, nodeids: Sequence[str], workers: int) -> list[list[str]]:
-        """Split the selected cases of a task class into units that run on one worker each.
+        """Split the selected cases of one system of a class into units, each for one worker.
 
         The controller and the workers of xdist compute this independently and must agree.
         """
@@ -172,9 +185,11 @@ class TaskClasses:
     def repetitions(self, argument: str) -> list[str]:
         """Return the node ids that an argument of the command line stands for.
 
-        With `repeat: 3`, `cases/a.yaml::empty` is no item: it stands for `empty#1` to `empty#3`.
+        With `repeat: 3`, `cases/a.yaml::empty` is no item: it stands for `empty#1` to `empty#3`,
+        and `empty[small]` for `empty#1[small]` to `empty#3[small]`.
         """
-        file, _, case_id = argument.partition("::")
+        file, _, name = argument.partition("::")
+        case_id, bracket, label = name.partition("[")
         path = Path(os.path.abspath(self._config.invocation_params.dir / file))
         folder = task_class_folder(path)
         if folder is None:
@@ -184,7 +199,7 @@ class TaskClasses:
         except BenchError:  # the collection reports it
             return [argument]
         found = [
-            f"{file}::{case.case_id}"
+            f"{file}::{case.case_id}{bracket}{label}"
             for case in cases
             if case.path == path and case.id_in_file == case_id
         ]
@@ -200,6 +215,35 @@ class TaskClasses:
         known = self._config.getini("markers")
         if not any(line.split(":")[0].split("(")[0].strip() == tag for line in known):
             self._config.addinivalue_line("markers", f"{tag}: a tag of bench cases")
+
+
+def case_and_system(nodeid: str) -> tuple[str, str]:
+    """Return the case's id in a node id, and the label of its system: `case[label]`.
+
+    The ids of cases have no brackets.
+    """
+    case_id, bracket, label = nodeid.partition("::")[2].partition("[")
+    return case_id, label.removesuffix("]") if bracket else ""
+
+
+def by_system(cases: Iterable[SystemCase[_T]]) -> list[SystemCase[list[_T]]]:
+    """Group cases by class and system, in their order.
+
+    Where another system comes in between, a new group begins: pytest then ends the fixture of the
+    first system, and creates it anew for the cases after that.
+    """
+    groups: list[SystemCase[list[_T]]] = []
+    current: dict[tuple[Path, str], list[_T]] = {}
+    last = ""
+    for folder, system, case in cases:
+        if system and system != last:
+            current = {key: group for key, group in current.items() if not key[1]}
+            last = system
+        if (folder, system) not in current:
+            current[folder, system] = []
+            groups.append(SystemCase(folder, system, current[folder, system]))
+        current[folder, system].append(case)
+    return groups
 
 
 def share_of(concurrency: int, workers: int) -> int:
