@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.report.render import github, html, markdown
+from pytest_failure_taxonomy.report.render.details import detail_lines
 from tests.helpers.runs import FinishedRun, PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
@@ -318,3 +320,14 @@ def test_a_crash_costs_the_case_of_one_system(runs: PytestRuns) -> None:
         "started": 8,
     }
     assert found.exit_status == 1
+
+
+def test_other_faces_of_the_report_name_the_systems(runs: PytestRuns) -> None:
+    """A page, a pull request, an annotation and the command line tell the systems apart."""
+    cases = wrong_for("small", 2, 6)
+    report = run(runs, cases=cases, settings="gate: {lower_bound_95: 0.9}\n").report
+    for name in ("echo[large]", "echo[small]"):
+        assert name in html.render(report)
+        assert name in markdown.render(report).replace("\\", "")
+        assert f"bench {name}%3A gate FAIL" in github.render(report)
+        assert any(line.text.startswith(f"{name}: ") for line in detail_lines(report))
