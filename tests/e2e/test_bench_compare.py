@@ -12,8 +12,11 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore
+from pytest_failure_taxonomy.bench.runs_on_disk import SystemGiven
 from tests.helpers.bench_scores import make_run, make_score
 from tests.helpers.children import ChildRun, run_child
+from tests.helpers.kept_runs import keep_run, outcome_of, score_of, write_files
+from tests.helpers.task_classes import task_class_files
 
 pytest.importorskip("scipy")
 
@@ -121,7 +124,7 @@ def test_what_must_not_be_compared_is_exit_code_2(tmp_path: Path) -> None:
     (tmp_path / "new.json").unlink()
     run = compare(tmp_path)
     assert (run.status, run.stdout) == (2, "")
-    assert run.stderr.startswith("failure-taxonomy: new.json: there is no such file; give a file")
+    assert run.stderr.startswith("failure-taxonomy: new.json: there is no such file; give a kept")
     assert run.stderr.count("\n") == 1
 
 
@@ -155,3 +158,79 @@ def test_names_that_a_terminal_or_a_page_would_take_for_code_are_escaped(tmp_pat
     assert refused.status == 2
     assert "\x1b" not in refused.stderr
     assert "\\x1b[32mother" in refused.stderr
+
+
+def keep(root: Path, hour: int, name: str, failing: int = 0, **changes: Any) -> str:
+    """Keep a run of a class of six cases, of which the first ones fail, and return its id."""
+    cases = [{"id": f"case-{number}", "input": number} for number in range(6)]
+    if not (root / "bench").exists():
+        write_files(root, task_class_files(cases, system=""))
+    run_id = f"20261123T{hour:02}0000Z-0a1b2c-{name}"
+    outcomes = [
+        outcome_of(f"case-{number}", score_of(0.0 if number < failing else 1.0))
+        for number in range(6)
+    ]
+    keep_run(root, outcomes, run_id=run_id, **changes)
+    return run_id
+
+
+def compare_kept(folder: Path, *arguments: str) -> ChildRun:
+    """Run the command on runs that are kept in the default folder."""
+    return run_child(folder, [*CLI, *arguments], env={})
+
+
+def system(label: str) -> dict[str, SystemGiven]:
+    """Return the field of a run's first line that says which of several systems it is of."""
+    return {"system": SystemGiven(name="app:answer", label=label)}
+
+
+def test_kept_runs_are_named_as_in_other_commands(tmp_path: Path) -> None:
+    """By id, beginning, `latest` and path; the cases are known to be the same."""
+    old, new = keep(tmp_path, 10, "echo-1", 6), keep(tmp_path, 11, "echo-1")
+    expected = compare_kept(tmp_path, old, new)
+    assert (expected.status, expected.stderr) == (0, "")
+    assert expected.stdout.startswith("bench echo: 6 cases, mean 0.000 -> 1.000, changed by +1.000")
+    assert "not checked" not in expected.stdout
+    for names in (("20261123T10", "latest"), (f".bench/{old}.jsonl", "20261123T11")):
+        assert compare_kept(tmp_path, *names).stdout == expected.stdout
+    assert compare_kept(tmp_path, "latest", old).status == 1
+    (tmp_path / ".bench").rename(tmp_path / "kept")
+    assert compare_kept(tmp_path, "--storage=kept", old, new).stdout == expected.stdout
+
+
+def test_the_systems_of_one_run_are_paired_by_their_labels(tmp_path: Path) -> None:
+    """A pytest run's beginning stands for all that it has kept; what has no partner is told."""
+    for label, failing in (("large", 0), ("small", 2)):
+        keep(tmp_path, 10, f"echo-{label}", failing, **system(label))
+    for label, failing in (("large", 1), ("small", 2), ("tiny", 3)):
+        keep(tmp_path, 11, f"echo-{label}", failing, **system(label))
+    run = compare_kept(tmp_path, "20261123T10", "latest")
+    heads = [line for line in run.stdout.splitlines() if line.startswith("bench ")]
+    assert [head.partition(":")[0] for head in heads] == ["bench echo[large]", "bench echo[small]"]
+    assert "echo[tiny] was not compared; the other file has no run of it" in run.stderr
+
+
+def test_two_systems_are_compared_with_each_other(tmp_path: Path) -> None:
+    """Where each side is a single run of the class, the labels may differ."""
+    large, small = (
+        keep(tmp_path, 10, f"echo-{label}", failing, **system(label))
+        for label, failing in (("large", 0), ("small", 6))
+    )
+    run = compare_kept(tmp_path, large, small)
+    assert run.stdout.startswith("bench echo[large -> small]: 6 cases, mean 1.000 -> 0.000")
+    page = compare_kept(tmp_path, "--format=markdown", large, small).stdout
+    assert "| echo\\[large -> small\\] | 6 |" in page
+
+
+def test_a_beginning_of_several_pytest_runs_is_refused(tmp_path: Path) -> None:
+    """So is what is neither a run nor a file, in one line."""
+    keep(tmp_path, 10, "echo-1")
+    keep(tmp_path, 11, "echo-1")
+    for name, what in (
+        ("2026", "2026: 2 runs begin so; name one"),
+        ("none", "none: there is no such file; give a kept run, a file of --bench-json"),
+    ):
+        run = compare_kept(tmp_path, name, "latest")
+        assert (run.status, run.stdout) == (2, "")
+        assert what in run.stderr
+        assert run.stderr.count("\n") == 1

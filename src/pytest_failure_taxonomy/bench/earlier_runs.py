@@ -76,8 +76,9 @@ def _kept_paths(given: str, storage: Path) -> list[Path]:
     else:
         found = [path for path in paths if path.stem == given]
         found = found or [path for path in paths if path.stem.startswith(given)]
-    if given == LATEST or len({_session_of(path) for path in found}) > 1:
-        return found or [find_run(given, storage)]  # which says what is wrong
+    is_unclear = len({_session_of(path) for path in found}) > 1
+    if is_unclear or (given == LATEST and not found):
+        return [find_run(given, storage)]  # which says what is wrong
     return found
 
 

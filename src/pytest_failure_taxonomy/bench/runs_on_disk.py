@@ -714,7 +714,15 @@ _MOST_NAMED: Final = 5
 def run_paths(storage: Path) -> list[Path]:
     """Return the files of the runs in a storage, the oldest first."""
     found = [path for path in storage.glob(f"*{SUFFIX}") if not path.name.startswith(".")]
-    return sorted(found, key=lambda path: path.name)
+    return sorted(found, key=_age)
+
+
+def _age(path: Path) -> tuple[str, int, str]:
+    """Return what sorts runs by their beginning: names have it to the second only."""
+    changed = 0
+    with suppress(OSError):
+        changed = path.stat().st_mtime_ns
+    return path.name.partition("-")[0], changed, path.name
 
 
 def find_run(given: str, storage: Path) -> Path:

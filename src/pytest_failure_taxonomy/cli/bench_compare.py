@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.cli.bench_runs import add_storage
@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import safe_text
 
 if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.comparing import ComparedRun
     from pytest_failure_taxonomy.bench.run_figures import BenchComparison, CaseChange
     from pytest_failure_taxonomy.cli.options import Parsers
 
@@ -75,12 +76,16 @@ def execute(options: argparse.Namespace) -> int:
     else:
         lines = styled((line for each in found for line in _lines(each)), sys.stdout)
         answer("".join(f"{line}\n" for line in lines))
-    compared = {each.old_run_id for each in found} | {each.new_run_id for each in found}
-    for run in (*old, *new):
-        if run.run_id not in compared:
+    _tell_rest(old, {(each.task_class, each.old_system_label) for each in found})
+    _tell_rest(new, {(each.task_class, each.new_system_label) for each in found})
+    return _WORSE if any(each.finding == "worse" for each in found) else 0
+
+
+def _tell_rest(runs: Iterable[ComparedRun], compared: Container[tuple[str, str]]) -> None:
+    for run in runs:
+        if (run.task_class, run.system) not in compared:
             name = safe_text(run.name)
             tell(f"{run.where}: {name} was not compared; the other file has no run of it")
-    return _WORSE if any(each.finding == "worse" for each in found) else 0
 
 
 def _lines(found: BenchComparison) -> Iterator[Line]:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import database
 from pytest_failure_taxonomy.report.limits import own_extension
+from pytest_failure_taxonomy.report.text import bench_name
 from pytest_failure_taxonomy.taxonomy.values import value
 
 # After `database`, which says in one line that SQLAlchemy is missing.
@@ -560,7 +561,7 @@ class _Addition:
                 BENCH_RUNS,
                 run_number=self._number,
                 bench_run_id=clean_text(bench["run_id"]),
-                task_class=clean_text(bench["task_class"]),
+                task_class=clean_text(bench_name(bench)),
                 complete=bench["complete"],
                 scheduled=counts["scheduled"],
                 graded=counts["graded"],

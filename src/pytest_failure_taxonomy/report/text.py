@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Final
 
 MAX_ONE_LINE: Final = 400
@@ -23,6 +23,12 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 _UNSAFE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]"
 )
+
+
+def bench_name(bench: Mapping[str, Any]) -> str:
+    """Return the name of a bench in a report, with the label of its system if it has several."""
+    name, label = str(bench["task_class"]), bench.get("system_label")
+    return f"{name}[{label}]" if label else name
 
 
 def encodable(text: str) -> str:

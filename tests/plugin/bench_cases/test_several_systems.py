@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.report.render import github, html, markdown
+from pytest_failure_taxonomy.report.render.details import detail_lines
 from tests.helpers.runs import FinishedRun, PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
@@ -272,3 +274,60 @@ def test_a_mixed_order_never_uses_a_fixture_after_its_end(runs: PytestRuns) -> N
     assert found.outcomes == {"passed": 6}
     lines = (runs.path / "calls.txt").read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["large", "end", "small", "end"] * 3
+
+
+MARKED: Final = """
+import pytest
+
+@pytest.mark.bench("echo")
+def test_case(case, bench, system_under_test):
+    bench.score(system_under_test(case))
+"""
+
+
+@WORKERS
+def test_a_marked_test_has_a_run_for_each_system(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
+    """A test that takes the cases and the system itself doesn't mix the scores of two systems."""
+    system = SYSTEMS.replace("async def", "def").replace("await asyncio", "time")
+    files = task_class_files(wrong_for("small", 2, 6), system=system, modes=MILD)
+    runs.write({**files, "test_marked.py": MARKED})
+    plugins = [BENCH, *(["xdist"] if workers else [])]
+    found = runs.run("test_marked.py", *workers, plugins=plugins)
+    assert found.outcomes == {"passed": 10, "failed": 2}
+    passed = {label: report["passed_count"] for label, report in by_label(found).items()}
+    assert passed == {"large": 6, "small": 4}
+    assert "bench echo in test_marked.py::test_case: 2 systems" in found.stdout
+
+
+def test_a_crash_costs_the_case_of_one_system(runs: PytestRuns) -> None:
+    """A worker that dies in a case of one system loses that case, and nothing of the other."""
+    system = SYSTEMS.replace(
+        '        if "exit" in case.fields:',
+        '        if case.fields.get("exits") == request.param:\n'
+        "            await asyncio.sleep(0.2)\n"
+        "            os._exit(3)\n"
+        '        if "exit" in case.fields:',
+    )
+    cases = passing_cases(8)
+    cases[5]["exits"] = "small"
+    found = run(runs, "-n", "2", cases=cases, system=system)
+    reports = by_label(found)
+    assert reports["large"]["counts"]["passed"] == 8
+    assert {key: reports["small"]["counts"][key] for key in ("graded", "started")} == {
+        "graded": 7,
+        "started": 8,
+    }
+    assert found.exit_status == 1
+
+
+def test_other_faces_of_the_report_name_the_systems(runs: PytestRuns) -> None:
+    """A page, a pull request, an annotation and the command line tell the systems apart."""
+    cases = wrong_for("small", 2, 6)
+    report = run(runs, cases=cases, settings="gate: {lower_bound_95: 0.9}\n").report
+    for name in ("echo[large]", "echo[small]"):
+        assert name in html.render(report)
+        assert name in markdown.render(report).replace("\\", "")
+        assert f"bench {name}%3A gate FAIL" in github.render(report)
+        assert any(line.text.startswith(f"{name}: ") for line in detail_lines(report))

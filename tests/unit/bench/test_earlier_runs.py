@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.comparing import ComparedRun, compare
 from pytest_failure_taxonomy.bench.earlier_runs import read_earlier_runs
+from pytest_failure_taxonomy.bench.runs_on_disk import run_paths
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.bench_scores import make_run, make_score
 from tests.helpers.reports import make_report
@@ -105,3 +107,13 @@ def test_a_report_with_anything_in_it_is_read_or_refused(
     except BenchError as error:
         told = str(error)
     assert "\n" not in told
+
+
+def test_runs_of_one_second_are_in_the_order_in_which_they_were_written(tmp_path: Path) -> None:
+    """The random part of their names says nothing of their age."""
+    names = ["20261123T100000Z-ffffff-a", "20261123T100000Z-000000-a", "20261123T100001Z-aaaaaa-a"]
+    for at, name in enumerate(names):
+        path = tmp_path / f"{name}.jsonl"
+        path.touch()
+        os.utime(path, (100 - at, 100 + at))
+    assert [path.stem for path in run_paths(tmp_path)] == names

@@ -175,7 +175,7 @@ class BenchSession:
         plan = self.classes.plan(found.task_class, [found.case])
         wanted = self._results.of(found.source).scheduled
         listed = [case for case in found.task_class.cases if case.case_id in wanted]
-        given = SystemGiven(name=found.source.test)
+        given = SystemGiven(name=found.source.test, label=found.source.system)
         file = self._kept.open(found.source, plan.task_class, given, listed, plan.shard)
         if file is not None:
             call = replace(outcome.attempts[-1], cost_usd=cost_usd)

@@ -319,7 +319,17 @@ def marked_case(item: pytest.Item, classes: TaskClasses) -> MarkedCase | None:
         return None
     task_class = classes.find(named_by(mark))
     test = item.nodeid.partition("[")[0]
-    return MarkedCase(task_class, case, Source(str(task_class.folder), test))
+    label = _label_beside(str(callspec.id), case.case_id) if callspec is not None else ""
+    return MarkedCase(task_class, case, Source(str(task_class.folder), test, label))
+
+
+def _label_beside(params: str, case_id: str) -> str:
+    """Return the ids of a test's parameters without that of its case.
+
+    With further parameters a test runs each case several times: these are several runs.
+    """
+    before, _, after = f"-{params}-".partition(f"-{case_id}-")
+    return "-".join(filter(None, (before.strip("-"), after.strip("-"))))
 
 
 def parametrize(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:

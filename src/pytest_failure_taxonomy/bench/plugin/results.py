@@ -24,7 +24,7 @@ MakePlan = Callable[[Path, Sequence[str]], RunPlan]
 
 _SUFFIX: Final = ".journal"
 """The suffix of our files; other files in the folder are neither read nor removed."""
-_FIELD_COUNTS: Final = {"started": 2, "scheduled": 4}
+_FIELD_COUNTS: Final = {"started": 2, "scheduled": 5}
 """The number of fields in a line, by its first field."""
 _MAX_BYTES: Final = 256 * 1024 * 1024
 """Limit of one worker's file; a case takes a few hundred bytes."""
@@ -233,7 +233,7 @@ class Journal:
 
     def note_schedule(self, source: Source, case_id: str) -> None:
         """Record that a test will run a case, which its node id does not tell the controller."""
-        self._append(f"scheduled\t{source.folder}\t{source.test}\t{case_id}\n")
+        self._append(f"scheduled\t{source.folder}\t{source.test}\t{source.system}\t{case_id}\n")
 
     def started_elsewhere(self) -> frozenset[str]:
         """Return the node ids of the cases that other workers have started."""
@@ -246,7 +246,7 @@ class Journal:
     def scheduled(self) -> list[tuple[Source, str]]:
         """Return the cases that tests will run, each once, in the order of the files."""
         lines = (fields for _, fields in self._lines("scheduled"))
-        return list(dict.fromkeys((Source(each[1], each[2]), each[3]) for each in lines))
+        return list(dict.fromkeys((Source(*each[1:4]), each[4]) for each in lines))
 
     def remove(self) -> None:
         """Remove our files, and the folder if that leaves it empty."""

@@ -11,6 +11,7 @@ from pytest_failure_taxonomy.report.render.terminal import Line, own_texts
 from pytest_failure_taxonomy.report.text import (
     AS_REPORTED,
     ShownPaths,
+    bench_name,
     first_line,
     safe_text,
     telling_line,
@@ -218,7 +219,7 @@ def _bench_lines(report: dict[str, Any]) -> Iterator[Line]:
             words.append(f"{bench['total_cost_usd']:.2f} USD")
         if bench["gate"] is not None:
             words.append(f"gate {bench['gate']['verdict']}")
-        yield _line(f"{bench['task_class']}: {', '.join(words)}", bold=True)
+        yield _line(f"{bench_name(bench)}: {', '.join(words)}", bold=True)
         for reason in (bench["gate"] or {"reasons": ()})["reasons"]:
             yield _line(f"    {reason}")
 

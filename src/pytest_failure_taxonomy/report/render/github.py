@@ -22,7 +22,7 @@ from pytest_failure_taxonomy.report.render.places import (
     stall_words,
     words_of_verdict,
 )
-from pytest_failure_taxonomy.report.text import first_line, safe_text
+from pytest_failure_taxonomy.report.text import bench_name, first_line, safe_text
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_OF_A_KIND: Final = 10
@@ -140,7 +140,7 @@ def _of_benches(report: dict[str, Any]) -> Iterator[Annotation]:
         if gate is not None and gate["verdict"] != "PASS":
             yield Annotation(
                 level="error" if gate["verdict"] == "FAIL" else "warning",
-                title=f"bench {bench['task_class']}: gate {gate['verdict']}",
+                title=f"bench {bench_name(bench)}: gate {gate['verdict']}",
                 lines=tuple(gate["reasons"]) or (gate["verdict"],),
             )
 

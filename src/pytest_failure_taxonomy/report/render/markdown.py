@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.report.render.places import (
     words_of_verdict,
 )
 from pytest_failure_taxonomy.report.render.terminal import own_texts, verdict_lines
-from pytest_failure_taxonomy.report.text import cap, first_line, safe_text
+from pytest_failure_taxonomy.report.text import bench_name, cap, first_line, safe_text
 
 MAX_BYTES: Final = 1024 * 1024 - 1
 """GitHub drops the whole summary of a step that is larger than 1 MiB."""
@@ -214,7 +214,7 @@ def _benches(report: dict[str, Any]) -> list[str]:
         return []
     heads = ["task class", "passed", "mean score", "95 % lower bound", "USD", "gate"]
     reasons = [
-        f"- {_words(bench['task_class'])}: {_words(reason)}\n"
+        f"- {_words(bench_name(bench))}: {_words(reason)}\n"
         for bench in benches
         for reason in (bench["gate"] or {"reasons": ()})["reasons"]
     ]
@@ -224,7 +224,7 @@ def _benches(report: dict[str, Any]) -> list[str]:
 def _bench(bench: dict[str, Any]) -> list[str]:
     counts, gate = bench["counts"], bench["gate"]
     return [
-        bench["task_class"],
+        bench_name(bench),
         f"{counts['passed']} of {counts['scheduled']}",
         _figure(bench["mean_score"]),
         _figure(bench["lower_bound_95"]["value"]),

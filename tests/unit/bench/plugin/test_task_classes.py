@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.plugin.task_classes import share_of, split_cases
+from pytest_failure_taxonomy.bench.plugin.task_classes import (
+    SystemCase,
+    by_system,
+    case_and_system,
+    share_of,
+    split_cases,
+)
 
 _NODEIDS = st.integers(0, 200).map(lambda count: [f"case-{n}" for n in range(count)])
 
@@ -35,3 +43,39 @@ def test_each_worker_has_work(count: int, workers: int) -> None:
 def test_without_xdist_there_is_one_unit() -> None:
     """One process starts all of its cases with the first."""
     assert split_cases(["a", "b"], workers=0, concurrency=1) == [["a", "b"]]
+
+
+_CASES = st.lists(
+    st.tuples(st.sampled_from([Path("a"), Path("b")]), st.sampled_from(["", "x", "y"])),
+    max_size=30,
+)
+
+
+@given(_CASES)
+def test_cases_are_grouped_by_system(cases: list[tuple[Path, str]]) -> None:
+    """No case is lost, and where a group goes on, no other labelled system came in between."""
+    given = [SystemCase(folder, system, at) for at, (folder, system) in enumerate(cases)]
+    groups = by_system(given)
+    assert sorted(at for group in groups for at in group.case) == list(range(len(cases)))
+    for folder, system, members in groups:
+        assert {cases[at] for at in members} == {(folder, system)}
+        between = {cases[at][1] for at in range(members[0], members[-1])}
+        assert not system or between <= {system, ""}
+
+
+def test_cases_of_single_systems_stay_together() -> None:
+    """A class without parameters is one group, whatever comes in between."""
+    order = [("a", ""), ("b", "x"), ("a", ""), ("b", "y"), ("a", "")]
+    groups = by_system(SystemCase(Path(name), system, name) for name, system in order)
+    assert [(str(each.folder), each.system, len(each.case)) for each in groups] == [
+        ("a", "", 3),
+        ("b", "x", 1),
+        ("b", "y", 1),
+    ]
+
+
+@given(st.from_regex(r"[a-z#0-9-]+", fullmatch=True), st.text(min_size=1))
+def test_a_node_id_has_the_case_and_the_label(case_id: str, label: str) -> None:
+    """A label may be any text; the id of a case has no brackets."""
+    assert case_and_system(f"bench/a/cases/x.yaml::{case_id}[{label}]") == (case_id, label)
+    assert case_and_system(f"bench/a/cases/x.yaml::{case_id}") == (case_id, "")

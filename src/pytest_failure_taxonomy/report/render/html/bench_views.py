@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from pytest_failure_taxonomy.report.text import bench_name
+
 _BINS: Final = 10
 _MAX_CASES: Final = 5_000
 _MAX_KEYS: Final = 12
@@ -75,7 +77,7 @@ def _view(bench: dict[str, Any], kept: Mapping[str, Any]) -> Bench:
     cases = [(case_id, score) for case_id, score in bench["per_case"]]
     keys = _key_scores(cases)
     return Bench(
-        name=bench["task_class"],
+        name=bench_name(bench),
         report=bench,
         figures=_figures(bench),
         bins=_bins([_counted(score) for _, score in cases]),
