@@ -55,6 +55,7 @@ BENCH: Final[dict[str, Any]] = {
     "passed_count": 3,
     "total_cost_usd": 1.5,
     "system": "app:answer 2",
+    "system_label": "",
     "stopped": None,
     "lost_to_provider": [],
     "block_severity_failure_modes": [],

@@ -60,6 +60,7 @@ BENCH_REPORT: Final[dict[str, Any]] = {
     "passed_count": 0,
     "total_cost_usd": 0.5,
     "system": "app:answer 2",
+    "system_label": "",
     "stopped": None,
     "lost_to_provider": [],
     "block_severity_failure_modes": ["sut.timeout"],
