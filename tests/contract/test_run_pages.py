@@ -11,13 +11,9 @@ from typing import Final
 import pytest
 from pydantic import BaseModel
 
+from pytest_failure_taxonomy.bench.run_records import KeptAttempt, RunHeader, ScheduledCase
 from pytest_failure_taxonomy.bench.run_rows import rows_of
-from pytest_failure_taxonomy.bench.runs_on_disk import (
-    KeptAttempt,
-    RunHeader,
-    ScheduledCase,
-    read_run,
-)
+from pytest_failure_taxonomy.bench.runs_on_disk import read_run
 from pytest_failure_taxonomy.cli.main import main
 from tests.contract.test_bench_pages import (
     as_pattern,
@@ -84,10 +80,10 @@ def test_every_field_of_a_record_is_documented(heading: str, model: type[BaseMod
 
 def test_every_record_is_documented() -> None:
     """The page has those of the module's own table."""
-    from pytest_failure_taxonomy.bench import runs_on_disk
+    from pytest_failure_taxonomy.bench import run_records
 
     listed = [code_in(row[0])[0] for row in table(section(read_page(REFERENCE), "Records"))]
-    own = tables(runs_on_disk.__doc__ or "")[0][1:]
+    own = tables(run_records.__doc__ or "")[0][1:]
     assert listed == [row[0] for row in own]
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.bench import runs_on_disk
+from pytest_failure_taxonomy.bench import run_file
 from pytest_failure_taxonomy.bench.models import GateSettings
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.runs_on_disk import read_run, report_of
@@ -642,7 +642,7 @@ def test_a_storage_that_can_not_be_written_is_one_line(
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(runs_on_disk, "write_new", refuse)
+    monkeypatch.setattr(run_file, "write_new", refuse)
     line = refusal(bench("regrade", "latest"))
     assert "can't be written (No space left on device); copy the run to a folder" in line
     assert len(list((tmp_path / ".bench").iterdir())) == 1

@@ -11,9 +11,9 @@ from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode, GateSettings, TaskClass
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
-from pytest_failure_taxonomy.bench.runs_on_disk import (
+from pytest_failure_taxonomy.bench.run_file import RunFile
+from pytest_failure_taxonomy.bench.run_records import (
     SCHEMA_VERSION,
-    RunFile,
     RunHeader,
     SystemGiven,
     scheduled,

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_failure_taxonomy.bench.case_states import gave_output, state_of
 from pytest_failure_taxonomy.bench.kept_outputs import read_calls
 from pytest_failure_taxonomy.bench.kept_texts import Message, messages_of, text_of
-from pytest_failure_taxonomy.bench.runs_on_disk import SUFFIX, read_run
+from pytest_failure_taxonomy.bench.run_records import SUFFIX
+from pytest_failure_taxonomy.bench.runs_on_disk import read_run
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.runs_on_disk import KeptAttempt, KeptRun
+    from pytest_failure_taxonomy.bench.run_records import KeptAttempt
+    from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun
 
 MAX_CASES: Final = 100
 """Cases of a run."""

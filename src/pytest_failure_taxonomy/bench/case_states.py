@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from pytest_failure_taxonomy.bench.models import SUT_EXCEPTION, SUT_TIMEOUT
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.runs_on_disk import KeptAttempt, KeptRun
+    from pytest_failure_taxonomy.bench.run_records import KeptAttempt
+    from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun
 
 CaseState = Literal["passed", "failed", "lost", "not run"]
 

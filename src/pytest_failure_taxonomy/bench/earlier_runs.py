@@ -12,11 +12,10 @@ from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.comparing import ComparedRun, compared_run
 from pytest_failure_taxonomy.bench.models import BenchRunReport
+from pytest_failure_taxonomy.bench.run_records import SUFFIX, RunHeader
 from pytest_failure_taxonomy.bench.runs_on_disk import (
     LATEST,
-    SUFFIX,
     KeptRun,
-    RunHeader,
     find_run,
     read_header,
     read_run,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pytest_failure_taxonomy.bench.runs_on_disk import KeptAttempt, LineReader
+from pytest_failure_taxonomy.bench.run_records import KeptAttempt, LineReader
 
 
 def read_calls(path: Path, case_ids: Collection[str]) -> Iterator[KeptAttempt]:

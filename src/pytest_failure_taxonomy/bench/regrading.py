@@ -29,20 +29,17 @@ from pytest_failure_taxonomy.bench.case_states import gave_output
 from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.models import RunPlan
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
+from pytest_failure_taxonomy.bench.run_records import SCHEMA_VERSION, RunHeader, now, scheduled
 from pytest_failure_taxonomy.bench.runner import Runner
-from pytest_failure_taxonomy.bench.runs_on_disk import (
-    SCHEMA_VERSION,
-    RunHeader,
-    now,
-    scheduled,
-)
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
     from pytest_failure_taxonomy.bench.outcomes import RubricRunner
-    from pytest_failure_taxonomy.bench.runs_on_disk import KeptAttempt, KeptRun, RunFile
+    from pytest_failure_taxonomy.bench.run_file import RunFile
+    from pytest_failure_taxonomy.bench.run_records import KeptAttempt
+    from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun
 
 Fate = Literal["graded", "no output", "cut", "changed", "lost", "not run", "gone"]
 """What becomes of a case, in the order of the table above."""

@@ -14,7 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench.admission import Admission, Admitted
-from pytest_failure_taxonomy.bench.runs_on_disk import LineReader, RunFile
+from pytest_failure_taxonomy.bench.run_file import RunFile
+from pytest_failure_taxonomy.bench.run_records import LineReader
 from pytest_failure_taxonomy.system.process import has_process
 
 if TYPE_CHECKING:

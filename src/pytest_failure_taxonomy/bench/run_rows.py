@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_failure_taxonomy.bench.case_states import gave_output, state_of
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.runs_on_disk import KeptAttempt, KeptRun
+    from pytest_failure_taxonomy.bench.run_records import KeptAttempt
+    from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun
 
 Row = dict[str, Any]
 

@@ -132,7 +132,8 @@ def _regraded(plan: Regrading) -> tuple[Path | None, str]:
     There is no file but its name if the user interrupted it.
     """
     from pytest_failure_taxonomy.bench.regrading import new_header, regrade
-    from pytest_failure_taxonomy.bench.runs_on_disk import SUFFIX, RunFile, scheduled
+    from pytest_failure_taxonomy.bench.run_file import RunFile
+    from pytest_failure_taxonomy.bench.run_records import SUFFIX, scheduled
     from pytest_failure_taxonomy.bench.several_rubrics import check_variables, open_rubrics
     from pytest_failure_taxonomy.recorder.secrets import Secrets
     from pytest_failure_taxonomy.report.text import change_texts

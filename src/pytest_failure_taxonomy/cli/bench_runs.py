@@ -17,7 +17,8 @@ from pytest_failure_taxonomy.report.text import safe_text
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchRunReport, GateSettings
-    from pytest_failure_taxonomy.bench.runs_on_disk import KeptAttempt, KeptRun
+    from pytest_failure_taxonomy.bench.run_records import KeptAttempt
+    from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun
     from pytest_failure_taxonomy.cli.options import Parsers
 
 STORAGE: Final = ".bench"

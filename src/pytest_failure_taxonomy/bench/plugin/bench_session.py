@@ -54,8 +54,8 @@ from pytest_failure_taxonomy.bench.plugin.task_classes import (
     case_and_system,
 )
 from pytest_failure_taxonomy.bench.run_admission import RunAdmission
+from pytest_failure_taxonomy.bench.run_records import SystemGiven
 from pytest_failure_taxonomy.bench.runner import Runner
-from pytest_failure_taxonomy.bench.runs_on_disk import SystemGiven
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.system.own_files import write_file, write_new
 from pytest_failure_taxonomy.taxonomy.values import replace

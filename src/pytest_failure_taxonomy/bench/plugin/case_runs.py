@@ -21,8 +21,9 @@ from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.task_classes import SystemCase, by_system
 from pytest_failure_taxonomy.bench.retries import is_infrastructure
 from pytest_failure_taxonomy.bench.run_admission import RunAdmission
+from pytest_failure_taxonomy.bench.run_file import RunFile
+from pytest_failure_taxonomy.bench.run_records import SystemGiven
 from pytest_failure_taxonomy.bench.runner import Runner
-from pytest_failure_taxonomy.bench.runs_on_disk import RunFile, SystemGiven
 from pytest_failure_taxonomy.bench.user_code import import_callable
 from pytest_failure_taxonomy.errors import BenchError
 

@@ -21,19 +21,16 @@ from pytest_failure_taxonomy.bench.plugin.session_of_runs import (
     LATEST,
     SessionOfRuns,
 )
-from pytest_failure_taxonomy.bench.runs_on_disk import (
+from pytest_failure_taxonomy.bench.run_file import RunFile
+from pytest_failure_taxonomy.bench.run_records import (
     SCHEMA_VERSION,
     SUFFIX,
-    KeptRun,
-    RunFile,
     RunHeader,
-    RunReader,
     SystemGiven,
     now,
-    read_run,
-    run_paths,
     scheduled,
 )
+from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun, RunReader, read_run, run_paths
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.system.own_files import make_folder, write_new
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from pytest_failure_taxonomy.bench import runs_on_disk
 from pytest_failure_taxonomy.bench.loading import folder
 from pytest_failure_taxonomy.bench.models import BenchSettings
 from pytest_failure_taxonomy.bench.plugin import bench_names as names
+from pytest_failure_taxonomy.bench.plugin import session_of_runs
 
 _PROGRAM = """
 import sys
@@ -39,3 +41,4 @@ def test_what_it_repeats_is_as_it_stands_elsewhere() -> None:
     assert (names.RUBRICS, names.CASES_MODULE) == (folder.RUBRICS, folder.CASES_MODULE)
     assert {names.CASES, names.ORACLE} <= folder.PARTS
     assert {setting for _, setting, *_ in names.OPTIONS} <= BenchSettings.model_fields.keys()
+    assert session_of_runs.LATEST == runs_on_disk.LATEST

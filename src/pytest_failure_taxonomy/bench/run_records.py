@@ -1,0 +1,264 @@
+"""The lines of the file that keeps a run of a task class.
+
+Each line is a JSON object whose first key, `record`, says what it is:
+
+| record  | written                               | holds                                         |
+|---------|---------------------------------------|-----------------------------------------------|
+| run     | first, once                           | what is run: class, taxonomy, system, digests |
+| cases   | second, and when the run is continued | the cases to run, with their digests          |
+| resumed | when another pytest continues the run | when, and at which commit                     |
+| started | before a case's system is called      | case, number of the call, worker, process     |
+| spent   | when the system tells a cost          | case, amount                                  |
+| attempt | when a call of the system has ended   | case, times, costs; with the last, the score  |
+| stopped | when no more cases are started        | why                                           |
+"""
+
+# Without `from __future__ import annotations`: pydantic needs the annotations as they are.
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import Field
+
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
+from pytest_failure_taxonomy.bench.digests import case_digest
+from pytest_failure_taxonomy.bench.models import (
+    BenchCase,
+    BenchScore,
+    GateSettings,
+    RunShard,
+    Severity,
+)
+from pytest_failure_taxonomy.bench.outcomes import CaseAttempt
+from pytest_failure_taxonomy.bench.run_figures import BenchDigests
+from pytest_failure_taxonomy.documents.closed_model import ClosedModel
+from pytest_failure_taxonomy.system.own_files import READ
+
+try:
+    import fcntl
+except ImportError:  # Windows: the processes of one run then may exceed a cost cap together
+    fcntl = None  # type: ignore[assignment]
+
+SCHEMA_VERSION: Final = 1
+
+SUFFIX: Final = ".jsonl"
+
+_T = TypeVar("_T")
+
+_Listed = Annotated[tuple[_T, ...], Field(strict=False)]
+
+_Name = Annotated[str, Field(min_length=1)]
+
+_Usd = Annotated[float, Field(ge=0, le=MOST_COST_USD)]
+
+
+class SystemGiven(ClosedModel):
+    """The system under test of a run."""
+
+    name: str
+    """Its name: `package.module:callable`, or that of what a fixture returned."""
+    version: str | None = None
+    """Its version, as `sut_version` or its own attribute `version` gives it."""
+    label: str = ""
+    """Which of several systems of one pytest run it is; empty for a single one."""
+
+    def __str__(self) -> str:
+        """Return the name with the version."""
+        return self.name if self.version is None else f"{self.name} {self.version}"
+
+
+class ScheduledCase(ClosedModel):
+    """A case that a run is to run."""
+
+    case_id: _Name
+    """Its id; for repetitions with `#2` and so on."""
+    digest: str
+    """Of the case's fields."""
+    repetition: Annotated[int, Field(ge=1)] = 1
+    """Which repetition it is, from 1."""
+    tags: _Listed[str] = ()
+    """Its tags."""
+
+
+class RunHeader(ClosedModel):
+    """The first line of a run's file."""
+
+    record: Literal["run"] = "run"
+    schema_version: Annotated[int, Field(ge=1)]
+    """Which form the lines have."""
+    run_id: str
+    """Also the name of the file, without its suffix."""
+    task_class: _Name
+    """The name of the class."""
+    folder: str
+    """The class's folder, relative to pytest's root directory where it lies below it."""
+    test: str = ""
+    """The test that ran the cases; empty for the items of the class."""
+    system: SystemGiven
+    """What was called."""
+    taxonomy: dict[str, Severity]
+    """The class's failure codes with their severities."""
+    breakdown_keys: _Listed[str]
+    """The class's breakdown keys, sorted."""
+    cases_in_class: Annotated[int, Field(ge=0)]
+    """How many cases the class has, of which a run may be to run some."""
+    gate: GateSettings | None = None
+    """What the run must reach."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """The class's settings, options applied."""
+    digests: BenchDigests
+    """What makes runs comparable."""
+    commit: str | None = None
+    """The commit that is checked out, if there is one."""
+    started_at: str
+    """When the run began, as RFC 3339 in UTC."""
+    generator: str
+    """This package and its version."""
+    shard: RunShard | None = None
+    """Which part of the class it is; null for all of it."""
+    not_resumed: str | None = None
+    """Why an earlier run could not be continued, if that was asked for."""
+    regraded_from: str | None = None
+    """The run whose outputs were graded again; its system was not called for this one."""
+
+
+class KeptAttempt(ClosedModel):
+    """A call of the system for a case, as a run's file holds it."""
+
+    record: Literal["attempt"] = "attempt"
+    case_id: str
+    """The case."""
+    attempt: Annotated[int, Field(ge=1)]
+    """Which of the case's calls it was, from 1."""
+    worker: str = ""
+    """The process that made it."""
+    started_at: float
+    """When it began, in seconds since the epoch."""
+    seconds: float
+    """How long the system took."""
+    cost_usd: _Usd = 0.0
+    """What the system spent."""
+    usage: dict[str, float] = Field(default_factory=dict)
+    """Other amounts, by name."""
+    ended: str = ""
+    """Why the system gave no output, in words."""
+    kind: str | None = None
+    """The kind of the exception that it raised."""
+    fingerprint: str = ""
+    """The same for exceptions of one cause."""
+    rubric_cost_usd: _Usd = 0.0
+    """What the rubric spent."""
+    input_digest: str = ""
+    """The digest of the case's fields."""
+    score: BenchScore | None = None
+    """The case's score; null for a call after which the system was called again."""
+    output: Any = None
+    """What the system returned."""
+    transcript: Any = None
+    """How the system came to it."""
+    printed: str | None = None
+    """What the rubric printed."""
+    truncated: _Listed[str] = ()
+    """Which of these were too long to be kept."""
+    is_redacted: bool = False
+    """Whether secrets were removed from one of these."""
+
+    def as_call(self) -> CaseAttempt:
+        """Return the call without what the case came to."""
+        return CaseAttempt(
+            number=self.attempt,
+            started_at=self.started_at,
+            seconds=self.seconds,
+            cost_usd=self.cost_usd,
+            usage=self.usage,
+            ended=self.ended,
+            kind=self.kind,
+            fingerprint=self.fingerprint,
+        )
+
+
+def scheduled(case: BenchCase) -> ScheduledCase:
+    """Return a case as a run's file lists it."""
+    return ScheduledCase(
+        case_id=case.case_id,
+        digest=case_digest(case),
+        repetition=case.repetition,
+        tags=case.tags,
+    )
+
+
+def now() -> str:
+    """Return the time as RFC 3339 in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_BEGIN: Final = b'{"record":"'
+
+
+class LineReader:
+    """Reads the lines that were added to a run's file since it was last asked."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._line = 0
+        self.problems: list[str] = []
+        """The lines that could not be read, in words."""
+
+    def new(self, wanted: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the new records.
+
+        Args:
+            wanted: The records to yield; all by default.
+
+        Raises:
+            OSError: The file can't be read, or is none.
+        """
+        descriptor = os.open(self._path, READ)
+        with os.fdopen(descriptor, "rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._offset += len(line)
+                self._line += 1
+                record = self._record(line)
+                if record is not None and (wanted is None or record["record"] in wanted):
+                    yield record
+
+    def end(self) -> None:
+        """Note a last line that is cut off, which no more is written to."""
+        if self._offset < os.stat(self._path).st_size:
+            self._note(self._line + 1)
+
+    def _record(self, line: bytes) -> dict[str, Any] | None:
+        if line == b"\n":
+            return None
+        found = _parsed(line)
+        if found is None:
+            self._note(self._line)
+            # Another process may have appended to a line that was cut off.
+            begin = line.rfind(_BEGIN)
+            found = _parsed(line[begin:]) if begin > 0 else None
+        return found
+
+    def _note(self, line: int) -> None:
+        self.problems.append(f"{self._path}:{line}: the line is cut off and was skipped")
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_record = isinstance(found, dict) and isinstance(found.get("record"), str)
+    return found if is_record else None
+
+
+def said_by(error: OSError) -> str:
+    """Return what the operating system says of an error, without the file's name."""
+    return error.strerror or str(error)
