@@ -16,6 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.bench.baseline_gate import evaluate_against_baseline
+from pytest_failure_taxonomy.bench.comparing import compared_run
+from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.render.html import render
 from pytest_failure_taxonomy.report.render.html.overview import command_of
@@ -365,6 +368,27 @@ def test_a_missing_jinja2_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         "the HTML page needs Jinja2, which is not installed; "
         'pip install "pytest-failure-taxonomy[html]"'
     )
+
+
+def test_a_bench_has_what_changed_since_its_baseline() -> None:
+    """The difference with its interval, and each case that flipped, stand on the page."""
+    report = SCENES["bench"]()
+    old = BenchRunReport.model_validate(report["bench"][0])
+    flipped = [
+        (case_id, score.model_copy(update={"passed": not score.passed, "score": 0.5}))
+        if case_id == "mail-003"
+        else (case_id, score)
+        for case_id, score in old.per_case
+    ]
+    older = old.model_copy(update={"per_case": tuple(flipped), "run_id": "earlier"})
+    judged = evaluate_against_baseline(old, [compared_run(older, "old.json")])
+    report["bench"] = [judged.report.model_dump(mode="json")]
+    page = unescape(render(report))
+    assert "<dt>compared with</dt><dd>earlier</dd>" in page
+    assert "<caption>Cases that changed</caption>" in page
+    row = re.search(r'<tr><th scope="row">mail-003</th><td>(.*?)</td>', page)
+    assert row is not None
+    assert row[1] in ("now passes", "no longer passes")
 
 
 def test_a_bench_has_its_tags_and_reducers() -> None:

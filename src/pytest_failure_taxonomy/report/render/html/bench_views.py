@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from pytest_failure_taxonomy.report.text import bench_name
 
 _BINS: Final = 10
+_MAX_CHANGES: Final = 200
 _MAX_CASES: Final = 5_000
 _MAX_KEYS: Final = 12
 """Keys of a breakdown that have a column in the table of cases."""
@@ -42,6 +43,15 @@ class TagRow(NamedTuple):
     bound: str
 
 
+class Change(NamedTuple):
+    """A case whose result is another than in the run to compare with."""
+
+    case_id: str
+    what: str
+    old: str
+    new: str
+
+
 class Bench(NamedTuple):
     """One task class."""
 
@@ -51,6 +61,10 @@ class Bench(NamedTuple):
     bins: list[Bin]
     keys: list[KeyScores]
     tags: list[TagRow]
+    baseline: list[tuple[str, str]]
+    """How the run differs from that of the baseline, in figures; empty without one."""
+    changes: list[Change]
+    changes_left_out: int
     columns: list[str]
     modes: list[tuple[str, str, int]]
     cases: list[tuple[str, dict[str, Any]]]
@@ -75,6 +89,7 @@ def bench_views(report: dict[str, Any], kept: Mapping[str, Any]) -> list[Bench]:
 
 def _view(bench: dict[str, Any], kept: Mapping[str, Any]) -> Bench:
     cases = [(case_id, score) for case_id, score in bench["per_case"]]
+    changes = [] if bench["baseline"] is None else bench["baseline"]["changes"]
     keys = _key_scores(cases)
     return Bench(
         name=bench_name(bench),
@@ -83,6 +98,9 @@ def _view(bench: dict[str, Any], kept: Mapping[str, Any]) -> Bench:
         bins=_bins([_counted(score) for _, score in cases]),
         keys=keys,
         tags=[_tag_row(each) for each in bench["by_tag"]],
+        baseline=_baseline(bench["baseline"]),
+        changes=[_change(each) for each in changes[:_MAX_CHANGES]],
+        changes_left_out=max(0, len(changes) - _MAX_CHANGES),
         columns=[each.name for each in keys[:_MAX_KEYS]],
         modes=_modes(cases),
         cases=cases[:_MAX_CASES],
@@ -113,7 +131,46 @@ def _figures(bench: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if not bench["complete"]:
         figures.append(("not complete", f"{counts['not_run']} of the cases did not run"))
+    if bench["stopped"]:
+        figures.append(("stopped", bench["stopped"]))
+    if lost := sum(each["cases"] for each in bench["lost_to_provider"]):
+        figures.append(("lost to the provider", f"{lost} of {counts['scheduled']} cases"))
+    if bench["system"]:
+        figures.append(("system", bench["system"]))
     return figures
+
+
+def _baseline(comparison: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if comparison is None:
+        return []
+    ends = comparison["interval_95"]
+    is_known = ends["low"] is not None and ends["high"] is not None
+    return [
+        ("compared with", comparison["old_run_id"]),
+        ("cases of both", str(comparison["n"])),
+        ("mean before", _number(comparison["old_mean"])),
+        ("mean now", _number(comparison["new_mean"])),
+        ("difference", f"{comparison['difference']:+.3f}"),
+        (
+            "95 % interval",
+            f"{ends['low']:+.3f} to {ends['high']:+.3f}" if is_known else "not known",
+        ),
+        ("finding", comparison["finding"]),
+        ("cost before", f"{comparison['old_cost_usd']:.2f} USD"),
+        ("cost now", f"{comparison['new_cost_usd']:.2f} USD"),
+    ]
+
+
+_FLIPS: Final = {"now_fails": "no longer passes", "now_passes": "now passes"}
+
+
+def _change(change: dict[str, Any]) -> Change:
+    return Change(
+        case_id=change["case_id"],
+        what=_FLIPS.get(change["flip"], "another score"),
+        old=f"{change['old_score']:.3f}",
+        new=f"{change['new_score']:.3f}",
+    )
 
 
 def _tag_row(scores: dict[str, Any]) -> TagRow:
