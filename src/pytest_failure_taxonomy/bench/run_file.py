@@ -67,10 +67,9 @@ class RunFile:
         try:
             write_new(temporary, b"".join(lines))
             try:
-                with suppress(FileExistsError):
-                    os.link(temporary, self.path)  # whoever sees the file sees both lines
+                _put_in_place(temporary, self.path)
             finally:
-                temporary.unlink()
+                temporary.unlink(missing_ok=True)
         except OSError as error:
             self._note_problem(error)
 
@@ -223,6 +222,17 @@ class RunFile:
 
     def _note_problem(self, error: OSError) -> None:
         self.problem = self.problem or f"{self.path}: can't be written ({said_by(error)})"
+
+
+def _put_in_place(temporary: Path, path: Path) -> None:
+    """Give a file its name, unless another process has done so; whoever sees it sees all of it."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links, on which two processes may race
+        if not path.exists():
+            temporary.replace(path)
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
