@@ -543,7 +543,7 @@ def test_regraded_secrets_stay_out(
     assert secret not in new.read_text()
     run = read_run(new)
     assert {key: calls[-1].is_redacted for key, calls in run.attempts.items()} == {
-        "case-0": True,
+        "case-0": False,
         "case-1": True,
     }
 

@@ -52,6 +52,9 @@ def evaluate_against_baseline(
     if new.was_picked:
         words = "the user chose these cases; a comparison with the baseline needs all of the class"
         return ComparedToBaseline(report=_with_gate(report, "INCOMPLETE", words))
+    if new.missing:
+        cases = f"{new.missing} {'case has' if new.missing == 1 else 'cases have'} no score"
+        return _not_compared(report, f"this run is not complete: {cases}")
     why_not = repeated_classes(baseline) or refusals(baseline[0], new, right=_NEW_BASELINE)
     if why_not:
         subject = f"{_THIS_RUN}: {shown(new.name)}: "

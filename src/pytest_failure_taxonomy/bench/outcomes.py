@@ -129,7 +129,8 @@ def failure_lines(
         parts = (f"{key} {amount:g}" for key, amount in sorted(score.breakdown.items()))
         lines.append(f"  breakdown: {', '.join(parts)}")
     cost = f", ${score.cost_usd:.4g}" if score.cost_usd else ""
-    lines.append(f"  took {score.wall_clock_ms:,.0f} ms{cost}")
+    calls = f", {len(outcome.attempts)} calls" if len(outcome.attempts) > 1 else ""
+    lines.append(f"  took {score.wall_clock_ms:,.0f} ms{cost}{calls}")
     told = "" if outcome.traceback is None else outcome.traceback.text()
     if told:
         lines += ["", *told.rstrip().splitlines()]

@@ -44,6 +44,7 @@ class RunAdmission(Admission):
         self._run = run
         self._reader = LineReader(run.path)
         self._pids: dict[str, int] = {}
+        self._is_stop_written = False
         self._costs: dict[str, dict[int, float]] = {}
         """What the calls of each case that have ended cost, by their number."""
 
@@ -51,14 +52,14 @@ class RunAdmission(Admission):
         """Decide as `Admission` does, together with the other processes."""
         with self._run.locked():
             self._catch_up()
-            was_stopped = bool(self.stop_reason)
             answer = self._decide(case)
             if answer == "go":
                 nodeid = self.nodeids.get(case.case_id)
                 self._run.note_start(case.case_id, attempt, case.max_cost_usd, nodeid)
                 if self._run.problem:  # nothing comes back from the file
                     self.begin(case.case_id, case.max_cost_usd, attempt)
-            elif answer == "stop" and not was_stopped:
+            elif answer == "stop" and not self._is_stop_written:
+                self._is_stop_written = True
                 self._run.note_stop(self.stop_reason, self.stop_cause)
             elif answer == "wait":
                 self._lose_the_dead()
@@ -92,7 +93,9 @@ class RunAdmission(Admission):
                 self._take_attempt(record)
             case "stopped":
                 self.stop_reason = str(record["reason"])
+                self._is_stop_written = True
             case "resumed":
+                self._is_stop_written = False
                 self.stop_reason = self.stop_cause = ""
                 self._same_in_a_row = 0
                 for case_id in list(self._in_flight):

@@ -145,7 +145,7 @@ class RunFile:
             ("printed", outcome.printed[-_MAX_TEXT:] or None, _MAX_TEXT),
         ):
             kept = value if value is None else self._redact(value)
-            redacted |= kept != value
+            redacted |= name == "output" and kept != value
             if kept is not None and len(_dumps(kept)) > limit:
                 cut.append(name)
                 kept = None

@@ -165,7 +165,7 @@ class KeptAttempt(ClosedModel):
     truncated: _Listed[str] = ()
     """Which of these were too long to be kept."""
     is_redacted: bool = False
-    """Whether secrets were removed from one of these."""
+    """Whether secrets were removed from the output, so that it is not what the rubric saw."""
 
     def as_call(self) -> CaseAttempt:
         """Return the call without what the case came to."""

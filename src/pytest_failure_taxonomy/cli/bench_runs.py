@@ -168,16 +168,20 @@ def _row(run: KeptRun) -> dict[str, Any]:
         "mean_score": report.mean_score,
         "total_cost_usd": report.total_cost_usd,
         "complete": report.complete,
-        "missing": _missing(report),
+        "missing": _missing(run, report),
         "regraded_from": header.regraded_from,
         "gate": None if report.gate is None else report.gate.verdict,
     }
 
 
-def _missing(report: BenchRunReport) -> str:
-    """Return why a run is not complete, in words; empty if it is."""
-    counts = report.counts
+def _missing(run: KeptRun, report: BenchRunReport) -> str:
+    """Return why a run is no complete one of its class, in words; empty if it is."""
+    counts, header = report.counts, run.header
     parts = []
+    if header.shard is not None:
+        parts.append(f"shard {header.shard.index} of {header.shard.total}")
+    elif counts.scheduled < header.cases_in_class:
+        parts.append(f"{counts.scheduled} of {header.cases_in_class} cases chosen")
     if lost := counts.started - counts.graded:
         parts.append(f"{lost} lost")
     if counts.not_run:

@@ -20,6 +20,8 @@ from tests.helpers.task_classes import (
     task_class_files,
 )
 
+pytestmark = pytest.mark.slow
+
 MILD = MODES.replace("block", "info")
 """No failure mode fails a gate by itself."""
 FAILING = SYSTEM.replace(

@@ -24,6 +24,8 @@ from tests.helpers.task_classes import (
     task_class_files,
 )
 
+pytestmark = pytest.mark.slow
+
 WORKERS: Final = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 PLUGINS: Final = [BENCH, "xdist"]
 
@@ -234,3 +236,15 @@ def test_a_run_of_a_newer_version_is_not_continued(runs: PytestRuns) -> None:
     run = runs.run_unchecked("bench", f"--bench-resume={path}", plugins=[BENCH])
     assert run.exit_status == 4
     assert "has schema version 9, and this program reads up to 1" in "\n".join(run.stderr)
+
+
+def test_nothing_to_continue_is_said(runs: PytestRuns) -> None:
+    """Where no run was kept, or none that can be read, all cases run, and a line says why."""
+    write(runs, passing_cases(3))
+    run = runs.run("bench", "--bench-resume", plugins=[BENCH])
+    assert "resumed: all cases run: no run of it was kept" in "\n".join(run.stdout)
+    (path,) = kept(runs)
+    path.write_text('{"record":"run","schema_version":7}\n')
+    run = runs.run("bench", "--bench-resume", plugins=[BENCH])
+    assert "has schema version 7, and this program reads up to 1" in "\n".join(run.stdout)
+    assert len(calls(runs)) == 6

@@ -16,6 +16,8 @@ from tests.helpers.task_classes import (
     task_class_files,
 )
 
+pytestmark = pytest.mark.slow
+
 OPENAI: Final = """\
 class OpenAIError(Exception): ...
 class APIError(OpenAIError): ...
@@ -158,3 +160,24 @@ def test_cases_that_were_lost_run_again_when_the_run_is_continued(runs: PytestRu
     run = runs.run("bench", "--bench-resume", plugins=[BENCH])
     assert set(calls(runs)) == {"never"}
     assert "3 of 4 cases were done before" in "\n".join(run.stdout)
+
+
+@WORKERS
+def test_cases_that_failed_with_the_cause_that_stopped_a_run_run_again(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
+    """Once the cause is mended, a continued run is as good as a new one."""
+    cases = [{"id": f"case-{n:02}", "input": n} for n in range(30)]
+    write(runs, cases, "concurrency: 2\n")
+    system = (runs.path / "conftest.py").read_text()
+    raises = system.replace(
+        "        if counts[case", '        raise ValueError("no key")\n        if counts[case'
+    )
+    (runs.path / "conftest.py").write_text(raises)
+    report = only_bench(runs.run("bench", *workers, plugins=[BENCH, "xdist"]))
+    assert report["counts"]["passed"] == 0
+    assert report["stopped"]
+    (runs.path / "conftest.py").write_text(system)
+    report = only_bench(runs.run("bench", "--bench-resume", *workers, plugins=[BENCH, "xdist"]))
+    assert report["counts"]["passed"] == 30
+    assert report["complete"]

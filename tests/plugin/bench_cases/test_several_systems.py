@@ -20,6 +20,8 @@ from tests.helpers.task_classes import (
     task_class_files,
 )
 
+pytestmark = [pytest.mark.slow, pytest.mark.versions]
+
 MILD: Final = MODES.replace("block", "info")
 """No failure mode fails a gate by itself."""
 WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])

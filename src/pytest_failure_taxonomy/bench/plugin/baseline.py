@@ -14,6 +14,7 @@ from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
 from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.earlier_runs import LatestRuns, read_earlier_runs
 from pytest_failure_taxonomy.bench.plugin.session_of_runs import storage_of
+from pytest_failure_taxonomy.bench.run_summary import name_with_system
 from pytest_failure_taxonomy.bench.runs_on_disk import LATEST, run_paths
 from pytest_failure_taxonomy.errors import BenchError
 
@@ -35,6 +36,7 @@ class Baseline:
     def __init__(self, find_runs: FindRuns) -> None:
         self._find_runs = find_runs
         self._problems: list[str] = []
+        self._notes: list[str] = []
 
     @classmethod
     def of(cls, runs: Sequence[ComparedRun]) -> Baseline:
@@ -54,6 +56,9 @@ class Baseline:
         """
         runs = [] if sourced.test else self._find_runs(sourced.report)
         if not runs:
+            if not sourced.test:
+                name = name_with_system(sourced.report)
+                self._notes.append(f"bench {name}: the baseline has no whole run to compare with")
             return sourced
         digests = _digests(classes, sourced.folder)
         judged = evaluate_against_baseline(sourced.report, runs, digests)
@@ -65,6 +70,11 @@ class Baseline:
     def problems(self) -> Sequence[str]:
         """Why classes could not be compared, though the user chose no cases."""
         return self._problems
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Which classes the baseline does not have."""
+        return self._notes
 
 
 def _digests(classes: TaskClasses, folder: str) -> Mapping[str, str]:
@@ -123,3 +133,9 @@ def baseline_problems(config: pytest.Config) -> Sequence[str]:
     """Return why task classes could not be compared with the baseline."""
     baseline = config.stash.get(_BASELINE, None)
     return () if baseline is None else baseline.problems
+
+
+def baseline_notes(config: pytest.Config) -> Sequence[str]:
+    """Return which task classes the baseline does not have."""
+    baseline = config.stash.get(_BASELINE, None)
+    return () if baseline is None else baseline.notes

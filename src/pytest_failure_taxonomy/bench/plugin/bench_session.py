@@ -15,7 +15,11 @@ from pytest_failure_taxonomy.bench.fan_out import NotStartedError, RunEndedError
 from pytest_failure_taxonomy.bench.loading.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
-from pytest_failure_taxonomy.bench.plugin.baseline import baseline_problems, judge_by_baseline
+from pytest_failure_taxonomy.bench.plugin.baseline import (
+    baseline_notes,
+    baseline_problems,
+    judge_by_baseline,
+)
 from pytest_failure_taxonomy.bench.plugin.bench_names import (
     JOURNAL,
     ORACLE,
@@ -435,6 +439,8 @@ class BenchSession:
         reports = self._sourced()
         for problem in self._kept.note_problems():
             terminal.write_line(f"bench: the run is not kept: {problem}", yellow=True)
+        for note in baseline_notes(self._config):
+            terminal.write_line(note, yellow=True)
         if terminal.verbosity < -1 or not reports:
             return
         if terminal.verbosity >= 0:

@@ -125,8 +125,9 @@ class KeptRuns:
     ) -> RunFile:
         header = self._header(source, task_class, system, shard)
         listed = [scheduled(case) for case in cases]
-        earlier = self._to_resume(source)
-        why_not = None if earlier is None else _why_not_resumed(earlier.header, header)
+        earlier, why_not = self._to_resume(source)
+        if earlier is not None:
+            why_not = _why_not_resumed(earlier.header, header)
         if earlier is not None and why_not is None:
             file = RunFile(earlier.path, self._redacting(), self._worker)
             self._resumed.add(source)
@@ -149,11 +150,11 @@ class KeptRuns:
                 write_new(folder / ".gitignore", _IGNORE)
         return folder
 
-    def _to_resume(self, source: Source) -> KeptRun | None:
-        """Return the run that a source is to continue, as it is now."""
+    def _to_resume(self, source: Source) -> tuple[KeptRun | None, str | None]:
+        """Return the run that a source is to continue, as it is now, or why there is none."""
         given = self._session.resumes
         if not given:
-            return None
+            return None, None
         path = Path(given)
         if not path.is_file():
             ending = f"-{_name_of(self._config.rootpath, source)}{SUFFIX}"
@@ -165,13 +166,15 @@ class KeptRuns:
                 and (given == LATEST or each.stem.startswith(given))
             ]
             if not found:
-                return None
+                return None, "no run of it was kept that could be continued"
             path = found[-1]
-        with suppress(BenchError):
+        try:
             run = read_run(path, has_outputs=False)
-            if run.header.task_class == Path(source.folder).name:
-                return run
-        return None
+        except BenchError as error:
+            return None, str(error)
+        if run.header.task_class != Path(source.folder).name:
+            return None, f"{path.name} is a run of {run.header.task_class}"
+        return run, None
 
     def _header(
         self, source: Source, task_class: TaskClass, system: SystemGiven, shard: RunShard | None

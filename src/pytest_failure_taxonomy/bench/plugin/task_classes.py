@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
@@ -346,6 +346,19 @@ def _effective_settings(config: pytest.Config, task_class: TaskClass) -> BenchSe
         if given is not None:
             values[setting] = _converted(name, setting, convert, given)
     return BenchSettings(**values)
+
+
+def _words(problem: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value, in the words of the files."""
+    limits = problem.get("ctx", {})
+    match problem["type"]:
+        case "finite_number":
+            return "it is no finite number; give one"
+        case "greater_than_equal":
+            return f"it is less than {limits['ge']:g}; give {limits['ge']:g} or more"
+        case "greater_than":
+            return f"it is not more than {limits['gt']:g}; give more"
+    return str(problem["msg"])
 
 
 def _converted(where: str, setting: str, convert: Callable[[str], Any], given: str) -> Any:

@@ -119,14 +119,13 @@ def _counted(score: dict[str, Any]) -> float:
 
 def _figures(bench: dict[str, Any]) -> list[tuple[str, str]]:
     counts, bound = bench["counts"], bench["lower_bound_95"]
-    is_known = bound["value"] is not None
     figures = [
         ("passed", f"{counts['passed']} of {counts['scheduled']} cases"),
         ("mean score", _number(bench["mean_score"])),
-        ("at least (95 %)", f"{bound['value']:.3f}" if is_known else "not known"),
+        ("at least (95 %)", _number(bound["value"])),
         ("how", f"{bound['method']}, {bound['n']} scores"),
         ("standard deviation", _number(bench["score_stddev"])),
-        ("cost", f"{bench['total_cost_usd']:.2f} USD"),
+        ("cost", _cost(bench["total_cost_usd"])),
         *((each["name"], _number(each["value"])) for each in bench["reduced"]),
     ]
     if not bench["complete"]:
@@ -156,8 +155,8 @@ def _baseline(comparison: dict[str, Any] | None) -> list[tuple[str, str]]:
             f"{ends['low']:+.3f} to {ends['high']:+.3f}" if is_known else "not known",
         ),
         ("finding", comparison["finding"]),
-        ("cost before", f"{comparison['old_cost_usd']:.2f} USD"),
-        ("cost now", f"{comparison['new_cost_usd']:.2f} USD"),
+        ("cost before", _cost(comparison["old_cost_usd"])),
+        ("cost now", _cost(comparison["new_cost_usd"])),
     ]
 
 
@@ -183,8 +182,13 @@ def _tag_row(scores: dict[str, Any]) -> TagRow:
     )
 
 
-def _number(value: float | None) -> str:
-    return "not known" if value is None else f"{value:.3f}"
+def _number(share: float | None) -> str:
+    """Return a share with three digits, truncated as on the terminal: 0.5239 proves no 0.524."""
+    return "not known" if share is None else f"{share:.12f}"[:5]
+
+
+def _cost(cost_usd: float) -> str:
+    return f"{cost_usd:.4f} USD" if 0 < cost_usd < 1 else f"{cost_usd:,.2f} USD"
 
 
 def _bins(scores: Sequence[float]) -> list[Bin]:
