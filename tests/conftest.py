@@ -124,8 +124,9 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         folder = item.path.relative_to(_HERE)
         if "xdist" in f"{folder.name} {item.name}":  # each starts three Pythons
-            item.add_marker("versions")
             item.add_marker("slow")
+            if not folder.is_relative_to(_BENCH_CASES) or "xdist" in folder.name:
+                item.add_marker("versions")
         if folder.is_relative_to(_BENCH_CASES) or folder.parts[0] in _SLOW_FOLDERS:
             item.add_marker("slow")
         for mark in item.iter_markers():

@@ -181,6 +181,7 @@ class _Cluster:
         self._address = address
         self._client: Any = None
         self._connecting = asyncio.Lock()
+        self._problem: BenchError | None = None
         self._topic = ""
         self._is_listening = asyncio.Event()
         self._calls: dict[str, _Call] = {}
@@ -196,6 +197,8 @@ class _Cluster:
             BenchError: The scheduler can't be reached.
         """
         async with self._connecting:
+            if self._problem is not None:  # to ask again would take as long again
+                raise self._problem
             if self._client is not None:
                 return
             from distributed import Client
@@ -217,10 +220,11 @@ class _Cluster:
                 await _close(client)
                 if not isinstance(error, Exception):
                     raise
-                raise BenchError(
+                self._problem = BenchError(
                     f"the scheduler {self._address} can't be reached ({_short(error)}); start it,"
                     " or give the address of one that runs"
-                ) from None
+                )
+                raise self._problem from None
             self._client = client
 
     async def _listen(self, client: Any) -> None:

@@ -20,8 +20,6 @@ from tests.helpers.task_classes import (
     task_class_files,
 )
 
-pytestmark = pytest.mark.slow
-
 MILD = MODES.replace("block", "info")
 """No failure mode fails a gate by itself."""
 FAILING = SYSTEM.replace(
@@ -29,6 +27,8 @@ FAILING = SYSTEM.replace(
 )
 """A system that fails the first six cases, whatever they say."""
 WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+SERIAL = pytest.mark.parametrize("workers", [()], ids=["serial"])
+"""The process that prints the summary compares, so one test with xdist is enough."""
 
 
 def cases_with(failing: int, count: int = 20) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ def test_a_loss_beyond_doubt_fails_the_gate(runs: PytestRuns, workers: tuple[str
     assert "gate: FAIL: worse than the baseline" in text
 
 
-@WORKERS
+@SERIAL
 def test_a_run_whose_tests_pass_fails_by_its_baseline(
     runs: PytestRuns, workers: tuple[str, ...]
 ) -> None:
@@ -151,7 +151,7 @@ def test_the_ini_value_is_relative_to_the_configuration_file(runs: PytestRuns) -
         ("", "is a directory; give"),
     ],
 )
-@WORKERS
+@SERIAL
 def test_a_baseline_that_can_not_be_read_ends_the_run_at_once(
     runs: PytestRuns, workers: tuple[str, ...], name: str, what: str
 ) -> None:
@@ -168,7 +168,7 @@ def run_id_of(run: FinishedRun) -> str:
     return run_id
 
 
-@WORKERS
+@SERIAL
 def test_the_latest_kept_run_is_the_baseline(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """It is the one before this run, whatever its gate said, and its cases are known by digest."""
     first = run_bench(runs, 0, *workers)
@@ -193,7 +193,7 @@ def test_the_latest_run_is_a_whole_one_and_never_this_one(runs: PytestRuns) -> N
     assert only_bench(again)["baseline"]["old_run_id"] == run_id_of(first)
 
 
-@WORKERS
+@SERIAL
 def test_a_kept_run_is_named_by_its_beginning(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """So is its file; a case that was changed since can't be compared."""
     run_id = run_id_of(run_bench(runs, 0, *workers))
@@ -213,7 +213,7 @@ def test_nothing_is_kept_yet(runs: PytestRuns) -> None:
     assert calls(runs) == []
 
 
-@WORKERS
+@SERIAL
 def test_each_system_has_its_own_baseline(runs: PytestRuns, workers: tuple[str, ...]) -> None:
     """Runs are paired by the label of the system; a new system stays as it is."""
     system = SYSTEM.replace(

@@ -16,8 +16,6 @@ from tests.helpers.task_classes import (
     task_class_files,
 )
 
-pytestmark = pytest.mark.slow
-
 SPENDS: Final = """\
 import asyncio
 import os

@@ -9,8 +9,6 @@ import pytest
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import BENCH, calls, only_bench, passing_cases, task_class_files
 
-pytestmark = pytest.mark.slow
-
 WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 SETTINGS: Final = "repeat: 3\nreducers: [mean, pass@2, pass^2, majority, best@3]\n"
 UNSTEADY: Final = """\

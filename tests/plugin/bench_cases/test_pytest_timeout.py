@@ -15,7 +15,7 @@ from tests.helpers.task_classes import (
 
 pytest.importorskip("pytest_timeout")
 
-pytestmark = [pytest.mark.slow, pytest.mark.versions]
+pytestmark = pytest.mark.versions
 
 SLOW_CASES = [{**case, "sleep": 3.5} for case in passing_cases(3)]
 SLOW_FIXTURE = """

@@ -24,8 +24,6 @@ from tests.helpers.task_classes import (
     task_class_files,
 )
 
-pytestmark = pytest.mark.slow
-
 WORKERS: Final = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 PLUGINS: Final = [BENCH, "xdist"]
 

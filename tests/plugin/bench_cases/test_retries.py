@@ -16,8 +16,6 @@ from tests.helpers.task_classes import (
     task_class_files,
 )
 
-pytestmark = pytest.mark.slow
-
 OPENAI: Final = """\
 class OpenAIError(Exception): ...
 class APIError(OpenAIError): ...

@@ -20,7 +20,7 @@ from tests.helpers.task_classes import (
     task_class_files,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.versions]
+pytestmark = pytest.mark.versions
 
 MILD: Final = MODES.replace("block", "info")
 """No failure mode fails a gate by itself."""

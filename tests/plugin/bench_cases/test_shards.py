@@ -12,8 +12,6 @@ from pytest_failure_taxonomy.cli.main import main
 from tests.helpers.runs import REPORT, PytestRuns
 from tests.helpers.task_classes import BENCH, calls, only_bench, passing_cases, task_class_files
 
-pytestmark = pytest.mark.slow
-
 
 def run_shard(runs: PytestRuns, shard: str, *args: str, workers: int = 0) -> Path:
     """Run one shard successfully, and return a copy of its report."""
