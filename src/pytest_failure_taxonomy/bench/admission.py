@@ -131,6 +131,7 @@ class Admission:
         """
         self._in_flight.pop(case_id, None)
         self._reserved.pop(case_id, None)
+        self._begun_with.pop(case_id, None)
         self._spent += exact(cost_usd)
         self._done += 1
         self._same_in_a_row = self._same_in_a_row + 1 if cause and cause == self._last_cause else 1

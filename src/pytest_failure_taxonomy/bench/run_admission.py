@@ -45,8 +45,10 @@ class RunAdmission(Admission):
         self._reader = LineReader(run.path)
         self._pids: dict[str, int] = {}
         self._is_stop_written = False
-        self._costs: dict[str, dict[int, float]] = {}
-        """What the calls of each case that have ended cost, by their number."""
+        self._totals: dict[str, float] = {}
+        """What the calls of each case that have ended cost together, if they cost anything."""
+        self._before: dict[str, float] = {}
+        """What the calls of the cases in flight had cost when they began."""
 
     def admit(self, case: BenchCase, attempt: int = 1) -> Admitted:
         """Decide as `Admission` does, together with the other processes."""
@@ -86,6 +88,8 @@ class RunAdmission(Admission):
             case "started":
                 case_id = record["case_id"]
                 self._pids[case_id] = int(record["pid"])
+                if case_id in self._totals:
+                    self._before[case_id] = self._totals[case_id]
                 self.begin(case_id, record.get("max_cost_usd"), int(record["attempt"]))
             case "spent":
                 super().spend(record["case_id"], int(record["attempt"]), record["cost_usd"])
@@ -103,12 +107,13 @@ class RunAdmission(Admission):
 
     def _take_attempt(self, record: Mapping[str, Any]) -> None:
         case_id, score = record["case_id"], record.get("score")
-        costs = self._costs.setdefault(case_id, {})
-        costs[int(record["attempt"])] = float(record["cost_usd"])
+        system_usd = float(record["cost_usd"])
+        if system_usd:
+            self._totals[case_id] = self._totals.get(case_id, 0.0) + system_usd
         if score is None:
             return
-        begun_with = self._begun_with.get(case_id, 1)
-        before = sum(cost for number, cost in costs.items() if number < begun_with)
+        before = self._before.pop(case_id, 0.0)
+        self._pids.pop(case_id, None)
         cost_usd = max(0.0, round(float(score["cost_usd"]) - before, 12))
         super().settle(case_id, cost_usd, str(record.get("fingerprint", "")))
 

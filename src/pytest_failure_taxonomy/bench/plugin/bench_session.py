@@ -41,7 +41,7 @@ from pytest_failure_taxonomy.bench.plugin.items import (
     marked_case,
     represent,
 )
-from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns, resumed_line, source_parts
+from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns, resumed_line
 from pytest_failure_taxonomy.bench.plugin.results import (
     Journal,
     ReportedResults,
@@ -427,11 +427,17 @@ class BenchSession:
     def _read_runs(self) -> None:
         """Collect what all processes of this pytest run have written of their cases."""
         self._kept.close()
-        for run in self._kept.kept():
-            source = Source(*source_parts(run, self._config.rootpath))
+        for source, run in self._kept.kept(self._knows_all):
             if self._results.has(source):
                 self._results.of(source).take_kept(run)
         self._kept.remove_temporary()
+
+    def _knows_all(self, source: Source) -> bool:
+        """Return whether this process alone ran the cases of a source, and has all their scores."""
+        if self._journal is not None or JOURNAL in self._config.stash:
+            return False
+        results = self._results.of(source) if self._results.has(source) else None
+        return results is None or results.started <= results.unreported.keys()
 
     def _print(self, terminal: pytest.TerminalReporter) -> None:
         from pytest_failure_taxonomy.bench.plugin.bench_terminal import print_runs

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -16,6 +17,7 @@ import pytest
 
 from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.bench.digests import digests_of
+from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.session_of_runs import (
     DEFAULT_STORAGE,
     LATEST,
@@ -30,15 +32,22 @@ from pytest_failure_taxonomy.bench.run_records import (
     now,
     scheduled,
 )
-from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun, RunReader, read_run, run_paths
+from pytest_failure_taxonomy.bench.runs_on_disk import (
+    KeptRun,
+    RunReader,
+    read_header,
+    read_run,
+    run_paths,
+)
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.system.own_files import make_folder, write_new
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, RunShard, TaskClass
-    from pytest_failure_taxonomy.bench.plugin.results import Source
 
 _IGNORE: Final = b"# Made by pytest-failure-taxonomy: what systems returned is not for git.\n*\n"
+_CLOCKS_DIFFER_SECONDS: Final = 2.0
+"""By how much the time of a file system may be behind ours."""
 _GIT_SECONDS: Final = 1.0
 _MAX_NAME: Final = 60
 
@@ -49,6 +58,7 @@ class KeptRuns:
     def __init__(self, config: pytest.Config, session: SessionOfRuns, worker: str = "") -> None:
         self._config = config
         self._session = session
+        self._began = time.time() - _CLOCKS_DIFFER_SECONDS
         self._worker = worker
         self._files: dict[Source, RunFile] = {}
         self._resumed: set[Source] = set()
@@ -213,24 +223,40 @@ class KeptRuns:
 
     # On the process that prints the summary.
 
-    def kept(self) -> Iterator[KeptRun]:
-        """Yield the runs of this session, of all its processes."""
+    def kept(self, is_known: Callable[[Source], bool]) -> Iterator[tuple[Source, KeptRun]]:
+        """Yield the runs of this session, of all its processes, with their sources.
+
+        Args:
+            is_known: Tells of a source whether this process knows all that its file holds. Then
+                the file is not read: ten thousand cases take 60 MiB.
+        """
         if not self.is_keeping:
             return
-        folder, name = Path(self._session.folder), self._session.name
-        for path in self._paths(folder):
+        name = self._session.name
+        for path in self._paths(Path(self._session.folder)):
             with suppress(BenchError):
+                header = read_header(path)
+                source = self._source_of(header)
+                if path.name.startswith(name) and is_known(source):
+                    yield source, KeptRun(path, header)
+                    continue
                 run = read_run(path, has_outputs=False)
                 if path.name.startswith(name) or name in run.sessions:
-                    yield run
+                    yield source, run
+
+    def _source_of(self, header: RunHeader) -> Source:
+        folder = str(self._config.rootpath / header.folder) if header.folder else ""
+        return Source(folder, header.test, header.system.label)
 
     def _paths(self, folder: Path) -> list[Path]:
-        given = Path(self._session.resumes) if self._session.resumes else None
-        if given is not None and given.is_file():
-            return [given, *(each for each in run_paths(folder) if each != given)]
-        if given is not None:
-            return run_paths(folder)
-        return [each for each in run_paths(folder) if each.name.startswith(self._session.name)]
+        """Return the files that processes of this session may have written, the oldest first."""
+        paths = run_paths(folder)
+        if not self._session.resumes:
+            return [each for each in paths if each.name.startswith(self._session.name)]
+        given = Path(self._session.resumes)
+        if given.is_file() and given not in paths:
+            paths.append(given)
+        return [each for each in paths if each.stat().st_mtime >= self._began]
 
     def shown(self, run: KeptRun) -> str:
         """Return the path of a run's file as a user would type it; '' if it is not kept."""
@@ -247,13 +273,6 @@ class KeptRuns:
             for path in self._paths(Path(self._session.folder)):
                 with suppress(OSError):
                     path.unlink()
-
-
-def source_parts(run: KeptRun, rootdir: Path) -> tuple[str, str, str]:
-    """Return the folder, the test and the label of the system that a run's source has."""
-    header = run.header
-    folder = str(rootdir / header.folder) if header.folder else ""
-    return folder, header.test, header.system.label
 
 
 def resumed_line(run: KeptRun) -> str:

@@ -104,12 +104,13 @@ class SourceResults:
     def take_kept(self, run: KeptRun) -> None:
         """Add what the processes of the run have written into its file."""
         self.kept = run
-        self.started.update(run.started)
-        self.unreported.update(run.scores())
-        self.stopped = run.stopped or self.stopped
-        self.lost_to.update(lost_to(run))
-        self.late_cost_usd = run.cost_without_score_usd()
         self.system = str(run.header.system)
+        if run.attempts or run.started:
+            self.started.update(run.started)
+            self.unreported.update(run.scores())
+            self.stopped = run.stopped or self.stopped
+            self.lost_to.update(lost_to(run))
+            self.late_cost_usd = run.cost_without_score_usd()
 
 
 class Results:
