@@ -75,6 +75,17 @@ def test_each_case_is_called_once_on_a_worker(
     assert only_bench(run)["total_cost_usd"] == 2.0
 
 
+def test_a_capped_run_is_continued_there(cluster: DaskCluster, runs: PytestRuns) -> None:
+    """The cap and what is done hold for a run on a cluster; only missing cases are called."""
+    write(runs, cases_of(6, spend=1.0), settings="concurrency: 1\n")
+    capped = only_bench(run_on(cluster, runs, "--bench-max-cost=2.5"))
+    assert capped["counts"]["graded"] == 3
+    whole = only_bench(run_on(cluster, runs, "--bench-resume"))
+    assert whole["counts"]["passed"] == 6
+    assert whole["total_cost_usd"] == 6.0
+    assert len(lines_of(runs)) == 6
+
+
 def test_what_a_system_does_there_is_as_here(cluster: DaskCluster, runs: PytestRuns) -> None:
     """An `Answer`, an exception with its traceback, no JSON, a rate limit, and a time limit."""
     write(
