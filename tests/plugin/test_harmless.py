@@ -132,6 +132,7 @@ EXITED: Final = (
 )
 
 SCENARIOS: Final = {
+    "Run.pytest_plugin_registered": ORDINARY,
     "Run.pytest_sessionstart": ORDINARY,
     "ActivityRecorder.pytest_collection_finish": ORDINARY,
     "ActivityRecorder.pytest_collection_modifyitems": ORDINARY,
