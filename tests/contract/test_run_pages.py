@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import runpy
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +15,8 @@ from pytest_failure_taxonomy.bench.run_rows import rows_of
 from pytest_failure_taxonomy.bench.runs_on_disk import read_run
 from pytest_failure_taxonomy.cli.main import main
 from tests.contract.test_bench_pages import (
-    as_pattern,
-    plain,
+    follow,
     run_command,
-    steps_of,
-    transcripts_of,
 )
 from tests.contract.test_docs import code_blocks, code_in, read_page, section, table, tables
 from tests.helpers.kept_runs import keep_run, write_files
@@ -34,37 +30,17 @@ COMMANDS: Final = "docs/reference/command-line.md"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    find_spec("pytest_failure_taxonomy.bench.plugin.kept_runs") is None,
-    reason="pytest does not keep runs yet",
-)
 def test_the_page_from_a_run_to_its_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who writes each file and runs each command in turn sees what the page shows."""
     assert run_command(tmp_path, "failure-taxonomy bench init bench/mail")[0] == 0
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    commands = 0
-    for name, text in steps_of(HOW_TO):
-        if name:
-            (tmp_path / name).write_text(text, encoding="utf-8")
-            continue
-        for command, exit_code, printed in transcripts_of(text):
-            commands += 1
-            status, output = run_command(tmp_path, command)
-            assert status == exit_code, f"{command}\n{output}"
-            found = re.fullmatch(_loose(printed), plain(output.rstrip("\n")))
-            assert found, f"{command}\n{output}\n--- is not as on the page:\n" + "\n".join(printed)
-    assert commands > 7
+    assert follow(HOW_TO, tmp_path) > 7
     monkeypatch.chdir(tmp_path)
     (example,) = (each for each in code_blocks(read_page(HOW_TO), "python") if "run.csv" in each)
     (tmp_path / "example.py").write_text(example)
     names = runpy.run_path("example.py")
     assert names["outputs"]["upper-case"] == ["ANN@EXAMPLE.ORG"]
     assert names["tokens"] > 100
-
-
-def _loose(printed: list[str]) -> str:
-    """Return the expression of an output in whose tables a column may be wider or narrower."""
-    return re.sub(r"(?:\\ ){2,}", " +", as_pattern(printed))
 
 
 @pytest.mark.parametrize(

@@ -341,6 +341,22 @@ def test_an_unknown_case_is_one_line_with_near_ones(bench: Bench, tmp_path: Path
     assert line.isprintable()
 
 
+def test_a_case_that_was_repeated_is_named_with_its_number(bench: Bench, tmp_path: Path) -> None:
+    """Its bare id leads to the ids of its repetitions."""
+    write_files(tmp_path, task_class_files([{"id": "a", "input": 1}], settings="repeat: 2"))
+    keep_run(tmp_path, [outcome_of(each, score_of(1.0), 1) for each in ("a#1", "a#2")])
+    line = refusal(bench("show", "latest", "--case", "a"))
+    assert line.endswith(" has no case 'a'; it was repeated, so name a#1 or a#2")
+
+
+def test_a_storage_is_a_folder(bench: Bench, tmp_path: Path) -> None:
+    """A file of a run is not listed, it is shown."""
+    path = keep_all(tmp_path)
+    line = refusal(bench("list", "--storage", str(path)))
+    assert line.startswith("--storage: ")
+    assert line.endswith(f" is a file; name a folder, or show the run by bench show {path}")
+
+
 def test_there_is_no_storage(bench: Bench) -> None:
     """The line says how to name one."""
     line = refusal(bench("show", "latest"))

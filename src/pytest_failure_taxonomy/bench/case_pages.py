@@ -11,11 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.bench.case_states import gave_output, state_of
-from pytest_failure_taxonomy.bench.kept_outputs import read_calls
 from pytest_failure_taxonomy.bench.kept_texts import Message, messages_of, text_of
 from pytest_failure_taxonomy.bench.run_records import SUFFIX
-from pytest_failure_taxonomy.bench.runs_on_disk import read_run
+from pytest_failure_taxonomy.bench.runs_on_disk import read_calls, read_run
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ def page_run(run: KeptRun) -> PageRun:
     wanted = [
         case_id
         for case_id in run.cases
-        if (state := state_of(run, case_id)) in ("failed", "lost")
+        if (state := run.state_of(case_id)) in ("failed", "lost")
         or (is_small and state == "passed")
     ]
     contents = _contents(run.path, wanted[:MAX_CASES])
@@ -91,7 +89,7 @@ def _case(run: KeptRun, case_id: str) -> dict[str, Any]:
     calls = run.attempts.get(case_id, [])
     return {
         "case_id": case_id,
-        "state": state_of(run, case_id),
+        "state": run.state_of(case_id),
         "calls": [_call(call) for call in calls[-_MAX_CALLS:]],
         "calls_left_out": max(0, len(calls) - _MAX_CALLS),
     }
@@ -131,7 +129,7 @@ def _contents(path: Path, case_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def _content(last: KeptAttempt) -> dict[str, Any]:
-    has_output = gave_output(last) and "output" not in last.truncated
+    has_output = last.gave_output and "output" not in last.truncated
     messages = messages_of(last.transcript)
     raw = last.transcript if messages is None else None
     return {

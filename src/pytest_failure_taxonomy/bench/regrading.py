@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer
-from pytest_failure_taxonomy.bench.case_states import gave_output
 from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.models import RunPlan
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
@@ -123,7 +122,7 @@ def _fate(run: KeptRun, case_id: str, *, is_left_out: bool) -> Fate:
         return "lost" if has_begun else "not run"
     if is_left_out:
         return "changed"
-    if not gave_output(last):
+    if not last.gave_output:
         return "no output"
     return "cut" if "output" in last.truncated else "graded"
 

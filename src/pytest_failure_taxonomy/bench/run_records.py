@@ -27,6 +27,8 @@ from pydantic import Field
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.models import (
+    SUT_EXCEPTION,
+    SUT_TIMEOUT,
     BenchCase,
     BenchScore,
     GateSettings,
@@ -37,11 +39,6 @@ from pytest_failure_taxonomy.bench.outcomes import CaseAttempt
 from pytest_failure_taxonomy.bench.run_figures import BenchDigests
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 from pytest_failure_taxonomy.system.own_files import READ
-
-try:
-    import fcntl
-except ImportError:  # Windows: the processes of one run then may exceed a cost cap together
-    fcntl = None  # type: ignore[assignment]
 
 SCHEMA_VERSION: Final = 1
 
@@ -166,6 +163,15 @@ class KeptAttempt(ClosedModel):
     """Which of these were too long to be kept."""
     is_redacted: bool = False
     """Whether secrets were removed from the output, so that it is not what the rubric saw."""
+
+    @property
+    def gave_output(self) -> bool:
+        """Whether the system gave an output in this call, which led to a score."""
+        if self.ended or self.score is None:
+            return False
+        codes = [mode.code for mode in self.score.failure_modes]
+        is_bare = self.output is None and not self.truncated and not self.score.breakdown
+        return not (is_bare and codes in ([SUT_EXCEPTION], [SUT_TIMEOUT]))
 
     def as_call(self) -> CaseAttempt:
         """Return the call without what the case came to."""

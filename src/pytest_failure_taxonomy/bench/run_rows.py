@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_failure_taxonomy.bench.case_states import gave_output, state_of
-
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.run_records import KeptAttempt
     from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun
@@ -45,7 +43,7 @@ def _of_case(run: KeptRun, case_id: str, *, is_last: bool) -> Row:
         "repetition": None if case is None else case.repetition,
         "tags": [] if case is None else list(case.tags),
         "is_last": is_last,
-        "result": state_of(run, case_id) if is_last else "repeated",
+        "result": run.state_of(case_id) if is_last else "repeated",
     }
 
 
@@ -73,7 +71,7 @@ def _of_score(call: KeptAttempt | None) -> Row:
         "case_cost_usd": None if score is None else score.cost_usd,
         "rubric_cost_usd": None if score is None or call is None else call.rubric_cost_usd,
         "wall_clock_ms": None if score is None else score.wall_clock_ms,
-        "has_output": call is not None and gave_output(call) and "output" not in call.truncated,
+        "has_output": call is not None and call.gave_output and "output" not in call.truncated,
         "output": None if call is None else call.output,
         "transcript": None if call is None else call.transcript,
         "printed": None if call is None else call.printed,

@@ -6,10 +6,10 @@ A process that is killed may leave a line that is cut off: it is skipped, and sa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
@@ -36,10 +36,8 @@ from pytest_failure_taxonomy.bench.run_records import (
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.errors import BenchError
 
-try:
-    import fcntl
-except ImportError:  # Windows: the processes of one run then may exceed a cost cap together
-    fcntl = None  # type: ignore[assignment]
+CaseState = Literal["passed", "failed", "lost", "not run"]
+"""What became of a case: a lost one was started and has no score."""
 
 
 def _lost(number: int, cost_usd: float) -> CaseAttempt:
@@ -153,6 +151,14 @@ class KeptRun:
         found = self.attempts.get(case_id, ())
         return next((each for each in reversed(found) if each.score is not None), None)
 
+    def state_of(self, case_id: str) -> CaseState:
+        """Return what became of a case."""
+        last = self.last_of(case_id)
+        if last is not None and last.score is not None:
+            return "passed" if last.score.passed else "failed"
+        has_begun = case_id in self.started or case_id in self.attempts
+        return "lost" if has_begun else "not run"
+
     def scores(self) -> dict[str, BenchScore]:
         """Return the score of each case that has one."""
         found: dict[str, BenchScore] = {}
@@ -257,6 +263,24 @@ def read_header(path: Path) -> RunHeader:
     raise BenchError(f"{path}: holds no run; name a file that pytest wrote to --bench-storage")
 
 
+def read_calls(path: Path, case_ids: Collection[str]) -> Iterator[KeptAttempt]:
+    """Yield the calls of some cases with their outputs, in the order of the file.
+
+    Memory may not hold the outputs of all. Lines and files that can't be read are left out: who
+    has read the run knows of them.
+
+    Args:
+        path: The file of the run.
+        case_ids: The cases.
+    """
+    with suppress(OSError):
+        for record in LineReader(path).new(["attempt"]):
+            case_id = record.get("case_id")
+            if isinstance(case_id, str) and case_id in case_ids:
+                with suppress(ValidationError):
+                    yield KeptAttempt.model_validate(record)
+
+
 LATEST: Final = "latest"
 """Names the latest run of a storage."""
 
@@ -300,7 +324,7 @@ def find_run(given: str, storage: Path) -> Path:
         return found[0]
     if not paths:
         raise BenchError(f"{given}: there is no run in {storage}; name a file, or a --storage")
-    listed = ", ".join(path.stem for path in (found or paths)[-_MOST_NAMED:])
+    listed = ", ".join(path.stem for path in (found or paths)[: -_MOST_NAMED - 1 : -1])
     if found:
         raise BenchError(f"{given}: {len(found)} runs begin so; name one, such as {listed}")
     raise BenchError(f"{given}: there is no such run in {storage}; the latest are {listed}")

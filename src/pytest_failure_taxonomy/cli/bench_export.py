@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli.bench_runs import add_run, load_run
-from pytest_failure_taxonomy.cli.output import answer, writing_to
-from pytest_failure_taxonomy.cli.tables import csv_text
+from pytest_failure_taxonomy.cli.columns import csv_text
+from pytest_failure_taxonomy.cli.options import add_output
+from pytest_failure_taxonomy.cli.output import write_answer
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.report.text import encodable
-from pytest_failure_taxonomy.report.write import replace_file
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
 
 _FORMATS: Final = ("csv", "json")
-_STDOUT: Final = "-"
 _AS_JSON: Final = ("tags", "usage", "breakdown", "failure_modes", "transcript", "truncated")
 """Columns of CSV that hold JSON, beside `output`."""
 
@@ -34,13 +32,7 @@ def add_parser(commands: Parsers) -> None:
     )
     add_run(parser)
     parser.add_argument("--to", choices=_FORMATS, required=True, help="the format to write")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="PATH",
-        default=_STDOUT,
-        help="where to write it; default: -, stdout",
-    )
+    add_output(parser, "it")
     parser.set_defaults(execute=execute)
 
 
@@ -59,12 +51,7 @@ def execute(options: argparse.Namespace) -> int:
     else:
         text = csv_text([_as_cells(row) for row in rows], is_quoted=True)
     text = encodable(text)
-    if options.output == _STDOUT:
-        answer(text)
-    else:
-        path = Path(options.output).absolute()
-        with writing_to(path):
-            replace_file(path, text)
+    write_answer(options.output, text)
     return 0
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_failure_taxonomy.cli.columns import Column, table_lines
 from pytest_failure_taxonomy.cli.output import answer, styled, tell
-from pytest_failure_taxonomy.cli.tables import Column, table_lines
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import safe_text
@@ -137,6 +137,14 @@ def execute_list(options: argparse.Namespace) -> int:
     """Print a line for each run."""
     from pytest_failure_taxonomy.bench.runs_on_disk import read_run, run_paths
 
+    if options.storage.exists() and not options.storage.is_dir():
+        raise BenchError(
+            safe_text(
+                f"--storage: {options.storage} is a file; name a folder, or show the run by"
+                f" bench show {options.storage}",
+                _MAX_LINE,
+            )
+        )
     rows, code = [], 0
     for path in reversed(run_paths(options.storage)):
         try:
@@ -242,13 +250,16 @@ def _refuse_unknown(run: KeptRun, case_id: str) -> None:
 
     if case_id in run.cases or case_id in run.attempts:
         return
-    near = nearest(case_id, run.cases) or list(run.cases)[:3]
+    repeated = [each for each in run.cases if each.startswith(f"{case_id}#")][:3]
+    near = repeated or nearest(case_id, run.cases) or list(run.cases)[:3]
     right = f"near it are {', '.join(near)}" if near else "the run has no cases"
+    if repeated:
+        right = f"it was repeated, so name {' or '.join(repeated)}"
     raise BenchError(safe_text(f"--case: {run.path} has no case {case_id!r}; {right}", _MAX_LINE))
 
 
 def _add_outputs(run: KeptRun, case_id: str) -> None:
-    from pytest_failure_taxonomy.bench.kept_outputs import read_calls
+    from pytest_failure_taxonomy.bench.runs_on_disk import read_calls
 
     if case_id in run.attempts:
         run.attempts[case_id] = list(read_calls(run.path, {case_id}))
@@ -303,14 +314,13 @@ def _cases(run: KeptRun) -> list[dict[str, Any]]:
 
 
 def _case_row(run: KeptRun, case_id: str) -> dict[str, Any]:
-    from pytest_failure_taxonomy.bench.case_states import state_of
 
     last = run.last_of(case_id)
     score = None if last is None else last.score
     calls = len(run.attempts.get(case_id, ()))
     return {
         "case_id": case_id,
-        "state": state_of(run, case_id),
+        "state": run.state_of(case_id),
         "score": None if score is None else score.score,
         "codes": [] if score is None else [mode.code for mode in score.failure_modes],
         "cost_usd": run.cost_usd(case_id),
@@ -425,14 +435,13 @@ def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
 
 
 def _content_lines(last: KeptAttempt) -> Iterator[Line]:
-    from pytest_failure_taxonomy.bench.case_states import gave_output
     from pytest_failure_taxonomy.bench.kept_texts import messages_of, text_of
 
     for name in last.truncated:
         yield Line(text=f"  {name}: was too long to be kept", color="yellow")
     if last.is_redacted:
         yield Line(text="  secrets were removed from what is shown below", color="yellow")
-    if gave_output(last) and "output" not in last.truncated:
+    if last.gave_output and "output" not in last.truncated:
         yield Line(text="output", bold=True)
         yield from _indented(text_of(last.output), 2)
     if last.transcript is not None:

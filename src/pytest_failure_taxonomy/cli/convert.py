@@ -8,18 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.cli.output import answer, print_verdict, tell, writing_to
+from pytest_failure_taxonomy.cli.options import STDOUT, add_output
+from pytest_failure_taxonomy.cli.output import print_verdict, tell, write_answer
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.report.faces import FORMATS, render
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.report.write import replace_file
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
 
 READ: Final = ("junit", "reportlog", "json-report", "ctrf")
 """The formats of other programs from which a report can be made."""
-_STDOUT: Final = "-"
 
 
 def add_parser(commands: Parsers) -> None:
@@ -57,13 +56,7 @@ def add_parser(commands: Parsers) -> None:
         help="with --to html: where the runs of benches are kept, to show outputs and transcripts; "
         "default: .bench in the report's root directory, or beside the report",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="PATH",
-        default=_STDOUT,
-        help="where to write it; default: -, stdout",
-    )
+    add_output(parser, "it")
     parser.set_defaults(execute=execute)
 
 
@@ -76,12 +69,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.bench_storage is not None and options.to != "html":
         raise SettingsError("convert: --bench-storage is of the page; give --to html with it")
     text = _read(options) if options.source else _render(options)
-    if options.output == _STDOUT:
-        answer(text if text.endswith("\n") else f"{text}\n")
-    else:
-        path = Path(options.output).absolute()
-        with writing_to(path):
-            replace_file(path, text)
+    write_answer(options.output, text)
     return 0
 
 
@@ -127,7 +115,7 @@ def _read(options: argparse.Namespace) -> str:
         environment=describe_environment("unknown", ()),
         redaction=Secrets(),
     )
-    print_verdict(report, Path("(on stdout)" if options.output == _STDOUT else options.output))
+    print_verdict(report, Path("(on stdout)" if options.output == STDOUT else options.output))
     return json.dumps(report, indent=2)
 
 

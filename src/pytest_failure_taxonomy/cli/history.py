@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_failure_taxonomy.cli.columns import MAX_CELL, Column, csv_text, table_lines
 from pytest_failure_taxonomy.cli.output import answer, styled, tell
-from pytest_failure_taxonomy.cli.tables import MAX_CELL, Column, csv_text, table_lines
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage

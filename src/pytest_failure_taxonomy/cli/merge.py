@@ -15,6 +15,7 @@ from pytest_failure_taxonomy.aftermath.complete import (
     read_report,
 )
 from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
+from pytest_failure_taxonomy.cli.options import STDOUT, add_output
 from pytest_failure_taxonomy.cli.output import answer, print_verdict, tell, writing_to
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.write import refuse_special_file, write_report
@@ -23,7 +24,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
 
-_STDOUT: Final = "-"
 _FAILED: Final = 1
 _MAX_SHARDS: Final = 10_000
 
@@ -40,13 +40,7 @@ def add_parser(commands: Parsers) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("reports", metavar="REPORT", nargs="+", type=Path)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="PATH",
-        default=_STDOUT,
-        help="where to write the merged report; default: -, stdout",
-    )
+    add_output(parser, "the merged report")
     parser.add_argument(
         "--expect",
         metavar="N",
@@ -76,7 +70,7 @@ def execute(options: argparse.Namespace) -> int:
     if problems:
         raise ReportError("\n".join(problems))
     report = merger.result()
-    if options.output == _STDOUT:
+    if options.output == STDOUT:
         answer(json.dumps(report, indent=2) + "\n")
         print_verdict(report, Path("(on stdout)"))
     else:

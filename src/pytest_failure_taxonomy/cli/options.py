@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 
@@ -27,6 +27,26 @@ def add_stage(parser: argparse.ArgumentParser, meaning: str, *, default: Stage |
         default=default and default.value,
         metavar="STAGE",
         help=f"{meaning}: %(choices)s{shown_default}",
+    )
+
+
+STDOUT: Final = "-"
+"""The value of `--output` for stdout."""
+
+
+def add_output(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add `--output`, a path or `STDOUT`.
+
+    Args:
+        parser: The command's parser.
+        what: What is written there, for the help.
+    """
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        default=STDOUT,
+        help=f"where to write {what}; default: -, stdout",
     )
 
 

@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from pytest_failure_taxonomy.cli.options import STDOUT
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths
+from pytest_failure_taxonomy.report.write import replace_file
 from pytest_failure_taxonomy.system.streams import drop_unwritten, write_words
 
 _STYLES: Final = {"red": "31", "green": "32", "yellow": "33"}
@@ -66,6 +68,20 @@ def styled(lines: Iterable[Line], stream: TextIO | None) -> Iterator[str]:
         text = f" {line.text} ".center(_WIDTH, "=") if line.is_title else line.text
         style = ";".join([*(["1"] if line.bold else []), *_style(line.color)])
         yield f"\x1b[{style}m{text}\x1b[0m" if colored and style else text
+
+
+def write_answer(output: str, text: str) -> None:
+    """Write an answer to the file that `-o` names, or to stdout for `STDOUT`.
+
+    Raises:
+        ReportError: The file can't be written.
+    """
+    if output == STDOUT:
+        answer(text if text.endswith("\n") else f"{text}\n")
+        return
+    path = Path(output).absolute()
+    with writing_to(path):
+        replace_file(path, text)
 
 
 @contextmanager

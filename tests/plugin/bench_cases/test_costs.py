@@ -147,4 +147,5 @@ def test_a_cap_that_stops_a_run_says_so_where_people_look(runs: PytestRuns) -> N
     output = "\n".join(run.stdout)
     assert "not started: the cost cap was reached" in output
     assert "3 of 6 passed, 3 not run" in output
+    assert ".jsonl; --bench-resume runs what is missing" in output
     assert run.exit_status == 1

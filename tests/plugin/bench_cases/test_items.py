@@ -504,6 +504,7 @@ def test_bench_json_that_cant_be_written(runs: PytestRuns) -> None:
         (["--bench-max-cost=0"], "", "--bench-max-cost: '0' can't be used: a cap of 0 lets no"),
         (["--bench-max-cost=-2"], "", "--bench-max-cost: '-2' can't be used: a cap of -2 lets no"),
         (["--bench-max-cost=nan"], "", "--bench-max-cost: 'nan' can't be used: "),
+        (["--bench-json=bench"], "", "bench is a folder; name a file, such as bench.json"),
         ([], "bench_rubric_isolation = cold", "bench_rubric_isolation: 'cold' can't be used"),
     ],
 )

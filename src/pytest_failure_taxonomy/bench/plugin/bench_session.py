@@ -51,6 +51,7 @@ from pytest_failure_taxonomy.bench.plugin.results import (
     SourceResults,
     remove_stale_journals,
 )
+from pytest_failure_taxonomy.bench.plugin.session_of_runs import json_file_of
 from pytest_failure_taxonomy.bench.plugin.task_classes import (
     SystemCase,
     TaskClasses,
@@ -368,7 +369,7 @@ class BenchSession:
             yield f"--bench-json {self._json_problem}"
 
     def _write_json(self) -> None:
-        path = self._json_path()
+        path = json_file_of(self._config)
         if path is not None and self._runs_something:
             problem = write_json(path, self.reports())
             self._json_problem = f"{path}: {problem}" if problem else ""
@@ -467,16 +468,9 @@ class BenchSession:
             yield f"  {problem}"
         shown = self._kept.shown(run) if shows_file else ""
         if shown:
-            yield f"  kept: {shown}"
-
-    def _json_path(self) -> Path | None:
-        given, ini = self._config.getoption("bench_json"), self._config.getini("bench_json")
-        if given:
-            return self._config.invocation_params.dir / str(given)
-        if not ini:
-            return None
-        inipath = self._config.inipath
-        return (self._config.rootpath if inipath is None else inipath.parent) / str(ini)
+            is_over = report.counts.graded == report.counts.scheduled
+            more = "" if is_over else "; --bench-resume runs what is missing"
+            yield f"  kept: {shown}{more}"
 
 
 def _with_part(sourced: SourcedReport) -> SourcedReport:

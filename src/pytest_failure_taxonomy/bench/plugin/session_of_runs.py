@@ -78,13 +78,24 @@ class SessionOfRuns:
 
 def storage_of(config: pytest.Config) -> tuple[Path, bool]:
     """Return the folder in which runs are kept, and whether the user has named it."""
-    given, ini = config.getoption("bench_storage"), config.getini("bench_storage")
+    given = _path_of(config, "bench_storage")
+    return (config.rootpath / DEFAULT_STORAGE, False) if given is None else (given, True)
+
+
+def json_file_of(config: pytest.Config) -> Path | None:
+    """Return the file of `--bench-json`; `None` if none is asked for."""
+    return _path_of(config, "bench_json")
+
+
+def _path_of(config: pytest.Config, name: str) -> Path | None:
+    """Return the path that an option gives, or an ini value of the same name."""
+    given, ini = config.getoption(name), config.getini(name)
     if given:
-        return config.invocation_params.dir / str(given), True
-    if ini:
-        inipath = config.inipath
-        return (config.rootpath if inipath is None else inipath.parent) / str(ini), True
-    return config.rootpath / DEFAULT_STORAGE, False
+        return config.invocation_params.dir / str(given)
+    if not ini:
+        return None
+    inipath = config.inipath
+    return (config.rootpath if inipath is None else inipath.parent) / str(ini)
 
 
 def _why_not_writable(folder: Path) -> str:
@@ -112,6 +123,6 @@ def _check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
     if os.path.exists(config.invocation_params.dir / given):
         right = f"write --bench-resume={LATEST}, or the option behind the paths"
         raise pytest.UsageError(f"--bench-resume: {given} is no run; {right}")
-    listed = ", ".join(path.stem for path in paths[-3:])
+    listed = ", ".join(path.stem for path in paths[:-4:-1])
     right = f"the latest are {listed}" if listed else "nothing was kept there"
     raise pytest.UsageError(f"--bench-resume: there is no run {given} in {storage}; {right}")

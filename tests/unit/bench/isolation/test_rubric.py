@@ -6,9 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,16 +22,6 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no ser
 Mode = Literal["warm", "fresh"]
 PASSED = {"passed": True, "score": 1.0, "breakdown": {}}
 GRADE = "def grade(case, output):\n    "
-
-
-@pytest.fixture(autouse=True)
-def private_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Have temporary folders made where only this test looks, and nothing be left there."""
-    place = tmp_path / "temporary"
-    place.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    yield place
-    assert list(place.iterdir()) == []
 
 
 def case(name: str = "c", **fields: Any) -> BenchCase:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -21,17 +18,6 @@ from tests.helpers.bench import outcome_of
 
 SYSTEMS: Final = "tests.unit.bench.isolation.systems"
 HAS_FORK: Final = hasattr(os, "fork")
-
-
-@pytest.fixture(autouse=True)
-def private_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have nothing left in the folder of temporary folders, and the systems be found."""
-    place = tmp_path / "temporary"
-    place.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[4]))
-    yield
-    assert list(place.iterdir()) == []
 
 
 @pytest.fixture(

@@ -3,8 +3,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,17 +15,6 @@ from pytest_failure_taxonomy.bench.models import BenchCase
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server without it")
 
 SYSTEMS: Final = "tests.unit.bench.isolation.systems"
-
-
-@pytest.fixture(autouse=True)
-def private_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have nothing left in the folder of temporary folders, and the systems be found."""
-    place = tmp_path / "temporary"
-    place.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[4]))
-    yield
-    assert list(place.iterdir()) == []
 
 
 def result_of(system: str, **fields: Any) -> Any:
