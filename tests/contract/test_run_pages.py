@@ -14,10 +14,7 @@ from pytest_failure_taxonomy.bench.run_records import KeptAttempt, RunHeader, Sc
 from pytest_failure_taxonomy.bench.run_rows import rows_of
 from pytest_failure_taxonomy.bench.runs_on_disk import read_run
 from pytest_failure_taxonomy.cli.main import main
-from tests.contract.test_bench_pages import (
-    follow,
-    run_command,
-)
+from tests.contract.test_bench_pages import follow, run_command
 from tests.contract.test_docs import code_blocks, code_in, read_page, section, table, tables
 from tests.helpers.kept_runs import keep_run, write_files
 from tests.helpers.task_classes import passing_cases, task_class_files

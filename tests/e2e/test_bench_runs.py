@@ -22,14 +22,7 @@ from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.runs_on_disk import read_run, report_of
 from pytest_failure_taxonomy.cli.main import main
 from tests.helpers.children import child_environment
-from tests.helpers.kept_runs import (
-    RUN_ID,
-    call_of,
-    keep_run,
-    outcome_of,
-    score_of,
-    write_files,
-)
+from tests.helpers.kept_runs import RUN_ID, call_of, keep_run, outcome_of, score_of, write_files
 from tests.helpers.task_classes import ECHO_RUBRIC, task_class_files
 from tests.helpers.waiting import wait_until
 

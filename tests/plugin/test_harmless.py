@@ -19,13 +19,7 @@ from pytest_failure_taxonomy.recorder import (
     worker,
 )
 from pytest_failure_taxonomy.run import lifecycle
-from tests.helpers.children import (
-    REPORT,
-    SWITCH,
-    run_child,
-    run_plain_pytest,
-    run_pytest,
-)
+from tests.helpers.children import REPORT, SWITCH, run_child, run_plain_pytest, run_pytest
 
 pytestmark = pytest.mark.slow
 

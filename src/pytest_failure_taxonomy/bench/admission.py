@@ -148,7 +148,7 @@ class Admission:
         if case_id in self._in_flight:
             spent = self._in_flight[case_id]
             self._spent += max(spent, self._bound(case_id, mean))
-            del self._in_flight[case_id], self._reserved[case_id]
+            del self._in_flight[case_id], self._reserved[case_id], self._begun_with[case_id]
 
 
 def exact(cost_usd: float) -> Decimal:

@@ -12,11 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer, Spending
-from pytest_failure_taxonomy.bench.calls import (
-    Attempt,
-    StepLedger,
-    as_coroutine_function,
-)
+from pytest_failure_taxonomy.bench.calls import Attempt, StepLedger, as_coroutine_function
 from pytest_failure_taxonomy.bench.models import (
     SUT_EXCEPTION,
     BenchCase,
@@ -33,11 +29,7 @@ from pytest_failure_taxonomy.bench.outcomes import (
     RubricTimeoutError,
 )
 from pytest_failure_taxonomy.bench.output_json import json_problem
-from pytest_failure_taxonomy.bench.retries import (
-    fingerprint_of_error,
-    kind_of,
-    pause_seconds,
-)
+from pytest_failure_taxonomy.bench.retries import fingerprint_of_error, kind_of, pause_seconds
 from pytest_failure_taxonomy.bench.scores import (
     graded_score,
     malformed_output_score,

@@ -10,11 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from pytest_failure_taxonomy.bench.bounds import (
-    BY_HAND,
-    difference_interval_95,
-    mcnemar_p_value,
-)
+from pytest_failure_taxonomy.bench.bounds import BY_HAND, difference_interval_95, mcnemar_p_value
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore
 from pytest_failure_taxonomy.bench.run_figures import (
     BenchComparison,

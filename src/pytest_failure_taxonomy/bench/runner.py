@@ -9,9 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.bench.admission import Admission
-from pytest_failure_taxonomy.bench.calls import (
-    end_for_good,
-)
+from pytest_failure_taxonomy.bench.calls import end_for_good
 from pytest_failure_taxonomy.bench.case_run import (
     NONE_EARLIER,
     CaseRun,
@@ -19,20 +17,9 @@ from pytest_failure_taxonomy.bench.case_run import (
     OnAttempt,
     OnSpend,
 )
-from pytest_failure_taxonomy.bench.models import (
-    BenchCase,
-    BenchRunReport,
-    BenchScore,
-    RunPlan,
-)
-from pytest_failure_taxonomy.bench.outcomes import (
-    CaseAttempt,
-    CaseOutcome,
-    RubricRunner,
-)
-from pytest_failure_taxonomy.bench.retries import (
-    is_infrastructure,
-)
+from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, RunPlan
+from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome, RubricRunner
+from pytest_failure_taxonomy.bench.retries import is_infrastructure
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.errors import BenchError
 

@@ -21,12 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
-from pytest_failure_taxonomy.bench.models import (
-    BenchScore,
-    FailureMode,
-    Severity,
-    TaskClass,
-)
+from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode, Severity, TaskClass
 from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError
 from pytest_failure_taxonomy.bench.user_errors import describe, safe
 

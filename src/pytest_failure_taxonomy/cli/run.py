@@ -32,11 +32,7 @@ from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.options import add_stage
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, print_verdict, tell, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
-from pytest_failure_taxonomy.report.write import (
-    refuse_special_file,
-    remove_report,
-    write_report,
-)
+from pytest_failure_taxonomy.report.write import refuse_special_file, remove_report, write_report
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, value

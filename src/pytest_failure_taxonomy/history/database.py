@@ -12,22 +12,9 @@ from typing import Any, Final
 from pytest_failure_taxonomy.errors import HistoryError
 
 try:
-    from sqlalchemy import (
-        URL,
-        Connection,
-        Engine,
-        create_engine,
-        event,
-        inspect,
-        text,
-    )
+    from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
     from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import (
-        ArgumentError,
-        DBAPIError,
-        NoSuchModuleError,
-        SQLAlchemyError,
-    )
+    from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 except ImportError as error:
     raise HistoryError(
         f"history: {error.name or 'SQLAlchemy'} is not installed; "

@@ -13,11 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    ContinuousIntegration,
-    GitState,
-    Repository,
-)
+from pytest_failure_taxonomy.taxonomy.evidence import ContinuousIntegration, GitState, Repository
 
 MAX_SECONDS: Final = 1.0
 """How long all calls of git may take together."""

@@ -12,11 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.system.memory import find_control_group, peak_rss_bytes
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    ContinuousIntegration,
-    Environment,
-    MemoryUse,
-)
+from pytest_failure_taxonomy.taxonomy.evidence import ContinuousIntegration, Environment, MemoryUse
 
 _METADATA_FOLDER: Final = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info")
 

@@ -16,11 +16,7 @@ from urllib.parse import quote, quote_plus
 from pytest_failure_taxonomy.redaction.marks import Note, cuts
 from pytest_failure_taxonomy.redaction.ordinary_values import is_ordinary, is_telling
 from pytest_failure_taxonomy.redaction.secret_names import is_secret_variable
-from pytest_failure_taxonomy.redaction.signs import (
-    ChangingVariables,
-    base64_parts,
-    url_passwords,
-)
+from pytest_failure_taxonomy.redaction.signs import ChangingVariables, base64_parts, url_passwords
 
 _SURE_LENGTH: Final = 8
 """Shorter values are removed only where no letter or digit touches them."""

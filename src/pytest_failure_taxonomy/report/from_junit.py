@@ -25,12 +25,7 @@ from pytest_failure_taxonomy.report.foreign import (
 from pytest_failure_taxonomy.report.input_files import read_input
 from pytest_failure_taxonomy.report.limits import JSONObject, Redaction
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    Environment,
-    Phase,
-    ProcessExit,
-    TestOutcome,
-)
+from pytest_failure_taxonomy.taxonomy.evidence import Environment, Phase, ProcessExit, TestOutcome
 
 NOTE: Final = (
     "made of a JUnit file: pytest's exit code, a death and what was running then are not in it"

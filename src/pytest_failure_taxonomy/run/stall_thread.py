@@ -22,11 +22,7 @@ from pytest_failure_taxonomy.recorder.record.observed import (
     encode_observed,
     write_observed,
 )
-from pytest_failure_taxonomy.recorder.record.reader import (
-    parse_record,
-    parse_worker,
-    read_contents,
-)
+from pytest_failure_taxonomy.recorder.record.reader import parse_record, parse_worker, read_contents
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.stalled_run import Terminal
 from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK

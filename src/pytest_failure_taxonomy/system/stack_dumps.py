@@ -14,11 +14,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from pytest_failure_taxonomy.system.process import (
-    allow_to_read,
-    catches,
-    has_to_allow_reading,
-)
+from pytest_failure_taxonomy.system.process import allow_to_read, catches, has_to_allow_reading
 
 _OFFSET: Final = 10
 """Counted from SIGRTMIN. C libraries and the runtimes of other languages take the first real-time

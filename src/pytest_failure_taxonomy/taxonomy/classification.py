@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.deaths import is_used_up
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    CollectionFailure,
-    RunError,
-    TestFailure,
-)
+from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
 from pytest_failure_taxonomy.taxonomy.failure_text.exception_types import (
     failure_type_at_head,
     failure_type_of,

@@ -16,13 +16,7 @@ import pytest
 
 from pytest_failure_taxonomy.bench.runs_on_disk import read_run
 from tests.helpers.runs import PytestRuns
-from tests.helpers.task_classes import (
-    BENCH,
-    calls,
-    only_bench,
-    passing_cases,
-    task_class_files,
-)
+from tests.helpers.task_classes import BENCH, calls, only_bench, passing_cases, task_class_files
 
 WORKERS: Final = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 PLUGINS: Final = [BENCH, "xdist"]

@@ -19,11 +19,7 @@ from pytest_failure_taxonomy.logs.marker_search import (
     last_marker,
     locate_marker,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import (
-    MARKER_REASONS,
-    marker_on_line,
-    validate_marker,
-)
+from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS, marker_on_line, validate_marker
 
 MAX_TURNS: Final = "[GZA_FAILURE:MAX_TURNS]"
 

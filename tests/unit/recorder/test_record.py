@@ -51,10 +51,7 @@ from pytest_failure_taxonomy.recorder.record.reader import (
 )
 from pytest_failure_taxonomy.recorder.record.rebuild import context_of, evidence_of
 from pytest_failure_taxonomy.recorder.record.removal import remove_record
-from pytest_failure_taxonomy.recorder.record.writer import (
-    DiskRecord,
-    Record,
-)
+from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.system import own_files
 from pytest_failure_taxonomy.system.own_files import move_high, open_folder

@@ -10,11 +10,7 @@ from urllib.parse import quote
 import pytest
 from _pytest._io.saferepr import saferepr
 
-from pytest_failure_taxonomy.redaction.known_values import (
-    KnownValues,
-    LearntValues,
-    secret_values,
-)
+from pytest_failure_taxonomy.redaction.known_values import KnownValues, LearntValues, secret_values
 from pytest_failure_taxonomy.redaction.ordinary_values import is_telling
 from pytest_failure_taxonomy.redaction.redactor import Redactor
 from pytest_failure_taxonomy.report.text import cap

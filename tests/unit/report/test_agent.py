@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.report.model import FailureReport
-from pytest_failure_taxonomy.report.render.agent import (
-    MAX_WEIGHT,
-    SECTIONS,
-    command_for,
-    render,
-)
+from pytest_failure_taxonomy.report.render.agent import MAX_WEIGHT, SECTIONS, command_for, render
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     GitState,
@@ -32,13 +27,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     StalledActivity,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
-from tests.helpers.reports import (
-    make_context,
-    make_failure,
-    make_full_run,
-    make_report,
-    make_run,
-)
+from tests.helpers.reports import make_context, make_failure, make_full_run, make_report, make_run
 
 TRACEBACK: Final = """    def test_total():
 >       check(3)

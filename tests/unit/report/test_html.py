@@ -22,11 +22,7 @@ from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.render.html import render
 from pytest_failure_taxonomy.report.render.html.overview import command_of
-from pytest_failure_taxonomy.report.render.html.shown import (
-    LINE_CLASSES,
-    line_class,
-    seconds_words,
-)
+from pytest_failure_taxonomy.report.render.html.shown import LINE_CLASSES, line_class, seconds_words
 from pytest_failure_taxonomy.report.render.html.timing import timing_of
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.text import change_free_texts
