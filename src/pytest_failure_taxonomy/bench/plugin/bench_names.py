@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.plugin.bench_session import BenchSession
     from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
 
 MARKER_FILE = "failure_modes.yaml"
@@ -21,8 +20,6 @@ CASES, ORACLE = "cases", "oracle"
 """The folders of a task class that hold items."""
 SYSTEM_FIXTURE = "system_under_test"
 
-SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
-"""In the stash of the configuration: the bench of this process."""
 RUNS: pytest.StashKey[SessionOfRuns] = pytest.StashKey()
 """In the stash of the configuration: where this pytest run keeps the runs of task classes."""
 JOURNAL = pytest.StashKey[str]()

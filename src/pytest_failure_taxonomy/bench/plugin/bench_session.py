@@ -24,7 +24,6 @@ from pytest_failure_taxonomy.bench.plugin.bench_names import (
     JOURNAL,
     ORACLE,
     RUNS,
-    SESSION,
     WIRE_KEY,
 )
 from pytest_failure_taxonomy.bench.plugin.case_runs import (
@@ -36,6 +35,7 @@ from pytest_failure_taxonomy.bench.plugin.case_runs import (
     version_of,
 )
 from pytest_failure_taxonomy.bench.plugin.items import (
+    BENCH,
     CaseFailedError,
     CaseItem,
     marked_case,
@@ -82,10 +82,11 @@ _RUNS_OF_TEST = pytest.StashKey[int]()
 
 def bench_session(config: pytest.Config) -> BenchSession:
     """Return the bench of a run; create and register it at the first call."""
-    if SESSION not in config.stash:
-        bench = config.stash[SESSION] = BenchSession(config)
+    bench = config.stash.get(BENCH, None)
+    if not isinstance(bench, BenchSession):
+        bench = config.stash[BENCH] = BenchSession(config)
         config.pluginmanager.register(bench, "failure_taxonomy_bench_session")
-    return config.stash[SESSION]
+    return bench
 
 
 def reported_by(item: pytest.Item) -> ReportedResults:

@@ -6,14 +6,14 @@ import os
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
 from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskClass
 from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
-from pytest_failure_taxonomy.bench.plugin.bench_names import SESSION, SYSTEM_FIXTURE
+from pytest_failure_taxonomy.bench.plugin.bench_names import SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.user_code import import_callable
 from pytest_failure_taxonomy.errors import BenchError
@@ -21,7 +21,24 @@ from pytest_failure_taxonomy.errors import BenchError
 if TYPE_CHECKING:
     from _pytest._code.code import TerminalRepr
 
+    from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
+
+
+class CaseRunner(Protocol):
+    """What collectors and items need of the bench of their process."""
+
+    classes: TaskClasses
+
+    def run(self, item: CaseItem) -> CaseOutcome:
+        """Return the outcome of an item's case, and add the score to the item's report."""
+
+    def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
+        """Grade an output as if the system under test had returned it for a case."""
+
+
+BENCH: pytest.StashKey[CaseRunner] = pytest.StashKey()
+"""In the stash of the configuration: the bench of this process."""
 
 CASE_ARGUMENT: Final = "case"
 """The argument by which a test with the mark `bench` receives its case."""
@@ -47,7 +64,7 @@ def load_for_collection(node: pytest.Collector, folder: Path | None = None) -> T
         pytest.Collector.CollectError: The task class can't be used; a line for each problem.
     """
     try:
-        classes = node.config.stash[SESSION].classes
+        classes = node.config.stash[BENCH].classes
         task_class = classes.load(folder or node.path)
         classes.check_variables(task_class)
         return task_class
@@ -117,7 +134,7 @@ class BenchFile(pytest.Module):
         return [*self._cases(task_class), *self._examples(task_class)]
 
     def _cases(self, task_class: TaskClass) -> Iterator[CaseItem]:
-        classes = self.config.stash[SESSION].classes
+        classes = self.config.stash[BENCH].classes
         chosen = classes.cases_in(self.path, self.folder)
         if not chosen:
             return
@@ -149,7 +166,7 @@ class BenchFile(pytest.Module):
 
     def _needs_fixture(self, task_class: TaskClass) -> bool:
         """Return whether the system is a fixture; if it is named, check that it can be imported."""
-        classes = self.config.stash[SESSION].classes
+        classes = self.config.stash[BENCH].classes
         settings = classes.settings(task_class)
         if settings.sut is None:
             if classes.backend is not None:
@@ -175,7 +192,7 @@ class BenchFile(pytest.Module):
 
     def _check_fixture(self, functions: Sequence[pytest.Function]) -> None:
         """Refuse to collect cases for which no fixture gives a system under test."""
-        shown = self.config.stash[SESSION].classes.shown
+        shown = self.config.stash[BENCH].classes.shown
         if any(_system_definition(each) is None for each in functions):
             raise self.CollectError(
                 f"{shown(self.folder)}: there is no system under test; give"
@@ -218,7 +235,7 @@ class CaseItem(pytest.Function):
     def runtest(self) -> None:
         """Wait for the case's outcome, and fail if it did not pass."""
         self._stop_pytest_timeout()
-        outcome = self.config.stash[SESSION].run(self)
+        outcome = self.config.stash[BENCH].run(self)
         if not outcome.score.passed:
             task_class = self.task_class
             lines = failure_lines(task_class.name, self.case, outcome, task_class.descriptions)
@@ -260,7 +277,7 @@ class OracleItem(pytest.Item):
     def runtest(self) -> None:
         """Grade the example's output, and fail if the rubric does not judge it as expected."""
         case = next(each for each in self.task_class.cases if self._is_answer_to(each))
-        outcome = self.config.stash[SESSION].grade(self.task_class, case, self.example.output)
+        outcome = self.config.stash[BENCH].grade(self.task_class, case, self.example.output)
         passed = outcome.score.passed
         if passed == (self.example.expect == "gold"):
             return
@@ -343,7 +360,7 @@ def parametrize(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:
         split = names.replace(",", " ").split() if isinstance(names, str) else names
         if CASE_ARGUMENT in split:
             return
-    classes = metafunc.config.stash[SESSION].classes
+    classes = metafunc.config.stash[BENCH].classes
     try:
         task_class = classes.find(named_by(mark))
         classes.check_variables(task_class)
