@@ -45,8 +45,10 @@ class RunAdmission(Admission):
         self._reader = LineReader(run.path)
         self._pids: dict[str, int] = {}
         self._is_stop_written = False
+        self._told: dict[str, dict[int, float]] = {}
+        """What calls that have not ended have told that they spent, by case and number."""
         self._totals: dict[str, float] = {}
-        """What the calls of each case that have ended cost together, if they cost anything."""
+        """What the calls of each case cost together that have ended or were lost, if anything."""
         self._before: dict[str, float] = {}
         """What the calls of the cases in flight had cost when they began."""
 
@@ -88,11 +90,12 @@ class RunAdmission(Admission):
             case "started":
                 case_id = record["case_id"]
                 self._pids[case_id] = int(record["pid"])
+                self._add_lost_calls(case_id)
                 if case_id in self._totals:
                     self._before[case_id] = self._totals[case_id]
                 self.begin(case_id, record.get("max_cost_usd"), int(record["attempt"]))
             case "spent":
-                super().spend(record["case_id"], int(record["attempt"]), record["cost_usd"])
+                self._take_spent(record)
             case "attempt":
                 self._take_attempt(record)
             case "stopped":
@@ -105,15 +108,36 @@ class RunAdmission(Admission):
                 for case_id in list(self._in_flight):
                     self.lose(case_id)
 
+    def _take_spent(self, record: Mapping[str, Any]) -> None:
+        case_id, attempt = record["case_id"], int(record["attempt"])
+        cost_usd = float(record["cost_usd"])
+        if case_id in self._in_flight and attempt >= self._begun_with[case_id]:
+            told = self._told.setdefault(case_id, {})
+            told[attempt] = told.get(attempt, 0.0) + cost_usd
+        super().spend(case_id, attempt, cost_usd)
+
+    def lose(self, case_id: str) -> None:
+        """Count a case as done as `Admission` does; its score will hold what it told."""
+        self._add_lost_calls(case_id)
+        super().lose(case_id)
+
+    def _add_lost_calls(self, case_id: str) -> None:
+        """Count what calls told that never ended: the score of a later call holds it, too."""
+        lost = sum(self._told.pop(case_id, {}).values())
+        if lost:
+            self._totals[case_id] = self._totals.get(case_id, 0.0) + lost
+
     def _take_attempt(self, record: Mapping[str, Any]) -> None:
         case_id, score = record["case_id"], record.get("score")
         system_usd = float(record["cost_usd"])
+        self._told.get(case_id, {}).pop(int(record["attempt"]), None)
         if system_usd:
             self._totals[case_id] = self._totals.get(case_id, 0.0) + system_usd
         if score is None:
             return
         before = self._before.pop(case_id, 0.0)
         self._pids.pop(case_id, None)
+        self._told.pop(case_id, None)
         cost_usd = max(0.0, round(float(score["cost_usd"]) - before, 12))
         super().settle(case_id, cost_usd, str(record.get("fingerprint", "")))
 

@@ -122,3 +122,24 @@ def test_two_processes_share_a_cap(tmp_path: Path) -> None:
     third = RunAdmission(plan, files[2])
     assert third.admit(case_of("d")) == "stop"
     assert third.stop_reason == COST_CAP
+
+
+@pytest.mark.posix("without file locks each process counts for itself")
+@pytest.mark.parametrize("is_resumed", [True, False])
+def test_what_a_lost_call_told_counts_once(tmp_path: Path, *, is_resumed: bool) -> None:
+    """The score of the call that takes its place holds it, too."""
+    plan = make_stub_plan(case_ids=["a", "b"], max_cost_usd=2.5)
+    file = RunFile(tmp_path / "run.jsonl", lambda given: given)
+    task_class = plan.task_class.model_copy(update={"folder": tmp_path / "bench"})
+    file.create(header_of(task_class, root=tmp_path), [])
+    assert RunAdmission(plan, file).admit(case_of("a")) == "go"
+    file.note_spent("a", 1, 1.0)
+    if is_resumed:
+        file.resume("next", None, [])
+    admission = RunAdmission(plan, file)
+    assert admission.admit(case_of("a"), 2) == "go"
+    file.note_spent("a", 2, 1.0)
+    calls = (call_of(1, cost_usd=1.0), call_of(2, cost_usd=1.0))
+    outcome = CaseOutcome(case_id="a", score=score_of(1.0, cost_usd=2.0), attempts=calls)
+    file.note_outcome(outcome, "digest")
+    assert admission.admit(case_of("b")) == "go"  # 2.00 of 2.50 are spent
