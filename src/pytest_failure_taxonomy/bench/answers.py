@@ -9,6 +9,8 @@ from typing import Any, Final
 
 MOST_COST_USD: Final = 1e9
 """The maximal cost of one case; larger amounts are mistakes, and could not be added exactly."""
+MOST_USAGE: Final = 1e15
+"""The maximal amount of a usage, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,20 @@ def check_amounts(where: str, cost_usd: object, usage: object) -> None:
     """Raise ValueError or TypeError for a cost or a usage that can't be added to others."""
     if not isinstance(usage, Mapping):
         raise TypeError(f"{where}: usage is no mapping; give names and numbers")
-    for name, amount in (("cost_usd", cost_usd), *usage.items()):
-        if isinstance(amount, bool) or not isinstance(amount, int | float):
-            raise TypeError(f"{where}: {name} is {amount!r}; give a number")
-        if not 0 <= amount < math.inf:
-            raise ValueError(f"{where}: {name} is {amount!r}; give a number of at least 0")
-    if cost_usd > MOST_COST_USD:  # type: ignore[operator]  # it is a number
-        raise ValueError(f"{where}: cost_usd is {cost_usd!r}; give at most {MOST_COST_USD:,.0f}")
+    _check_amount(where, "cost_usd", cost_usd, MOST_COST_USD)
+    for name, amount in usage.items():
+        if not isinstance(name, str):
+            raise TypeError(f"{where}: a usage is named by {name!r}; give a text")
+        _check_amount(where, name, amount, MOST_USAGE)
+
+
+def _check_amount(where: str, name: str, amount: object, most: float) -> None:
+    if isinstance(amount, bool) or not isinstance(amount, int | float):
+        raise TypeError(f"{where}: {name} is {amount!r}; give a number")
+    if not amount >= 0:
+        raise ValueError(f"{where}: {name} is {amount!r}; give a number of at least 0")
+    if amount > most:  # without the amount: Python refuses to write a number that is very long
+        raise ValueError(f"{where}: {name} is too large; give at most {most:,.0f}")
 
 
 class Spending:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer, Spending
 from pytest_failure_taxonomy.bench.calls import Attempt, StepLedger, as_coroutine_function
 from pytest_failure_taxonomy.bench.models import (
+    RUBRIC_MALFORMED_OUTPUT,
+    RUBRIC_TIMEOUT,
     SUT_EXCEPTION,
     BenchCase,
     BenchScore,
@@ -29,7 +31,12 @@ from pytest_failure_taxonomy.bench.outcomes import (
     RubricTimeoutError,
 )
 from pytest_failure_taxonomy.bench.output_json import json_problem
-from pytest_failure_taxonomy.bench.retries import fingerprint_of_error, kind_of, pause_seconds
+from pytest_failure_taxonomy.bench.retries import (
+    fingerprint_of_error,
+    fingerprint_of_words,
+    kind_of,
+    pause_seconds,
+)
 from pytest_failure_taxonomy.bench.scores import (
     graded_score,
     malformed_output_score,
@@ -152,9 +159,8 @@ class CaseRun:
         )
         wall_clock_ms = (system.elapsed_seconds + rubric.elapsed_seconds) * 1000
         score = judge_rubric(rubric, self._plan.task_class, wall_clock_ms=wall_clock_ms)
-        if rubric.error is not None and not rubric.is_too_late:
-            code = score.failure_modes[0].code
-            fingerprint = fingerprint_of_error(code, rubric.error)
+        fingerprint = _why_not_graded(score, rubric)
+        if fingerprint:
             calls.done[-1] = replace(calls.done[-1], fingerprint=fingerprint)
         return _outcome(case, score, rubric, calls, answer)
 
@@ -180,7 +186,7 @@ class CaseRun:
     async def _try_system(self, case: BenchCase, calls: _Calls) -> Attempt:
         """Call the system, and again if the case is owed another call or it is to be retried."""
         limit = case.timeout_per_case_seconds or self._plan.timeout_per_case_seconds
-        is_owed = True
+        is_owed, tries = True, 1
         while True:
             spending = Spending(self._spend_of(case.case_id, len(calls.done) + 1))
             calls.begin(spending)
@@ -195,9 +201,10 @@ class CaseRun:
                 attempt.forget()
                 continue
             kind = None if attempt.is_too_late else kind_of(error)
-            pause = pause_seconds(self._plan.retry, len(calls.done) + 1, kind, error)
+            pause = pause_seconds(self._plan.retry, tries, kind, error)
             if pause is None:
                 break
+            tries += 1
             fingerprint = fingerprint_of_error(SUT_EXCEPTION, error)
             self._note_call(case, calls.end(describe(error), kind, fingerprint))
             attempt.forget()
@@ -293,8 +300,18 @@ def _why_ended(score: BenchScore, error: BaseException | None) -> tuple[str, str
     mode = score.failure_modes[0]
     ended = mode.detail or mode.code
     if error is None or mode.code != SUT_EXCEPTION:
-        return ended, None, ""
+        return ended, None, fingerprint_of_words(mode.code, mode.detail or "")
     return ended, kind_of(error), fingerprint_of_error(mode.code, error)
+
+
+def _why_not_graded(score: BenchScore, rubric: Attempt) -> str:
+    """Return the fingerprint of what kept a rubric from giving a score; empty if it gave one."""
+    if rubric.error is not None and not rubric.is_too_late:
+        return fingerprint_of_error(score.failure_modes[0].code, rubric.error)
+    for mode in score.failure_modes[:1]:
+        if mode.code in (RUBRIC_MALFORMED_OUTPUT, RUBRIC_TIMEOUT):
+            return fingerprint_of_words(mode.code, mode.detail or "")
+    return ""
 
 
 def judge_rubric(attempt: Attempt, task_class: TaskClass, *, wall_clock_ms: float) -> BenchScore:

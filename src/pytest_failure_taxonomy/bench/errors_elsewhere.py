@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_failure_taxonomy.bench.retries import kind_of, retry_after_seconds
+from pytest_failure_taxonomy.bench.retries import kind_of, names_of_classes, retry_after_seconds
 
 
 class SystemUnderTestError(Exception):
@@ -29,12 +29,8 @@ class SystemUnderTestError(Exception):
 
 def facts_of(error: BaseException) -> dict[str, Any]:
     """Return as plain data what decides whether the system is called again after an exception."""
-    bases = getattr(error, "bases", None)  # of one that was raised in a third process
-    if not isinstance(bases, tuple):
-        classes = type(error).__mro__[:-1]
-        bases = tuple(f"{each.__module__}.{each.__qualname__}" for each in classes)
     return {
-        "bases": bases,
+        "bases": names_of_classes(error),
         "failure_kind": kind_of(error),
         "retry_after": retry_after_seconds(error),
     }

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from pytest_failure_taxonomy.bench.models import RetrySettings
+from pytest_failure_taxonomy.bench.user_errors import attribute_of
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
 from pytest_failure_taxonomy.taxonomy.fingerprints import normalize_message
 from pytest_failure_taxonomy.taxonomy.libraries import classify_exception
@@ -19,6 +20,7 @@ from pytest_failure_taxonomy.taxonomy.libraries import classify_exception
 LONGEST_PAUSE_SECONDS: Final = 120.0
 """A server that asks for a longer pause is asked again after this one."""
 _MAX_MESSAGE: Final = 2_000
+_MAX_KIND: Final = 100
 _INFRASTRUCTURE: Final = ("llm.", "sandbox.")
 _JITTER: Final = 0.25
 """The share by which a pause is longer or shorter, so that cases don't all come back at once."""
@@ -43,17 +45,25 @@ def kind_of(error: BaseException) -> str | None:
 
 
 def _own_kind(error: BaseException) -> str | None:
-    named = getattr(error, "failure_kind", None)
+    named = attribute_of(error, "failure_kind")
     if isinstance(named, str):
-        return named
-    bases = getattr(error, "bases", None)
-    if not isinstance(bases, tuple):
-        classes = type(error).__mro__[:-1]
-        bases = tuple(f"{each.__module__}.{each.__qualname__}" for each in classes)
+        return named if len(named) <= _MAX_KIND and named.isprintable() else None
+    bases = names_of_classes(error)
     module, _, name = bases[0].rpartition(".") if bases else ("", "", "")
     raised = RaisedException(type=name, module=module, message=_message_of(error), bases=bases)
     found = classify_exception(raised)
     return None if found is None else found[1]
+
+
+def names_of_classes(error: BaseException) -> tuple[str, ...]:
+    """Return the names of an exception's classes, with their modules, the most derived one first.
+
+    Those of an exception of another process are in its attribute `bases`.
+    """
+    bases = attribute_of(error, "bases")
+    if isinstance(bases, tuple) and all(isinstance(each, str) for each in bases):
+        return bases
+    return tuple(f"{each.__module__}.{each.__qualname__}" for each in type(error).__mro__[:-1])
 
 
 def _message_of(error: BaseException) -> str:
@@ -74,11 +84,15 @@ def fingerprint_of_error(code: str, error: BaseException) -> str:
     Numbers, paths, quoted texts and the like in the message don't count. An exception whose
     attribute `is_systemic` is false has no cause that others could have, too; that is ''.
     """
-    if getattr(error, "is_systemic", True) is False:
+    if attribute_of(error, "is_systemic") is False:
         return ""
-    words = normalize_message(_message_of(error))
     name = f"{type(error).__module__}.{type(error).__qualname__}"
-    told = f"{code}\0{name}\0{words}".encode("utf-8", "replace")
+    return fingerprint_of_words(code, _message_of(error), name)
+
+
+def fingerprint_of_words(code: str, words: str, name: str = "") -> str:
+    """Return 16 hexadecimal digits as `fingerprint_of_error`, of what a failure's detail says."""
+    told = f"{code}\0{name}\0{normalize_message(words)}".encode("utf-8", "replace")
     return blake2b(told, digest_size=8).hexdigest()
 
 
@@ -118,7 +132,7 @@ def retry_after_seconds(error: BaseException) -> float | None:
     seconds or a date (RFC 9110, section 10.2.3).
     """
     with suppress(Exception):  # the attributes may be anything
-        asked = getattr(error, "retry_after", None)
+        asked = attribute_of(error, "retry_after")
         if asked is None:
             asked = _header(getattr(error, "response", None))
         return _seconds(asked)

@@ -46,6 +46,14 @@ def _is_pytest_exit(error: BaseException) -> bool:
     return outcomes is not None and isinstance(error, outcomes.Exit)
 
 
+def attribute_of(error: BaseException, name: str) -> object:
+    """Return an attribute of an exception; `None` if it has none, or if reading it raises."""
+    try:
+        return getattr(error, name, None)
+    except Exception:  # noqa: BLE001 - a property may raise anything
+        return None
+
+
 def describe(error: BaseException) -> str:
     """Return the type of an exception and the beginning of its message."""
     name = type(error).__name__
@@ -79,7 +87,7 @@ class Traceback:
         An exception from another process has its traceback in an attribute, as `RubricError` has.
         """
         self._taken: str | traceback.TracebackException = ""
-        brought = getattr(error, "traceback", None)
+        brought = attribute_of(error, "traceback")
         if isinstance(brought, str):
             self._taken = brought
             return

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from pytest_failure_taxonomy.bench.runs_on_disk import read_run
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
     BENCH,
@@ -53,6 +54,32 @@ def test_what_ends_a_test_ends_one_case(
     assert report["counts"]["started"] == 12
     assert report["mean_score"] == pytest.approx(11 / 12)
     assert run.report["failures"][0]["nodeid"].endswith("::case-003")
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        "return Answer(1, usage={('a',): 1})",
+        "return Answer(1, usage={b'a': 1})",
+        "return Answer(1, usage={'a': 10**5000})",
+        "return Answer(1, cost_usd=10**400)",
+        "case.spend(0.1, tokens=1e308)",
+        "raise type('E', (Exception,), {'failure_kind': property(lambda e: 1 / 0)})",
+        "raise type('E', (Exception,), {'failure_kind': 'x' * 10**6})",
+        "raise type('E', (Exception,), {'is_systemic': property(lambda e: 1 / 0)})",
+        "raise type('E', (Exception,), {'traceback': property(lambda e: 1 / 0)})",
+        "raise type('E', (Exception,), {'bases': (1, 2)})",
+    ],
+)
+def test_an_odd_answer_or_exception_fails_one_case(runs: PytestRuns, does: str) -> None:
+    """The others get their scores, and the file of the run holds all of them."""
+    system = f"from pytest_failure_taxonomy.bench import Answer\n{system_that(does)}"
+    runs.write(task_class_files(passing_cases(6), system=system))
+    run = runs.run("bench", plugins=[BENCH])
+    assert run.outcomes == {"passed": 5, "failed": 1}
+    assert codes_by_case(only_bench(run))["case-003"] == ["sut.exception"]
+    (path,) = (runs.path / ".bench").glob("*.jsonl")
+    assert len(read_run(path).scores()) == 6
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])

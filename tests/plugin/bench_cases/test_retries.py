@@ -15,6 +15,9 @@ from tests.helpers.task_classes import (
     passing_cases,
     task_class_files,
 )
+from tests.helpers.task_classes import (
+    SYSTEM as PLAIN_SYSTEM,
+)
 
 OPENAI: Final = """\
 class OpenAIError(Exception): ...
@@ -179,3 +182,25 @@ def test_cases_that_failed_with_the_cause_that_stopped_a_run_run_again(
     report = only_bench(runs.run("bench", "--bench-resume", *workers, plugins=[BENCH, "xdist"]))
     assert report["counts"]["passed"] == 30
     assert report["complete"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "files"),
+    [
+        ({}, {"system": PLAIN_SYSTEM.replace('case.fields.get("answer", case.input)', "object()")}),
+        ({"sleep": 5}, {"settings": "timeout_per_case_seconds: 0.05\n"}),
+        ({}, {"rubric": "def grade(case, output):\n    return None\n"}),
+    ],
+    ids=["no JSON", "too slow", "no score"],
+)
+def test_so_does_a_cause_without_an_exception(
+    runs: PytestRuns, fields: dict[str, Any], files: dict[str, str]
+) -> None:
+    """Outputs that are none, time limits, and answers of a rubric can all fail alike, too."""
+    runs.write(
+        task_class_files([{**each, **fields} for each in passing_cases(40)], **files)
+        | {"pytest.ini": "[pytest]\nbench_concurrency = 2\n"}
+    )
+    report = only_bench(runs.run("bench", plugins=[BENCH]))
+    assert 10 <= len(calls(runs)) <= 13
+    assert "cases in a row failed with the same cause" in report["stopped"]
