@@ -149,3 +149,28 @@ def test_a_cap_that_stops_a_run_says_so_where_people_look(runs: PytestRuns) -> N
     assert "3 of 6 passed, 3 not run" in output
     assert ".jsonl; --bench-resume runs what is missing" in output
     assert run.exit_status == 1
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@pytest.mark.parametrize(
+    ("call", "exit_status"),
+    [
+        ("bench.run_sync('echo', system_under_test)", 1),
+        ("bench.run_sync('echo', system_under_test, gate=False)", 0),
+        ("bench.run_sync('echo', system_under_test, case_ids=['case-000', 'case-001'])", 0),
+    ],
+    ids=["whole", "bad on purpose", "some cases"],
+)
+def test_a_run_in_a_test_that_a_cap_stops_fails(
+    runs: PytestRuns, call: str, exit_status: int, workers: tuple[str, ...]
+) -> None:
+    """As that of items does, though the test itself asserts nothing."""
+    cases = [{**each, "costs": 1.0} for each in passing_cases(6)]
+    settings = "concurrency: 1\nmax_cost_usd: 2\ngate: {min_passed_cases: 1}\n"
+    test = f"def test_it(bench, system_under_test):\n    {call}\n"
+    files = task_class_files(cases, settings=settings, system=SPENDS)
+    runs.write({**files, "test_it.py": test})
+    run = runs.run("test_it.py", *workers, plugins=[BENCH, *(["xdist"] if workers else [])])
+    assert (run.exit_status, run.outcomes) == (exit_status, {"passed": 1})
+    if exit_status:
+        assert run.report["verdict"]["kind"] == "exit_status.changed"

@@ -145,6 +145,45 @@ def test_node_ids_and_marks_of_marked_tests(runs: PytestRuns) -> None:
     assert only_bench(run)["gate"] is None
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@pytest.mark.parametrize(
+    ("body", "selection", "exit_status"),
+    [
+        ("if case.input: bench.score(case.input)", (), 1),
+        ("if not case.input: pytest.skip('no')\n    bench.score(case.input)", (), 1),
+        ("bench.score(case.input)", (), 0),
+        ("if case.input: bench.score(case.input)", ("-k", "case-001"), 0),
+    ],
+    ids=["forgotten", "skipped", "all", "deselected"],
+)
+def test_marked_tests_without_a_score(
+    runs: PytestRuns,
+    body: str,
+    selection: tuple[str, ...],
+    exit_status: int,
+    workers: tuple[str, ...],
+) -> None:
+    """A selected case that no test has graded fails the run."""
+    test = f"import pytest\n@pytest.mark.bench('echo')\ndef test_it(case, bench):\n    {body}\n"
+    runs.write({**task_class_files(passing_cases(2), system=""), "test_it.py": test})
+    plugins = [BENCH, *(["xdist"] if workers else [])]
+    assert runs.run("test_it.py", *selection, *workers, plugins=plugins).exit_status == exit_status
+
+
+def test_a_marked_test_that_grades_nothing(runs: PytestRuns) -> None:
+    """A test of the rubric alone is no run; one that asks for the fixture late is."""
+    tests = (
+        "import pytest\n@pytest.mark.bench('echo')\ndef test_rubric(case, bench_rubric):\n"
+        "    assert bench_rubric(case, case.input).passed\n\n"
+        "@pytest.mark.bench('echo')\ndef test_late(case, request):\n"
+        "    request.getfixturevalue('bench').score(case.input)\n"
+    )
+    runs.write({**task_class_files(passing_cases(2), system=""), "test_it.py": tests})
+    run = runs.run("test_it.py", plugins=[BENCH])
+    assert (run.exit_status, run.outcomes) == (0, {"passed": 4})
+    assert only_bench(run)["counts"]["graded"] == 2
+
+
 def test_own_parametrization_is_kept(runs: PytestRuns) -> None:
     """A test that names its cases itself gets those."""
     test = (

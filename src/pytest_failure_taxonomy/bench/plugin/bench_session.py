@@ -261,7 +261,7 @@ class BenchSession:
             self._check_cluster(by_class.values())
         for item in session.items:
             found = marked_case(item, self.classes)
-            if found is not None:
+            if found is not None and "bench" in getattr(item, "fixturenames", ()):
                 self._results.of(found.source).schedule(found.case.case_id)
                 if self._journal is not None:
                     self._journal.note_schedule(found.source, found.case.case_id)
@@ -357,12 +357,13 @@ class BenchSession:
         failed = [name_with_system(each) for each in self.reports() if is_gate_failed(each)]
         if failed:
             yield f"the gate of bench {', '.join(failed)} failed"
-        for report, test, _ in self._sourced():
+        for report, test, _, is_judged in self._sourced():
             counts = report.counts
-            if not test and counts.graded < counts.scheduled:
+            if is_judged and counts.graded < counts.scheduled:
                 missing = counts.scheduled - counts.graded
+                where = f" in {test}" if test else ""
                 yield (
-                    f"bench {name_with_system(report)} is incomplete: {missing} of "
+                    f"bench {name_with_system(report)}{where} is incomplete: {missing} of "
                     f"{counts.scheduled} cases {'has' if missing == 1 else 'have'} no score"
                 )
         yield from baseline_problems(self._config)

@@ -28,7 +28,7 @@ def print_runs(
 ) -> None:
     """Print the run of each class, or those of its systems together."""
     by_class: dict[tuple[str, str, str], list[BenchRunReport]] = {}
-    for report, test, folder in reports:
+    for report, test, folder, _ in reports:
         # A whole run of a test stands alone: the test says how its runs belong together.
         alone = "" if folder else report.run_id
         by_class.setdefault((folder, test, alone), []).append(report)

@@ -15,6 +15,7 @@ from pytest_failure_taxonomy.bench.loading.folder import is_task_class
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, TaskClass
 from pytest_failure_taxonomy.bench.plugin.bench_session import reported_by
 from pytest_failure_taxonomy.bench.plugin.items import marked_case, named_by
+from pytest_failure_taxonomy.bench.plugin.results import SourcedReport
 from pytest_failure_taxonomy.bench.scores import graded_score
 from pytest_failure_taxonomy.bench.several_rubrics import grade_in_process
 from pytest_failure_taxonomy.bench.user_code import load_rubric
@@ -54,8 +55,9 @@ class Bench:
             system_under_test: A plain or an async callable that takes a `BenchCase`.
             case_ids: Run only these cases; an id of the file stands for all its repetitions.
             rubric_runner: Grades instead of the task class's own `rubric.py`.
-            gate: Whether to evaluate the gate of the task class, which may fail the pytest run.
-                `False` is for a system that is meant to be bad; the report's `gate` is then `None`.
+            gate: Whether to evaluate the gate of the task class, which may fail the pytest run, as
+                cases without a score do. `False` is for a system that is meant to be bad; the
+                report's `gate` is then `None`.
 
         Raises:
             BenchError: There is no such task class or case, or it can't be used.
@@ -78,7 +80,8 @@ class Bench:
             )
         named = {"run_id": f"partial:{run_id}" if report.stopped else run_id} if run_id else {}
         report = report.model_copy(update={"digests": digests, **named})
-        reported_by(self._item).runs.append((self._item.nodeid, report))
+        run = SourcedReport(report, self._item.nodeid, is_judged=gate)
+        reported_by(self._item).runs.append(run)
         return report
 
     def run_sync(

@@ -48,6 +48,8 @@ class SourcedReport(NamedTuple):
     test: str
     folder: str = ""
     """The folder of the task class; empty for a whole run that a test made."""
+    is_judged: bool = True
+    """Whether it fails the pytest run if cases have no score: not with `gate=False`."""
 
 
 class SourceResults:
@@ -135,10 +137,13 @@ class Results:
 
     def take(self, sent: Mapping[str, Any]) -> None:
         """Add the results that the report of a test carries, in the form of `ReportedResults`."""
-        for test, run in sent.get("runs", ()):
-            self._whole_runs.append(SourcedReport(BenchRunReport.model_validate(run), test))
+        for test, run, is_judged in sent.get("runs", ()):
+            report = BenchRunReport.model_validate(run)
+            self._whole_runs.append(SourcedReport(report, test, is_judged=is_judged))
         for folder, test, system, case_id, score in sent.get("cases", ()):
             results = self.of(Source(folder, test, system))
+            if test:  # whether a test will have a score is not always known before it runs
+                results.schedule(case_id)
             results.broken.discard(case_id)  # from an earlier attempt
             reported, known = BenchScore.model_validate(score), results.unreported.get(case_id)
             # Two equal scores of each case would be the most memory that a long run takes.
@@ -171,8 +176,8 @@ class ReportedResults:
     """The results that the report of one test carries to the process that collects them."""
 
     def __init__(self) -> None:
-        self.runs: list[tuple[str, BenchRunReport]] = []
-        """Tests and the reports of the whole runs that they made."""
+        self.runs: list[SourcedReport] = []
+        """The whole runs that the test made."""
         self.cases: list[tuple[Source, str, BenchScore]] = []
         """Cases and their scores."""
         self.broken: list[tuple[Source, str, bool]] = []
@@ -183,7 +188,10 @@ class ReportedResults:
     def as_json(self) -> dict[str, Any]:
         """Return the results as plain data."""
         return {
-            "runs": [[test, report.model_dump(mode="json")] for test, report in self.runs],
+            "runs": [
+                [each.test, each.report.model_dump(mode="json"), each.is_judged]
+                for each in self.runs
+            ],
             "cases": [
                 [*source, case_id, score.model_dump(mode="json")]
                 for source, case_id, score in self.cases
