@@ -136,9 +136,11 @@ def _regraded(plan: Regrading) -> tuple[Path | None, str]:
     from pytest_failure_taxonomy.bench.run_records import SUFFIX, scheduled
     from pytest_failure_taxonomy.bench.several_rubrics import check_variables, open_rubrics
     from pytest_failure_taxonomy.recorder.secrets import Secrets
+    from pytest_failure_taxonomy.redaction.secret_names import declare_secret_variables
     from pytest_failure_taxonomy.report.text import change_texts
 
     secrets = Secrets()
+    declare_secret_variables(plan.task_class.settings.rubric_env)
     check_variables(plan.task_class, plan.task_class.name)
     rubric = open_rubrics(plan.task_class, plan.task_class.settings)
     header = new_header(plan)

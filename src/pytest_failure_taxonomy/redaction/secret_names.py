@@ -8,6 +8,7 @@ only when it is first needed.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 from functools import cache
 from typing import Final
 
@@ -31,6 +32,8 @@ _OPTION_ENDS: Final = (
 
 _PARTS_OF_VARIABLES: Final = ("PASS", "PWD", "TOKEN", "SECRET", "KEY", "AUTH", "CRED")
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
+
+_DECLARED: Final[set[str]] = set()
 """The shell's variables for the current folder and the one before."""
 
 
@@ -59,17 +62,31 @@ def find_secret_key(name: str) -> str:
     return found["name"] if found else ""
 
 
+def declare_secret_variables(names: Iterable[str]) -> None:
+    """Take the values of these environment variables for secrets from now on, in this process."""
+    _DECLARED.update(names)
+
+
+def declared_variables() -> Collection[str]:
+    """Return the names of the environment variables that were declared to be secret."""
+    return _DECLARED
+
+
 def is_secret_variable(name: str) -> bool:
     """Return whether an environment variable of that name holds a secret.
 
     `TOKEN_FILE` and the like only say where the secret is.
     """
+    if name in _DECLARED:
+        return True
     secret, pointing = _expressions_of_variables()
     return secret.search(name) is not None and pointing.search(name) is None
 
 
 def may_be_secret_variable(name: str) -> bool:
     """Return whether `is_secret_variable` may be true, without an expression."""
+    if name in _DECLARED:
+        return True
     return name not in _FOLDERS and any(part in name.upper() for part in _PARTS_OF_VARIABLES)
 
 

@@ -11,12 +11,15 @@ import os
 import pkgutil
 import re
 from binascii import b2a_base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
 from pytest_failure_taxonomy.redaction.commands import may_hold_command
-from pytest_failure_taxonomy.redaction.secret_names import may_be_secret_variable
+from pytest_failure_taxonomy.redaction.secret_names import (
+    declared_variables,
+    may_be_secret_variable,
+)
 
 _BETWEEN_TEXTS: Final = "\0"
 """It is no blank, because a blank may stand between a name and its secret."""
@@ -75,12 +78,15 @@ class ChangingVariables:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment: Any = os.environ if environment is None else environment
         self._seen: dict[Any, Any] = {}
+        self._declared = 0
         is_bytes = environment is None and os.name == "posix"
-        self._current_test: Any = os.fsencode(_CURRENT_TEST) if is_bytes else _CURRENT_TEST
+        self._name: Callable[[str], Any] = os.fsencode if is_bytes else str
+        self._current_test: Any = self._name(_CURRENT_TEST)
 
     def changed(self) -> list[tuple[str, str]]:
         """Return the names and values that are new since this was called last.
 
+        So are those of variables that were declared to be secret since.
         The variable in which pytest names the running test is left out.
         """
         # To compare the mapping beneath `os.environ` takes 2 µs, to decode all of it 100.
@@ -88,6 +94,10 @@ class ChangingVariables:
         self._seen.pop(self._current_test, None)
         if self._current_test in variables:  # pytest changes it all the time
             self._seen[self._current_test] = variables[self._current_test]
+        if self._declared != len(declared_variables()):
+            self._declared = len(declared_variables())
+            for name in declared_variables():
+                self._seen.pop(self._name(name), None)
         if variables == self._seen:
             return []
         seen, self._seen = self._seen, dict(variables)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import Final
 
 import pytest
@@ -98,6 +101,28 @@ def test_a_variable_that_is_let_through(
     run = runs.run("bench", "--bench-json=out.json", plugins=[BENCH])
     assert run.outcomes == {"passed": 1}
     assert value not in (runs.path / "out.json").read_text() + "\n".join(run.stdout)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "n2"])
+def test_the_value_of_such_a_variable_is_not_kept(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    """Whatever its name, neither the run's file nor that of a new grading has it."""
+    value = "tulip-9481-orchard"
+    monkeypatch.setenv("JUDGE", value)
+    prints = f"import os\n{ECHO_RUBRIC}".replace('case["id"])', "os.environ['JUDGE'])", 1)
+    settings = "rubric_env: [JUDGE]\n"
+    runs.write(task_class_files(passing_cases(2), settings=settings, rubric=prints))
+    run = runs.run("bench", *workers, plugins=[BENCH, "xdist"])
+    assert run.outcomes == {"passed": 2}
+    assert value not in json.dumps(run.report)
+    command = [sys.executable, "-m", "pytest_failure_taxonomy", "bench", "regrade", "latest"]
+    subprocess.run(command, cwd=runs.path, check=True, timeout=60)
+    kept = [path.read_text() for path in runs.path.glob(".bench/*.jsonl")]
+    assert len(kept) == 2
+    for text in kept:
+        assert value not in text
+        assert "[REDACTED:env:JUDGE]" in text
 
 
 @pytest.mark.parametrize("value", [None, ""], ids=["unset", "empty"])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.redaction.redactor import Redactor
+from pytest_failure_taxonomy.redaction.secret_names import declare_secret_variables
 from pytest_failure_taxonomy.redaction.signs import Suspicion
 from tests.unit.redaction.samples import survives, tokens
 from tests.unit.redaction.test_named_secrets import GONE, KEPT
@@ -133,3 +134,14 @@ def test_a_pattern_of_the_user_sees_each_text_by_itself(place: int) -> None:
     texts[place] = "plain words"
     assert not secrets.holds_none(texts)
     assert not survives("plain", secrets.redact(texts[place]), length=5)
+
+
+def test_a_variable_that_is_declared_secret_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its value goes from then on, whatever its name, also from what has seen it before."""
+    monkeypatch.setattr("pytest_failure_taxonomy.redaction.secret_names._DECLARED", set())
+    monkeypatch.setenv("JUDGE", "tulip-9481-orchard")
+    redactor, secrets = Redactor(), Secrets()
+    text = "it said tulip-9481-orchard"
+    assert redactor.redact(text) == secrets.redact(text) == text
+    declare_secret_variables(["JUDGE"])
+    assert redactor.redact(text) == secrets.redact(text) == "it said [REDACTED:env:JUDGE]"

@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.bench.several_rubrics import (
 )
 from pytest_failure_taxonomy.bench.sharding import ids_of_shard, parse_shard, shard_of_run
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.redaction.secret_names import declare_secret_variables
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
@@ -77,6 +78,7 @@ class TaskClasses:
         found = self._loaded[folder]
         if isinstance(found, BenchError):
             raise found
+        declare_secret_variables(found.settings.rubric_env)
         return found
 
     def cases_in(self, file: Path, folder: Path) -> Sequence[BenchCase]:
