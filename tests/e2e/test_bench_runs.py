@@ -199,6 +199,21 @@ def test_a_run_is_shown_with_its_summary_and_its_cases(bench: Bench, tmp_path: P
     ]
 
 
+def test_the_reducers_of_a_run_are_shown(bench: Bench, tmp_path: Path) -> None:
+    """Those of its class with the options that it ran with, also after a new grading."""
+    settings = "repeat: 2\nreducers: [pass@2, majority]\n"
+    write_files(tmp_path, task_class_files(CASES[:1], settings=settings))
+    ends = [outcome_of(f"good#{number}", score_of(1.0), 1) for number in (1, 2)]
+    keep_run(tmp_path, ends)
+    told = "  pass@2: 1.000; no lower bound: fewer than 5 cases"
+    assert told in bench("show", "latest").lines
+    assert told in bench("regrade", "latest").lines
+    keep_run(tmp_path, ends, settings={"reducers": ["pass@2", "pass@0", "x", 5]})
+    said = bench("show", RUN_ID)
+    assert (said.code, said.err) == (0, "")
+    assert told in said.lines
+
+
 def test_a_case_is_shown_whole(bench: Bench, tmp_path: Path) -> None:
     """It has calls, score, what the codes mean, and the output; nothing moves the cursor."""
     keep_all(tmp_path)

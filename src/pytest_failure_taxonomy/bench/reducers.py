@@ -38,6 +38,11 @@ class CaseRun:
     passed: bool
 
 
+def is_reducer(name: str) -> bool:
+    """Return whether there is a reducer of that name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def needed_runs(name: str) -> int:
     """Return how many runs of a case a reducer needs.
 

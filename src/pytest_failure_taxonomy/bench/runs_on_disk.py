@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.bench.models import (
     TaskClass,
 )
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt
+from pytest_failure_taxonomy.bench.reducers import is_reducer
 from pytest_failure_taxonomy.bench.retries import is_infrastructure
 from pytest_failure_taxonomy.bench.run_records import (
     SCHEMA_VERSION,
@@ -395,5 +396,12 @@ def task_class_of(header: RunHeader) -> TaskClass:
         name=header.task_class,
         breakdown_keys=frozenset(header.breakdown_keys),
         failure_mode_taxonomy=header.taxonomy,
-        settings=BenchSettings(gate=header.gate),
+        settings=BenchSettings(gate=header.gate, reducers=_reducers(header)),
     )
+
+
+def _reducers(header: RunHeader) -> tuple[str, ...]:
+    """Return the reducers of a run, without what none is: anybody may have written the file."""
+    given = header.settings.get("reducers")
+    listed = given if isinstance(given, list) else []
+    return tuple(each for each in listed if isinstance(each, str) and is_reducer(each))

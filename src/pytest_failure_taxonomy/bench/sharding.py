@@ -173,12 +173,14 @@ def _plan(name: str, shards: Sequence[BenchShard]) -> RunPlan:
         for each in shards
         for case in each.scheduled
     )
+    # A report of an earlier version has none.
+    reducers = next((each.reducers for each in shards if each.reducers), ())
     task_class = TaskClass(
         name=name,
         breakdown_keys=frozenset(),
         failure_mode_taxonomy={},
         cases=cases,
-        settings=BenchSettings(reducers=shards[0].reducers),
+        settings=BenchSettings(reducers=reducers),
     )
     return RunPlan(
         task_class=task_class,

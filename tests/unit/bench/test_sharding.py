@@ -131,6 +131,16 @@ def test_a_missing_shard_leaves_the_gate_open() -> None:
     assert joined["shard"] is None
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_reducers_of_any_shard_count(number: int) -> None:
+    """Also if the report of another shard doesn't tell them."""
+    reports = shards_of(make_class(6, 2), 2)
+    reports[number] = changed(reports[number], reducers=["pass@2"])
+    (joined,) = join_shards(reports)
+    (reduced,) = joined["reduced"]
+    assert (reduced["name"], reduced["value"], reduced["lower_bound_95"]["n"]) == ("pass@2", 1.0, 6)
+
+
 def test_a_shard_alone_has_no_verdict() -> None:
     """Its gate is incomplete, even if its cases are good or bad enough."""
     (first, *_) = shards_of(make_class(9), 3, gate=GateSettings(min_passed_cases=9))
