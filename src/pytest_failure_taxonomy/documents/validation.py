@@ -31,6 +31,7 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "greater_than": "{given} is not more than {gt:g}; write a bigger number",
         "greater_than_equal": "{given} is less than {ge:g}; write {ge:g} or more",
         "less_than_equal": "{given} is more than {le:g}; write {le:g} or less",
+        "finite_number": "{given} is not a finite number; write one",
         "float_type": "{given} is not a number; write one, without quotes",
         "int_type": "{given} is not a whole number; write one, without quotes",
         "bool_type": "{given} is neither true nor false; write one of them, without quotes",

@@ -40,7 +40,9 @@ _LINES_RIGHT: Final = "it is text in UTF-8 with one JSON object a line"
 _CSV_RIGHT: Final = "it is CSV in UTF-8, separated by commas, with the names of its columns first"
 _JSON: Final = ":json"
 """The end of the name of a column whose cells are JSON."""
-_NUMBERS: Final = frozenset({"timeout_per_case_seconds", "rubric_wall_clock_seconds"})
+_NUMBERS: Final = frozenset(
+    {"timeout_per_case_seconds", "rubric_wall_clock_seconds", "max_cost_usd"}
+)
 _SEPARATORS: Final = re.compile(r"[\s,;]+")
 
 

@@ -50,9 +50,25 @@ def test_what_cells_become(tmp_path: Path) -> None:
     assert first.path == tmp_path / "cases" / "a.csv"
 
 
+def test_what_a_case_may_cost(tmp_path: Path) -> None:
+    """A cell is a number of US dollars; an empty one says nothing."""
+    write_csv(tmp_path, "id,input,max_cost_usd\na,x,0.2\nb,x,\nc,x,0\n")
+    cases = load_task_class(tmp_path).cases
+    assert [case.max_cost_usd for case in cases] == [0.2, None, 0.0]
+    assert "max_cost_usd" not in cases[1].fields
+
+
 @pytest.mark.parametrize(
     ("content", "problems"),
     [
+        (
+            "id,max_cost_usd\na,cheap\nb,-1\nc,nan\n",
+            [
+                "2: max_cost_usd: 'cheap' is not a number; write one, or nothing",
+                "3: max_cost_usd: '-1.0' is less than 0; write 0 or more",
+                "4: max_cost_usd: 'nan' is not a finite number; write one",
+            ],
+        ),
         ("", [f"1: the file is empty; {FORM}"]),
         ("\n\n", [f"1: the file is empty; {FORM}"]),
         ("id,input\n", ["1: there is no row below the names of the columns; write one a case"]),
@@ -103,7 +119,7 @@ def test_what_cells_become(tmp_path: Path) -> None:
                     " letter first"
                 ),
                 "2: rubric_wall_clock_seconds: '-1.0' is not more than 0; write a bigger number",
-                "3: rubric_wall_clock_seconds: 'nan' can't be used (Input should be a finite",
+                "3: rubric_wall_clock_seconds: 'nan' is not a finite number; write one",
             ],
         ),
         (b"id,input\na,\xff\nb\n\xfe,1", [f"2: not UTF-8; {FORM}", "3: the row", "4: not UTF-8"]),
