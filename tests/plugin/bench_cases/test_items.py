@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from defusedxml import ElementTree
@@ -495,17 +495,37 @@ def test_bench_json_that_cant_be_written(runs: PytestRuns) -> None:
     assert any(line.startswith("--bench-json: ") for line in run.stdout)
 
 
+NO_AMOUNT: Final = " can't be used: it is no finite number; give an amount in US dollars above 0"
+
+
 @pytest.mark.parametrize(
     ("args", "ini", "words"),
     [
-        (["--bench-concurrency=0"], "", "--bench-concurrency: '0' can't be used"),
+        (
+            ["--bench-concurrency=0"],
+            "",
+            "--bench-concurrency: '0' can't be used: it is less than 1; give",
+        ),
         (["--bench-concurrency=x"], "", "--bench-concurrency: 'x' is no number; give a whole"),
-        (["--bench-timeout-per-case=-1"], "", "--bench-timeout-per-case: '-1' can't be"),
+        (
+            ["--bench-timeout-per-case=-1"],
+            "",
+            "--bench-timeout-per-case: '-1' can't be used: it is not more",
+        ),
         (["--bench-max-cost=0"], "", "--bench-max-cost: '0' can't be used: a cap of 0 lets no"),
         (["--bench-max-cost=-2"], "", "--bench-max-cost: '-2' can't be used: a cap of -2 lets no"),
-        (["--bench-max-cost=nan"], "", "--bench-max-cost: 'nan' can't be used: "),
+        (
+            ["--bench-max-cost=nan", "--bench-timeout-per-case=1e400"],
+            "bench_max_cost_usd = inf",
+            "1e400' can't be used: it is no finite number; give one\n"
+            "--bench-max-cost: 'nan'" + NO_AMOUNT + "\nbench_max_cost_usd: 'inf'" + NO_AMOUNT,
+        ),
         (["--bench-json=bench"], "", "bench is a folder; name a file, such as bench.json"),
-        ([], "bench_rubric_isolation = cold", "bench_rubric_isolation: 'cold' can't be used"),
+        (
+            [],
+            "bench_rubric_isolation = cold",
+            "bench_rubric_isolation: 'cold' can't be used: it is unknown; give 'warm' or",
+        ),
     ],
 )
 def test_bad_options(runs: PytestRuns, args: list[str], ini: str, words: str) -> None:

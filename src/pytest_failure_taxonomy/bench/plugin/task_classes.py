@@ -350,17 +350,21 @@ def _effective_settings(config: pytest.Config, task_class: TaskClass) -> BenchSe
     return BenchSettings(**values)
 
 
-def _words(problem: Mapping[str, Any]) -> str:
-    """Return what is wrong with a value, in the words of the files."""
+def _words(problem: Mapping[str, Any], setting: str) -> str:
+    """Return what is wrong with a value of a setting, in the words of the files."""
     limits = problem.get("ctx", {})
     match problem["type"]:
+        case "finite_number" if setting == "max_cost_usd":
+            return "it is no finite number; give an amount in US dollars above 0"
         case "finite_number":
             return "it is no finite number; give one"
+        case "literal_error":
+            return f"it is unknown; give {limits['expected']}"
         case "greater_than_equal":
             return f"it is less than {limits['ge']:g}; give {limits['ge']:g} or more"
         case "greater_than":
             return f"it is not more than {limits['gt']:g}; give more"
-    return str(problem["msg"])
+    return str(problem["msg"]).removeprefix("Value error, ")
 
 
 def _converted(where: str, setting: str, convert: Callable[[str], Any], given: str) -> Any:
@@ -368,7 +372,7 @@ def _converted(where: str, setting: str, convert: Callable[[str], Any], given: s
         value = convert(given)
         BenchSettings.model_validate({setting: value})
     except ValidationError as error:
-        what = error.errors()[0]["msg"].removeprefix("Value error, ")
+        what = _words(error.errors()[0], setting)
         raise pytest.UsageError(f"{where}: {given!r} can't be used: {what}") from None
     except ValueError:
         right = "a whole number" if convert is int else "a number"
