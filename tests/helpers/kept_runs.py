@@ -107,7 +107,7 @@ def keep_run(
         for call in outcome.attempts:
             file.note_start(outcome.case_id, call.number)
             if call is not outcome.attempts[-1]:
-                file.note_attempt(outcome.case_id, call)
+                file.note_attempt(outcome.case_id, call, cases[outcome.case_id].digest)
         file.note_outcome(outcome, cases[outcome.case_id].digest)
     if stopped:
         file.note_stop(stopped)

@@ -198,11 +198,11 @@ def _write_ungraded(plan: Regrading, file: RunFile) -> None:
         if fate in _LOST:
             file.note_start(case_id, max(1, len(calls)))
             for call in calls:
-                file.note_attempt(case_id, call)
+                file.note_attempt(case_id, call, plan.run.cases[case_id].digest)
         elif fate == "no output" and last is not None and last.score is not None:
             file.note_start(case_id, max(1, len(calls)))
             for call in calls[:-1]:
-                file.note_attempt(case_id, call)
+                file.note_attempt(case_id, call, plan.run.cases[case_id].digest)
             outcome = CaseOutcome(
                 case_id=case_id, score=last.score, attempts=tuple(calls), printed=last.printed or ""
             )
@@ -234,7 +234,7 @@ class _Writing:
         }
         score = outcome.score.model_copy(update=changed)
         for call in calls[:-1]:
-            self._file.note_attempt(case_id, call)
+            self._file.note_attempt(case_id, call, self._run.cases[case_id].digest)
         self._file.note_outcome(
             replace(outcome, score=score, attempts=tuple(calls)),
             self._digests[case_id],

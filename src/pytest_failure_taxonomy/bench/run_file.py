@@ -116,9 +116,15 @@ class RunFile:
         said = {"record": "spent", "case_id": case_id, "attempt": attempt, "cost_usd": cost_usd}
         self._append(_line(said))
 
-    def note_attempt(self, case_id: str, attempt: CaseAttempt) -> None:
-        """Write a call of the system that did not end its case."""
-        self._append(_line(self._call(case_id, attempt)))
+    def note_attempt(self, case_id: str, attempt: CaseAttempt, digest: str) -> None:
+        """Write a call of the system that did not end its case.
+
+        Args:
+            case_id: The case.
+            attempt: The call.
+            digest: Of the case's fields.
+        """
+        self._append(_line({**self._call(case_id, attempt), "input_digest": digest}))
 
     def note_outcome(
         self, outcome: CaseOutcome, digest: str, *, regraded: KeptAttempt | None = None

@@ -120,6 +120,8 @@ def test_the_pause_that_a_server_asks_for(runs: PytestRuns) -> None:
     ]
     first, second = attempts
     assert first["kind"] == "llm.rate_limited"
+    assert "score" not in first
+    assert first["input_digest"] == second["input_digest"] != ""
     assert second["started_at"] - first["started_at"] >= 1.0
 
 

@@ -59,7 +59,8 @@ def test_calls_cost_what_they_told_and_what_came_late(tmp_path: Path) -> None:
     file.note_start("a", 1)
     file.note_spent("a", 1, 0.25)
     assert read_run(file.path).cost_usd("a") == 0.25
-    file.note_attempt("a", call_of(cost_usd=0.25, ended="given up"))
+    file.note_attempt("a", call_of(cost_usd=0.25, ended="given up"), "1f")
+    assert not read_run(file.path).is_done("a", "1f")
     file.note_spent("a", 1, 0.5)
     score = score_of(1.0, cost_usd=1.25)
     calls = (call_of(cost_usd=0.25), call_of(2, cost_usd=0.5))

@@ -303,7 +303,7 @@ class Notes:
         """Note a call that failed, after which the system is called again."""
         self._ended.add((case_id, call.number))
         if self._file is not None:
-            self._file.note_attempt(case_id, call)
+            self._file.note_attempt(case_id, call, case_digest(self._cases[case_id]))
 
     def finish(self, outcome: CaseOutcome) -> None:
         """Note the outcome of a case."""
