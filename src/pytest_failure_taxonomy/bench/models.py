@@ -292,7 +292,7 @@ class BenchSettings(ClosedModel):
     concurrency: _AtLeastOne = DEFAULT_CONCURRENCY
     """How many cases run at a time, over all xdist workers together."""
     max_cost_usd: _Cap | None = None
-    """No case is started once the finished ones have cost more."""
+    """No case is started once more was spent."""
     repeat: _AtLeastOne = 1
     """How often each case is run."""
     retry: RetrySettings | None = None
@@ -364,7 +364,7 @@ class RunPlan(ClosedModel):
     concurrency: _AtLeastOne = DEFAULT_CONCURRENCY
     """Cases that run at a time."""
     max_cost_usd: _Cap | None = None
-    """No case is started once the finished ones have cost more."""
+    """No case is started once more was spent."""
     retry: RetrySettings | None = None
     """When to call the system again for a case whose call failed."""
     stop_after_same_failure: _Count = 0
