@@ -6,7 +6,7 @@ A process that is killed may leave a line that is cut off: it is skipped, and sa
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -302,6 +302,21 @@ def _age(path: Path) -> tuple[str, int, str]:
     return path.name.partition("-")[0], changed, path.name
 
 
+def named_runs(given: str, paths: Sequence[Path]) -> list[Path]:
+    """Return the files of the runs that a user names: by a file, an id, or the beginning of ids.
+
+    Args:
+        given: The name.
+        paths: The files of a storage.
+    """
+    with suppress(OSError, ValueError):  # a name that is too long for a file, for example
+        if Path(given).is_file():
+            return [Path(given)]
+    return [path for path in paths if path.stem == given] or [
+        path for path in paths if path.stem.startswith(given)
+    ]
+
+
 def find_run(given: str, storage: Path) -> Path:
     """Return the file of the run that a user names.
 
@@ -312,15 +327,10 @@ def find_run(given: str, storage: Path) -> Path:
     Raises:
         BenchError: There is no such run, or there are several.
     """
-    with suppress(OSError, ValueError):  # a name that is too long for a file, for example
-        if Path(given).is_file():
-            return Path(given)
     paths = run_paths(storage)
-    if given == LATEST and paths:
+    if given == LATEST and paths and not Path(LATEST).is_file():
         return paths[-1]
-    found = [path for path in paths if path.stem == given] or [
-        path for path in paths if path.stem.startswith(given)
-    ]
+    found = named_runs(given, paths)
     if len(found) == 1:
         return found[0]
     if not paths:

@@ -16,10 +16,26 @@ import pytest
 
 from pytest_failure_taxonomy.bench.runs_on_disk import read_run
 from tests.helpers.runs import PytestRuns
-from tests.helpers.task_classes import BENCH, calls, only_bench, passing_cases, task_class_files
+from tests.helpers.task_classes import (
+    BENCH,
+    SYSTEM,
+    calls,
+    only_bench,
+    passing_cases,
+    task_class_files,
+)
 
 WORKERS: Final = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
 PLUGINS: Final = [BENCH, "xdist"]
+
+TWO_SYSTEMS: Final = (
+    SYSTEM.replace("scope=", 'params=["large", "small"], scope=')
+    .replace("system_under_test()", "system_under_test(request)")
+    .replace("note(case)\n        if", "note(case, request.param)\n        if")
+    .replace("def note(case)", 'def note(case, label="")')
+    .replace('case.case_id + "', 'f"{label}:{case.case_id}" + "')
+)
+"""A conftest.py with two systems, whose calls are noted as `large:case-000`."""
 
 
 def kept(runs: PytestRuns, folder: str = ".bench") -> list[Path]:
@@ -240,3 +256,32 @@ def test_nothing_to_continue_is_said(runs: PytestRuns) -> None:
     run = runs.run("bench", "--bench-resume", plugins=[BENCH])
     assert "has schema version 7, and this program reads up to 1" in "\n".join(run.stdout)
     assert len(calls(runs)) == 6
+
+
+@WORKERS
+def test_a_file_is_continued_by_its_own_system_alone(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
+    """The other system runs anew, which is said; a copy with another name is as good."""
+    write(runs, passing_cases(3), system=TWO_SYSTEMS)
+    runs.run("bench", plugins=PLUGINS)
+    (large,) = (path for path in kept(runs) if "-large-" in path.name)
+    large.rename(runs.path / "copied.jsonl")
+    (runs.path / "calls.txt").unlink()
+    run = runs.run("bench", "--bench-resume=copied.jsonl", *workers, plugins=PLUGINS)
+    assert calls(runs) == [f"small:case-00{n}" for n in range(3)]
+    assert [each["system_label"] for each in run.report["bench"]] == ["large", "small"]
+    assert "copied.jsonl is a run of bench/echo with large" in "\n".join(run.stdout)
+    assert "resumed: 3 of 3 cases were done before" in "\n".join(run.stdout)
+
+
+def test_a_file_is_continued_by_its_own_folder_alone(runs: PytestRuns) -> None:
+    """A class of the same name in another folder runs anew."""
+    write(runs, passing_cases(3))
+    runs.run("bench", plugins=[BENCH])
+    (path,) = kept(runs)
+    runs.write(task_class_files(passing_cases(3), folder="more/echo"))
+    (runs.path / "calls.txt").unlink()
+    run = runs.run("bench", "more", f"--bench-resume={path}", plugins=[BENCH])
+    assert len(calls(runs)) == 3
+    assert f"{path.name} is a run of bench/echo" in "\n".join(run.stdout)

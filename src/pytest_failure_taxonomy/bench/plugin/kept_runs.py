@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import subprocess
@@ -18,11 +17,13 @@ import pytest
 from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.plugin.results import Source
-from pytest_failure_taxonomy.bench.plugin.session_of_runs import (
-    DEFAULT_STORAGE,
-    LATEST,
-    SessionOfRuns,
+from pytest_failure_taxonomy.bench.plugin.runs_to_resume import (
+    RunsToResume,
+    name_of_source,
+    relative,
+    source_of_run,
 )
+from pytest_failure_taxonomy.bench.plugin.session_of_runs import DEFAULT_STORAGE, SessionOfRuns
 from pytest_failure_taxonomy.bench.run_file import RunFile
 from pytest_failure_taxonomy.bench.run_records import (
     SCHEMA_VERSION,
@@ -49,7 +50,6 @@ _IGNORE: Final = b"# Made by pytest-failure-taxonomy: what systems returned is n
 _CLOCKS_DIFFER_SECONDS: Final = 2.0
 """By how much the time of a file system may be behind ours."""
 _GIT_SECONDS: Final = 1.0
-_MAX_NAME: Final = 60
 
 
 class KeptRuns:
@@ -58,6 +58,7 @@ class KeptRuns:
     def __init__(self, config: pytest.Config, session: SessionOfRuns, worker: str = "") -> None:
         self._config = config
         self._session = session
+        self._to_continue = RunsToResume(config.rootpath, session)
         self._began = time.time() - _CLOCKS_DIFFER_SECONDS
         self._worker = worker
         self._files: dict[Source, RunFile] = {}
@@ -135,7 +136,7 @@ class KeptRuns:
     ) -> RunFile:
         header = self._header(source, task_class, system, shard)
         listed = [scheduled(case) for case in cases]
-        earlier, why_not = self._to_resume(source)
+        earlier, why_not = self._to_resume(source, shard)
         if earlier is not None:
             why_not = _why_not_resumed(earlier.header, header)
         if earlier is not None and why_not is None:
@@ -160,31 +161,16 @@ class KeptRuns:
                 write_new(folder / ".gitignore", _IGNORE)
         return folder
 
-    def _to_resume(self, source: Source) -> tuple[KeptRun | None, str | None]:
+    def _to_resume(
+        self, source: Source, shard: RunShard | None
+    ) -> tuple[KeptRun | None, str | None]:
         """Return the run that a source is to continue, as it is now, or why there is none."""
-        given = self._session.resumes
-        if not given:
-            return None, None
-        path = Path(given)
-        if not path.is_file():
-            ending = f"-{_name_of(self._config.rootpath, source)}{SUFFIX}"
-            found = [
-                each
-                for each in run_paths(Path(self._session.folder))
-                if each.name.endswith(ending)
-                and not each.name.startswith(self._session.name)
-                and (given == LATEST or each.stem.startswith(given))
-            ]
-            if not found:
-                return None, "no run of it was kept that could be continued"
-            path = found[-1]
+        part = None if shard is None else (shard.index, shard.total)
         try:
-            run = read_run(path, has_outputs=False)
+            path, why_not = self._to_continue.find(source, part)
+            return (None if path is None else read_run(path, has_outputs=False)), why_not
         except BenchError as error:
             return None, str(error)
-        if run.header.task_class != Path(source.folder).name:
-            return None, f"{path.name} is a run of {run.header.task_class}"
-        return run, None
 
     def _header(
         self, source: Source, task_class: TaskClass, system: SystemGiven, shard: RunShard | None
@@ -193,9 +179,9 @@ class KeptRuns:
         settings = task_class.settings
         return RunHeader(
             schema_version=SCHEMA_VERSION,
-            run_id=f"{self._session.name}-{_name_of(rootdir, source)}",
+            run_id=f"{self._session.name}-{name_of_source(rootdir, source)}",
             task_class=task_class.name,
-            folder=_relative(rootdir, source.folder),
+            folder=relative(rootdir, source.folder),
             test=source.test,
             system=system,
             taxonomy=dict(task_class.failure_mode_taxonomy),
@@ -236,17 +222,13 @@ class KeptRuns:
         for path in self._paths(Path(self._session.folder)):
             with suppress(BenchError):
                 header = read_header(path)
-                source = self._source_of(header)
+                source = source_of_run(self._config.rootpath, header)
                 if path.name.startswith(name) and is_known(source):
                     yield source, KeptRun(path, header)
                     continue
                 run = read_run(path, has_outputs=False)
                 if path.name.startswith(name) or name in run.sessions:
                     yield source, run
-
-    def _source_of(self, header: RunHeader) -> Source:
-        folder = str(self._config.rootpath / header.folder) if header.folder else ""
-        return Source(folder, header.test, header.system.label)
 
     def _paths(self, folder: Path) -> list[Path]:
         """Return the files that processes of this session may have written, the oldest first."""
@@ -310,22 +292,6 @@ def _why_not_resumed(old: RunHeader, new: RunHeader) -> str | None:
         return None
     verb = "has" if len(changed) == 1 else "have"
     return f"{' and '.join(changed)} {verb} changed since {old.run_id}"
-
-
-def _name_of(rootdir: Path, source: Source) -> str:
-    """Return what the name of a run's file says of its source; equal for equal sources."""
-    parts = (_relative(rootdir, source.folder), source.test, source.system)
-    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
-    name = "-".join(filter(None, (Path(source.folder).name, source.system)))
-    readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:_MAX_NAME] or "bench"
-    return f"{readable}-{digest[:8]}"
-
-
-def _relative(rootdir: Path, folder: str) -> str:
-    path = Path(folder)
-    if not folder or not path.is_relative_to(rootdir):
-        return folder
-    return path.relative_to(rootdir).as_posix()
 
 
 @cache

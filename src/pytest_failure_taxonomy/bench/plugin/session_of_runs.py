@@ -60,6 +60,7 @@ class SessionOfRuns:
             return cls(name=name, problem=f"{storage}: {problem}")
         if resumes and resumes != LATEST:
             _check_resumed(resumes, storage, config)
+            resumes = str(Path(resumes).absolute()) if Path(resumes).is_file() else resumes
         return cls(name=name, folder=str(storage), resumes=resumes)
 
     def sharing(self, folder: str) -> SessionOfRuns:
