@@ -247,15 +247,90 @@ def test_a_run_of_a_newer_version_is_not_continued(runs: PytestRuns) -> None:
 
 
 def test_nothing_to_continue_is_said(runs: PytestRuns) -> None:
-    """Where no run was kept, or none that can be read, all cases run, and a line says why."""
+    """Where no run was kept, all cases run, and a line says why."""
     write(runs, passing_cases(3))
     run = runs.run("bench", "--bench-resume", plugins=[BENCH])
     assert "resumed: all cases run: no run of it was kept" in "\n".join(run.stdout)
+    assert len(calls(runs)) == 3
+
+
+def change_version(path: Path, version: int) -> None:
+    """Change the schema version of a kept run."""
+    first, *rest = path.read_text().splitlines()
+    header = {**json.loads(first), "schema_version": version}
+    path.write_text("\n".join([json.dumps(header), *rest, ""]))
+
+
+def refused(runs: PytestRuns, *options: str) -> str:
+    """Return the one line with which a run is refused, before any system is called."""
+    (runs.path / "calls.txt").unlink(missing_ok=True)
+    before = kept(runs)
+    run = runs.run_unchecked(*options, plugins=PLUGINS)
+    assert run.exit_status == 4
+    (line,) = (each for each in run.stderr if each.startswith("ERROR: "))
+    assert "Traceback" not in "\n".join(run.stderr)
+    assert calls(runs) == []
+    assert kept(runs) == before
+    return line
+
+
+@WORKERS
+@pytest.mark.parametrize("given", ["--bench-resume", "--bench-resume={}", "--bench-resume={:.20}"])
+def test_what_cannot_be_read_is_refused(
+    runs: PytestRuns, given: str, workers: tuple[str, ...]
+) -> None:
+    """A run of a newer version isn't paid for again, however it is named."""
+    write(runs, passing_cases(2))
+    runs.run("bench", plugins=[BENCH])
     (path,) = kept(runs)
-    path.write_text('{"record":"run","schema_version":7}\n')
-    run = runs.run("bench", "--bench-resume", plugins=[BENCH])
-    assert "has schema version 7, and this program reads up to 1" in "\n".join(run.stdout)
-    assert len(calls(runs)) == 6
+    change_version(path, 9)
+    said = refused(runs, "bench", given.format(path.stem), *workers)
+    assert "--bench-resume: " in said
+    assert "has schema version 9, and this program reads up to 1" in said
+
+
+@WORKERS
+def test_only_the_run_that_would_go_on_must_be_readable(
+    runs: PytestRuns, workers: tuple[str, ...]
+) -> None:
+    """Neither an older run nor one of another class is looked at."""
+    write(runs, passing_cases(2))
+    runs.write(task_class_files(passing_cases(2), folder="bench/other"))
+    runs.run("bench/echo", plugins=[BENCH])
+    runs.run("bench/other", plugins=[BENCH])
+    for path in kept(runs):
+        change_version(path, 9)
+    time.sleep(1)
+    runs.run("bench/echo", plugins=[BENCH])
+    (runs.path / "calls.txt").unlink()
+    runs.run("bench/echo", "--bench-resume", *workers, plugins=PLUGINS)
+    assert calls(runs) == []
+
+
+def test_a_beginning_of_several_runs_is_refused(runs: PytestRuns) -> None:
+    """Those of one pytest run are one; those of several are listed."""
+    write(runs, passing_cases(2), system=TWO_SYSTEMS)
+    runs.run("bench", plugins=[BENCH])
+    session = kept(runs)[0].stem[:23]
+    (runs.path / "calls.txt").unlink()
+    runs.run("bench", f"--bench-resume={session}", plugins=[BENCH])
+    assert calls(runs) == []
+    runs.run("bench", plugins=[BENCH])
+    said = refused(runs, "bench", "--bench-resume=20")
+    assert "--bench-resume: 20: 2 runs begin so; name one, such as 20" in said
+    assert session in said
+
+
+@WORKERS
+def test_a_run_of_something_else_is_refused(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """Nothing is paid for again because a user took the wrong run."""
+    write(runs, passing_cases(2))
+    runs.write(task_class_files(passing_cases(2), folder="bench/other"))
+    runs.run("bench/other", plugins=[BENCH])
+    (path,) = kept(runs)
+    for given in (str(path), path.stem):
+        said = refused(runs, "bench/echo", f"--bench-resume={given}", *workers)
+        assert "is a run of bench/other, and none of bench/echo; " in said
 
 
 @WORKERS
@@ -285,3 +360,6 @@ def test_a_file_is_continued_by_its_own_folder_alone(runs: PytestRuns) -> None:
     run = runs.run("bench", "more", f"--bench-resume={path}", plugins=[BENCH])
     assert len(calls(runs)) == 3
     assert f"{path.name} is a run of bench/echo" in "\n".join(run.stdout)
+    assert "is a run of bench/echo, and none of more/echo" in refused(
+        runs, "more", f"--bench-resume={path}"
+    )

@@ -109,7 +109,7 @@ class BenchSession:
         self._results = Results()
         self._reports: list[SourcedReport] | None = None
         self._json_problem = ""
-        self._is_cluster_checked = False
+        self._is_checked = False
         self.classes = TaskClasses(config)
         workers = int(given.get("workercount", 0))
         self.runs = CaseRuns(self.classes, self._results, workers, self._journal, self._kept)
@@ -211,7 +211,7 @@ class BenchSession:
             folders[folder] = self.classes.load(folder)
             source = Source(str(folder), system=system)
             self._results.of(source).schedule(case_and_system(nodeid)[0])
-        self._check_cluster(folders.values())
+        self._check(folders.values())
 
     def find_units(self, nodeids: Sequence[str], workers: int) -> Mapping[str, str]:
         """Return the name of the unit of each case among xdist's node ids."""
@@ -258,7 +258,7 @@ class BenchSession:
             self._results.of(source_of(each)).schedule(each.case.case_id)
         if not self._is_worker:  # xdist's controller has checked it
             by_class = {folder_of(each.task_class): each.task_class for each in items}
-            self._check_cluster(by_class.values())
+            self._check(by_class.values())
         for item in session.items:
             found = marked_case(item, self.classes)
             if found is not None and "bench" in getattr(item, "fixturenames", ()):
@@ -266,11 +266,12 @@ class BenchSession:
                 if self._journal is not None:
                     self._journal.note_schedule(found.source, found.case.case_id)
 
-    def _check_cluster(self, task_classes: Iterable[TaskClass]) -> None:
-        """Refuse to begin with a cluster that can't call the systems, once for each process."""
-        if self._is_cluster_checked or not self._runs_something:
+    def _check(self, task_classes: Iterable[TaskClass]) -> None:
+        """Refuse a run that can't go on, and a cluster that can't call the systems, once."""
+        if self._is_checked or not self._runs_something:
             return
-        self._is_cluster_checked = True
+        self._is_checked = True
+        self._kept.check(self._results.sources(), self.classes.shard)
         problems = []
         for task_class in task_classes:
             try:

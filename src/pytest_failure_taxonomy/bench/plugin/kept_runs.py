@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -70,6 +70,18 @@ class KeptRuns:
     def is_keeping(self) -> bool:
         """Whether anything is written."""
         return bool(self._session.folder)
+
+    def check(self, sources: Collection[Source], shard: tuple[int, int] | None) -> None:
+        """Refuse a run that can't be continued by any of the sources.
+
+        Raises:
+            pytest.UsageError: It can't be read, or is of other sources.
+        """
+        try:
+            if self.is_keeping:
+                self._to_continue.check(sources, shard)
+        except BenchError as error:
+            raise pytest.UsageError(f"--bench-resume: {error}") from None
 
     def open(
         self,

@@ -130,6 +130,10 @@ class Results:
         """Return whether anything is known of a source."""
         return source in self._sources
 
+    def sources(self) -> list[Source]:
+        """Return the task classes and systems of which pytest's items are known."""
+        return [each for each in self._sources if not each.test]
+
     def kept(self, run_id: str) -> KeptRun | None:
         """Return the file of a run; `None` if it is not kept."""
         found = (each.kept for each in self._sources.values())

@@ -11,9 +11,10 @@ from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.session_of_runs import LATEST, SessionOfRuns
 from pytest_failure_taxonomy.bench.run_records import SUFFIX, RunHeader
 from pytest_failure_taxonomy.bench.runs_on_disk import named_runs, read_header, run_paths
+from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 _MAX_NAME: Final = 60
 
@@ -48,6 +49,18 @@ class RunsToResume:
         return (
             (found[-1], None) if found else (None, "no run of it was kept that could be continued")
         )
+
+    def check(self, sources: Collection[Source], shard: tuple[int, int] | None) -> None:
+        """Refuse what would have all cases paid for again, though the user has named a run.
+
+        Raises:
+            BenchError: A run that would go on can't be read, or the named one is of other sources.
+        """
+        found = [self.find(source, shard) for source in sources]
+        if not found or self._session.resumes in ("", LATEST) or any(path for path, _ in found):
+            return
+        wanted = ", ".join(sorted({relative(self._rootdir, each.folder) for each in sources}))
+        raise BenchError(f"{found[0][1]}, and none of {wanted}; name another, or leave it out")
 
     def _named(self, given: str, source: Source) -> tuple[Path | None, str | None]:
         paths = named_runs(given, self._earlier())

@@ -19,6 +19,8 @@ DEFAULT_STORAGE: Final = ".bench"
 LATEST: Final = "latest"
 """Names the latest run of a storage; repeated from `runs_on_disk`, which a test compares."""
 
+_MOST_NAMED: Final = 3
+
 
 @value
 class SessionOfRuns:
@@ -109,21 +111,30 @@ def _why_not_writable(folder: Path) -> str:
 
 def _check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
     """Refuse to continue a run that does not exist, before any system is called."""
-    from pytest_failure_taxonomy.bench.runs_on_disk import read_run, run_paths
+    from pytest_failure_taxonomy.bench.runs_on_disk import named_runs, read_header, run_paths
     from pytest_failure_taxonomy.errors import BenchError
 
-    if Path(given).is_file():
-        try:
-            read_run(Path(given), has_outputs=False)
-        except BenchError as error:
-            raise pytest.UsageError(f"--bench-resume: {error}") from None
-        return
     paths = run_paths(storage)
-    if any(path.stem.startswith(given) for path in paths):
+    named = named_runs(given, paths)
+    sessions = list(dict.fromkeys(_session_of(path) for path in reversed(named)))
+    if len(sessions) > 1:
+        right = f"name one, such as {', '.join(sessions[:_MOST_NAMED])}"
+        raise pytest.UsageError(f"--bench-resume: {given}: {len(sessions)} runs begin so; {right}")
+    try:
+        for path in named:
+            read_header(path)
+    except BenchError as error:
+        raise pytest.UsageError(f"--bench-resume: {error}") from None
+    if named:
         return
     if os.path.exists(config.invocation_params.dir / given):
         right = f"write --bench-resume={LATEST}, or the option behind the paths"
         raise pytest.UsageError(f"--bench-resume: {given} is no run; {right}")
-    listed = ", ".join(path.stem for path in paths[:-4:-1])
+    listed = ", ".join(path.stem for path in paths[: -_MOST_NAMED - 1 : -1])
     right = f"the latest are {listed}" if listed else "nothing was kept there"
     raise pytest.UsageError(f"--bench-resume: there is no run {given} in {storage}; {right}")
+
+
+def _session_of(path: Path) -> str:
+    """Return how the files begin that the pytest run created which created this one."""
+    return "-".join(path.stem.split("-", 2)[:2])
