@@ -363,3 +363,51 @@ def test_a_file_is_continued_by_its_own_folder_alone(runs: PytestRuns) -> None:
     assert "is a run of bench/echo, and none of more/echo" in refused(
         runs, "more", f"--bench-resume={path}"
     )
+
+
+@WORKERS
+def test_a_selection_adds_to_a_run(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """A complete run stays complete; the report is that of the whole run."""
+    cases = passing_cases(6)
+    write(runs, cases)
+    runs.run("bench", plugins=[BENCH])
+    (path,) = kept(runs)
+    (runs.path / "calls.txt").unlink()
+    run = runs.run("bench", "-k", "case-001", "--bench-resume", *workers, plugins=PLUGINS)
+    assert calls(runs) == []
+    assert list(read_run(path).cases) == [each["id"] for each in cases]
+    counts = only_bench(run)["counts"]
+    assert (counts["scheduled"], counts["passed"]) == (6, 6)
+    assert "resumed: 6 of 6 cases were done before" in "\n".join(run.stdout)
+    cases[1]["more"] = cases[2]["more"] = "new"
+    write(runs, cases)
+    run = runs.run("bench", "-k", "case-001", "--bench-resume", *workers, plugins=PLUGINS)
+    assert calls(runs) == ["case-001"]
+    assert only_bench(run)["counts"]["passed"] == 6
+    runs.run("bench", "--bench-resume", *workers, plugins=PLUGINS)
+    assert calls(runs) == ["case-001", "case-002"]
+    assert kept(runs) == [path]
+    baseline = runs.run("bench", "--bench-baseline=latest", *workers, plugins=PLUGINS)
+    assert only_bench(baseline)["baseline"]["old_run_id"] == path.stem
+
+
+def test_a_selection_drops_what_the_class_has_no_more(runs: PytestRuns) -> None:
+    """A case that was removed isn't missing for ever."""
+    write(runs, passing_cases(6))
+    runs.run("bench", plugins=[BENCH])
+    write(runs, passing_cases(5))
+    run = runs.run("bench", "-k", "case-001", "--bench-resume", plugins=[BENCH])
+    assert only_bench(run)["counts"]["scheduled"] == 5
+    assert only_bench(run)["complete"]
+
+
+def test_a_selection_of_a_run_that_is_not_complete(runs: PytestRuns) -> None:
+    """What is missing of the whole run is still missing, which is said."""
+    write(runs, [{**each, "rubric_cost": 1.0} for each in passing_cases(6)])
+    runs.run("bench", "--bench-concurrency=1", "--bench-max-cost=2", plugins=[BENCH])
+    run = runs.run("bench", "-k", "case-005", "--bench-resume", plugins=[BENCH])
+    assert calls(runs) == ["case-000", "case-001", "case-002", "case-005"]
+    assert only_bench(run)["counts"]["not_run"] == 2
+    assert run.exit_status == 1
+    runs.run("bench", "--bench-resume", plugins=[BENCH])
+    assert calls(runs) == [f"case-{n:03}" for n in range(6)]

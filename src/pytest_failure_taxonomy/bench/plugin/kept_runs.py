@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.bench.run_records import (
     SCHEMA_VERSION,
     SUFFIX,
     RunHeader,
+    ScheduledCase,
     SystemGiven,
     now,
     scheduled,
@@ -154,7 +155,8 @@ class KeptRuns:
         if earlier is not None and why_not is None:
             file = RunFile(earlier.path, self._redacting(), self._worker)
             self._resumed.add(source)
-            file.resume(self._session.name, header.commit, listed)
+            whole = _with_earlier(earlier, listed, task_class)
+            file.resume(self._session.name, header.commit, whole)
             return file
         folder = self._make_folder()
         file = RunFile(folder / f"{header.run_id}{SUFFIX}", self._redacting(), self._worker)
@@ -288,6 +290,14 @@ def resumed_line(run: KeptRun) -> str:
 def _was_done(run: KeptRun, case_id: str, digest: str) -> bool:
     before = run.done_before.get(case_id)
     return before is not None and run.settles(before, digest)
+
+
+def _with_earlier(
+    run: KeptRun, listed: Sequence[ScheduledCase], task_class: TaskClass
+) -> list[ScheduledCase]:
+    """Return the cases of a run and those that were selected now, if the class still has them."""
+    cases = {**run.cases, **{each.case_id: each for each in listed}}
+    return [cases[each.case_id] for each in task_class.cases if each.case_id in cases]
 
 
 def _why_not_resumed(old: RunHeader, new: RunHeader) -> str | None:

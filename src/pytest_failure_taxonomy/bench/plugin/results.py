@@ -107,6 +107,7 @@ class SourceResults:
         """Add what the processes of the run have written into its file."""
         self.kept = run
         self.system = str(run.header.system)
+        self.scheduled.update(dict.fromkeys(run.cases))  # a continued run may have more
         if run.attempts or run.started:
             self.started.update(run.started)
             self.unreported.update(run.scores())
