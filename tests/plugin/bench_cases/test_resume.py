@@ -411,3 +411,36 @@ def test_a_selection_of_a_run_that_is_not_complete(runs: PytestRuns) -> None:
     assert run.exit_status == 1
     runs.run("bench", "--bench-resume", plugins=[BENCH])
     assert calls(runs) == [f"case-{n:03}" for n in range(6)]
+
+
+TESTS: Final = """\
+import pytest
+
+
+def test_whole(bench, system_under_test):
+    report = bench.run_sync("echo", system_under_test)
+    print("spent", report.total_cost_usd)
+
+
+@pytest.mark.bench("echo")
+def test_each(bench, case):
+    bench.score(case.input, cost_usd=0.5)
+"""
+
+
+@WORKERS
+def test_the_run_of_a_test_is_not_continued(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """It runs anew, in a new file, and without the costs of before."""
+    write(runs, [{**each, "rubric_cost": 1.0} for each in passing_cases(3)])
+    runs.write({"test_it.py": TESTS})
+    runs.run("test_it.py", plugins=[BENCH])
+    first = kept(runs)
+    run = runs.run("test_it.py", "--bench-resume", *workers, plugins=PLUGINS)
+    assert len(calls(runs)) == 6
+    assert len(kept(runs)) == 2 * len(first) == 4
+    assert sorted(each["total_cost_usd"] for each in run.report["bench"]) == [3.0, 4.5]
+    assert "done before" not in "\n".join(run.stdout)
+    (whole,) = (path for path in first if read_run(path).header.test.endswith("test_whole"))
+    for given in (str(whole), whole.stem):
+        said = refused(runs, "bench", f"--bench-resume={given}", *workers)
+        assert "is a run of the test test_it.py::test_whole, which is not continued; " in said

@@ -29,6 +29,8 @@ class RunsToResume:
     def find(self, source: Source, shard: tuple[int, int] | None) -> tuple[Path | None, str | None]:
         """Return the file of the run that a source's is to continue, or why there is none.
 
+        A test runs anew, since its code around the run may have changed.
+
         Args:
             source: Where the cases come from.
             shard: Which part of the class is to run, and of how many; `None` for all of it.
@@ -37,7 +39,7 @@ class RunsToResume:
             BenchError: The file can't be read.
         """
         given = self._session.resumes
-        if not given:
+        if not given or source.test:
             return None, None
         if given != LATEST:
             return self._named(given, source)

@@ -121,10 +121,12 @@ def _check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
         right = f"name one, such as {', '.join(sessions[:_MOST_NAMED])}"
         raise pytest.UsageError(f"--bench-resume: {given}: {len(sessions)} runs begin so; {right}")
     try:
-        for path in named:
-            read_header(path)
+        tests = [read_header(path).test for path in named]
     except BenchError as error:
         raise pytest.UsageError(f"--bench-resume: {error}") from None
+    if named and all(tests):
+        what = f"is a run of the test {tests[0]}, which is not continued; run the test"
+        raise pytest.UsageError(f"--bench-resume: {given} {what}")
     if named:
         return
     if os.path.exists(config.invocation_params.dir / given):
