@@ -444,3 +444,20 @@ def test_the_run_of_a_test_is_not_continued(runs: PytestRuns, workers: tuple[str
     for given in (str(whole), whole.stem):
         said = refused(runs, "bench", f"--bench-resume={given}", *workers)
         assert "is a run of the test test_it.py::test_whole, which is not continued; " in said
+
+
+@WORKERS
+def test_a_shard_continues_its_own_run(runs: PytestRuns, workers: tuple[str, ...]) -> None:
+    """Not that of another shard, which ran later; where there is none, the reason is said."""
+    write(runs, passing_cases(6))
+    runs.run("bench", "--bench-shard=1/2", plugins=[BENCH])
+    runs.run("bench", "--bench-shard=2/2", plugins=[BENCH])
+    runs.run("bench", plugins=[BENCH])
+    (runs.path / "calls.txt").unlink()
+    for number in (1, 2):
+        options = (f"--bench-shard={number}/2", "--bench-resume")
+        run = runs.run("bench", *options, *workers, plugins=PLUGINS)
+        assert calls(runs) == []
+        assert only_bench(run)["counts"]["passed"] == 3
+    run = runs.run("bench", "--bench-shard=1/3", "--bench-resume", *workers, plugins=PLUGINS)
+    assert "all cases run: the shard has changed since" in "\n".join(run.stdout)
