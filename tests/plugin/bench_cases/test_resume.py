@@ -461,3 +461,36 @@ def test_a_shard_continues_its_own_run(runs: PytestRuns, workers: tuple[str, ...
         assert only_bench(run)["counts"]["passed"] == 3
     run = runs.run("bench", "--bench-shard=1/3", "--bench-resume", *workers, plugins=PLUGINS)
     assert "all cases run: the shard has changed since" in "\n".join(run.stdout)
+
+
+@pytest.mark.parametrize("options", [(), ("--bench-no-save",)], ids=["kept", "not kept"])
+def test_what_dead_runs_left_in_the_temporary_folder_is_removed(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """Only what we have made there: no link is followed, and a live run keeps its files."""
+    temporary = runs.path / "tmp"
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    begin = "pytest-bench-workers-"
+    runs.write(
+        {
+            f"tmp/{begin}{ended.pid}-0a/gw0.journal": "started\tcase\n",
+            f"tmp/{begin}{ended.pid}-0a/20260101T000000Z-0a-echo.jsonl": "{}\n",
+            f"tmp/{begin}{ended.pid}-0b/notes.txt": "not ours",
+            f"tmp/{begin}{os.getpid()}-0c/gw0.journal": "",
+            "tmp/elsewhere/gw0.journal": "",
+        }
+    )
+    (temporary / f"{begin}{ended.pid}-0d").symlink_to(temporary / "elsewhere")
+    before = {str(path.relative_to(temporary)) for path in temporary.rglob("*")}
+    write(runs, passing_cases(2))
+    runs.run("bench", "-n", "2", *options, plugins=PLUGINS)
+    left = {str(path.relative_to(temporary)) for path in temporary.rglob("pytest-bench-*")}
+    left |= {str(path.relative_to(temporary)) for path in temporary.rglob("*/*")}
+    assert before - left - {"elsewhere"} == {
+        f"{begin}{ended.pid}-0a",
+        f"{begin}{ended.pid}-0a/gw0.journal",
+        f"{begin}{ended.pid}-0a/20260101T000000Z-0a-echo.jsonl",
+    }

@@ -26,6 +26,8 @@ JOURNAL = pytest.StashKey[str]()
 """In the stash of xdist's controller: the folder of the journal that its workers write."""
 WORKERS_FOLDER = ".workers-"
 """How the name of a journal's folder in a storage begins; the controller's process id follows."""
+TEMPORARY_FOLDER = "pytest-bench-workers-"
+"""The same of one in the temporary folder, where the runs are beside the journal."""
 WIRE_KEY = "failure_taxonomy_bench"
 """Under it a worker's input holds where to write what it knows, and a test's report its results."""
 

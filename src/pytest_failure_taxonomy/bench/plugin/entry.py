@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.bench.plugin.bench_names import (
     RUBRICS,
     RUN_OPTIONS,
     RUNS,
+    TEMPORARY_FOLDER,
     WIRE_KEY,
     WORKERS_FOLDER,
 )
@@ -274,10 +275,11 @@ def pytest_configure_node(node: Any) -> None:
     stash = node.config.stash
     if JOURNAL not in stash:
         runs = session_of_runs(node.config)
-        own = f"{WORKERS_FOLDER}{os.getpid()}-{os.urandom(6).hex()}"
+        own = f"{os.getpid()}-{os.urandom(6).hex()}"
         # In the temporary folder only where there is no other: what is killed leaves it there.
-        folder = runs.folder or os.path.join(tempfile.gettempdir(), f"pytest-bench-{own[1:]}")
-        stash[JOURNAL] = os.path.join(folder, own) if runs.folder else folder
+        folder = runs.folder or os.path.join(tempfile.gettempdir(), f"{TEMPORARY_FOLDER}{own}")
+        is_kept = bool(runs.folder)
+        stash[JOURNAL] = os.path.join(folder, f"{WORKERS_FOLDER}{own}") if is_kept else folder
         stash[RUNS] = runs if runs.folder else runs.sharing(folder)
     node.workerinput[WIRE_KEY] = {"journal": stash[JOURNAL], "runs": stash[RUNS].as_json()}
 

@@ -7,6 +7,7 @@ that die.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
-from pytest_failure_taxonomy.bench.plugin.bench_names import WORKERS_FOLDER
+from pytest_failure_taxonomy.bench.plugin.bench_names import TEMPORARY_FOLDER, WORKERS_FOLDER
+from pytest_failure_taxonomy.bench.run_records import SUFFIX
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun, lost_to
 from pytest_failure_taxonomy.system.own_files import make_folder, open_folder
@@ -24,6 +26,8 @@ MakePlan = Callable[[Path, Sequence[str]], RunPlan]
 
 _SUFFIX: Final = ".journal"
 """The suffix of our files; other files in the folder are neither read nor removed."""
+_OWN_SUFFIXES: Final = (_SUFFIX, SUFFIX, ".tmp")
+"""Of all files that we create beside a journal."""
 _FIELD_COUNTS: Final = {"started": 2, "scheduled": 5}
 """The number of fields in a line, by its first field."""
 _MAX_BYTES: Final = 256 * 1024 * 1024
@@ -219,11 +223,24 @@ class ReportedResults:
 
 
 def remove_stale_journals(storage: Path) -> None:
-    """Remove the journals of pytest runs in a storage that were killed."""
-    for path in storage.glob(f"{WORKERS_FOLDER}*"):
-        process_id = path.name.removeprefix(WORKERS_FOLDER).partition("-")[0]
-        if process_id.isdecimal() and not has_process(int(process_id)):
-            Journal(path, "controller").remove()
+    """Remove the journals of pytest runs that were killed, in a storage and the temporary folder.
+
+    In the temporary folder the files of their runs are removed with them.
+    """
+    temporary = Path(tempfile.gettempdir())
+    for folder, begin in ((storage, WORKERS_FOLDER), (temporary, TEMPORARY_FOLDER)):
+        for path in folder.glob(f"{begin}*"):
+            process_id = path.name.removeprefix(begin).partition("-")[0]
+            is_dead = process_id.isdecimal() and not has_process(int(process_id))
+            if is_dead and _is_own(path):
+                Journal(path, "controller").remove()
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a file belongs to this user; to root, too, what others have isn't its own."""
+    with suppress(OSError):
+        return not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid()
+    return False
 
 
 class Journal:
@@ -266,7 +283,7 @@ class Journal:
         """Remove our files, and the folder if that leaves it empty."""
         with suppress(OSError), open_folder(self._folder) as folder:
             for name in folder.names():
-                if name.endswith(_SUFFIX):
+                if name.endswith(_OWN_SUFFIXES):
                     folder.unlink(name)
             folder.rmdir()
 
