@@ -73,13 +73,32 @@ class RunFile:
         except OSError as error:
             self._note_problem(error)
 
-    def resume(self, session: str, commit: str | None, cases: Iterable[ScheduledCase]) -> None:
-        """Say once for a pytest session that it continues the run."""
+    def resume(
+        self,
+        session: str,
+        commit: str | None,
+        cases: Iterable[ScheduledCase],
+        cases_in_class: int,
+    ) -> None:
+        """Say once for a pytest session that it continues the run.
+
+        Args:
+            session: The name of the pytest session.
+            commit: The commit that is checked out now.
+            cases: The cases of the run from now on.
+            cases_in_class: How many cases the class has by now.
+        """
         with self.locked():
             if not any(each.get("session") == session for each in _records(self.path, ["resumed"])):
                 if not _ends_with_a_line(self.path):
                     self._append(b"\n")
-                said = {"record": "resumed", "session": session, "at": now(), "commit": commit}
+                said = {
+                    "record": "resumed",
+                    "session": session,
+                    "at": now(),
+                    "commit": commit,
+                    "cases_in_class": cases_in_class,
+                }
                 self._append(_line(said) + _line(_cases(cases)))
 
     def note_start(

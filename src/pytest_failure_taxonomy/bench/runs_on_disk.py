@@ -101,6 +101,8 @@ class KeptRun:
             case "resumed":
                 self.sessions.append(str(record["session"]))
                 self.stopped = ""
+                now_in_class = int(record.get("cases_in_class", self.header.cases_in_class))
+                self.header = self.header.model_copy(update={"cases_in_class": now_in_class})
                 lasts = ((case_id, self.last_of(case_id)) for case_id in self.attempts)
                 self.done_before = {case_id: last for case_id, last in lasts if last is not None}
             case "stopped":
@@ -148,9 +150,15 @@ class KeptRun:
         )
 
     def last_of(self, case_id: str) -> KeptAttempt | None:
-        """Return the call that led to a case's score; `None` if it has none."""
-        found = self.attempts.get(case_id, ())
-        return next((each for each in reversed(found) if each.score is not None), None)
+        """Return the call that led to a case's score; `None` if it has none.
+
+        The score of a case that was changed before the run was continued is none of it any more.
+        """
+        listed = self.cases.get(case_id)
+        for each in reversed(self.attempts.get(case_id, ())):
+            if each.score is not None and (listed is None or each.input_digest == listed.digest):
+                return each
+        return None
 
     def state_of(self, case_id: str) -> CaseState:
         """Return what became of a case."""

@@ -182,6 +182,30 @@ def test_what_has_changed_runs_again_and_is_said(runs: PytestRuns) -> None:
     assert len(kept(runs)) == 3
 
 
+def test_the_score_of_a_changed_case_is_no_score_any_more(runs: PytestRuns) -> None:
+    """Not even if the cap is reached before the case runs again."""
+    cases = [{**each, "rubric_cost": 1.0} for each in passing_cases(4)]
+    write(runs, cases)
+    runs.run("bench", plugins=[BENCH])
+    cases[2]["more"] = "new"
+    write(runs, cases)
+    report = only_bench(runs.run("bench", "--bench-resume", "--bench-max-cost=2", plugins=[BENCH]))
+    assert len(calls(runs)) == 4
+    assert report["counts"]["graded"] == 3
+    assert "case-002" not in [case_id for case_id, _ in report["per_case"]]
+
+
+def test_a_class_that_has_lost_a_case_is_run_whole(runs: PytestRuns) -> None:
+    """A continued run without that case is one of the whole class, and has a lower bound."""
+    write(runs, passing_cases(5))
+    runs.run("bench", plugins=[BENCH])
+    write(runs, passing_cases(4))
+    report = only_bench(runs.run("bench", "--bench-resume", plugins=[BENCH]))
+    assert report["counts"]["scheduled"] == 4
+    run = runs.run("bench", "--bench-baseline=latest", plugins=[BENCH])
+    assert only_bench(run)["baseline"]["n"] == 4
+
+
 def test_a_line_that_is_cut_off_is_told(runs: PytestRuns) -> None:
     """The case of which it is the line runs again; the lines behind it count."""
     write(runs, passing_cases(5))

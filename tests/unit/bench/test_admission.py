@@ -135,7 +135,7 @@ def test_what_a_lost_call_told_counts_once(tmp_path: Path, *, is_resumed: bool) 
     assert RunAdmission(plan, file).admit(case_of("a")) == "go"
     file.note_spent("a", 1, 1.0)
     if is_resumed:
-        file.resume("next", None, [])
+        file.resume("next", None, [], 2)
     admission = RunAdmission(plan, file)
     assert admission.admit(case_of("a"), 2) == "go"
     file.note_spent("a", 2, 1.0)

@@ -156,7 +156,7 @@ class KeptRuns:
             file = RunFile(earlier.path, self._redacting(), self._worker)
             self._resumed.add(source)
             whole = _with_earlier(earlier, listed, task_class)
-            file.resume(self._session.name, header.commit, whole)
+            file.resume(self._session.name, header.commit, whole, header.cases_in_class)
             return file
         folder = self._make_folder()
         file = RunFile(folder / f"{header.run_id}{SUFFIX}", self._redacting(), self._worker)
