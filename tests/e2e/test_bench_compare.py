@@ -13,6 +13,7 @@ import pytest
 
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore
 from pytest_failure_taxonomy.bench.run_records import SystemGiven
+from pytest_failure_taxonomy.bench.runs_on_disk import read_run, report_of
 from tests.helpers.bench_scores import make_run, make_score
 from tests.helpers.children import ChildRun, run_child
 from tests.helpers.kept_runs import keep_run, outcome_of, score_of, write_files
@@ -196,6 +197,32 @@ def test_kept_runs_are_named_as_in_other_commands(tmp_path: Path) -> None:
     assert compare_kept(tmp_path, "latest", old).status == 1
     (tmp_path / ".bench").rename(tmp_path / "kept")
     assert compare_kept(tmp_path, "--storage=kept", old, new).stdout == expected.stdout
+
+
+def test_changed_cases_are_refused_in_files_of_every_kind(tmp_path: Path) -> None:
+    """Kept runs tell which case it is; a report has one digest of all, which suffices to know."""
+    old = keep(tmp_path, 10, "echo-1")
+    (path,) = (tmp_path / "bench/echo/cases").iterdir()
+    text = path.read_text("utf-8")
+    assert text.count(": 3") == 1
+    path.write_text(text.replace(": 3", ": 33"), encoding="utf-8")
+    new = keep(tmp_path, 11, "echo-1")
+    for name in (old, new):
+        kept = read_run(tmp_path / f".bench/{name}.jsonl")
+        write(tmp_path, f"{name}.json", report_of(kept))
+    for older, newer, what in (
+        (old, new, "the case case-3 was changed since"),
+        (f"{old}.json", f"{new}.json", "cases were changed since"),
+        (old, f"{new}.json", "cases were changed since"),
+        (f"{old}.json", new, "cases were changed since"),
+    ):
+        run = compare_kept(tmp_path, older, newer)
+        assert (run.status, run.stdout, run.stderr.count("\n")) == (2, "", 1)
+        assert f": echo: {what}" in run.stderr
+        assert run.stderr.endswith("; run both with the same cases\n")
+    same = compare_kept(tmp_path, f"{old}.json", old)
+    assert (same.status, same.stderr) == (0, "")
+    assert "not checked" not in same.stdout
 
 
 def test_the_systems_of_one_run_are_paired_by_their_labels(tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ class ComparedRun:
     """A digest; `None` if unknown."""
     rubric: str | None = None
     """A digest; `None` if unknown."""
+    all_cases: str | None = None
+    """One digest of all cases that were to run; `None` if unknown."""
 
     @property
     def name(self) -> str:
@@ -99,6 +101,7 @@ def compared_run(
         was_picked=report.lower_bound_95.method == BY_HAND,
         taxonomy=None if judged_by is None else judged_by.taxonomy,
         rubric=None if judged_by is None else judged_by.rubric,
+        all_cases=None if judged_by is None else judged_by.cases,
     )
 
 
@@ -219,9 +222,9 @@ def refusals(
         for case_id, case in new.cases.items()
         if case_id in old.cases and _differ(case.digest, old.cases[case_id].digest)
     ]
-    if changed:
-        verb = "was" if len(changed) == 1 else "were"
-        what = f"{_cases(changed)} {verb} changed since {old.where}"
+    if changed or (_have_comparable_digests(old, new) and old.all_cases != new.all_cases):
+        what = f"{_cases(changed) if changed else 'cases'} {'was' if len(changed) == 1 else 'were'}"
+        what += f" changed since {old.where}"
         reasons.append(f"{where}: {what}; run both with the same cases")
     common = old.cases.keys() & new.cases.keys()
     if not common:
@@ -233,6 +236,13 @@ def refusals(
 
 def _differ(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and one != other
+
+
+def _have_comparable_digests(old: ComparedRun, new: ComparedRun) -> bool:
+    """Return whether the digests of all cases can only differ where a case was changed."""
+    is_known = old.all_cases is not None and new.all_cases is not None
+    have_same_ids = not old.missing and not new.missing and old.cases.keys() == new.cases.keys()
+    return is_known and have_same_ids
 
 
 def _unpaired_cases(old: ComparedRun, new: ComparedRun, right: str) -> list[str]:
@@ -363,6 +373,7 @@ def _not_checked(
     unknown: dict[Checked, bool] = {
         "taxonomy": None in (old.taxonomy, new.taxonomy),
         "rubric": None in (old.rubric, new.rubric),
-        "cases": any(None in (one.digest, two.digest) for one, two in pairs),
+        "cases": any(None in (one.digest, two.digest) for one, two in pairs)
+        and not _have_comparable_digests(old, new),
     }
     return tuple(name for name, is_unknown in unknown.items() if is_unknown)

@@ -16,11 +16,21 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
 
 _NO_PART_OF_A_RUBRIC: Final = ("conftest.py", "breakdown_keys.py", "cases.py")
+_HEX_DIGITS: Final = 32
 
 
-def digests_of(task_class: TaskClass) -> BenchDigests:
-    """Return the digests of a task class as it is now."""
-    return BenchDigests(taxonomy=taxonomy_digest(task_class), rubric=rubric_digest(task_class))
+def digests_of(task_class: TaskClass, cases: Iterable[BenchCase] | None = None) -> BenchDigests:
+    """Return the digests of a task class as it is now.
+
+    Args:
+        task_class: The class.
+        cases: Those that are to run, if these are to have a digest, too.
+    """
+    return BenchDigests(
+        taxonomy=taxonomy_digest(task_class),
+        rubric=rubric_digest(task_class),
+        cases=None if cases is None else cases_digest(map(case_digest, cases)),
+    )
 
 
 def case_digest(case: BenchCase) -> str:
@@ -30,6 +40,32 @@ def case_digest(case: BenchCase) -> str:
     except (TypeError, ValueError, RecursionError):  # keys of several types, for example
         text = repr(case.fields)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def cases_digest(digests: Iterable[str]) -> str | None:
+    """Return one digest of all cases of a run: the sum of theirs, shortened to 128 bits.
+
+    A sum, because the digest of a whole class can then be computed from those of its shards, whose
+    reports don't hold the cases. Order doesn't matter, and repetitions, which have one digest,
+    count once. The id of a case is among its fields, so it is in its digest.
+
+    Returns:
+        `None` where a file has something else for a digest.
+    """
+    return joined_cases_digest(digest[:_HEX_DIGITS] for digest in set(digests))
+
+
+def joined_cases_digest(digests: Iterable[str | None]) -> str | None:
+    """Return the digest of all cases from those of parts without a common case.
+
+    Returns:
+        `None` where that of a part is not known.
+    """
+    try:
+        total = sum(int(digest or "", 16) for digest in digests)
+    except ValueError:
+        return None
+    return f"{total % 16**_HEX_DIGITS:0{_HEX_DIGITS}x}"
 
 
 def taxonomy_digest(task_class: TaskClass) -> str:

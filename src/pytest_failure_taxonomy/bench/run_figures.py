@@ -101,6 +101,8 @@ class BenchDigests(ClosedModel):
     """Of `rubric.py` and the Python files beside it; null if unknown."""
     system: str | None = None
     """Of the system under test, or of its version as given; null if unknown."""
+    cases: str | None = None
+    """One of all distinct cases that were to run, of 128 bits; null if unknown."""
 
 
 class CaseChange(ClosedModel):

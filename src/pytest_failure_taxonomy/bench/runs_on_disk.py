@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
+from pytest_failure_taxonomy.bench.digests import cases_digest
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
     BenchRunReport,
@@ -391,7 +392,9 @@ def report_of(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
         started=[key for key in run.started if key in run.cases],
         stopped=run.stopped or None,
         lost_to=lost_to(run),
-        digests=run.header.digests,
+        digests=run.header.digests.model_copy(
+            update={"cases": cases_digest(case.digest for case in run.cases.values())}
+        ),
         system=str(run.header.system),
         system_label=run.header.system.label,
         lost_cost_usd=run.cost_without_score_usd(),

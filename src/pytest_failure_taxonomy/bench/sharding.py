@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Literal
 
-from pytest_failure_taxonomy.bench.digests import case_digest, digests_of
+from pytest_failure_taxonomy.bench.digests import case_digest, digests_of, joined_cases_digest
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
     BenchRunReport,
@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.bench.models import (
     RunShard,
     TaskClass,
 )
-from pytest_failure_taxonomy.bench.run_figures import ProviderLoss
+from pytest_failure_taxonomy.bench.run_figures import BenchDigests, ProviderLoss
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.errors import BenchError
 
@@ -145,7 +145,7 @@ def _join(reports: Sequence[BenchRunReport]) -> BenchRunReport:
         run_id=_run_id(reports),
         started=unscored | {case_id for case_id, _ in scores},
         stopped=next(iter(stopped), None),
-        digests=reports[0].digests,
+        digests=_digests(reports),
         system=reports[0].system,
         system_label=reports[0].system_label,
         lost_cost_usd=math.fsum(each.lost_cost_usd for each in shards),
@@ -165,6 +165,14 @@ def _join(reports: Sequence[BenchRunReport]) -> BenchRunReport:
             reasons = (*away, *joined.gate.reasons)
             changes["gate"] = GateResult(verdict=verdict, reasons=reasons)
     return joined.model_copy(update=changes)
+
+
+def _digests(reports: Sequence[BenchRunReport]) -> BenchDigests | None:
+    digests = [report.digests for report in reports]
+    if digests[0] is None:
+        return None
+    cases = joined_cases_digest(None if each is None else each.cases for each in digests)
+    return digests[0].model_copy(update={"cases": cases})
 
 
 def _plan(name: str, shards: Sequence[BenchShard]) -> RunPlan:

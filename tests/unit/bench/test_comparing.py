@@ -134,6 +134,25 @@ def test_a_changed_case_is_refused() -> None:
     assert "cases" not in compared(old, digested(run_of(*[1] * 5), *"aaaaa")).not_checked
 
 
+def test_changed_cases_of_reports_are_refused() -> None:
+    """A report has one digest of all its cases, which says that some were changed, not which."""
+    old, new = run_of(*[1] * 5, where="old.json"), run_of(*[1] * 5)
+    what = "cases were changed since old.json; run both with the same cases"
+    old, changed = replace(old, all_cases="a"), replace(new, all_cases="b")
+    assert refusal(old, changed) == [f"new.json: vuln: {what}"]
+    assert "cases" not in compared(old, replace(new, all_cases="a")).not_checked
+    assert "cases" in compared(old, new).not_checked
+
+
+def test_one_digest_of_other_cases_says_nothing_of_the_common_ones() -> None:
+    """Runs that lack cases of each other have other digests, and may have changed nothing."""
+    old = replace(run_of(*[1] * 6, where="old.json"), all_cases="a")
+    more = replace(run_of(*[1] * 8), all_cases="b")
+    capped = replace(run_of(*[1] * 6, not_run=1), all_cases="b")
+    for new in (more, capped):
+        assert "cases" in compared(old, new, only_common=True).not_checked
+
+
 def test_cases_that_one_run_lacks_are_refused_unless_they_are_left_out() -> None:
     """Two means over different cases are no comparison; those in common are, if it is said."""
     old, new = run_of(*[1] * 6, where="old.json"), run_of(*[1] * 8)

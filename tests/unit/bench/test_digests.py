@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_failure_taxonomy.bench.digests import digests_of, rubric_digest, taxonomy_digest
-from pytest_failure_taxonomy.bench.models import TaskClass
+from pytest_failure_taxonomy.bench.digests import (
+    case_digest,
+    cases_digest,
+    digests_of,
+    joined_cases_digest,
+    rubric_digest,
+    taxonomy_digest,
+)
+from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
 
 
 def make_class(**changes: object) -> TaskClass:
@@ -51,3 +58,25 @@ def test_what_is_not_there_has_no_digest(tmp_path: Path) -> None:
     """A class made in code has no rubric file; one that was removed can't be read."""
     assert digests_of(make_class()).rubric is None
     assert rubric_digest(make_class(rubric=tmp_path / "rubric.py")) is None
+
+
+def test_one_digest_of_all_cases() -> None:
+    """Neither the order nor the number of repetitions matters; the content of a case does."""
+    a, b = (BenchCase(case_id=name, input=1) for name in "ab")
+    again = a.model_copy(update={"case_id": "a#2", "repetition": 2})
+    of_both = digests_of(make_class(), [a, b]).cases
+    assert digests_of(make_class(), [b, again, a]).cases == of_both
+    assert digests_of(make_class(), [a]).cases != of_both
+    changed = BenchCase(case_id="b", input=2)
+    assert digests_of(make_class(), [a, changed]).cases != of_both
+    assert digests_of(make_class()).cases is None
+
+
+def test_the_digest_of_all_cases_is_that_of_its_parts() -> None:
+    """Shards have no case in common; where one is unknown, so is the whole."""
+    digests = [case_digest(BenchCase(case_id=f"c{number}")) for number in range(5)]
+    parts = [cases_digest(digests[:2]), cases_digest(digests[2:])]
+    assert joined_cases_digest(parts) == cases_digest(digests)
+    assert joined_cases_digest([*parts, None]) is None
+    assert joined_cases_digest([*parts, "no digest"]) is None
+    assert cases_digest([*digests, ""]) is None

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
     BenchRunReport,
@@ -61,7 +62,13 @@ def report_of(plan: RunPlan, ends: dict[str, Any]) -> BenchRunReport:
     chosen = {case.case_id: ends[case.case_id] for case in plan.cases}
     scored = [(case_id, end) for case_id, end in chosen.items() if isinstance(end, BenchScore)]
     started = {case_id for case_id, end in chosen.items() if end != "not run"}
-    return aggregate(plan, scored, run_id=f"run-{plan.cases[0].case_id}", started=started)
+    return aggregate(
+        plan,
+        scored,
+        run_id=f"run-{plan.cases[0].case_id}",
+        started=started,
+        digests=digests_of(plan.task_class, plan.cases),
+    )
 
 
 def shards_of(
@@ -146,6 +153,16 @@ def test_a_shard_alone_has_no_verdict() -> None:
     (first, *_) = shards_of(make_class(9), 3, gate=GateSettings(min_passed_cases=9))
     assert first["gate"]["verdict"] == "INCOMPLETE"
     assert first["gate"]["reasons"][0] == "shard 1 of 3 of the class; merge the reports"
+
+
+def test_shards_of_an_earlier_version_have_no_digest_of_their_cases() -> None:
+    """Then it is not known of the joined report, either."""
+    first, second = shards_of(make_class(4), 2)
+    del first["digests"]["cases"]
+    (joined,) = join_shards([first, second])
+    assert joined["digests"]["cases"] is None
+    (joined,) = join_shards([{**first, "digests": None}, second])
+    assert joined["digests"] is None
 
 
 def changed(report: dict[str, Any], **shard: Any) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Bench:
         plan = classes.plan(found, _chosen(found, case_ids))
         if not gate:
             plan = plan.model_copy(update={"gate": None, "stop_after_same_failure": 0})
-        digests = digests_of(found)
+        digests = digests_of(found, plan.cases)
         if rubric_runner is not None:
             digests = digests.model_copy(update={"rubric": None})
         async with AsyncExitStack() as opened:

@@ -102,7 +102,7 @@ class SourceResults:
             stopped=stopped or None,
             lost_to=self.lost_to,
             lost_cost_usd=self.late_cost_usd,
-            digests=digests_of(plan.task_class),
+            digests=digests_of(plan.task_class, plan.cases),
             system=self.system or None,
             system_label=label,
         )
