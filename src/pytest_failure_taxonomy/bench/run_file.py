@@ -37,6 +37,12 @@ MAX_TRANSCRIPT_CHARACTERS: Final = 1024 * 1024
 
 _MAX_TEXT: Final = 20_000
 
+_LIMITS: Final = {
+    "output": MAX_OUTPUT_CHARACTERS,
+    "transcript": MAX_TRANSCRIPT_CHARACTERS,
+    "printed": _MAX_TEXT,
+}
+
 Redact = Callable[[Any], Any]
 """Return a JSON value without the secrets in it."""
 
@@ -162,22 +168,24 @@ class RunFile:
         said["rubric_cost_usd"] = max(0.0, round(score.cost_usd - system_usd, 12))
         said["input_digest"] = digest
         said["score"] = self._redact(score.model_dump(mode="json"))
-        cut = [] if regraded is None else [each for each in regraded.truncated if each != "printed"]
-        redacted = regraded is not None and regraded.is_redacted
-        for name, value, limit in (
-            ("output", outcome.output, MAX_OUTPUT_CHARACTERS),
-            ("transcript", outcome.transcript, MAX_TRANSCRIPT_CHARACTERS),
-            ("printed", outcome.printed[-_MAX_TEXT:] or None, _MAX_TEXT),
+        for name, value in (
+            ("output", outcome.output),
+            ("transcript", outcome.transcript),
+            ("printed", outcome.printed[-_MAX_TEXT:] or None),
         ):
-            kept = value if value is None else self._redact(value)
-            redacted |= name == "output" and kept != value
-            if kept is not None and len(_dumps(kept)) > limit:
-                cut.append(name)
-                kept = None
-            said[name] = kept
+            said[name] = value if value is None else self._redact(value)
+        cut = [] if regraded is None else [each for each in regraded.truncated if each != "printed"]
+        was_redacted = regraded is not None and regraded.is_redacted
         said["truncated"] = cut
-        said["is_redacted"] = redacted
-        self._append(_line(said))
+        said["is_redacted"] = was_redacted or said["output"] != outcome.output
+        line = _line(said)
+        if len(line) > min(_LIMITS.values()):  # otherwise no part of it can be longer
+            for name, limit in _LIMITS.items():
+                if said[name] is not None and len(_encode(said[name])) > limit:
+                    cut.append(name)
+                    said[name] = None
+            line = _line(said)
+        self._append(line)
 
     def note_stop(self, reason: str, cause: str = "") -> None:
         """Write why no more cases are started.
@@ -261,10 +269,6 @@ def _put_in_place(temporary: Path, path: Path) -> None:
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-
-
-def _dumps(value: Any) -> str:
-    return _encode(value)
 
 
 def _line(record: Mapping[str, Any]) -> bytes:

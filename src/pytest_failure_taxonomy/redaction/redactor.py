@@ -88,14 +88,28 @@ class Redactor:
     def redact_json(self, value: Any) -> Any:
         """Return the JSON value with every text in it redacted, keys included.
 
-        Under a key that says so (`password`, `api_key`) any text or number is a secret.
+        Under a key that says so (`password`, `api_key`) any text or number is a secret. A value
+        without secrets is returned itself.
         """
+        return value if self._is_found_in_none_of(value) else self._redact_each(value)
+
+    def _is_found_in_none_of(self, value: Any) -> bool:
+        """Return whether one search of all texts of a JSON value is enough, and finds nothing."""
+        if self._patterns or not isinstance(value, dict | list):
+            return False
+        texts: dict[str, bool | None] = {}
+        try:
+            return _add_texts(value, texts) and self.holds_none(list(texts))
+        except Exception:  # noqa: BLE001 - then each text is searched by itself
+            return False
+
+    def _redact_each(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.redact(value)
         if isinstance(value, dict):
             return {self.redact(key): self._entry(key, each) for key, each in value.items()}
         if isinstance(value, list):
-            return [self.redact_json(each) for each in value]
+            return [self._redact_each(each) for each in value]
         return value
 
     @property
@@ -148,11 +162,9 @@ class Redactor:
         return self._learnt.remove(text, note, cut=cut) if self._learnt.count else text
 
     def _entry(self, key: str, value: Any) -> Any:
-        is_text = isinstance(value, str) and value != "" and not value.startswith(MARK_START)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if (is_text or is_number) and find_secret_key(key):
+        if _may_be_secret(value) and find_secret_key(key):
             return self._note("field", str(value))
-        return self.redact_json(value)
+        return self._redact_each(value)
 
     def _note(self, name: str, removed: str = "", /) -> str:
         if removed.startswith(MARK_START) and MARK.fullmatch(removed):
@@ -236,6 +248,38 @@ def check_patterns(patterns: Sequence[str]) -> list[str]:
                 " remove"
             )
     return problems
+
+
+def _may_be_secret(value: Any) -> bool:
+    """Return whether a JSON value under the key of a secret is one."""
+    if isinstance(value, str):
+        return value != "" and not value.startswith(MARK_START)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _add_texts(value: Any, texts: dict[str, bool | None]) -> bool:
+    """Add all texts of a JSON value to the keys of a dict, each once.
+
+    Those that are keys of the value are mapped to whether they say that they stand for a secret.
+
+    Returns:
+        False for a value that has a secret under a key that says so, or a key that is no text.
+    """
+    if isinstance(value, str):
+        texts.setdefault(value)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if not isinstance(key, str):
+                return False
+            if (says_so := texts.get(key)) is None:
+                says_so = texts[key] = bool(find_secret_key(key))
+            if (says_so and _may_be_secret(each)) or not _add_texts(each, texts):
+                return False
+    elif isinstance(value, list):
+        for each in value:
+            if not _add_texts(each, texts):
+                return False
+    return True
 
 
 def _remove_named(text: str, note: Note) -> str:

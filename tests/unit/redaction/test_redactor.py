@@ -90,6 +90,41 @@ def test_json_values(value: Any, redacted: Any) -> None:
     assert redactor.redact_json(redacted) == redacted
 
 
+JSON_TEXTS = st.sampled_from(
+    ["", "ab", "password", "token=", "hunter22x", TOKEN, TOKEN[:9], TOKEN[9:], "-----BEGIN", "..."]
+)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | JSON_TEXTS,
+    lambda values: st.lists(values, max_size=4) | st.dictionaries(JSON_TEXTS, values, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None)
+@given(st.lists(JSON_VALUES, max_size=3))
+def test_texts_that_are_searched_together_come_to_the_same(values: list[Any]) -> None:
+    """A text beside others loses what it loses by itself, and what is learnt is the same."""
+    together, apart = Redactor(environment=ENVIRONMENT), Redactor(environment=ENVIRONMENT)
+    for value in values:
+        assert together.redact_json(value) == apart._redact_each(value)
+    for redactor in (together, apart):
+        redactor.see_environment()
+    assert (together.counts, together.known) == (apart.counts, apart.known)
+
+
+def test_a_search_of_all_texts_that_breaks_lets_nothing_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then each text is searched by itself."""
+    redactor = Redactor(environment={})
+
+    def broken(_: object) -> bool:
+        raise RuntimeError
+
+    monkeypatch.setattr(redactor, "holds_none", broken)
+    assert redactor.redact_json([TOKEN, "x"]) == ["[REDACTED:github-token]", "x"]
+
+
 @pytest.mark.parametrize(
     ("pattern", "text", "shown"),
     [
