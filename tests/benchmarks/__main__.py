@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from .bench_absent import measure_absent
 from .bench_items import measure_items
+from .bench_journal import measure_journal
 from .bench_rubric import measure_rubric
 from .bench_runner import measure_runner
 from .instructions import measure_instructions
@@ -35,6 +36,7 @@ BENCH_MEASURES: dict[str, Callable[[Bench], list[Table]]] = {
     "bench-runner": measure_runner,
     "bench-rubric": measure_rubric,
     "bench-items": measure_items,
+    "bench-journal": measure_journal,
     "bench-absent": measure_absent,
 }
 """Those of the bench layer, each with tables of its own."""

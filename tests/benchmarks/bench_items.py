@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -94,13 +95,53 @@ def measure_items(bench: Bench) -> list[Table]:
                 column("KiB a case", growth_kib),
             ),
             skipped=() if SPREAD in rows else ("pytest-xdist",),
-        )
+        ),
+        _measure_resumed(bench, middle),
     ]
 
 
-def _run(workplace: Path, row: Variant, tests: int) -> Spent:
+def _measure_resumed(bench: Bench, tests: int) -> Table:
+    """Measure runs that continue one in which every case is finished."""
+    rows = [row for row in (CASES, SPREAD) if row.is_installed]
+    spent = take_turns(
+        {row: partial(_resume, bench.workplace, row, tests) for row in rows},
+        max(1, bench.rounds // 2),
+    )
+
+    def column(heading: str, cost: Callable[[Spent], float]) -> Column:
+        figures = {row.name: median_of([cost(each) for each in spent[row]]) for row in rows}
+        return Column(heading=heading, figures=figures, is_absolute=True)
+
+    return Table(
+        title=f"Items: a run of {tests} finished cases is resumed",
+        columns=(column("wall s", wall), column("CPU s", cpu)),
+    )
+
+
+def _resume(workplace: Path, row: Variant, tests: int) -> Spent:
+    """Continue the first run of a row; its system can't be called again."""
+    parent = workplace / "resumed"
+    parent.mkdir(exist_ok=True)
+    folder = _folder(parent, row, tests)
+    kept, finished = folder / ".bench", folder / "finished"
+    if not finished.exists():
+        _run(parent, row, tests)
+        kept.rename(finished)
+        conftest = CONFTEST.format(scope="session", tests=tests)
+        broken = conftest.replace("return {", "raise RuntimeError(case.case_id)  # {")
+        _write(folder, {"conftest.py": broken})
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(finished, kept)
+    return _run(parent, row, tests, "--bench-resume")
+
+
+def _folder(workplace: Path, row: Variant, tests: int) -> Path:
+    return workplace / f"items_{row.name.replace(', ', '_').replace(' ', '_')}_{tests}"
+
+
+def _run(workplace: Path, row: Variant, tests: int, *options: str) -> Spent:
     """Run pytest once on a folder that is written when it is not there."""
-    folder = workplace / f"items_{row.name.replace(', ', '_').replace(' ', '_')}_{tests}"
+    folder = _folder(workplace, row, tests)
     if not folder.exists():
         folder.mkdir()
         scope = "function" if row == ONE_BY_ONE else "session"
@@ -111,7 +152,7 @@ def _run(workplace: Path, row: Variant, tests: int) -> Spent:
         else:
             _write_task_class(folder, range(tests))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    return spend([*command, *row.arguments(folder / "artifact")], folder)
+    return spend([*command, *row.arguments(folder / "artifact"), *options], folder)
 
 
 def _write_task_class(folder: Path, numbers: Sequence[int]) -> None:
