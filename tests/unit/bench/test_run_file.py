@@ -64,7 +64,7 @@ def test_calls_cost_what_they_told_and_what_came_late(tmp_path: Path) -> None:
     file.note_spent("a", 1, 0.5)
     score = score_of(1.0, cost_usd=1.25)
     calls = (call_of(cost_usd=0.25), call_of(2, cost_usd=0.5))
-    file.note_outcome(CaseOutcome(case_id="a", score=score, attempts=calls), "digest")
+    file.note_outcome(CaseOutcome(case_id="a", score=score, attempts=calls), "a")
     run = read_run(file.path)
     assert run.cost_usd("a") == 1.75
     assert run.cost_without_score_usd() == 0.5
