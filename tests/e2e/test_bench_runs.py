@@ -365,6 +365,16 @@ def test_a_storage_is_a_folder(bench: Bench, tmp_path: Path) -> None:
     assert line.endswith(f" is a file; name a folder, or show the run by bench show {path}")
 
 
+@pytest.mark.parametrize("content", ["", "garbage\n"])
+def test_a_file_that_holds_no_run_is_not_the_latest(
+    bench: Bench, tmp_path: Path, content: str
+) -> None:
+    """It may be foreign, or of a pytest that was killed at once."""
+    path = keep_all(tmp_path)
+    path.with_name("20991123T120000Z-0a1b2c-echo-01234567.jsonl").write_text(content)
+    assert path.name in bench("show", "latest").out
+
+
 def test_there_is_no_storage(bench: Bench) -> None:
     """The line says how to name one."""
     line = refusal(bench("show", "latest"))

@@ -326,6 +326,13 @@ def named_runs(given: str, paths: Sequence[Path]) -> list[Path]:
     ]
 
 
+def _holds_a_run(path: Path) -> bool:
+    """Return whether a file begins as that of a run does; one that was cut off may be empty."""
+    with suppress(OSError):
+        return next(LineReader(path).new(["run"]), None) is not None
+    return False
+
+
 def find_run(given: str, storage: Path) -> Path:
     """Return the file of the run that a user names.
 
@@ -338,7 +345,7 @@ def find_run(given: str, storage: Path) -> Path:
     """
     paths = run_paths(storage)
     if given == LATEST and paths and not Path(LATEST).is_file():
-        return paths[-1]
+        return next(filter(_holds_a_run, reversed(paths)), paths[-1])
     found = named_runs(given, paths)
     if len(found) == 1:
         return found[0]
