@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
+from pytest_failure_taxonomy.recorder.inspection import attribute_of, function_in, module_of
 from pytest_failure_taxonomy.recorder.record.layout import (
     COLLECTING,
     IN_HOOK,
@@ -50,7 +51,7 @@ class ActivityRecorder:
         """Record the conftest files that pytest imports before its first hook."""
         self._tell(COLLECTING, "")
         # pytest's own import hook is asked first for every module. One of ours would be seen.
-        named = (each for each in sys.meta_path if type(each).__module__ == _REWRITER)
+        named = (each for each in sys.meta_path if module_of(type(each)) == _REWRITER)
         self._importer = next(named, None)
         if self._importer is not None:
             self._importer.find_spec = self._find_spec
@@ -108,7 +109,7 @@ class ActivityRecorder:
             self._enter("pytest_sessionfinish")
             # Never undone: another plugin's monitoring may have come on top of it.
             self._config.pluginmanager.add_hookcall_monitoring(self._before, self._after)
-        except Exception as error:  # noqa: BLE001 - as in guard.guarded
+        except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_sessionfinish", error)
         try:
             return (yield)
@@ -166,7 +167,8 @@ class ActivityRecorder:
 
     def _owner_of(self, implementation: Any) -> str | None:
         """Return who implements a hook: a conftest file, a distribution or a module."""
-        module = str(getattr(implementation.function, "__module__", ""))
+        function = function_in(implementation.function)
+        module = "" if function is None else str(function.__module__)
         package = module.partition(".")[0]
         if package == "__channelexec__":  # where execnet runs the code of an xdist worker
             return "pytest-xdist"
@@ -175,7 +177,8 @@ class ActivityRecorder:
         if str(implementation.plugin_name).endswith(_CONFTEST):
             return self._relative(implementation.plugin_name)
         for plugin, distribution in self._config.pluginmanager.list_plugin_distinfo():
-            if str(getattr(plugin, "__name__", "")).partition(".")[0] == package:
+            name = attribute_of(plugin, "__name__")
+            if type(name) is str and name.partition(".")[0] == package:
                 return str(distribution.project_name)
         return module
 

@@ -97,7 +97,7 @@ class Attributor:
                 exception=error, nodeid=node.nodeid, phase=phase
             )
             return None if answer is None else _from_answer(answer)
-        except (Exception, pytest.fail.Exception, pytest.skip.Exception) as failure:  # noqa: BLE001 - foreign
+        except BaseException as failure:  # noqa: BLE001 - foreign
             self._faults.add_foreign(_HOOK, failure)
             return None
 

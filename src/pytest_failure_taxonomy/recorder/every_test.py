@@ -60,7 +60,7 @@ class EveryTest:
                     _pass(kept, is_expected=not hasattr(report, "wasxfail"))
             elif not hasattr(report, "context"):  # after a failed subtest its test's own follows
                 _other(kept, report)
-        except Exception as error:  # noqa: BLE001 - as in guard.guarded
+        except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self._faults.add("pytest_runtest_logreport", error)
 
     def tests(self) -> tuple[TestRun, ...] | None:

@@ -17,14 +17,26 @@ import pytest
 
 from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import Attributor
+from pytest_failure_taxonomy.recorder.inspection import (
+    bases_of,
+    direct_cause_of,
+    dotted_name_of,
+    field_of,
+    module_of,
+    name_of,
+    text_of,
+    traceback_of,
+)
 from pytest_failure_taxonomy.recorder.origin import (
     LIBRARIES,
     STANDARD_LIBRARY,
     OriginFinder,
+    exceptions_in,
     frames_of,
     hook_in,
     is_own,
     location,
+    named_place,
     own_place_in,
     own_place_of,
     path_below_libraries,
@@ -53,12 +65,12 @@ from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 _ATTRIBUTE: Final = "_failure_taxonomy"
 """The attribute by which a worker's report carries the description to the controller."""
 
-_OF_DOCTESTS: Final = frozenset(
-    {"DocTestFailure", "UnexpectedException", "MultipleDoctestFailures"}
+_IMPORT_FAILURES: Final = frozenset(
+    {"_pytest.config.ConftestImportFailure", "_pytest.config.PluginImportFailure"}
 )
 _UNCAUGHT: Final = {
-    "PytestUnraisableExceptionWarning": "unraisable",
-    "PytestUnhandledThreadExceptionWarning": "unhandled in a thread:",
+    "pytest.PytestUnraisableExceptionWarning": "unraisable",
+    "pytest.PytestUnhandledThreadExceptionWarning": "unhandled in a thread:",
 }
 """pytest's warnings of exceptions that could not be caught, and a word for each."""
 
@@ -127,41 +139,50 @@ class ExceptionMemory:
         self, node: pytest.Item, error: BaseException, report: pytest.TestReport
     ) -> tuple[RaisedException, Attribution | None]:
         """Describe the exception of a failed test, and ask the user's code for the reason."""
-        if isinstance(error, MemoryError) and self._reserve is not None:
+        if issubclass(type(error), MemoryError) and self._reserve is not None:
             self._reserve.close()
             self._reserve = None
         self._origins.collected = _test_module_of(node)
-        raised = describe_exception(error, self._origins)
+        formatted = longrepr.exception_in(report.longrepr)
+        raised = describe_exception(error, self._origins, formatted)
         said = longrepr.words_for_people(report.longrepr)
         if said:
             others = missing_fixtures_beside(error)
             raised = replace(raised, message="; ".join([said, *others]))
         return raised, self._attributor.ask(node, error, str(report.when))
 
-    def describe_error(self, error: BaseException) -> RaisedException | None:
+    def describe_error(self, error: BaseException, formatted: str = "") -> RaisedException | None:
         """Describe the cause of an error outside of the tests.
 
         Return `None` for a worker's error that xdist passes on as text: only the text has its type.
+
+        Args:
+            error: left pytest, or one of its hooks.
+            formatted: type and text of its cause, as for `inspection.text_of`.
         """
         cause = cause_of(error)
-        if isinstance(cause, pytest.UsageError) and isinstance(cause.__cause__, ImportError):
-            cause = cause.__cause__  # a plugin is missing
-        if quotes_a_traceback(cause):
+        behind = direct_cause_of(cause)
+        if issubclass(type(cause), pytest.UsageError) and issubclass(type(behind), ImportError):
+            cause = behind or cause  # a plugin is missing
+        if quotes_a_traceback(message_of(cause, formatted)):
             return None
-        return describe_exception(cause, self._origins)
+        return describe_exception(cause, self._origins, formatted)
 
     def forget(self) -> None:
         """Forget exceptions that failed no test: skips, expected failures, reruns."""
         if self._raised:
             self._raised.clear()
 
-    def see_collector(self, node: pytest.Collector, call: pytest.CallInfo[Any]) -> None:
+    def see_collector(
+        self, node: pytest.Collector, call: pytest.CallInfo[Any], report: Report
+    ) -> None:
         """Keep the exception of a node that could not be collected."""
         if call.excinfo is None:
             return
         error = cause_of(call.excinfo.value)
         self._origins.collected = _test_module_of(node)
-        described = describe_exception(error, self._origins)
+        formatted = longrepr.exception_in(report.longrepr)
+        described = describe_exception(error, self._origins, formatted)
         said = words_of_refusal(call.excinfo.value)
         if said:
             described = replace(described, message=said)
@@ -234,20 +255,27 @@ def attribution_from(sent: dict[str, Any] | None) -> Attribution | None:
     return Attribution(**{**sent, "reason": FailureReason(sent["reason"])})
 
 
-def describe_exception(error: BaseException, origins: OriginFinder) -> RaisedException:
-    """Describe an exception by its type, message and origin."""
+def describe_exception(
+    error: BaseException, origins: OriginFinder, formatted: str = ""
+) -> RaisedException:
+    """Describe an exception by its type, message and origin.
+
+    Args:
+        error: has been raised.
+        origins: finds where it comes from.
+        formatted: type and text, as for `inspection.text_of`.
+    """
     kind = type(error)
-    module: object = kind.__module__  # code may assign anything to it
     origin, frame = origins.find(error)
     return RaisedException(
-        type=kind.__qualname__,
-        module=module if isinstance(module, str) else "<unknown>",
-        message=message_of(error),
-        bases=tuple([f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[:-1]]),
-        raised_in=raising_module(error.__traceback__),
+        type=name_of(kind),
+        module=module_of(kind),
+        message=message_of(error, formatted),
+        bases=tuple(map(dotted_name_of, bases_of(kind)[:-1])),
+        raised_in=raising_module(traceback_of(error)),
         origin=origin,
         frame=frame,
-        memory=memory_pressure() if isinstance(error, MemoryError) else None,
+        memory=memory_pressure() if issubclass(kind, MemoryError) else None,
     )
 
 
@@ -276,20 +304,22 @@ def memory_pressure() -> MemoryPressure | None:
 
 def cause_of(error: BaseException) -> BaseException:
     """Return the exception that pytest has wrapped, if it wraps the error of an import."""
-    is_wrapper = isinstance(error, pytest.Collector.CollectError) or is_import_failure(error)
-    return error.__cause__ or error if is_wrapper else error
+    is_wrapper = issubclass(type(error), pytest.Collector.CollectError) or is_import_failure(error)
+    return direct_cause_of(error) or error if is_wrapper else error
 
 
 def words_of_refusal(error: BaseException) -> str:
     """Return the message of a `CollectError`, unless it is the traceback of a failed import."""
-    said = error.args[0] if isinstance(error, pytest.Collector.CollectError) and error.args else ""
-    is_traceback = not isinstance(said, str) or "\nTraceback:\n" in said
+    if not issubclass(type(error), pytest.Collector.CollectError):
+        return ""
+    said = next(iter(field_of(error, BaseException, "args")), "")
+    is_traceback = type(said) is not str or "\nTraceback:\n" in said
     return "" if is_traceback else cap_between_words(said.strip(), longrepr.MAX_MESSAGE)
 
 
 def missing_fixtures_beside(error: BaseException) -> list[str]:
     """List the other missing fixtures of a test; pytest stops at the first one."""
-    if type(error).__name__ != "FixtureLookupError":
+    if type(error) is not pytest.FixtureLookupError:
         return []
     with suppress(Exception):  # not public; the first missing fixture is known anyway
         missing: Any = error
@@ -307,31 +337,29 @@ def _parameters_of(item: Any) -> dict[str, Any]:
 
 def is_import_failure(error: BaseException) -> bool:
     """Tell whether this is pytest's wrapper for an error in a conftest or (from 9.2) a plugin."""
-    return type(error).__name__ in ("ConftestImportFailure", "PluginImportFailure")  # not public
+    return dotted_name_of(type(error)) in _IMPORT_FAILURES  # not public
 
 
-def message_of(error: BaseException) -> str:
-    """Return `str(error)`, capped; a placeholder if it raises.
+def message_of(error: BaseException, formatted: str = "") -> str:
+    """Return the text of an exception, capped.
 
     The text of a doctest's failure does not say what was wrong, so it is replaced.
     """
-    try:
-        is_doctest = type(error).__name__ in _OF_DOCTESTS
-        text = _words_of_doctest(error) if is_doctest else str(error)
-        if isinstance(error, SyntaxError) and error.filename:
-            text = _with_whole_path(text, error.filename)
-        return cap_between_words(text, longrepr.MAX_MESSAGE)
-    except Exception as failure:  # noqa: BLE001 - foreign __str__, anything can come out of it
-        return f"<message not available: __str__ raised {type(failure).__name__}>"
+    text = _words_of_doctest(error) or text_of(error, formatted)
+    path, _ = named_place(error)
+    # The name of an installed file may be just `__init__.py`. The place of a user's is added anyway.
+    if not LIBRARIES.isdisjoint(path.split(os.sep)) or path.startswith(STANDARD_LIBRARY):
+        text = text.replace(f"({os.path.basename(path)}, line ", f"({path}, line ")
+    return cap_between_words(text, longrepr.MAX_MESSAGE)
 
 
-def quotes_a_traceback(error: BaseException) -> bool:
+def quotes_a_traceback(message: str) -> bool:
     """Tell whether the message of an exception is a traceback from another process."""
-    text = message_of(error).strip()
+    text = message.strip()
     return not text.startswith(telling_line(text))
 
 
-def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
+def words_of(error: BaseException, rootdir: Path, loaded: str = "", formatted: str = "") -> str:
     """Return type and message of an exception, and the place in the user's code.
 
     xdist passes a worker's error on as an exception whose message is the traceback.
@@ -340,15 +368,16 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
         error: any exception.
         rootdir: absolute.
         loaded: the file or plugin that was being loaded.
+        formatted: type and text, as for `inspection.text_of`.
     """
     uncaught = _uncaught_behind(error)
     if uncaught is not None:
         where, raised, more = uncaught
         return f"{where} {words_of(raised, rootdir)}" + (f" (and {more} more)" if more else "")
-    text = message_of(error).strip()
+    text = message_of(error, formatted).strip()
     told = telling_line(text)
-    is_quoted = not text.startswith(told)
-    name = type(error).__qualname__
+    is_quoted = quotes_a_traceback(text)
+    name = name_of(type(error))
     words = told if is_quoted else f"{name}: {text}" if text else name
     frames = [*printed_frames(text)] if is_quoted else frames_of(error)
     place = own_place_in(frames, rootdir) if is_quoted else own_place_of(error, rootdir)
@@ -359,7 +388,8 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "") -> str:
         return with_place(words, at.path, at.line, file.path, within=hook.function)
     if hook is not None and place is None:
         path = path_below_libraries(hook.path)
-        by = "" if isinstance(error, pytest.UsageError) else words_of_plugin(hook.path)
+        is_refusal = issubclass(type(error), pytest.UsageError)
+        by = "" if is_refusal else words_of_plugin(hook.path)
         if not by:
             return with_place(words, path, hook.line, within=hook.function)
         kind, colon, said = words.partition(": ") if is_quoted else (name, text and ": ", text)
@@ -384,36 +414,27 @@ def _uncaught_behind(error: BaseException) -> tuple[str, BaseException, int] | N
 
     pytest warns of such exceptions. With `-W error` the warning is raised outside of any test.
     """
-    group = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
-    where = _UNCAUGHT.get(type(group[0]).__name__)
-    cause = group[0].__cause__
+    is_group = issubclass(type(error), BaseExceptionGroup)
+    group = exceptions_in(error) if is_group else (error,)
+    where = _UNCAUGHT.get(dotted_name_of(type(group[0])))
+    cause = direct_cause_of(group[0])
     return None if where is None or cause is None else (where, cause, len(group) - 1)
 
 
-def _with_whole_path(text: str, path: str) -> str:
-    """Replace the name of an installed file by its path: the name may be just `__init__.py`.
-
-    For a file of the user the place is added anyway.
-    """
-    if LIBRARIES.isdisjoint(path.split(os.sep)) and not path.startswith(STANDARD_LIBRARY):
-        return text
-    return text.replace(f"({os.path.basename(path)}, line ", f"({path}, line ")
-
-
 def _words_of_doctest(error: Any) -> str:
-    """Return what the first failure of a doctest expected and what it got."""
-    kind = type(error)
-    if kind.__module__ not in ("doctest", "_pytest.doctest"):
-        return str(error)
-    if kind.__name__ == "MultipleDoctestFailures":
+    """Return what the first failure of a doctest expected and got; empty for other exceptions."""
+    kind = dotted_name_of(type(error))
+    if kind == "_pytest.doctest.MultipleDoctestFailures":
         first, *others = error.failures
         more = f" (and {len(others)} more)" if others else ""
         return _words_of_doctest(first) + more
-    if kind.__name__ == "UnexpectedException":
+    if kind == "doctest.UnexpectedException":
         raised = error.exc_info[1]
-        text = message_of(raised)
-        return f"{type(raised).__qualname__}: {text}" if text else type(raised).__qualname__
-    return f"expected {_part(error.example.want)}, got {_part(error.got)}"
+        text, name = message_of(raised), name_of(type(raised))
+        return f"{name}: {text}" if text else name
+    if kind == "doctest.DocTestFailure":
+        return f"expected {_part(error.example.want)}, got {_part(error.got)}"
+    return ""
 
 
 def _part(text: str) -> str:

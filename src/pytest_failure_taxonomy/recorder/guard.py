@@ -12,6 +12,12 @@ from typing import Any, Final, TypeVar, cast
 
 import pytest
 
+from pytest_failure_taxonomy.recorder.inspection import (
+    came_from_signal,
+    name_of,
+    text_of,
+    traceback_of,
+)
 from pytest_failure_taxonomy.system.streams import write_words
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
@@ -44,18 +50,28 @@ class Faults:
         self.messages: list[str] = []
 
     def add(self, where: str, error: BaseException) -> None:
-        """Record an exception that left a function of this plugin."""
-        text = f"{type(error).__name__}: {_text(error)}"
-        self.note(_WARNING.format(where=where, error=_one_line(text)))
+        """Record an exception that left a function of this plugin.
+
+        Raises:
+            BaseException: the same one, if a signal has raised it, such as that of Ctrl+C.
+        """
+        if came_from_signal(error):
+            raise error
+        self.note(_WARNING.format(where=where, error=_words_of(error)))
 
     def add_foreign(self, where: str, error: BaseException) -> None:
-        """Record an exception in the user's code, such as the implementation of a hook."""
-        text = _one_line(f"{type(error).__name__}: {_text(error)}")
-        frame = error.__traceback__
+        """Record an exception in the user's code, such as the implementation of a hook.
+
+        Raises:
+            BaseException: as for `add`.
+        """
+        if came_from_signal(error):
+            raise error
+        frame = traceback_of(error)
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
         place = (frame.tb_frame.f_code.co_filename, frame.tb_lineno) if frame else None
-        self.note(_FOREIGN.format(where=where, error=text), place)
+        self.note(_FOREIGN.format(where=where, error=_words_of(error)), place)
 
     def note(self, message: str, place: tuple[str, int] | None = None) -> None:
         """Record a fault and warn the user.
@@ -105,7 +121,7 @@ def guarded(hook: Hook) -> Hook:
     def call(self: Any, *args: Any) -> Any:
         try:
             return hook(self, *args)
-        except Exception as error:  # noqa: BLE001 - the user's run goes on
+        except BaseException as error:  # noqa: BLE001 - the user's run goes on
             self.faults.add(hook.__name__, error)
             return None
 
@@ -131,14 +147,7 @@ def defer_sigint(function: Function) -> Function:
     return cast("Function", call)
 
 
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything
-        return "(no message)"
-
-
-def _one_line(text: str) -> str:
-    """Return a text with its control characters, line breaks included, as escapes."""
-    shown = text[:_MAX_TEXT]
+def _words_of(error: BaseException) -> str:
+    """Return type and text of an exception with control characters, line breaks too, as escapes."""
+    shown = f"{name_of(type(error))}: {text_of(error)}"[:_MAX_TEXT]
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)

@@ -1,14 +1,22 @@
 """Read text and place from the `longrepr` of a report, which may be one of several types.
 
 pytest renders it by a terminal writer, which takes 100 µs and more. Here its lines are joined,
-which gives the same text.
+which gives the same text. A `longrepr` of a plugin's or the user's own type is asked for its text,
+as pytest does, and whatever comes of it is held.
 """
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_failure_taxonomy.recorder.inspection import (
+    attribute_of,
+    came_from_signal,
+    module_of,
+    name_of,
+)
 from pytest_failure_taxonomy.recorder.origin import is_own, location
 from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.taxonomy.evidence import Location
@@ -26,12 +34,20 @@ def text_of(longrepr: Any) -> str | None:
 
 
 def _whole_text(longrepr: Any) -> str:
-    if isinstance(longrepr, str):
-        return longrepr
-    chain = getattr(longrepr, "chain", None)
-    entries = chain or ([(longrepr.reprtraceback, None, None)] if _has_entries(longrepr) else None)
-    if entries is None:
-        return str(longrepr)
+    if issubclass(type(longrepr), str):
+        return str.__str__(longrepr)  # not its own method
+    kind = name_of(type(longrepr)) if _is_pytests(longrepr) else ""
+    if kind == "ExceptionChainRepr":
+        entries = longrepr.chain
+    elif kind == "ReprExceptionInfo" and hasattr(longrepr.reprtraceback, "reprentries"):
+        entries = [(longrepr.reprtraceback, None, None)]
+    else:
+        try:
+            return str(longrepr)
+        except BaseException as failure:  # foreign
+            if came_from_signal(failure):
+                raise
+            return f"<text not available: {name_of(type(failure))}>"
     lines: list[str] = []
     for reprtraceback, _, description in entries:
         _extend(lines, reprtraceback)
@@ -42,12 +58,27 @@ def _whole_text(longrepr: Any) -> str:
 
 def message_of(longrepr: Any) -> str:
     """Return the message that pytest's short summary would show."""
-    crash = getattr(longrepr, "reprcrash", None)
+    crash = _crash_of(longrepr)
     if crash is not None:
         return cap_between_words(str(crash.message), MAX_MESSAGE)
-    text = str(longrepr).strip() if longrepr is not None else ""
-    last = text if isinstance(longrepr, str) else text.rpartition("\n")[2]
+    text = _whole_text(longrepr).strip() if longrepr is not None else ""
+    last = text if issubclass(type(longrepr), str) else text.rpartition("\n")[2]
     return cap_between_words(last, MAX_MESSAGE)
+
+
+def exception_in(longrepr: Any) -> str:
+    """Return type and text of an exception as pytest has formatted them; empty if it has not.
+
+    Of a module that can't be imported the text has them in its last lines, after an `E`.
+    """
+    crash = _crash_of(longrepr)
+    if crash is not None:
+        return str(crash.message)
+    if longrepr is None:
+        return ""
+    lines = _whole_text(longrepr)[-MAX_TEXT:].rstrip().splitlines()
+    marked = [*takewhile(lambda line: line.startswith("E   "), reversed(lines))]
+    return "\n".join(line[4:] for line in reversed(marked))
 
 
 def words_for_people(longrepr: Any) -> str:
@@ -55,12 +86,13 @@ def words_for_people(longrepr: Any) -> str:
 
     Such a text is meant for people; the `str()` of the exception may be its arguments.
     """
-    said = longrepr if isinstance(longrepr, str) else getattr(longrepr, "errorstring", "")
-    if not said or not isinstance(said, str):
+    if issubclass(type(longrepr), str):
+        return cap_between_words(_whole_text(longrepr).strip(), MAX_MESSAGE)
+    said = attribute_of(longrepr, "errorstring")
+    if type(said) is not str:
         return ""
-    if said is not longrepr:  # of a missing fixture; a list of the existing ones follows
-        said = said.strip().partition("\n")[0]
-    return cap_between_words(said.strip(), MAX_MESSAGE)
+    # Of a missing fixture; a list of the existing ones follows.
+    return cap_between_words(said.strip().partition("\n")[0].strip(), MAX_MESSAGE)
 
 
 def place_of(longrepr: Any, rootdir: Path) -> Location | None:
@@ -68,11 +100,11 @@ def place_of(longrepr: Any, rootdir: Path) -> Location | None:
 
     If the traceback has no line of the user's code, return pytest's place anyway.
     """
-    crash = getattr(longrepr, "reprcrash", None)
+    crash = _crash_of(longrepr)
     if crash is None:
         return None
     if not is_own(crash.path, rootdir):
-        shown = getattr(longrepr, "reprtraceback", None)
+        shown = attribute_of(longrepr, "reprtraceback")
         for entry in reversed(getattr(shown, "reprentries", ())):
             place = getattr(entry, "reprfileloc", None)
             if place is not None and is_own(place.path, rootdir):
@@ -80,8 +112,14 @@ def place_of(longrepr: Any, rootdir: Path) -> Location | None:
     return location(crash.path, crash.lineno, rootdir)
 
 
-def _has_entries(longrepr: Any) -> bool:
-    return hasattr(getattr(longrepr, "reprtraceback", None), "reprentries")
+def _is_pytests(one: object) -> bool:
+    return module_of(type(one)).startswith("_pytest.")
+
+
+def _crash_of(longrepr: object) -> Any:
+    """Return pytest's object for the place of a crash and its message; `None` without one."""
+    crash = attribute_of(longrepr, "reprcrash")
+    return crash if _is_pytests(crash) else None
 
 
 def _extend(lines: list[str], reprtraceback: Any) -> None:

@@ -17,6 +17,12 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pytest_failure_taxonomy.recorder.inspection import (
+    field_of,
+    is_plain,
+    name_of,
+    traceback_of,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import Location, OriginPlace, RaisingFrame
 
 if TYPE_CHECKING:
@@ -123,19 +129,19 @@ class OriginFinder:
         library. The other is the innermost frame that is neither the standard library's nor
         pytest's; see `docs/explanation/owners.md`. Both are `None` without a traceback.
         """
-        if isinstance(error, BaseExceptionGroup):
+        if issubclass(type(error), BaseExceptionGroup):
             return self._find_in_group(error)
-        if isinstance(error, SyntaxError) and error.filename:
-            name = str(error.filename)
-            named = self.raising_frames.describe("<module>", name, {}, error.lineno)
+        name, line = named_place(error)
+        if name:
+            named = self.raising_frames.describe("<module>", name, {}, line)
             owner, path, _ = self.file(name, {})
             if owner == OWN:
                 return OriginPlace(path=path, function=""), named
             if named is not None:
                 return self._find_in_traceback(error, is_recursion=False)[0], named
-        return self._find_in_traceback(error, isinstance(error, RecursionError))
+        return self._find_in_traceback(error, issubclass(type(error), RecursionError))
 
-    def _find_in_group(self, group: BaseExceptionGroup[Any]) -> Found:
+    def _find_in_group(self, group: BaseException) -> Found:
         """Return the place of one exception of a group, whatever order the group is in."""
         around = self._find_in_traceback(group, is_recursion=False)
         places = []
@@ -144,10 +150,8 @@ class OriginFinder:
             place, frame = self.find(leaf)
             place = place or around[0]
             if place is not None:
-                kind = type(leaf)
-                places.append(
-                    (kind.__qualname__, place.path, place.function, place.text, place.entry)
-                )
+                kind = name_of(type(leaf))
+                places.append((kind, place.path, place.function, place.text, place.entry))
                 frames.append(frame or around[1])
         if not places:
             return around
@@ -167,7 +171,7 @@ class OriginFinder:
         best_owner = FOREIGN
         runner_files = self._runner_files
         left = MAX_FRAMES
-        start = traceback = error.__traceback__
+        start = traceback = traceback_of(error)
         while traceback is not None and left:
             frame = traceback.tb_frame
             code = frame.f_code
@@ -261,7 +265,7 @@ class OriginFinder:
         if name.startswith("<"):
             shown = name.partition(" ")[0].rstrip(">") + ">"
             return FileFound(FOREIGN, shown, not name.startswith("<frozen "))
-        dotted = str(module.get("__name__", ""))
+        dotted = module_name_in(module)
         absolute = os.path.abspath(name)
         below_package = _path_of_module(dotted, absolute)
         if is_runner(dotted):
@@ -375,7 +379,7 @@ def is_hidden(frame: FrameType, code: CodeType) -> bool:
         hidden = frame.f_locals.get(name)
     else:
         hidden = frame.f_globals.get(name)
-    return bool(hidden) and not callable(hidden)  # a callable hides some exceptions only
+    return is_plain(hidden) and bool(hidden)  # a callable hides some exceptions only
 
 
 def _path_of_module(dotted: str, path: str) -> str:
@@ -387,16 +391,36 @@ def _path_of_module(dotted: str, path: str) -> str:
     return "/".join((*packages, name))
 
 
-def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
+def exceptions_in(group: BaseException) -> tuple[BaseException, ...]:
+    """Return the exceptions of an exception group."""
+    found: tuple[BaseException, ...] = field_of(group, BaseExceptionGroup, "exceptions")
+    return found
+
+
+def _leaves(group: BaseException) -> Iterator[BaseException]:
     left = MAX_LEAVES
-    waiting: list[BaseException] = [group]
+    waiting = [group]
     while waiting and left:
         error = waiting.pop()
-        if isinstance(error, BaseExceptionGroup):
-            waiting += reversed(error.exceptions[:MAX_LEAVES])
+        if issubclass(type(error), BaseExceptionGroup):
+            waiting += reversed(exceptions_in(error)[:MAX_LEAVES])
         else:
             left -= 1
             yield error
+
+
+def named_place(error: BaseException) -> tuple[str, int | None]:
+    """Return file and line that a `SyntaxError` names; an empty string for no file."""
+    if not issubclass(type(error), SyntaxError):
+        return "", None
+    name, line = (field_of(error, SyntaxError, each) for each in ("filename", "lineno"))
+    return name if type(name) is str else "", line if type(line) is int else None
+
+
+def module_name_in(names: dict[str, Any]) -> str:
+    """Return the name of the module that a frame's globals are of."""
+    name: object = names.get("__name__")
+    return name if type(name) is str else ""
 
 
 def place_of(error: BaseException, rootdir: Path) -> Location | None:
@@ -405,12 +429,13 @@ def place_of(error: BaseException, rootdir: Path) -> Location | None:
     That is the place that a `SyntaxError` names, or else the innermost line of the user's own code,
     or else the innermost one outside of pytest and the import system.
     """
-    if isinstance(error, SyntaxError) and error.filename:
-        return location(error.filename, error.lineno, rootdir)
+    name, line = named_place(error)
+    if name:
+        return location(name, line, rootdir)
     own = own_place_of(error, rootdir)
     if own is not None:
         return own
-    for each in reversed(entries_of(error.__traceback__)):
+    for each in reversed(entries_of(traceback_of(error))):
         path = each.tb_frame.f_code.co_filename
         if is_of_the_user(path):
             return location(path, each.tb_lineno, rootdir)
@@ -422,8 +447,9 @@ def own_place_of(error: BaseException, rootdir: Path) -> Location | None:
 
     A hook wrapper that another hook's exception only passes through does not count.
     """
-    if isinstance(error, SyntaxError) and is_own(str(error.filename or "<none>"), rootdir):
-        return location(str(error.filename), error.lineno, rootdir)
+    name, line = named_place(error)
+    if name and is_own(name, rootdir):
+        return location(name, line, rootdir)
     return own_place_in(frames_of(error), rootdir)
 
 
@@ -482,7 +508,7 @@ class Frame(NamedTuple):
 def frames_of(error: BaseException) -> list[Frame]:
     """Return the frames of an exception's traceback, the outermost first."""
     frames = []
-    for each in entries_of(error.__traceback__):
+    for each in entries_of(traceback_of(error)):
         code = each.tb_frame.f_code
         frames.append(Frame(code.co_filename, each.tb_lineno, code.co_name))
     return frames
@@ -527,7 +553,7 @@ def path_below_libraries(path: str) -> str:
 def raising_module(traceback: TracebackType | None) -> str:
     """Return the module that raised, or that called `pytest.fail` and the like."""
     for each in reversed(entries_of(traceback)):
-        module = str(each.tb_frame.f_globals.get("__name__", ""))
+        module = module_name_in(each.tb_frame.f_globals)
         if module != "_pytest.outcomes":
             return module
     return ""

@@ -9,14 +9,24 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
+
+import pytest
 
 from pytest_failure_taxonomy.recorder.distributions import (
     ARCHIVES,
     distribution_of,
     is_installed_at,
+)
+from pytest_failure_taxonomy.recorder.inspection import (
+    attribute_of,
+    direct_cause_of,
+    function_in,
+    module_of,
+    traceback_of,
 )
 from pytest_failure_taxonomy.recorder.origin import (
     MAX_FRAMES,
@@ -30,6 +40,7 @@ from pytest_failure_taxonomy.recorder.origin import (
     function_of,
     is_hidden,
     is_runner,
+    module_name_in,
     passes_on,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner, RaisingFrame
@@ -179,8 +190,8 @@ class RaisingFrames:
             asked: the entries of its traceback, without the standard library's and pytest's.
             is_in_own_code: the user's code is among them.
         """
-        if not asked or is_of_fixture_lookup(error):
-            return self._behind(error) or self._innermost(error.__traceback__)
+        if not asked or type(error) is pytest.FixtureLookupError:
+            return self._behind(error) or self._innermost(traceback_of(error))
         raised = asked[-1]
         code = raised.tb_frame.f_code
         line, where = raised.tb_lineno, self._finder.collected
@@ -190,7 +201,7 @@ class RaisingFrames:
             return found
         chosen = next(filter(_may_have_raised, reversed(asked)), None)
         if chosen is None:
-            return self._behind(error) or self._innermost(error.__traceback__)
+            return self._behind(error) or self._innermost(traceback_of(error))
         frame = chosen.tb_frame
         code = frame.f_code
         found = self.describe(
@@ -242,12 +253,11 @@ class RaisingFrames:
             module=code.module,
             function=function,
             path=code.path,
-            line=line if isinstance(line, int) and line > 0 else None,
+            line=line if type(line) is int and line > 0 else None,
         )
 
     def _whose(self, name: str, names: dict[str, Any]) -> Code:
-        dotted = names.get("__name__")
-        dotted = dotted if isinstance(dotted, str) else ""
+        dotted = module_name_in(names)
         owner, path, is_asked = self._finder.file(name, names)
         if owner == OWN:
             return self._owners.owner_of_users(name, path, dotted)
@@ -257,32 +267,35 @@ class RaisingFrames:
 
     def _behind(self, error: BaseException) -> RaisingFrame | None:
         """Return the frame that pytest speaks of where it raises an exception of its own."""
-        with suppress(Exception):  # foreign objects, of which nothing is public
-            if is_of_fixture_lookup(error):
+        with suppress(Exception):  # pytest's objects, of which nothing is public
+            if type(error) is pytest.FixtureLookupError:
                 return self._of_function(_asking_function(error))
-            if type(error).__module__ in ("doctest", "_pytest.doctest"):
+            if module_of(type(error)) in ("doctest", "_pytest.doctest"):
                 return self._of_doctest(error)
-            cause = error.__cause__
+            cause = direct_cause_of(error)
             for _ in range(_MAX_CAUSES):
                 if cause is None:
                     break
                 found = self._finder.find(cause)[1]
                 if found is not None:
                     return found
-                cause = cause.__cause__
+                cause = direct_cause_of(cause)
         return None
 
     def _of_function(self, function: Any) -> RaisingFrame | None:
-        while not hasattr(function, "__code__"):
-            function = getattr(function, "__wrapped__", None) or function.func
-        code = function.__code__
-        names = function.__globals__
+        while (plain := function_in(function)) is None:
+            is_partial = type(function) is partial
+            function = function.func if is_partial else attribute_of(function, "__wrapped__")
+            if function is None:
+                return None
+        code = plain.__code__
+        names = plain.__globals__
         return self.describe(function_of(code), code.co_filename, names, code.co_firstlineno)
 
     def _of_doctest(self, error: Any) -> RaisingFrame | None:
-        failures = getattr(error, "failures", None)
+        failures = attribute_of(error, "failures")
         first = failures[0] if failures else error
-        raised = getattr(first, "exc_info", None)
+        raised = attribute_of(first, "exc_info")
         found = None if raised is None else self._finder.find(raised[1])[1]
         if found is not None:
             return found
@@ -325,11 +338,6 @@ def _may_have_raised(entry: TracebackType) -> bool:
     if is_hidden(frame, frame.f_code) or (following is not None and passes_on(following)):
         return False
     return file_of_code(frame.f_code.co_filename, frame.f_globals) is not None
-
-
-def is_of_fixture_lookup(error: BaseException) -> bool:
-    """Tell whether pytest has not found a fixture: then who asked for it is of interest."""
-    return type(error).__name__ == "FixtureLookupError"  # not public
 
 
 def _asking_function(error: Any) -> Any:

@@ -86,7 +86,7 @@ class SessionRecorder:
                 self.failures.await_no_more()
             if self.failures.superseded:
                 self.failures.superseded.discard(nodeid)
-        except Exception as error:  # noqa: BLE001 - as in guard.guarded
+        except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logstart", error)
 
     # Last: the terminal's own hook turns a pass into a failure if a subtest has failed.
@@ -105,7 +105,7 @@ class SessionRecorder:
                 self._record_other_than_passed(report)
             elif when == "call" and not hasattr(report, "context"):
                 self.progress.count_pass(nodeid)
-        except Exception as error:  # noqa: BLE001 - as in guard.guarded
+        except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logreport", error)
 
     @pytest.hookimpl(trylast=True)
@@ -116,7 +116,7 @@ class SessionRecorder:
             if self.failures.awaiting is not None:
                 self.failures.await_no_more()
             self.exceptions.forget()
-        except Exception as error:  # noqa: BLE001 - as in guard.guarded
+        except BaseException as error:  # noqa: BLE001 - as in guard.guarded
             self.faults.add("pytest_runtest_logfinish", error)
 
     # The other hooks are called now and then.
@@ -147,7 +147,7 @@ class SessionRecorder:
         pytest-rerunfailures, it is called before the report.
         """
         if isinstance(node, pytest.Collector):
-            self.exceptions.see_collector(node, call)
+            self.exceptions.see_collector(node, call, report)
         elif report is not self.failures.awaiting:
             self.exceptions.see_test(node, call)
         elif call.excinfo is not None:
@@ -179,16 +179,18 @@ class SessionRecorder:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Record Ctrl+C, `pytest.exit`, and the exceptions by which pytest and xdist stop."""
         error = excinfo.value
-        if isinstance(error, pytest.exit.Exception) and error.msg == END_MESSAGE:
+        is_exit = issubclass(type(error), pytest.exit.Exception)
+        message = message_of(error)
+        if is_exit and message == END_MESSAGE:
             return  # the stall is told
         where = own_place_of(error, self._rootdir)
-        if isinstance(error, pytest.exit.Exception):
-            self._interrupt("Exit", str(error.msg), where)
+        if is_exit:
+            self._interrupt("Exit", message, where)
         elif type(error) is KeyboardInterrupt:
             at = f" at {where.path}:{where.line}" if where else ""
             self._interrupt("KeyboardInterrupt", f"KeyboardInterrupt{at}", where)
         else:
-            self._interrupt("Interrupted", message_of(error), where)
+            self._interrupt("Interrupted", message, where)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -196,7 +198,12 @@ class SessionRecorder:
         self, excrepr: object, excinfo: pytest.ExceptionInfo[BaseException]
     ) -> None:
         """Record an error of pytest's own or of a plugin's hook."""
-        self.record_error("internal", excinfo.value, traceback=str(excrepr))
+        self.record_error(
+            "internal",
+            excinfo.value,
+            formatted=longrepr.exception_in(excrepr),
+            traceback=longrepr.text_of(excrepr),
+        )
 
     @guarded
     def pytest_warning_recorded(self) -> None:
@@ -209,7 +216,7 @@ class SessionRecorder:
         try:
             return (yield)
         except pytest.exit.Exception as error:
-            self._interrupt("Exit", str(error.msg), None)
+            self._interrupt("Exit", message_of(error), None)
             raise
         finally:
             self.should_fail = str(session.shouldfail or "")
@@ -222,16 +229,17 @@ class SessionRecorder:
         error: BaseException,
         *,
         message: str | None = None,
+        formatted: str = "",
         traceback: str | None = None,
     ) -> None:
         """Record an error outside of any test; `message` replaces that of the exception."""
-        message = message or words_of(error, self._rootdir)
+        message = message or words_of(error, self._rootdir, formatted=formatted)
         self.facts.add_error(
             RunError(
                 origin=origin,
                 message=message,
                 traceback=traceback,
-                exception=self.exceptions.describe_error(error),
+                exception=self.exceptions.describe_error(error, formatted),
             )
         )
 

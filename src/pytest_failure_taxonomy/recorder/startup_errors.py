@@ -15,11 +15,21 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.exceptions import (
     cause_of,
     is_import_failure,
+    message_of,
     words_of,
     words_of_plugin,
+)
+from pytest_failure_taxonomy.recorder.inspection import (
+    attribute_of,
+    came_from_signal,
+    field_of,
+    is_plain,
+    name_of,
+    traceback_of,
 )
 from pytest_failure_taxonomy.recorder.origin import entries_of, is_of_the_user, location
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
@@ -43,23 +53,26 @@ def record_startup_error(
 ) -> ProcessExit:
     """Record an error that left pytest, and return the exit status that follows from it."""
     rootdir = config.rootpath
-    if isinstance(error, KeyboardInterrupt | pytest.exit.Exception):
+    if issubclass(type(error), (KeyboardInterrupt, pytest.exit.Exception)):
         session.pytest_keyboard_interrupt(pytest.ExceptionInfo.from_exception(error))
     elif is_import_failure(error):
         _record_import_failure(session, error, rootdir)
-    elif isinstance(error, pytest.UsageError):
+    elif issubclass(type(error), pytest.UsageError):
         session.record_error(
-            "plugin" if str(error).startswith(_ABOUT_A_PLUGIN) else "usage",
+            "plugin" if message_of(error).startswith(_ABOUT_A_PLUGIN) else "usage",
             error,
             message=words_of_usage_error(error, config),
         )
     else:
         conftest = _conftest_left_by(error)
+        loaded = "" if conftest is None else location(conftest, None, rootdir).path
+        traceback, formatted = _short_traceback(error)
         session.record_error(
             "plugin" if conftest is None else "conftest",
             error,
-            message=conftest and words_of(error, rootdir, location(conftest, None, rootdir).path),
-            traceback=_short_traceback(error),
+            message=loaded and words_of(error, rootdir, loaded, formatted),
+            formatted=formatted,
+            traceback=traceback,
         )
     return _exit_after(error)
 
@@ -71,36 +84,39 @@ def exit_code_of(status: int) -> int:
 
 def _exit_after(error: BaseException) -> ProcessExit:
     """Return the exit status that pytest, or else Python, makes of an error."""
-    if isinstance(error, KeyboardInterrupt):
+    if issubclass(type(error), KeyboardInterrupt):
         return ProcessExit(code=130, signal="SIGINT", source="exception")
-    if isinstance(error, SystemExit):
-        code = error.code if isinstance(error.code, int) else int(error.code is not None)
-    elif isinstance(error, pytest.UsageError):
+    if issubclass(type(error), SystemExit):
+        given = field_of(error, SystemExit, "code")
+        code = given if type(given) is int else int(given is not None)
+    elif issubclass(type(error), pytest.UsageError):
         code = 4
     else:
-        code = _IMPORT_FAILURE_CODES.get(type(error).__name__, 1)
+        code = _IMPORT_FAILURE_CODES.get(name_of(type(error)), 1)
     return ProcessExit(code=exit_code_of(code), source="exception")
 
 
 def _record_import_failure(session: SessionRecorder, error: BaseException, rootdir: Path) -> None:
     cause = cause_of(error)
-    path = getattr(error, "path", None)
+    path = attribute_of(error, "path")
     loaded = (
-        f"{error}{_distribution_loaded(cause)}"
+        f"{message_of(error)}{_distribution_loaded(cause)}"
         if path is None
         else location(str(path), None, rootdir).path
     )
+    traceback, formatted = _short_traceback(cause)
     session.record_error(
         "plugin" if path is None else "conftest",
         error,
-        message=words_of(cause, rootdir, loaded),
-        traceback=_short_traceback(cause),
+        message=words_of(cause, rootdir, loaded, formatted),
+        formatted=formatted,
+        traceback=traceback,
     )
 
 
 def _distribution_loaded(error: BaseException) -> str:
     """Say which distribution the plugin is of that could not be imported, if one is known."""
-    for each in entries_of(error.__traceback__):
+    for each in entries_of(traceback_of(error)):
         code = each.tb_frame.f_code
         if code.co_name == "<module>":
             found = words_of_plugin(code.co_filename)
@@ -114,7 +130,7 @@ def _conftest_left_by(error: BaseException) -> str | None:
     `sys.exit` and `pytest.skip` raise such exceptions. Those of a plugin that the conftest file
     names are the plugin's.
     """
-    for each in entries_of(error.__traceback__):
+    for each in entries_of(traceback_of(error)):
         code = each.tb_frame.f_code
         if code.co_name == "import_plugin":
             break
@@ -123,16 +139,24 @@ def _conftest_left_by(error: BaseException) -> str | None:
     return None
 
 
-def _short_traceback(error: BaseException) -> str | None:
-    """Return the traceback as pytest shows it, without frames of pytest and the import system."""
-    with suppress(Exception):  # it renders foreign objects; the message is enough
+def _short_traceback(error: BaseException) -> tuple[str | None, str]:
+    """Return the traceback as pytest shows it, without its own frames, and the exception in it.
+
+    Nothing has formatted the exception yet: its `__str__` is called here, once, and held.
+    """
+    try:
         excinfo = pytest.ExceptionInfo.from_exception(error)
         frames = excinfo.traceback.filter(lambda entry: is_of_the_user(str(entry.path)))
         if not frames:
-            return excinfo.exconly()
+            formatted = excinfo.exconly()
+            return formatted, formatted
         excinfo.traceback = frames
-        return str(excinfo.getrepr(style="short"))
-    return None
+        shown = excinfo.getrepr(style="short")
+        return longrepr.text_of(shown), longrepr.exception_in(shown)
+    except BaseException as failure:  # the message is enough
+        if came_from_signal(failure):
+            raise
+        return None, ""
 
 
 def words_of_usage_error(error: BaseException, config: pytest.Config) -> str:
@@ -142,7 +166,8 @@ def words_of_usage_error(error: BaseException, config: pytest.Config) -> str:
         error: a `UsageError`; it has one argument for each thing that is wrong.
         config: of the run; pytest may not have completed it.
     """
-    texts = [_without_synopsis(str(each)).strip() for each in error.args]
+    given = field_of(error, BaseException, "args")
+    texts = [_without_synopsis(str(each)).strip() for each in given if is_plain(each)]
     text = "; ".join(_as_typed(each, config) for each in texts if each)
     first, newline, rest = text.partition("\n")
     place = _where(error, first, config)
@@ -273,10 +298,10 @@ def _words_in_variable(name: str) -> list[str]:
 
 def _conftest_naming_plugins(error: BaseException, rootdir: Path) -> str:
     """Return the conftest file whose `pytest_plugins` names the missing plugin."""
-    for each in entries_of(error.__traceback__):
+    for each in entries_of(traceback_of(error)):
         frame = each.tb_frame
         if frame.f_code.co_name == "consider_conftest":
             module: Any = frame.f_locals.get("conftestmodule")
-            file = getattr(module, "__file__", None)
-            return location(file, None, rootdir).path if isinstance(file, str) else ""
+            file = attribute_of(module, "__file__")
+            return location(file, None, rootdir).path if type(file) is str else ""
     return ""

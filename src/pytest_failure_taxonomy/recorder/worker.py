@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.recorder.attribution import Attributor
-from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
+from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory, message_of
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.origin import own_place_of
@@ -95,11 +95,14 @@ class WorkerRecorder:
     @pytest.hookimpl(trylast=True)
     @guarded
     def pytest_exception_interact(
-        self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]
+        self,
+        node: pytest.Item | pytest.Collector,
+        call: pytest.CallInfo[Any],
+        report: pytest.TestReport | pytest.CollectReport,
     ) -> None:
         """Keep the exception of a collector until its report comes by."""
         if isinstance(node, pytest.Collector):
-            self._exceptions.see_collector(node, call)
+            self._exceptions.see_collector(node, call, report)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -130,10 +133,10 @@ class WorkerRecorder:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Keep a `pytest.exit`: all that the controller sees of it is a test that never ends."""
         error = excinfo.value
-        if isinstance(error, pytest.exit.Exception):
+        if issubclass(type(error), pytest.exit.Exception):
             where = own_place_of(error, self._config.rootpath)
             place = where and [where.path, where.line]
-            self._exit = {"message": str(error.msg), "place": place}
+            self._exit = {"message": message_of(error), "place": place}
 
     @guarded
     def pytest_sessionfinish(self) -> None:
@@ -153,7 +156,7 @@ class WorkerRecorder:
         Only workers check node ids and expressions. The controller just sees workers without tests.
         """
         error = sys.exception()  # pytest calls this hook while such an error propagates
-        if not isinstance(error, pytest.UsageError):
+        if error is None or not issubclass(type(error), pytest.UsageError):
             return None
         from pytest_failure_taxonomy.recorder.startup_errors import words_of_usage_error
 

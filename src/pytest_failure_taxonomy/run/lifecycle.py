@@ -372,7 +372,7 @@ class Run:
         self.faults.session_is_over()
         try:
             self._finish(exit_seen)
-        except Exception as error:  # noqa: BLE001 - the user's exit status stands
+        except BaseException as error:  # noqa: BLE001 - the user's exit status stands
             self.faults.add("the end of the run", error)
 
     def _finish(self, exit_seen: ProcessExit) -> None:

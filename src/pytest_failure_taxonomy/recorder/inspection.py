@@ -1,0 +1,160 @@
+"""Read the user's exceptions without running the user's code.
+
+An exception may have a `__str__` that exits, prints or counts its calls, properties in place of
+attributes, and a metaclass with a `__name__`, `__eq__` or `__hash__` of its own. So names are read
+by the descriptors of `type` itself, fields by those of Python's own exceptions, types are compared
+by `is`, and a text is the one that pytest has formatted already.
+"""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import traceback
+from collections.abc import Callable
+from opcode import opmap
+from types import FunctionType, MethodType, TracebackType
+from typing import Any, Final, cast
+
+_PLAIN: Final = (str, int, float, bool, bytes, type(None))
+"""Types of values whose methods are Python's own."""
+
+_MRO: Final = vars(type)["__mro__"].__get__
+_NAMES: Final = vars(type)["__dict__"].__get__
+_QUALNAME: Final = vars(type)["__qualname__"].__get__
+_MODULE: Final = vars(type)["__module__"].__get__
+
+traceback_of: Final = cast(
+    "Callable[[BaseException], TracebackType | None]", vars(BaseException)["__traceback__"].__get__
+)
+"""Return the traceback of an exception."""
+direct_cause_of: Final = cast(
+    "Callable[[BaseException], BaseException | None]", vars(BaseException)["__cause__"].__get__
+)
+"""Return the exception that an exception was raised from."""
+
+# What `str()` of Python's own exceptions is made of; `args` is the tuple of all arguments.
+_UNICODE: Final = ("encoding", "object", "reason")
+_TEXT_FIELDS: Final[tuple[tuple[type[BaseException], tuple[str, ...]], ...]] = (
+    (BaseException, ("args",)),
+    (KeyError, ("args",)),
+    (ImportError, ("args", "msg")),
+    (OSError, ("args", "errno", "strerror", "filename", "filename2")),
+    (SyntaxError, ("msg", "filename", "lineno")),
+    (BaseExceptionGroup, ("message",)),
+    (UnicodeEncodeError, _UNICODE),
+    (UnicodeDecodeError, _UNICODE),
+    (UnicodeTranslateError, _UNICODE[1:]),
+)
+
+_getsignal: Final = signal.getsignal  # bound here, because a test may patch it
+_SIGNALS: Final = tuple(signal.valid_signals())
+
+
+def name_of(kind: type) -> str:
+    """Return the qualified name of a type."""
+    name: str = _QUALNAME(kind)
+    return name
+
+
+def module_of(kind: type) -> str:
+    """Return the module of a type; `<unknown>` where code has assigned something else to it."""
+    module: object = _MODULE(kind)
+    return module if type(module) is str else "<unknown>"
+
+
+def bases_of(kind: type) -> tuple[type, ...]:
+    """Return a type and its bases, in the order in which attributes are looked for."""
+    bases: tuple[type, ...] = _MRO(kind)
+    return bases
+
+
+def dotted_name_of(kind: type) -> str:
+    """Return module and qualified name of a type."""
+    return f"{module_of(kind)}.{name_of(kind)}"
+
+
+def field_of(error: BaseException, owner: type[BaseException], name: str) -> Any:
+    """Return a field of an exception that one of Python's own exceptions has."""
+    return getattr(owner, name).__get__(error)
+
+
+def is_plain(value: object) -> bool:
+    """Tell whether a value is of one of Python's own simple types, not of a subclass."""
+    kind = type(value)
+    return any(kind is plain for plain in _PLAIN)
+
+
+def attribute_of(one: object, name: str, default: Any = None) -> Any:
+    """Return an attribute of an instance or a module, past properties and `__getattr__`."""
+    return inspect.getattr_static(one, name, default)
+
+
+def function_in(one: object) -> FunctionType | None:
+    """Return a function in Python, or the one of a method; `None` for any other object."""
+    if type(one) is MethodType:
+        one = one.__func__
+    return one if type(one) is FunctionType else None
+
+
+def text_of(error: BaseException, formatted: str = "") -> str:
+    """Return what `str()` of an exception would say.
+
+    Where that could run code of the user's, it is taken from what pytest has formatted. Where
+    nothing was formatted, because pytest could not start, Python formats it as for a traceback.
+
+    Args:
+        error: has been raised.
+        formatted: type and text as in `pkg.Error: no such row`; empty where there is none.
+    """
+    if _says_plainly(error):
+        return str(error)
+    kind = type(error)
+    if not formatted:
+        try:
+            formatted = "".join(traceback.format_exception_only(error)).rstrip()
+        except BaseException as failure:  # properties of the exception were read
+            if came_from_signal(failure):
+                raise
+            return f"<message not available: {name_of(type(failure))}>"
+    module = module_of(kind)
+    head = name_of(kind) if module in ("builtins", "__main__") else dotted_name_of(kind)
+    return "" if formatted == head else formatted.removeprefix(f"{head}: ")
+
+
+def _says_plainly(error: BaseException) -> bool:
+    """Tell whether `str()` runs Python's own code alone, on values of its own types."""
+    owner = next(base for base in bases_of(type(error)) if "__str__" in _NAMES(base))
+    fields = next((fields for known, fields in _TEXT_FIELDS if known is owner), None)
+    if fields is None:
+        return False
+    try:
+        values = [field_of(error, owner, name) for name in fields]
+    except TypeError:  # its own `__init__` never called that of its base class
+        return False
+    if fields[0] == "args":
+        values += values.pop(0)
+    return all(map(is_plain, values))
+
+
+def came_from_signal(error: BaseException) -> bool:
+    """Tell whether a signal has raised an exception, rather than code that just ran.
+
+    A signal handler in Python, such as pytest-timeout's, is a frame of the traceback. Without one
+    Python raises `KeyboardInterrupt` between two instructions, of which none is a `raise`.
+    """
+    entry = traceback_of(error)
+    if entry is None:
+        return type(error) is KeyboardInterrupt
+    functions = [function_in(_getsignal(number)) for number in _SIGNALS]
+    handlers = [function.__code__ for function in functions if function is not None]
+    while True:
+        code = entry.tb_frame.f_code
+        if any(code is handler for handler in handlers):
+            return True
+        if entry.tb_next is None:
+            break
+        entry = entry.tb_next
+    return type(error) is KeyboardInterrupt and (
+        code.co_code[entry.tb_lasti] != opmap["RAISE_VARARGS"]
+    )
