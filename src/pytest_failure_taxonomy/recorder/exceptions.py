@@ -347,7 +347,7 @@ def message_of(error: BaseException, formatted: str = "") -> str:
     """
     text = _words_of_doctest(error) or text_of(error, formatted)
     path, _ = named_place(error)
-    # The name of an installed file may be just `__init__.py`. The place of a user's is added anyway.
+    # The name of an installed file may be `__init__.py`. The place of a user's is added anyway.
     if not LIBRARIES.isdisjoint(path.split(os.sep)) or path.startswith(STANDARD_LIBRARY):
         text = text.replace(f"({os.path.basename(path)}, line ", f"({path}, line ")
     return cap_between_words(text, longrepr.MAX_MESSAGE)
