@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.recorder.inspection import (
     direct_cause_of,
     dotted_name_of,
     field_of,
+    is_of_fixture_lookup,
     module_of,
     name_of,
     text_of,
@@ -319,7 +320,7 @@ def words_of_refusal(error: BaseException) -> str:
 
 def missing_fixtures_beside(error: BaseException) -> list[str]:
     """List the other missing fixtures of a test; pytest stops at the first one."""
-    if type(error) is not pytest.FixtureLookupError:
+    if not is_of_fixture_lookup(error):
         return []
     with suppress(Exception):  # not public; the first missing fixture is known anyway
         missing: Any = error

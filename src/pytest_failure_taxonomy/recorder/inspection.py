@@ -97,6 +97,11 @@ def function_in(one: object) -> FunctionType | None:
     return one if type(one) is FunctionType else None
 
 
+def is_of_fixture_lookup(error: BaseException) -> bool:
+    """Tell whether pytest has not found a fixture: then who asked for it is of interest."""
+    return dotted_name_of(type(error)) == "_pytest.fixtures.FixtureLookupError"
+
+
 def text_of(error: BaseException, formatted: str = "") -> str:
     """Return what `str()` of an exception would say.
 

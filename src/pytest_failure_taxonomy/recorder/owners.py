@@ -14,8 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
 
-import pytest
-
 from pytest_failure_taxonomy.recorder.distributions import (
     ARCHIVES,
     distribution_of,
@@ -25,6 +23,7 @@ from pytest_failure_taxonomy.recorder.inspection import (
     attribute_of,
     direct_cause_of,
     function_in,
+    is_of_fixture_lookup,
     module_of,
     traceback_of,
 )
@@ -190,7 +189,7 @@ class RaisingFrames:
             asked: the entries of its traceback, without the standard library's and pytest's.
             is_in_own_code: the user's code is among them.
         """
-        if not asked or type(error) is pytest.FixtureLookupError:
+        if not asked or is_of_fixture_lookup(error):
             return self._behind(error) or self._innermost(traceback_of(error))
         raised = asked[-1]
         code = raised.tb_frame.f_code
@@ -268,7 +267,7 @@ class RaisingFrames:
     def _behind(self, error: BaseException) -> RaisingFrame | None:
         """Return the frame that pytest speaks of where it raises an exception of its own."""
         with suppress(Exception):  # pytest's objects, of which nothing is public
-            if type(error) is pytest.FixtureLookupError:
+            if is_of_fixture_lookup(error):
                 return self._of_function(_asking_function(error))
             if module_of(type(error)) in ("doctest", "_pytest.doctest"):
                 return self._of_doctest(error)
