@@ -9,7 +9,9 @@ import mmap
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import Enum
+
+# Bound here, because a test may replace it in its module.
+from json import loads
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,10 +47,10 @@ from pytest_failure_taxonomy.recorder.origin import (
     printed_frames,
     raising_module,
 )
+from pytest_failure_taxonomy.recorder.record.writer import to_json
 from pytest_failure_taxonomy.recorder.secrets import changed_secrets
 from pytest_failure_taxonomy.report.text import (
     cap_between_words,
-    encodable,
     telling_line,
     with_place,
 )
@@ -56,12 +58,9 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     Location,
     MemoryPressure,
-    OriginPlace,
     RaisedException,
-    RaisingFrame,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 _ATTRIBUTE: Final = "_failure_taxonomy"
 """The attribute by which a worker's report carries the description to the controller."""
@@ -84,6 +83,15 @@ _RESERVE: Final = 4 << 20
 that it has asked for, and what describes the failure, and its modules, must fit in beside it."""
 
 Report = pytest.TestReport | pytest.CollectReport
+
+
+@value
+class Described:
+    """What a failure's report does not say: a worker sends it along."""
+
+    exception: RaisedException | None
+    place: Location | None = None
+    attributed: Attribution | None = None
 
 
 class ExceptionMemory:
@@ -111,8 +119,8 @@ class ExceptionMemory:
         self._environment = dict(os.environ)
         self._origins = OriginFinder(rootdir, test_files)
         self._raised: dict[tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]] = {}
-        self._collecting: dict[str, tuple[RaisedException, Location | None]] = {}
-        self._received: tuple[Report, dict[str, Any]] | None = None
+        self._collecting: dict[str, Described] = {}
+        self._received: tuple[Report, Described] | None = None
         self._reserve: mmap.mmap | None = None
         with suppress(OSError, MemoryError):
             self._reserve = mmap.mmap(-1, _RESERVE)  # no page of it is ever touched
@@ -122,23 +130,20 @@ class ExceptionMemory:
         # Not the exception: a later hook puts that of a unittest into the call.
         self._raised[node.nodeid, call.when] = node, call
 
-    def take_test(
-        self, report: pytest.TestReport
-    ) -> tuple[RaisedException | None, Attribution | None]:
+    def take_test(self, report: pytest.TestReport) -> Described:
         """Return the exception of a failed test and its attribution, and forget them."""
-        sent = self._sent_with(report)
-        if sent is not None:
-            return raised_from(sent["exception"]), attribution_from(sent["attributed"])
+        if self._received is not None and self._received[0] is report:
+            return self._received[1]
         node, call = self._raised.pop((report.nodeid, str(report.when)), (None, None))
         # pytest-forked puts a text there, of a process that has ended.
         error = None if call is None else getattr(call.excinfo, "value", None)
         if node is None or error is None:
-            return None, None
+            return Described(exception=None)
         return self.explain_test(node, error, report)
 
     def explain_test(
         self, node: pytest.Item, error: BaseException, report: pytest.TestReport
-    ) -> tuple[RaisedException, Attribution | None]:
+    ) -> Described:
         """Describe the exception of a failed test, and ask the user's code for the reason."""
         if issubclass(type(error), MemoryError) and self._reserve is not None:
             self._reserve.close()
@@ -150,7 +155,8 @@ class ExceptionMemory:
         if said:
             others = missing_fixtures_beside(error)
             raised = replace(raised, message="; ".join([said, *others]))
-        return raised, self._attributor.ask(node, error, str(report.when))
+        attributed = self._attributor.ask(node, error, str(report.when))
+        return Described(exception=raised, attributed=attributed)
 
     def describe_error(self, error: BaseException, formatted: str = "") -> RaisedException | None:
         """Describe the cause of an error outside of the tests.
@@ -187,73 +193,34 @@ class ExceptionMemory:
         said = words_of_refusal(call.excinfo.value)
         if said:
             described = replace(described, message=said)
-        self._collecting[node.nodeid] = described, place_of(error, self._rootdir)
+        place = place_of(error, self._rootdir)
+        self._collecting[node.nodeid] = Described(exception=described, place=place)
 
-    def take_collector(
-        self, report: pytest.CollectReport
-    ) -> tuple[RaisedException | None, Location | None]:
+    def take_collector(self, report: pytest.CollectReport) -> Described:
         """Return exception and place of a node that could not be collected, and forget them."""
-        sent = self._sent_with(report)
-        if sent is not None:
-            place = sent["place"]
-            return raised_from(sent["exception"]), place and Location(path=place[0], line=place[1])
-        return self._collecting.pop(report.nodeid, (None, None))
+        if self._received is not None and self._received[0] is report:
+            return self._received[1]
+        return self._collecting.pop(report.nodeid, Described(exception=None))
 
     def send_with(self, report: Report) -> None:
         """Attach the exception to a report on a worker."""
-        place: Location | None = None
-        said: Attribution | None = None
         if isinstance(report, pytest.TestReport):
-            exception, said = self.take_test(report)
+            described = self.take_test(report)
         else:
-            exception, place = self.take_collector(report)
-        sent = {
-            "exception": sent_of(exception),
-            "place": place and [place.path, place.line],
-            "attributed": sent_of(said),
-            "environment": changed_secrets(self._environment),
-        }
-        setattr(report, _ATTRIBUTE, sent)
+            described = self.take_collector(report)
+        sent = {"described": described, "environment": changed_secrets(self._environment)}
+        setattr(report, _ATTRIBUTE, to_json(sent))
 
     def receive_from(self, report: Report) -> None:
         """Detach the exception from a report on the controller, before other plugins see it."""
         sent = report.__dict__.pop(_ATTRIBUTE, None)
-        self._received = None if sent is None else (report, sent)
+        self._received = None
         if sent is not None:
-            self._learn(sent["environment"])
+            from pytest_failure_taxonomy.recorder.record.parsing import parse
 
-    def _sent_with(self, report: Report) -> dict[str, Any] | None:
-        received = self._received
-        return received[1] if received is not None and received[0] is report else None
-
-
-def sent_of(one: Any) -> Any:
-    """Return a value in the form that xdist can send: dicts for objects, lists for tuples."""
-    if isinstance(one, str):
-        return encodable(one.value if isinstance(one, Enum) else one)
-    if isinstance(one, tuple):
-        return [sent_of(each) for each in one]
-    if hasattr(one, "__slots__"):
-        return {name: sent_of(each) for name, each in to_dict(one).items()}
-    return one
-
-
-def raised_from(sent: dict[str, Any] | None) -> RaisedException | None:
-    """Return the exception that `sent_of` was given."""
-    if sent is None:
-        return None
-    origin = sent["origin"] and OriginPlace(**sent["origin"])
-    frame = sent["frame"] and RaisingFrame(**sent["frame"])
-    memory = sent["memory"] and MemoryPressure(**sent["memory"])
-    given = {**sent, "bases": tuple(sent["bases"]), "origin": origin, "frame": frame}
-    return RaisedException(**{**given, "memory": memory})
-
-
-def attribution_from(sent: dict[str, Any] | None) -> Attribution | None:
-    """Return the attribution that `sent_of` was given."""
-    if sent is None:
-        return None
-    return Attribution(**{**sent, "reason": FailureReason(sent["reason"])})
+            found = loads(sent)
+            self._received = report, parse(Described, found["described"])
+            self._learn(found["environment"])
 
 
 def describe_exception(

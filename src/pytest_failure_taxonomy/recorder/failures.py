@@ -13,20 +13,18 @@ import pytest
 
 from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
-from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory
+from pytest_failure_taxonomy.recorder.exceptions import Described, ExceptionMemory
 from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.progress import Progress
 from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets, redacted
 from pytest_failure_taxonomy.taxonomy.evidence import (
     MAX_LISTED,
-    Attribution,
     CollectionFailure,
     Interruption,
     Location,
     Part,
     Phase,
-    RaisedException,
     RunError,
     Stall,
     TestFailure,
@@ -182,23 +180,23 @@ class Failures:
 
     def see(self, report: pytest.TestReport) -> None:
         """Record a failure, or wait for its exception if this process ran the test."""
-        exception, said = self._exceptions.take_test(report)
-        if exception is None and report.when in _PHASES and not hasattr(report, "node"):
+        described = self._exceptions.take_test(report)
+        if described.exception is None and report.when in _PHASES and not hasattr(report, "node"):
             self.awaiting = report
         else:
-            self._record(report, exception, said)
+            self._record(report, described)
 
     def explain(self, node: pytest.Item, error: BaseException) -> None:
         """Record the failure that was waiting for its exception."""
         report, self.awaiting = self.awaiting, None
         if report is not None:
-            self._record(report, *self._exceptions.explain_test(node, error, report))
+            self._record(report, self._exceptions.explain_test(node, error, report))
 
     def await_no_more(self) -> None:
         """Record a failure without an exception: a test that passed and should not have."""
         report, self.awaiting = self.awaiting, None
         if report is not None:
-            self._record(report, None, None)
+            self._record(report, Described(exception=None))
 
     def supersede(self, report: pytest.TestReport) -> None:
         """Count a test that is run again; its failed subtests no longer count."""
@@ -211,12 +209,7 @@ class Failures:
             self._progress.uncount("failed", count)
         self.superseded.add(nodeid)
 
-    def _record(
-        self,
-        report: pytest.TestReport,
-        exception: RaisedException | None,
-        said: Attribution | None,
-    ) -> None:
+    def _record(self, report: pytest.TestReport, described: Described) -> None:
         part = _part_of(report)
         if part == "subtest":
             if report.nodeid in self.superseded:
@@ -232,8 +225,8 @@ class Failures:
             nodeid=report.nodeid,
             phase=phase,
             message=longrepr.message_of(report.longrepr),
-            exception=exception,
-            attributed=said,
+            exception=described.exception,
+            attributed=described.attributed,
             marker=self._markers.in_output_of(report),
             part=part,
             crashed=crashed,

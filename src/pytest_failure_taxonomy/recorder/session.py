@@ -164,13 +164,16 @@ class SessionRecorder:
         self.progress.count("errors")
         if self.facts.mismatch is not None and is_of_mismatch(report):
             return  # it names a worker, and no node that could not be collected
-        exception, place = self.exceptions.take_collector(report)
+        described = self.exceptions.take_collector(report)
+        exception = described.exception
         self.facts.add_collection_failure(
             CollectionFailure(
                 nodeid=report.nodeid,
                 message=_in_words(exception) if exception else longrepr.message_of(report.longrepr),
                 exception=exception,
-                location=place if exception else longrepr.place_of(report.longrepr, self._rootdir),
+                location=described.place
+                if exception
+                else longrepr.place_of(report.longrepr, self._rootdir),
                 traceback=longrepr.text_of(report.longrepr),
             ),
         )

@@ -77,7 +77,7 @@ _NUMBER: Final = struct.Struct("<I")
 
 Numbers = MutableSequence[int] | memoryview
 
-_encode: Final = JSONEncoder(default=to_dict, check_circular=False).encode
+to_json: Final = JSONEncoder(default=to_dict, check_circular=False).encode
 
 
 class Record:
@@ -203,7 +203,7 @@ class DiskRecord(Record):
         if event in _PLACES:
             (count,) = _NUMBER.unpack_from(self._map, _PLACES[event])
             _NUMBER.pack_into(self._map, _PLACES[event], count + 1)
-        line = _encode([event, fields]).encode("ascii") + b"\n"
+        line = to_json([event, fields]).encode("ascii") + b"\n"
         try:
             if not self._is_still_ours():
                 with self._open_folder() as folder:
