@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import re
 import subprocess
 import sys
 import tempfile
-import textwrap
+import tomllib
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.taxonomy import known_options
-from pytest_failure_taxonomy.taxonomy.known_options import INI_NAMES, OPTIONS
+from pytest_failure_taxonomy.taxonomy import known_plugins
 
 LEFT_OUT: Final = frozenset(
     {
@@ -37,6 +37,9 @@ LEFT_OUT: Final = frozenset(
 
 _OPTION: Final = re.compile(r"-n|--[a-z][\w-]+")
 _INI_NAME: Final = re.compile(r"[A-Za-z][\w-]+")
+_BARE: Final = re.compile(r"[\w-]+")
+_WIDTH: Final = 120
+"""Characters of a list on one line."""
 _SUM: Final = ("addoption", "_addoption", "addini")
 
 
@@ -98,14 +101,17 @@ def download(names: list[str], folder: Path) -> None:
         subprocess.run([*command, "--only-binary", ":all:", "-d", folder, name], check=False)
 
 
-def table(found: Mapping[str, set[str]]) -> str:
-    """Return the body of a mapping."""
-    lines = [
-        f'"{name}": ({", ".join(f"{each!r}" for each in sorted(names))},),'
-        for name, names in sorted(found.items())
-        if names
-    ]
-    return textwrap.indent("\n".join(lines), " " * 8)
+def table(plugins: Mapping[str, Mapping[str, Iterable[str]]]) -> Iterator[str]:
+    """Yield the lines of the table."""
+    for name, added in sorted(plugins.items()):
+        yield f"\n[{name}]" if _BARE.fullmatch(name) else f"\n[{json.dumps(name)}]"
+        for sort in ("options", "settings", "fixtures"):
+            names = sorted(added.get(sort, ()))
+            line = f"{sort} = {json.dumps(names)}"
+            if len(line) <= _WIDTH:
+                yield from [line] if names else []
+            else:
+                yield from (f"{sort} = [", *(f"    {json.dumps(each)}," for each in names), "]")
 
 
 def main() -> None:
@@ -113,23 +119,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--wheels", type=Path)
     given = parser.parse_args()
-    options = {name: set(each) for name, each in OPTIONS.items()}
-    settings = {name: set(each) for name, each in INI_NAMES.items()}
+    file = Path(known_plugins.__file__).parent / "data" / "plugins.toml"
+    text = file.read_text("utf-8")
+    plugins: dict[str, dict[str, Iterable[str]]] = tomllib.loads(text)
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.wheels or Path(temporary)
         if given.wheels is None:
-            download(sorted({*options, *settings}), folder)
+            read = [name for name, added in plugins.items() if {*added} - {"fixtures"}]
+            download(sorted(read), folder)
         for wheel in sorted(folder.glob("*.whl")):
             name = wheel.name.partition("-")[0].replace("_", "-").lower()
-            options[name], settings[name] = names_in_wheel(wheel)
-    file = Path(known_options.__file__)
-    text = file.read_text("utf-8")
-    for mapping, found in (("OPTIONS", options), ("INI_NAMES", settings)):
-        head, start, rest = text.partition(f"{mapping}: Final[Mapping[str, tuple[str, ...]]] = ")
-        end = rest.index("\n)\n")
-        text = f"{head}{start}MappingProxyType(\n    {{\n{table(found)}\n    }}{rest[end:]}"
-    file.write_text(text, "utf-8")
-    subprocess.run(["ruff", "format", "--quiet", file], check=False)
+            options, settings = names_in_wheel(wheel)
+            plugins.setdefault(name, {}).update(options=options, settings=settings)
+    head = text.partition("\n\n")[0]
+    file.write_text("\n".join([head, *table(plugins), ""]), "utf-8")
     subprocess.run(["git", "diff", "--stat", file], check=False)
 
 

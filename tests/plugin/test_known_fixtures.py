@@ -9,9 +9,13 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.known_fixtures import FIXTURES, distributions_with
+from pytest_failure_taxonomy.taxonomy.known_plugins import (
+    distributions_with,
+    names_by_distribution,
+)
 from tests.helpers.children import run_plain_pytest
 
+FIXTURES: Final = names_by_distribution("fixtures")
 NAME: Final = re.compile(r"(\w+)(?: \[\w+ scope\])? -- ")
 
 
@@ -40,9 +44,9 @@ def test_a_distribution_has_its_fixtures(tmp_path: Path, name: str) -> None:
 
 def test_one_name_in_two_plugins() -> None:
     """All that have a fixture of one name are given, in the order of the alphabet."""
-    assert distributions_with("snapshot") == ("pytest-snapshot", "syrupy")
-    assert distributions_with("mocker") == ("pytest-mock",)
-    assert distributions_with("shop") == ()
+    assert distributions_with("fixtures", "snapshot") == ("pytest-snapshot", "syrupy")
+    assert distributions_with("fixtures", "mocker") == ("pytest-mock",)
+    assert distributions_with("fixtures", "shop") == ()
 
 
 def test_no_fixture_of_pytest_itself(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.known_options import INI_NAMES, OPTIONS
+from pytest_failure_taxonomy.taxonomy.known_plugins import names_by_distribution
 from tests.helpers.children import run_plain_pytest
 from tests.plugin.test_known_fixtures import plugins_of
 
+OPTIONS: Final = names_by_distribution("options")
+INI_NAMES: Final = names_by_distribution("settings")
 MADE_FROM: Final = {
     "hypothesis": (6, 170),
     "pytest-asyncio": (1, 5),

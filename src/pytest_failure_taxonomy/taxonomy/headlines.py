@@ -106,9 +106,9 @@ def words_of_test_failure(failure: TestFailure) -> tuple[str, ...]:
     names = re.findall(_MISSING_FIXTURE, raised.message)
     if not names:
         return (one_line(raised.message),)
-    from pytest_failure_taxonomy.taxonomy.known_fixtures import distributions_with
+    from pytest_failure_taxonomy.taxonomy.known_plugins import distributions_with
 
-    return tuple(_missing_fixture(name, distributions_with(name)) for name in names)
+    return tuple(_missing_fixture(name, distributions_with("fixtures", name)) for name in names)
 
 
 def _missing_fixture(name: str, known: tuple[str, ...]) -> str:
@@ -150,7 +150,7 @@ def _plugin_with_option(said: str) -> str:
     """Return how to install the plugin whose option or setting pytest doesn't know."""
     if not said.startswith(_REFUSED):
         return ""
-    from pytest_failure_taxonomy.taxonomy.known_options import hint_for
+    from pytest_failure_taxonomy.taxonomy.known_plugins import hint_for
 
     hint = hint_for(said)
     return f" ({hint})" if hint else ""

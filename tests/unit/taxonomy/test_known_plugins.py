@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.known_options import (
-    INI_NAMES,
-    OPTIONS,
+from pytest_failure_taxonomy.taxonomy.known_plugins import (
     distributions_with_option,
     hint_for,
+    names_by_distribution,
     refused_options,
 )
 
@@ -65,13 +64,14 @@ def test_only_options_are_refused() -> None:
 
 def test_the_tables_are_sorted_and_whole() -> None:
     """A name stands once, and every option is one."""
-    for table in (OPTIONS, INI_NAMES):
+    options, settings, fixtures = map(names_by_distribution, ("options", "settings", "fixtures"))
+    for table in (options, settings, fixtures):
         assert list(table) == sorted(table)
         for name, names in table.items():
             assert list(names) == sorted(set(names)), name
             assert names
-    assert all(each.startswith("-") for names in OPTIONS.values() for each in names)
-    assert len(OPTIONS) >= 40
+    assert all(each.startswith("-") for names in options.values() for each in names)
+    assert len(options) >= 40
 
 
 @pytest.mark.parametrize("option", ["--cov", "--cov=x", "--cov=--x=y"])
