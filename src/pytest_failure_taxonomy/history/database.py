@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 from pytest_failure_taxonomy.errors import HistoryError
+from pytest_failure_taxonomy.report.text import safe_text
 
 try:
     from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
@@ -32,6 +35,21 @@ BUSY_SECONDS: Final = 30.0
 _ADVISORY_LOCK: Final = 7_162_540_118_223_091
 """The number of our lock in PostgreSQL; any number that no other program is likely to use."""
 _SQLITE_MAGIC: Final = b"SQLite format 3\x00"
+_END_OF_SUPER_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")
+"""How a journal ends that names another file, which SQLite removes when it rolls the journal back.
+"""
+_SIDE_FILES: Final = ("-journal", "-wal", "-shm")
+_NO_CODE: Final = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^]]*] | --[^\n]* | /\*.*?(?:\*/|\Z)""",
+    re.DOTALL | re.VERBOSE,
+)
+"""Texts, quoted names and comments in the schema of an SQLite database."""
+_CODE: Final = re.compile(
+    r"\b(AS|VIRTUAL|LIKE|GLOB|MATCH|REGEXP)\b|\bINDEX\b[^(]*\([^)]*\(", re.IGNORECASE
+)
+"""What makes a view, a generated column, a virtual table or an index of something it runs."""
+_CODE_IN_OURS: Final = re.compile(rf"{_CODE.pattern}|\b(CHECK|DEFAULT|WHERE)\b", re.IGNORECASE)
+"""The same, and what another program's table `tasks` may have, but none of our own tables."""
 
 
 def find_url(
@@ -52,7 +70,13 @@ def find_url(
     if url is not None and not given.strip():
         raise HistoryError("history: the URL is empty; give a path, or a URL of SQLAlchemy")
     if not given:
-        given = str(Path(rootdir or ".").absolute() / FOLDER / NAME)
+        root = Path(rootdir or ".").absolute()
+        given = str(root / FOLDER / NAME)
+        if os.path.realpath(given) != os.path.join(os.path.realpath(root), FOLDER, NAME):
+            raise HistoryError(  # a checkout can bring one that leads anywhere
+                f"{given}: it is a symbolic link, or its folder is; remove the link, or name the "
+                "database that is meant by --history"
+            )
     if "\0" in given:
         raise HistoryError("history: the URL holds a null character; give a path or a URL")
     if "://" not in given:
@@ -73,11 +97,14 @@ def find_url(
 
 def exists(url: URL) -> bool:
     """Tell whether there is a history already; of a server that is known only when asked."""
-    return not _is_file(url) or os.path.exists(url.database or "")
+    path = _path_of(url)
+    return path is None or os.path.lexists(path)
 
 
 def connect(url: URL, *, wait_seconds: float = BUSY_SECONDS) -> Engine:
     """Connect to a database, which is created if it is an SQLite file.
+
+    Nothing is written before the database is known to be ours, or to become ours.
 
     Args:
         url: as `find_url` returns it.
@@ -87,15 +114,18 @@ def connect(url: URL, *, wait_seconds: float = BUSY_SECONDS) -> Engine:
         HistoryError: it can't be opened, or is not ours.
     """
     is_sqlite = url.get_backend_name() == "sqlite"
-    if _is_file(url):
-        _make_folder(Path(url.database or ""))
-        _refuse_other_files(url)
     options: dict[str, Any] = {}
     if is_sqlite:
         options["timeout"] = wait_seconds
     elif url.get_backend_name() == "postgresql":
         options["connect_timeout"] = max(2, int(wait_seconds))
     with worded(url):
+        path = _path_of(url)
+        if path is not None and os.path.exists(path):
+            _look_at_file(path, url)
+        elif path is not None and not str(url.database).startswith("file:"):
+            _make_folder(path)
+            _create(path)
         try:
             engine = create_engine(url, connect_args=options)
         except ImportError as error:
@@ -108,8 +138,8 @@ def connect(url: URL, *, wait_seconds: float = BUSY_SECONDS) -> Engine:
             event.listen(engine, "begin", _begin_sqlite)
         try:
             with engine.connect() as connection:
-                version = _version_of(connection)
-            if version != REVISION:
+                is_current = _is_current(connection, url)
+            if not is_current:
                 _migrate(engine, url)
             if is_sqlite:
                 _let_readers_go_on(engine)
@@ -139,7 +169,7 @@ def reading(engine: Engine, url: URL) -> Iterator[Connection]:
 
 @contextmanager
 def worded(url: URL) -> Iterator[None]:
-    """Turn an error of the database into one line without a password."""
+    """Turn an error of the database, or of what it holds, into one line without a password."""
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error) as error:
@@ -147,11 +177,17 @@ def worded(url: URL) -> Iterator[None]:
     except OSError as error:
         what = error.strerror or str(error)
         raise HistoryError(f"{_shown(url)}: the history can't be used: {what}") from None
+    except (ValueError, TypeError, ArithmeticError) as error:  # a setting of the URL, or a value
+        raise HistoryError(
+            f"{_shown(url)}: the history can't be used: {safe_text(str(error), 300)}; give another "
+            "by --history"
+        ) from None
 
 
 def _shown(url: URL) -> str:
-    if _is_file(url):
-        return str(url.database)
+    path = _path_of(url)
+    if path is not None:
+        return str(path)
     plain = url.set(drivername=url.get_backend_name(), query={})
     return plain.render_as_string(hide_password=True)
 
@@ -176,12 +212,16 @@ def _words(url: URL, error: Exception) -> str:
         for sign, advice in known:
             if sign in lowered:
                 return f"{_shown(url)}: the history can't be used: {advice}"
-    return f"{_shown(url)}: the history can't be used: {said[:300]}"
+    return f"{_shown(url)}: the history can't be used: {safe_text(said, 300)}"
 
 
-def _is_file(url: URL) -> bool:
-    is_sqlite = url.get_backend_name() == "sqlite"
-    return is_sqlite and bool(url.database) and not str(url.database).startswith(("file:", ":"))
+def _path_of(url: URL) -> Path | None:
+    """Return the file of an SQLite database; `None` for one in memory, and for a server."""
+    name = url.database or ""
+    if name.startswith("file:"):
+        name = unquote(name.removeprefix("file:").removeprefix("//"))
+    is_file = url.get_backend_name() == "sqlite" and url.query.get("mode") != "memory"
+    return Path(name).absolute() if is_file and name and not name.startswith(":") else None
 
 
 def _make_folder(path: Path) -> None:
@@ -204,19 +244,55 @@ def _make_folder(path: Path) -> None:
         ) from None
 
 
-def _refuse_other_files(url: URL) -> None:
-    """Raise HistoryError if the file is something else; SQLite would only say so later."""
-    path = Path(url.database or "")
-    if not path.exists():
-        return
+def _look_at_file(path: Path, url: URL) -> None:
+    """Raise HistoryError if a file is no database of ours, before SQLite itself writes anything."""
     if not path.is_file():
         raise HistoryError(f"{path}: it is not a file; give the name of an SQLite database")
-    with worded(url), path.open("rb") as file:
+    with path.open("rb") as file:
         start = file.read(len(_SQLITE_MAGIC))
     if start and start != _SQLITE_MAGIC:
         raise HistoryError(
             f"{path}: it is no SQLite database; give the path of a history, or of a new file"
         )
+    journal, log, index = (Path(os.path.realpath(path) + each) for each in _SIDE_FILES)
+    for side_file in (journal, log, index):
+        if os.path.islink(side_file) or os.path.exists(side_file) > os.path.isfile(side_file):
+            raise HistoryError(f"{side_file}: it is no file of a database; remove it")
+    if journal.exists() and journal.read_bytes().endswith(_END_OF_SUPER_JOURNAL):
+        raise HistoryError(f"{journal}: it would remove another file; remove it")
+    query = {"mode": "ro", "immutable": "1", "uri": "true"}
+    look = create_engine(URL.create("sqlite", database=path.as_uri(), query=query))
+    try:  # what is damaged, or is just being written anew, is seen again under a lock
+        with suppress(SQLAlchemyError), look.connect() as connection:
+            _is_current(connection, url)
+            if start and not inspect(connection).get_table_names() and log.exists():
+                raise HistoryError(
+                    f"{path}: all that it holds is in {log.name}; open it with the program that "
+                    "made it, or give another path"
+                )
+    finally:
+        look.dispose()
+
+
+def _create(path: Path) -> None:
+    """Make a database beside its path and link it there whole, unless another process was quicker.
+
+    A process that is killed leaves no empty file and no journal. Where there are no hard links, the
+    tables are made in place.
+    """
+    new = path.with_name(f".{path.name[:50]}.{os.urandom(8).hex()}.tmp")
+    memory = create_engine("sqlite://")
+    try:
+        with memory.begin() as connection:
+            _make_tables(connection, str(path))
+        with closing(sqlite3.connect(new)) as file, closing(memory.raw_connection()) as source:
+            file.execute("PRAGMA journal_mode=OFF")
+            source.backup(file)  # type: ignore[attr-defined]  # SQLite's own
+        with suppress(OSError):
+            os.link(new, path)
+    finally:
+        memory.dispose()
+        new.unlink(missing_ok=True)
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
@@ -242,12 +318,47 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _version_of(connection: Connection) -> str | None:
-    """Return the migration that a database has; `None` for one without our tables."""
-    if not inspect(connection).has_table(VERSION_TABLE):
-        return None
-    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()  # noqa: S608 - a constant
-    return str(found[0]) if found else None
+def _is_current(connection: Connection, url: URL) -> bool:
+    """Tell whether a database is up to date; raise HistoryError if it is not for us."""
+    from pytest_failure_taxonomy.history.tables import METADATA
+    from pytest_failure_taxonomy.history.tasks import VERSION, check_tasks
+
+    shown, version = _shown(url), None
+    tables = set(inspect(connection).get_table_names())
+    is_sqlite = connection.dialect.name == "sqlite"
+    if is_sqlite:
+        _refuse_code(connection, shown)
+    if VERSION_TABLE in tables:
+        found = connection.scalars(text(f"SELECT version_num FROM {VERSION_TABLE}")).all()  # noqa: S608 - a constant
+        version = max(map(str, found), default="")
+        if version > REVISION:
+            raise HistoryError(
+                f"{shown}: the history is of a newer version ({safe_text(version, 32)}) than this "
+                f"program knows ({REVISION}); upgrade pytest-failure-taxonomy"
+            )
+    elif (foreign := tables & set(METADATA.tables)) or (is_sqlite and "tasks" not in tables):
+        names = [safe_text(each, 60) for each in sorted(foreign or tables)[:3]]
+        if names:
+            raise HistoryError(
+                f"{shown}: it has tables of another program ({', '.join(names)}); "
+                "give the history a database of its own"
+            )
+    tasks = check_tasks(connection, shown)
+    return version == REVISION and tasks == VERSION
+
+
+def _refuse_code(connection: Connection, shown: str) -> None:
+    """Refuse an SQLite database that would run what its author has written, whenever it is used."""
+    schema = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    for kind, name, table, sql in schema:
+        is_ours = str(table).lower().startswith("ft_")
+        is_used = is_ours or str(table).lower() in ("tasks", "schema_version")
+        code = _CODE_IN_OURS if is_ours else _CODE
+        if kind == "trigger" or (is_used and code.search(_NO_CODE.sub(" ", str(sql or "")))):
+            raise HistoryError(
+                f"{shown}: its {kind} {safe_text(str(name), 60)} would run code of another "
+                "program; give the history a database of its own"
+            )
 
 
 def _migrate(engine: Engine, url: URL) -> None:
@@ -255,36 +366,31 @@ def _migrate(engine: Engine, url: URL) -> None:
     from pytest_failure_taxonomy.history.tasks import bring_up_to_date
 
     with writing(engine, url) as connection:
-        version = _version_of(connection)
-        if version == REVISION:
+        if _is_current(connection, url):
             return
-        if version is not None and version > REVISION:
-            raise HistoryError(
-                f"{_shown(url)}: the history is of a newer version ({version}) than this program "
-                f"knows ({REVISION}); upgrade pytest-failure-taxonomy"
-            )
-        _refuse_foreign_tables(connection, url, version)
-        bring_up_to_date(connection, _shown(url))
-        _upgrade(connection)
+        if inspect(connection).has_table(VERSION_TABLE):
+            _upgrade(connection, _shown(url))
+            bring_up_to_date(connection, _shown(url))
+        else:
+            _make_tables(connection, _shown(url))
 
 
-def _refuse_foreign_tables(connection: Connection, url: URL, version: str | None) -> None:
+def _make_tables(connection: Connection, shown: str) -> None:
+    """Make all tables, as the migrations do, but without Alembic, which takes long to import."""
     from pytest_failure_taxonomy.history.tables import METADATA
+    from pytest_failure_taxonomy.history.tasks import bring_up_to_date
 
-    if version is not None:
-        return
-    foreign = sorted(set(METADATA.tables) & set(inspect(connection).get_table_names()) - {"tasks"})
-    if foreign:
-        raise HistoryError(
-            f"{_shown(url)}: it has tables of another program ({', '.join(foreign)}); "
-            "give the history a database of its own"
-        )
+    bring_up_to_date(connection, shown)
+    METADATA.create_all(connection, checkfirst=False)
+    connection.execute(text(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)"))
+    connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES ('{REVISION}')"))  # noqa: S608 - constants
 
 
-def _upgrade(connection: Connection) -> None:
+def _upgrade(connection: Connection, shown: str) -> None:
     try:
         from alembic import command
         from alembic.config import Config
+        from alembic.util import CommandError
     except ImportError:
         raise HistoryError(
             'history: alembic is not installed; pip install "pytest-failure-taxonomy[history]"'
@@ -294,4 +400,10 @@ def _upgrade(connection: Connection) -> None:
     config.set_main_option("script_location", folder)
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    try:
+        command.upgrade(config, "head")
+    except CommandError:
+        raise HistoryError(
+            f"{shown}: the version of the history is none that this program knows; give the path "
+            "of another one"
+        ) from None

@@ -92,6 +92,7 @@ TESTS: Final = Table(
     Column("median_seconds", Float),
     Column("durations", LargeBinary),
     UniqueConstraint("project_id", "digest", name="ft_tests_by_digest"),
+    postgresql_with={"fillfactor": 45},  # room to update a row beside its old version
 )
 """One row a test, updated in place. `digest` is BLAKE2b of the node id, 16 bytes in hexadecimal,
 because PostgreSQL can't index long texts."""

@@ -84,11 +84,11 @@ def is_success(status: str) -> bool:
     return status.lower() in _SUCCEEDED
 
 
-def bring_up_to_date(connection: Connection, shown: str) -> None:
-    """Bring the table `tasks` to version 11, or create it; within the caller's transaction.
+def check_tasks(connection: Connection, shown: str) -> int | None:
+    """Return the version of the table `tasks`; `None` if there is no such table.
 
     Args:
-        connection: has begun a transaction that writes.
+        connection: to the database.
         shown: the database's name for an error.
 
     Raises:
@@ -96,12 +96,9 @@ def bring_up_to_date(connection: Connection, shown: str) -> None:
     """
     found = inspect(connection)
     if not found.has_table("tasks"):
-        OWN_TASKS.create(connection)
-        _set_version(connection)
-        return
-    columns = {column["name"] for column in found.get_columns("tasks")}
+        return None
     version = _version(connection)
-    if "status" not in columns or version is None:
+    if version is None or "status" not in _columns(connection):
         raise HistoryError(
             f"{shown}: it has a table `tasks` of another program; "
             "give the history a database of its own"
@@ -116,8 +113,21 @@ def bring_up_to_date(connection: Connection, shown: str) -> None:
             f"{shown}: its table `tasks` is of schema version {version}; open it once with a "
             f"newer version of the program that made it, which brings it to {OLD_VERSION}"
         )
-    if version == OLD_VERSION:
-        if "failure_reason" not in columns:
+    return version
+
+
+def bring_up_to_date(connection: Connection, shown: str) -> None:
+    """Bring the table `tasks` to version 11, or create it; within the caller's transaction.
+
+    Raises:
+        HistoryError: as `check_tasks` does.
+    """
+    version = check_tasks(connection, shown)
+    if version is None:
+        OWN_TASKS.create(connection)
+        _set_version(connection)
+    elif version == OLD_VERSION:
+        if "failure_reason" not in _columns(connection):
             connection.execute(text("ALTER TABLE tasks ADD COLUMN failure_reason TEXT"))
         connection.execute(
             text(
@@ -128,13 +138,17 @@ def bring_up_to_date(connection: Connection, shown: str) -> None:
         _set_version(connection)
 
 
+def _columns(connection: Connection) -> set[str]:
+    return {column["name"] for column in inspect(connection).get_columns("tasks")}
+
+
 def _version(connection: Connection) -> int | None:
     """Return the version of the table `tasks`; `None` if the database has none."""
     if inspect(connection).has_table("schema_version"):
         versions = connection.execute(text("SELECT version FROM schema_version")).scalars().all()
         try:
             return max(int(each) for each in versions)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None
     if connection.dialect.name != "sqlite":
         return None
