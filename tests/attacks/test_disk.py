@@ -242,7 +242,7 @@ def test_a_part_of_a_report_is_filled_up(folder: Path, disk: Path) -> None:
     assert run.status == 1
     assert run.tail[-1] == (
         f"report: {path} has room for a part of it: No space left on device; make room and "
-        "complete it by: failure-taxonomy finalize"
+        f"complete it by: failure-taxonomy finalize {path}"
     )
     part = read_report(path)
     assert part["verdict"]["message"] == "20 tests failed"

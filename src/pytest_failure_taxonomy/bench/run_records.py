@@ -38,11 +38,12 @@ from pytest_failure_taxonomy.bench.models import (
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt
 from pytest_failure_taxonomy.bench.run_figures import BenchDigests
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
+from pytest_failure_taxonomy.named_files import RUN_SUFFIX
 from pytest_failure_taxonomy.system.own_files import READ
 
 SCHEMA_VERSION: Final = 1
 
-SUFFIX: Final = ".jsonl"
+SUFFIX: Final = RUN_SUFFIX
 
 _T = TypeVar("_T")
 

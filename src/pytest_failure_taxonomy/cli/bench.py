@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,8 +56,8 @@ def execute_init(options: argparse.Namespace) -> int:
     name = os.fspath(folder)
     answer(
         f"{name} is ready: a system that finds e-mail addresses, three cases, and their rubric\n"
-        f"run it:    pytest {name}\n"
-        f"check it:  failure-taxonomy validate {name}\n"
+        f"run it:    pytest {shlex.quote(name)}\n"
+        f"check it:  failure-taxonomy validate {shlex.quote(name)}\n"
         f"change it: conftest.py calls your system, cases/ and rubric.py say what is right\n"
     )
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -98,7 +99,7 @@ def _load(path: Path) -> dict[str, Any]:
     if report.completeness == "running":
         raise ReportError(
             f"{path}: its run still goes on, or has died; if it has died, complete it by: "
-            f"failure-taxonomy finalize {path}"
+            f"failure-taxonomy finalize {shlex.quote(str(path))}"
         )
     return report.model_dump(mode="json", by_alias=True)
 

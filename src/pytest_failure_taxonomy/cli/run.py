@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -206,7 +207,7 @@ def _complete(
     except UnwrittenReportError as error:
         tell(
             f"{path}: the report can't be written: {error.strerror}; make room "
-            "and complete it by: failure-taxonomy finalize"
+            f"and complete it by: failure-taxonomy finalize {shlex.quote(str(path))}"
         )
         return error.report
     except (ReportError, OSError) as error:

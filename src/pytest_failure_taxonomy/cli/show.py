@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,7 +136,7 @@ def _lines(report: dict[str, Any], where: str, *, is_all: bool) -> Iterator[Line
     if _is_running(report):
         words = (
             "the report is `running`: pytest still runs, or has died; if it has died, complete it "
-            f"by: failure-taxonomy finalize {where}"
+            f"by: failure-taxonomy finalize {shlex.quote(where)}"
         )
         yield Line(text=safe_text(words), color="yellow")
     yield from detail_lines(report, paths=paths) if is_all else merged_lines(report)

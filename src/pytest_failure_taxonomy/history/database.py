@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from pytest_failure_taxonomy.errors import HistoryError
+from pytest_failure_taxonomy.named_files import FOLDER, NAME, SIDE_FILES, VARIABLE
 from pytest_failure_taxonomy.report.text import safe_text
 
 try:
@@ -24,9 +25,6 @@ except ImportError as error:
         'pip install "pytest-failure-taxonomy[history]"'
     ) from None
 
-FOLDER: Final = ".failure-taxonomy"
-NAME: Final = "history.db"
-VARIABLE: Final = "FAILURE_TAXONOMY_HISTORY"
 REVISION: Final = "0001"
 """The newest migration; a test compares it with the scripts."""
 VERSION_TABLE: Final = "ft_schema"
@@ -38,10 +36,9 @@ _SQLITE_MAGIC: Final = b"SQLite format 3\x00"
 _END_OF_SUPER_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")
 """How a journal ends that names another file, which SQLite removes when it rolls the journal back.
 """
-_SIDE_FILES: Final = ("-journal", "-wal", "-shm")
 _NO_CODE: Final = re.compile(
-    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^]]*] | --[^\n]* | /\*.*?(?:\*/|\Z)""",
-    re.DOTALL | re.VERBOSE,
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^]]*]|--[^\n]*|/\*.*?(?:\*/|\Z)""",
+    re.DOTALL,
 )
 """Texts, quoted names and comments in the schema of an SQLite database."""
 _CODE: Final = re.compile(
@@ -254,7 +251,7 @@ def _look_at_file(path: Path, url: URL) -> None:
         raise HistoryError(
             f"{path}: it is no SQLite database; give the path of a history, or of a new file"
         )
-    journal, log, index = (Path(os.path.realpath(path) + each) for each in _SIDE_FILES)
+    journal, log, index = (Path(os.path.realpath(path) + each) for each in SIDE_FILES)
     for side_file in (journal, log, index):
         if os.path.islink(side_file) or os.path.exists(side_file) > os.path.isfile(side_file):
             raise HistoryError(f"{side_file}: it is no file of a database; remove it")

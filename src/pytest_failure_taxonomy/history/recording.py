@@ -6,6 +6,7 @@ without an answer. The side that asks imports nothing but the standard library.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import subprocess
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.history.novelty import GroupState
 
 MAX_SECONDS: Final = 2.0
-"""How long a run waits for the history at its end."""
+"""How long a run waits at its end for the answer of a history."""
+START_SECONDS: Final = 30.0
+"""How long the process that asks may take to start, which is no fault of the history's."""
 SECONDS_VARIABLE: Final = "FAILURE_TAXONOMY_HISTORY_SECONDS"
 _SCRIPT: Final = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from pytest_failure_taxonomy.history.recording import answer; answer()"
 )
+_TIME_IS_OVER: Final = "Timeout ("
+"""How the stacks begin that faulthandler writes when it ends a process."""
 VERDICT: Final = "verdict"
 """Where our extension has the state of a verdict that no group of failures has."""
 _STATE_FIELDS: Final = ("state", "first_seen", "runs", "last_passed_commit")
@@ -38,21 +43,18 @@ _NOT_FOR_IT: Final = ("COVERAGE_PROCESS_START", "COV_CORE_SOURCE", "COV_CORE_DAT
 MAX_WORDS: Final = 500
 
 
-def record_run(
-    report: dict[str, Any], url: str, *, adds: bool = True, seconds: float | None = None
-) -> str | None:
+def record_run(report: dict[str, Any], url: str, *, adds: bool = True) -> str | None:
     """Write into a report what the history says of its groups, and record its run there.
 
     Args:
         report: its JSON object, whose `groups` get their `history`.
         url: where the history is; empty for the default.
         adds: record the run; if not, only ask.
-        seconds: how long to wait; by default as long as is allowed.
 
     Returns:
         In words why the history gave no answer; `None` if it gave one.
     """
-    seconds = seconds_allowed() if seconds is None else seconds
+    seconds = seconds_allowed()
     question = {"url": url, "adds": adds, "report": report, "seconds": seconds}
     said = _ask(json.dumps(question), seconds)
     if isinstance(said, str):
@@ -80,6 +82,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     from pytest_failure_taxonomy.history.novelty import state_of_verdict, states_of
     from pytest_failure_taxonomy.history.store import open_history
 
+    faulthandler.dump_traceback_later(question["seconds"], exit=True)
     report = question["report"]
     with open_history(
         question["url"] or None,
@@ -124,18 +127,20 @@ def _ask(question: str, seconds: float) -> dict[str, Any] | str:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            timeout=seconds,
+            timeout=seconds + START_SECONDS,
             check=False,
             env=environment,
             start_new_session=True,  # a Ctrl+C is the run's
         )
     except subprocess.TimeoutExpired:
-        return f"it gave no answer within {seconds:g} s"
+        return "the process that asks it did not start in time"
     except (OSError, ValueError) as error:
         return f"no process can be started: {error}"
     try:
         said = json.loads(done.stdout)
     except ValueError:
+        if done.stderr.startswith(_TIME_IS_OVER):
+            return f"it gave no answer within {seconds:g} s"
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return safe_text(last, MAX_WORDS)
     return str(said["problem"]) if "problem" in said else dict(said["states"])

@@ -431,7 +431,8 @@ class Run:
             )
             if problem is None:  # without a report there is nothing to complete
                 lines += watcher_lines(report)
-            lines += self._past_runs.lines(shown)
+            path = "" if problem else self._report_file.path_from(started_in)
+            lines += self._past_runs.lines(path)
             stays = stays_lines(self._report_file.remains)
             print_lines(
                 self._config,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
+import shlex
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from pytest_failure_taxonomy.history.recording import record_run, seconds_allowed
+from pytest_failure_taxonomy.history.recording import record_run
 from pytest_failure_taxonomy.report.limits import OWN_NAME
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import safe_text
@@ -29,7 +29,6 @@ class PastRuns:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._left = seconds_allowed()
         self._why_not: str | None = None
         self._known: dict[str, Any] | None = None
 
@@ -58,9 +57,7 @@ class PastRuns:
             return evidence
         if self._settings.known_name == KNOWN_BY_HISTORY:
             report = build(evidence)
-            why_not = self._ask(report, adds=False)
-            if why_not is not None:
-                self._why_not = why_not
+            self._why_not = record_run(report, self._settings.history or "", adds=False)
             unlisted = [
                 nodeid
                 for group in report["groups"]
@@ -105,10 +102,14 @@ class PastRuns:
         if self._known is not None:
             report["extensions"].setdefault(OWN_NAME, {})["known"] = self._known
         if self._settings.history is not None and self._why_not is None:
-            self._why_not = self._ask(report, adds=True)
+            self._why_not = record_run(report, self._settings.history)
 
     def lines(self, report_path: str) -> list[Line]:
-        """Return the lines about entries of known failures, and about a history that failed."""
+        """Return the lines about entries of known failures, and about a history that failed.
+
+        Args:
+            report_path: of the report, from where pytest was started; empty if there is none.
+        """
         lines = [_yellow(note) for note in (self._known or {}).get("notes", ())]
         known = self._known
         if known is not None and known["unknown_count"] and known["failures"]:
@@ -116,16 +117,13 @@ class PastRuns:
             names = ", ".join(known["unknown"]) + (", ..." if count > MAX_NAMED else "")
             lines.append(_yellow(f"not known by {known['by']}: {count} of them: {names}"))
         if self._why_not is not None:
-            add = f"; add it by: failure-taxonomy history add {report_path}" if report_path else ""
-            lines.append(_yellow(f"the run is not in the history: {self._why_not}{add}"))
+            words = f"the run is not in the history: {self._why_not}"
+            if report_path:
+                url = self.url_for_record
+                command = ["add", *([f"--history={url}"] if url else []), report_path]
+                words += f"; add it by: failure-taxonomy history {shlex.join(command)}"
+            lines.append(_yellow(words))
         return lines
-
-    def _ask(self, report: dict[str, Any], *, adds: bool) -> str | None:
-        started = time.monotonic()
-        url = self._settings.history or ""
-        why_not = record_run(report, url, adds=adds, seconds=max(0.01, self._left))
-        self._left -= time.monotonic() - started
-        return why_not
 
 
 def has_password(url: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import shlex
 import signal
 import weakref
 from collections.abc import Mapping, Sequence
@@ -154,11 +155,15 @@ class ReportFile:
         self.crash_record.close(keep_record=True)
         return f"could not be written to {self.path}: {error.strerror or error}"
 
-    def shown_path(self, started_in: Path) -> str:
+    def path_from(self, started_in: Path) -> str:
         """Return the path of the report, relative to where pytest was started if it lies below."""
         path = self.path
-        shown = path.relative_to(started_in) if path.is_relative_to(started_in) else path
-        return f"{shown} ({self._moved})" if self._moved else str(shown)
+        return str(path.relative_to(started_in) if path.is_relative_to(started_in) else path)
+
+    def shown_path(self, started_in: Path) -> str:
+        """Return the same, with the reason if it is not the path that was asked for."""
+        path = self.path_from(started_in)
+        return f"{path} ({self._moved})" if self._moved else path
 
     def _write_elsewhere(self, report: dict[str, Any]) -> Path | None:
         """Write the last report to the temporary folder, and return its path."""
@@ -191,7 +196,7 @@ def _what_became_of(path: Path, elsewhere: Path | None, why: str, *, is_cut: boo
     if is_cut:
         return (
             f"{path} has room for a part of it: {why}; make room and complete it by: "
-            "failure-taxonomy finalize"
+            f"failure-taxonomy finalize {shlex.quote(str(path))}"
         )
     return f"could not be written to {path}: {why}"
 

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_failure_taxonomy.aftermath.mailbox import find_mailbox, read_message
 from pytest_failure_taxonomy.errors import RulesError, SettingsError
+from pytest_failure_taxonomy.named_files import absolute, chosen, refused_files
 from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Faces, Shard
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, parse_stage
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -30,15 +31,6 @@ SUMMARIES: Final = ("short", "groups", "off")
 KNOWN_BY_HISTORY: Final = "history"
 MAX_ATTEMPT: Final = 2_000
 """Characters of a subtask's id and of an approach."""
-
-_OTHER_REPORTS: Final = {
-    "xmlpath": "--junitxml",
-    "report_log": "--report-log",
-    "json_report_file": "--json-report-file",
-    "htmlpath": "--html",
-    "log_file": "--log-file",
-}
-"""Options of pytest and of well-known plugins that write a file, by their names in the config."""
 
 _ENDS_OF_FOLDERS: Final = ("/", os.sep)
 
@@ -140,7 +132,9 @@ def read_settings(config: pytest.Config) -> Settings:
             else options.failure_taxonomy_report,
             ini_report,
         )
-        _refuse_shared_path(config, options, report)
+        refused = refused_files(config, report)
+        if refused:
+            raise SettingsError(*refused)
     except SettingsError as error:
         raise SettingsError(*error.args, *problems) from error
     return Settings(
@@ -187,18 +181,16 @@ def _stall_seconds(config: pytest.Config, option: str | None, problems: list[str
 
 def _rules(config: pytest.Config, option: str | None, problems: list[str]) -> tuple[Rule, ...]:
     ini = _ini(config, "failure_taxonomy_rules", "the name of a file", problems)
-    base = config.invocation_params.dir
-    if option is None and ini:
-        base, option = config.inipath.parent if config.inipath else config.rootpath, ini
-    if option is None:
+    path, base = chosen(config, option, ini)
+    if path is None:
         return ()
-    if not option.strip():
+    if not path.strip():
         problems.append("--failure-taxonomy-rules: the path is empty; give the name of a file")
         return ()
     from pytest_failure_taxonomy.rules.rules_file import load_rules
 
     try:
-        return load_rules(_absolute(base, option))
+        return load_rules(absolute(base, path))
     except RulesError as error:
         problems += str(error).splitlines()
         return ()
@@ -207,42 +199,37 @@ def _rules(config: pytest.Config, option: str | None, problems: list[str]) -> tu
 def _history(config: pytest.Config, option: str | None, problems: list[str]) -> str | None:
     """Return where the history is, as `Settings.history` has it; a path becomes absolute."""
     ini = _ini(config, "failure_taxonomy_history", "a path, a URL or true", problems) or ""
-    base = config.invocation_params.dir
-    if option is None:
-        if ini.lower() in ("", "false", "no", "off", "0"):
-            return None
-        base = config.inipath.parent if config.inipath else config.rootpath
-        option = "" if ini.lower() in ("true", "yes", "on", "1") else ini
-    if option and "://" not in option:
-        path = _absolute(base, option)
-        if path.is_dir() or option.endswith(".py"):
+    if option is None and ini.lower() in ("", "false", "no", "off", "0"):
+        return None
+    url, base = chosen(config, option, "" if ini.lower() in ("true", "yes", "on", "1") else ini)
+    if url and "://" not in url:
+        path = absolute(base, url)
+        if os.path.isdir(path) or url.endswith(".py"):
             problems.append(
-                f"--failure-taxonomy-history: {option} is no database; give the URL after a =, or "
+                f"--failure-taxonomy-history: {url} is no database; give the URL after a =, or "
                 "this option last"
             )
             return None
         return str(path)
-    return option
+    return url or ""
 
 
 def _known(
     config: pytest.Config, option: str | None, problems: list[str]
 ) -> tuple[tuple[KnownFailure, ...] | None, str]:
     ini = _ini(config, "failure_taxonomy_known", "the name of a file, or history", problems)
-    base = config.invocation_params.dir
-    if option is None and ini:
-        base, option = config.inipath.parent if config.inipath else config.rootpath, ini
-    if option is None:
+    known, base = chosen(config, option, ini)
+    if known is None:
         return None, ""
-    if option == KNOWN_BY_HISTORY:
-        return (), option
-    if not option.strip():
+    if known == KNOWN_BY_HISTORY:
+        return (), known
+    if not known.strip():
         problems.append("--failure-taxonomy-known: the path is empty; give a file, or history")
         return None, ""
     from pytest_failure_taxonomy.rules.known_file import load_known
 
     try:
-        return load_known(_absolute(base, option)), option
+        return load_known(absolute(base, known)), known
     except RulesError as error:
         problems += str(error).splitlines()
         return None, ""
@@ -323,20 +310,19 @@ def _face(
     config: pytest.Config, options: argparse.Namespace, name: str, problems: list[str]
 ) -> str | None:
     """Return the absolute path where a face of the report goes, as text."""
-    option, base = getattr(options, f"failure_taxonomy_{name}"), config.invocation_params.dir
-    if option is None:
-        ini = _ini(config, f"failure_taxonomy_{name}", "the name of a file", problems)
-        if not ini:
-            return None
-        base, option = config.inipath.parent if config.inipath else config.rootpath, ini
-    if not option.strip() or option.endswith((*_ENDS_OF_FOLDERS, ".py")) or "\0" in option:
+    option = getattr(options, f"failure_taxonomy_{name}")
+    ini = _ini(config, f"failure_taxonomy_{name}", "the name of a file", problems)
+    given, base = chosen(config, option, ini)
+    if given is None:
+        return None
+    if not given.strip() or given.endswith((*_ENDS_OF_FOLDERS, ".py")) or "\0" in given:
         problems.append(
-            f"--failure-taxonomy-{name}: {option!r} is no name of a file; give one such as "
+            f"--failure-taxonomy-{name}: {given!r} is no name of a file; give one such as "
             f"report.{'xml' if name == 'junit' else name}"
         )
         return None
-    path = _absolute(base, option)
-    if path.is_dir():
+    path = absolute(base, given)
+    if os.path.isdir(path):
         problems.append(f"--failure-taxonomy-{name}: {path} is a directory; give a file's name")
     return str(path)
 
@@ -425,8 +411,7 @@ def _ini(config: pytest.Config, name: str, wanted: str, problems: list[str]) -> 
 
 def _report_path(config: pytest.Config, option: str | None, ini: str) -> tuple[Path, bool]:
     """Return the path of the report, and whether the user has chosen it."""
-    started_in = config.invocation_params.dir
-    given = ini if option is None else option
+    given, base = chosen(config, option, ini)
     problem = None
     if option is not None and not option.strip():
         problem = "is empty"
@@ -440,24 +425,4 @@ def _report_path(config: pytest.Config, option: str | None, ini: str) -> tuple[P
         raise SettingsError(
             f"--failure-taxonomy-report: the path {problem}; give the name of a file"
         )
-    if option is not None:
-        return _absolute(started_in, option), True
-    if ini:
-        return _absolute(config.inipath.parent if config.inipath else config.rootpath, ini), True
-    return _absolute(started_in, DEFAULT_REPORT), False
-
-
-def _refuse_shared_path(config: pytest.Config, options: argparse.Namespace, report: Path) -> None:
-    for name, option in _OTHER_REPORTS.items():
-        other = getattr(options, name, None)
-        if not isinstance(other, str) or not other:
-            continue
-        if _absolute(config.invocation_params.dir, other) == report:
-            raise SettingsError(
-                f"--failure-taxonomy-report and {option} both name {other}; give each its own file"
-            )
-
-
-def _absolute(base: Path, path: str) -> Path:
-    # Not resolve(): a symbolic link is refused later.
-    return Path(os.path.abspath(base / os.path.expanduser(os.path.expandvars(path))))
+    return absolute(base, given or DEFAULT_REPORT), given is not None

@@ -21,7 +21,8 @@ from sqlalchemy import func, select
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import History, open_history, store
 from pytest_failure_taxonomy.history import tables as t
-from pytest_failure_taxonomy.history.database import FOLDER, NAME, REVISION
+from pytest_failure_taxonomy.history.database import REVISION
+from pytest_failure_taxonomy.named_files import FOLDER, NAME
 from tests.helpers.past_runs import a_report
 from tests.helpers.postgresql import started_cluster
 

@@ -132,11 +132,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("bench_json") or config.getini("bench_json"):
         with imports_as_they_are(config):
             from pytest_failure_taxonomy.bench.plugin.session_of_runs import json_file_of
+            from pytest_failure_taxonomy.named_files import refused_files
 
         path = json_file_of(config)
         if path is not None and path.is_dir():
             right = "name a file, such as bench.json"
             raise pytest.UsageError(f"--bench-json: {path} is a folder; {right}")
+        if not hasattr(config, "workerinput"):
+            refused = refused_files(config)
+            if refused:
+                raise pytest.UsageError("\n".join(refused))
     is_asked = config.getoption("bench_baseline") is not None or config.getini("bench_baseline")
     if is_asked and not hasattr(config, "workerinput"):
         with imports_as_they_are(config):

@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.bench.plugin.runs_to_resume import (
     relative,
     source_of_run,
 )
-from pytest_failure_taxonomy.bench.plugin.session_of_runs import DEFAULT_STORAGE, SessionOfRuns
+from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
 from pytest_failure_taxonomy.bench.run_file import RunFile
 from pytest_failure_taxonomy.bench.run_records import (
     SCHEMA_VERSION,
@@ -42,6 +42,7 @@ from pytest_failure_taxonomy.bench.runs_on_disk import (
     run_paths,
 )
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.named_files import STORAGE
 from pytest_failure_taxonomy.system.own_files import make_folder, write_new
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class KeptRuns:
             elif not folder.is_dir():
                 folder.mkdir(parents=True, exist_ok=True)
                 write_new(folder / ".gitignore", _IGNORE)
-            elif folder == self._config.rootpath / DEFAULT_STORAGE:  # a worker has created it
+            elif folder == self._config.rootpath / STORAGE:  # a worker has created it
                 write_new(folder / ".gitignore", _IGNORE)
         return folder
 

@@ -12,10 +12,9 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.named_files import STORAGE, chosen
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
-DEFAULT_STORAGE: Final = ".bench"
-"""Below the root directory, unless `--bench-storage` names another folder."""
 LATEST: Final = "latest"
 """Names the latest run of a storage; repeated from `runs_on_disk`, which a test compares."""
 
@@ -82,7 +81,7 @@ class SessionOfRuns:
 def storage_of(config: pytest.Config) -> tuple[Path, bool]:
     """Return the folder in which runs are kept, and whether the user has named it."""
     given = _path_of(config, "bench_storage")
-    return (config.rootpath / DEFAULT_STORAGE, False) if given is None else (given, True)
+    return (config.rootpath / STORAGE, False) if given is None else (given, True)
 
 
 def json_file_of(config: pytest.Config) -> Path | None:
@@ -92,13 +91,8 @@ def json_file_of(config: pytest.Config) -> Path | None:
 
 def _path_of(config: pytest.Config, name: str) -> Path | None:
     """Return the path that an option gives, or an ini value of the same name."""
-    given, ini = config.getoption(name), config.getini(name)
-    if given:
-        return config.invocation_params.dir / str(given)
-    if not ini:
-        return None
-    inipath = config.inipath
-    return (config.rootpath if inipath is None else inipath.parent) / str(ini)
+    given, base = chosen(config, config.getoption(name) or None, config.getini(name))
+    return base / str(given) if given else None
 
 
 def _why_not_writable(folder: Path) -> str:

@@ -1,0 +1,161 @@
+"""The files that options name, and the rule that no two options name one file.
+
+What one of them writes would destroy what the other one writes or reads. So a run with such options
+is refused before it writes anything, whatever the spelling of the paths.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+FOLDER: Final = ".failure-taxonomy"
+"""Of the history by default, below the root directory; no other option may name a file in it."""
+NAME: Final = "history.db"
+VARIABLE: Final = "FAILURE_TAXONOMY_HISTORY"
+SIDE_FILES: Final = ("-journal", "-wal", "-shm")
+"""What SQLite adds to a database's name for the files that it makes beside it."""
+STORAGE: Final = ".bench"
+"""The folder of kept runs by default, below the root directory."""
+RUN_SUFFIX: Final = ".jsonl"
+"""Of a kept run's file."""
+
+_REPORT: Final = "--failure-taxonomy-report"
+_HISTORY: Final = "--failure-taxonomy-history"
+_BASELINE: Final = "--bench-baseline"
+_STORAGE: Final = "--bench-storage"
+_OURS: Final = tuple(f"failure_taxonomy_{name}" for name in ("html", "junit", "rules", "known"))
+_OF_BENCHES: Final = ("bench_json", "bench_baseline", "bench_storage")
+_NO_PATHS: Final = ("", "true", "yes", "on", "1", "false", "no", "off", "0")
+"""Values of the history's option and ini value that name no file."""
+_OTHERS: Final = {
+    "xmlpath": "--junitxml",
+    "report_log": "--report-log",
+    "json_report_file": "--json-report-file",
+    "htmlpath": "--html",
+    "log_file": "--log-file",
+    "debug": "--debug",
+}
+"""Options of pytest and of well-known plugins that write a file, by their names in the config."""
+_OF_GITHUB: Final = ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")
+
+
+class _NamedFile(NamedTuple):
+    by: str
+    """The option, or what else names the file."""
+    path: Path
+    is_ours: bool = True
+
+
+def chosen(config: Any, option: Any, ini: Any) -> tuple[Any, Path]:
+    """Return what an option says, or else its ini value, and what a path in it is relative to."""
+    if option is None and ini:
+        return ini, config.inipath.parent if config.inipath else config.rootpath
+    return option, config.invocation_params.dir
+
+
+def absolute(base: Path, path: str) -> Path:
+    """Return the path that a user means. A link is kept, because it is refused later."""
+    return Path(os.path.abspath(base / os.path.expanduser(os.path.expandvars(path))))
+
+
+def refused_files(config: Any, report: Path | None = None) -> list[str]:
+    """Return a problem for each two options that name one file, and for each that names our own.
+
+    Two options that are both none of ours are not looked at.
+
+    Args:
+        config: pytest's; its options and ini values are known.
+        report: where the report of the run goes; `None` if it has none.
+    """
+    named = list(_named_files(config, report))
+    keys = [_identity(each.path) for each in named]
+    problems = {}
+    for (first, key), (second, other) in combinations(zip(named, keys, strict=True), 2):
+        if key == other is not None and (first.is_ours or second.is_ours):
+            problems[f"{first.by} and {second.by} both name"] = second.path
+    found = [f"{words} {path}; give each its own file" for words, path in problems.items()]
+    history = os.path.realpath(config.rootpath / FOLDER)
+    storages = [Path(os.path.realpath(each.path)) for each in named if each.by == _STORAGE]
+    for by, path, is_ours in named:
+        real = Path(os.path.realpath(path))
+        if report is not None and real.name.startswith(f".{report.name}."):
+            what = "a name of the run's own record"
+        elif is_ours and by != _HISTORY and real.is_relative_to(history):
+            what = "in the folder of the history"
+        elif by != _BASELINE and real.suffix == RUN_SUFFIX and real.parent in storages:
+            what = "in the folder of kept runs"
+        else:
+            continue
+        found.append(f"{by}: {path} is {what}; give another file")
+    return found
+
+
+def _named_files(config: Any, report: Path | None) -> Iterator[_NamedFile]:
+    """Yield the files that options name, to write or to read them."""
+    has_benches = hasattr(config.known_args_namespace, "bench_json")
+    ours = (*(() if report is None else _OURS), *(_OF_BENCHES if has_benches else ()))
+    if report is not None:
+        yield _NamedFile(_REPORT, report)
+        for path in _files_of_history(config):
+            yield _NamedFile(_HISTORY, path)
+        for variable in filter(os.environ.get, _OF_GITHUB):
+            yield _NamedFile(variable, Path(os.environ[variable]).absolute(), is_ours=False)
+    for name in (*ours, *_OTHERS):
+        text, base = _given(config, name)
+        if name == "bench_storage" and not text:
+            text, base = STORAGE, config.rootpath
+        if text and (name, text) != ("failure_taxonomy_known", "history"):
+            by = _OTHERS.get(name) or f"--{name.replace('_', '-')}"
+            yield _NamedFile(by, absolute(base, text), is_ours=name in ours)
+    if config.inipath is not None:
+        yield _NamedFile("the configuration file", config.inipath, is_ours=False)
+
+
+def _files_of_history(config: Any) -> list[Path]:
+    """Return the files of an SQLite database, even if this run does not use it."""
+    text, base = _given(config, "failure_taxonomy_history")
+    if text.lower() in _NO_PATHS:
+        text = os.environ.get(VARIABLE) or str(config.rootpath / FOLDER / NAME)
+    name = sqlite_file(text)
+    return [absolute(base, f"{name}{ending}") for ending in ("", *SIDE_FILES) if name]
+
+
+def _given(config: Any, name: str) -> tuple[str, Path]:
+    """Return the text of an option or ini value, empty for none; and what it is relative to."""
+    ini = None
+    with suppress(Exception):  # it is told elsewhere, or of a plugin that is not there
+        ini = config.getini(name)
+    text, base = chosen(config, getattr(config.known_args_namespace, name, None), ini)
+    is_path = isinstance(text, str) and text.strip() and "\0" not in text
+    return text if is_path else "", base
+
+
+def sqlite_file(url: str) -> str:
+    """Return the file that the URL or the path of a database names; empty if it names none."""
+    scheme, is_url, rest = url.partition("://")
+    if not is_url:
+        return url
+    name = rest.partition("/")[2].partition("?")[0] if scheme.startswith("sqlite") else ""
+    return unquote(name.removeprefix("file:").removeprefix("//")) if "file:" in name else name
+
+
+def _identity(path: Path) -> tuple[object, ...] | None:
+    """Return what all spellings of a path have in common; `None` for a device and its like."""
+    existing, missing = Path(os.path.realpath(path)), []
+    while not os.path.exists(existing):
+        missing.append(existing.name)
+        existing = existing.parent
+    status = os.stat(existing)
+    if not missing and not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        return None
+    swapped = str(existing).swapcase()
+    if os.path.exists(swapped) and os.path.samefile(swapped, existing):  # it ignores case
+        missing = [name.casefold() for name in missing]
+    return status.st_dev, status.st_ino, *missing
