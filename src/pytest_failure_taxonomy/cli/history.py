@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli.columns import MAX_CELL, Column, csv_text, table_lines
 from pytest_failure_taxonomy.cli.output import answer, styled, tell
-from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.errors import FailureTaxonomyError, HistoryError
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import to_dict
@@ -98,7 +98,13 @@ def _execute(command: Callable[[argparse.Namespace], int], options: argparse.Nam
     from pytest_failure_taxonomy.history import require_libraries
 
     require_libraries()
-    return command(options)
+    try:
+        return command(options)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise HistoryError(
+            "history: the database holds what this program has not written "
+            f"({safe_text(str(error))}); give another one by --history"
+        ) from None
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -174,7 +175,7 @@ def worded(url: URL) -> Iterator[None]:
     except OSError as error:
         what = error.strerror or str(error)
         raise HistoryError(f"{_shown(url)}: the history can't be used: {what}") from None
-    except (ValueError, TypeError, ArithmeticError) as error:  # a setting of the URL, or a value
+    except (ArithmeticError, TypeError, ValueError, struct.error) as error:  # a setting of the URL, or a value
         raise HistoryError(
             f"{_shown(url)}: the history can't be used: {safe_text(str(error), 300)}; give another "
             "by --history"
@@ -255,7 +256,7 @@ def _look_at_file(path: Path, url: URL) -> None:
     for side_file in (journal, log, index):
         if os.path.islink(side_file) or os.path.exists(side_file) > os.path.isfile(side_file):
             raise HistoryError(f"{side_file}: it is no file of a database; remove it")
-    if journal.exists() and journal.read_bytes().endswith(_END_OF_SUPER_JOURNAL):
+    if _end_of(journal, len(_END_OF_SUPER_JOURNAL)) == _END_OF_SUPER_JOURNAL:
         raise HistoryError(f"{journal}: it would remove another file; remove it")
     query = {"mode": "ro", "immutable": "1", "uri": "true"}
     look = create_engine(URL.create("sqlite", database=path.as_uri(), query=query))
@@ -269,6 +270,14 @@ def _look_at_file(path: Path, url: URL) -> None:
                 )
     finally:
         look.dispose()
+
+
+def _end_of(path: Path, size: int) -> bytes:
+    """Return the last bytes of a file; none if it is not there, or is shorter."""
+    with suppress(OSError), path.open("rb") as file:
+        file.seek(-size, os.SEEK_END)
+        return file.read(size)
+    return b""
 
 
 def _create(path: Path) -> None:
@@ -327,7 +336,7 @@ def _is_current(connection: Connection, url: URL) -> bool:
         _refuse_code(connection, shown)
     if VERSION_TABLE in tables:
         found = connection.scalars(text(f"SELECT version_num FROM {VERSION_TABLE}")).all()  # noqa: S608 - a constant
-        version = max(map(str, found), default="")
+        version = max(map(str, found), default="unknown")
         if version > REVISION:
             raise HistoryError(
                 f"{shown}: the history is of a newer version ({safe_text(version, 32)}) than this "
@@ -399,7 +408,7 @@ def _upgrade(connection: Connection, shown: str) -> None:
     config.attributes["connection"] = connection
     try:
         command.upgrade(config, "head")
-    except CommandError:
+    except (CommandError, AssertionError):
         raise HistoryError(
             f"{shown}: the version of the history is none that this program knows; give the path "
             "of another one"
