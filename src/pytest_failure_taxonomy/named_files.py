@@ -82,10 +82,11 @@ def refused_files(config: Any, report: Path | None = None) -> list[str]:
             problems[f"{first.by} and {second.by} both name"] = second.path
     found = [f"{words} {path}; give each its own file" for words, path in problems.items()]
     history = os.path.realpath(config.rootpath / FOLDER)
+    beside = "" if report is None else os.path.realpath(report.with_name(f".{report.name}."))
     storages = [Path(os.path.realpath(each.path)) for each in named if each.by == _STORAGE]
     for by, path, is_ours in named:
         real = Path(os.path.realpath(path))
-        if report is not None and real.name.startswith(f".{report.name}."):
+        if beside and str(real).startswith(beside):
             what = "a name of the run's own record"
         elif is_ours and by != _HISTORY and real.is_relative_to(history):
             what = "in the folder of the history"

@@ -152,26 +152,37 @@ def test_a_link_that_a_test_puts_there_is_replaced_and_not_followed(folder: Path
     assert (folder / "target").read_text(encoding="utf-8") == "untouched"
 
 
-@pytest.mark.parametrize(
-    ("option", "plugin"),
-    [
-        pytest.param("--junitxml", None, id="junitxml"),
-        pytest.param("--log-file", None, id="log-file"),
-        pytest.param("--report-log", "pytest_reportlog", id="reportlog"),
-        pytest.param("--json-report-file", "pytest_jsonreport", id="json-report"),
-    ],
-)
-@pytest.mark.parametrize("path", ["out.json", "./sub/../out.json"])
-def test_another_reports_path(
-    pytester: pytest.Pytester, folder: Path, option: str, plugin: str | None, path: str
-) -> None:
-    """Two reports can't share a file, however its path is spelled; neither is written."""
-    plugins = [] if plugin is None else [plugin]
-    for module in plugins:
-        pytest.importorskip(module)
-    run = run_inside(pytester, f"{option}=out.json", f"{TO}={path}", switch=(), plugins=plugins)
-    assert_refused(run, TO, f"{option} both name out.json", "give each its own file")
-    assert not (folder / "out.json").exists()
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_files_that_two_options_name(folder: Path, workers: tuple[str, ...]) -> None:
+    """All such pairs are told before any test, and no file has changed, or is new."""
+    for name in ("h.db", "known.yaml"):
+        (folder / name).write_text("an earlier one", encoding="utf-8")
+    (folder / "here").symlink_to(".")
+    before = sorted(folder.iterdir())
+    run = run_pytest(
+        folder,
+        *workers,
+        "--failure-taxonomy-history=h.db",
+        "--failure-taxonomy-html=./sub/../h.db",
+        "--failure-taxonomy-junit=here/known.yaml",
+        "--failure-taxonomy-known=known.yaml",
+        "--junitxml=out.json",
+        f"{TO}=here/out.json",
+        plugins=("xdist",),
+    )
+    assert run.status == 4
+    own = "--failure-taxonomy-"
+    told = [line.removeprefix("ERROR: ") for line in run.stderr.splitlines() if line]
+    expected = [
+        (f"{TO} and --junitxml", "out.json"),
+        (f"{own}history and {own}html", "h.db"),
+        (f"{own}junit and {own}known", "known.yaml"),
+    ]
+    for names, name in expected:
+        assert f"{names} both name {folder / name}; give each its own file" in told
+    assert sorted(folder.iterdir()) == before
+    assert (folder / "h.db").read_text("utf-8") == "an earlier one"
+    assert (folder / "known.yaml").read_text("utf-8") == "an earlier one"
 
 
 # Values that are none.

@@ -175,7 +175,12 @@ def worded(url: URL) -> Iterator[None]:
     except OSError as error:
         what = error.strerror or str(error)
         raise HistoryError(f"{_shown(url)}: the history can't be used: {what}") from None
-    except (ArithmeticError, TypeError, ValueError, struct.error) as error:  # a setting of the URL, or a value
+    except (
+        ArithmeticError,
+        TypeError,
+        ValueError,
+        struct.error,
+    ) as error:
         raise HistoryError(
             f"{_shown(url)}: the history can't be used: {safe_text(str(error), 300)}; give another "
             "by --history"

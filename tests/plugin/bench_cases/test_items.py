@@ -521,6 +521,7 @@ NO_AMOUNT: Final = " can't be used: it is no finite number; give an amount in US
             "--bench-max-cost: 'nan'" + NO_AMOUNT + "\nbench_max_cost_usd: 'inf'" + NO_AMOUNT,
         ),
         (["--bench-json=bench"], "", "bench is a folder; name a file, such as bench.json"),
+        (["--bench-json=x", "--junitxml=./x"], "", "--bench-json and --junitxml both name "),
         (
             [],
             "bench_rubric_isolation = cold",

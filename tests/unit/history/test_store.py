@@ -16,16 +16,19 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import func, select
+from sqlalchemy import create_engine, func, select
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import History, open_history, store
 from pytest_failure_taxonomy.history import tables as t
-from pytest_failure_taxonomy.history.database import REVISION
+from pytest_failure_taxonomy.history.database import REVISION, _upgrade, find_url
+from pytest_failure_taxonomy.history.tasks import bring_up_to_date
 from pytest_failure_taxonomy.named_files import FOLDER, NAME
 from tests.helpers.past_runs import a_report
 from tests.helpers.postgresql import started_cluster
 
+HISTORIES = Path(__file__).parents[2] / "data" / "histories"
+"""What the first migration of each version made, when it was the newest."""
 ADD = """
 import json, sys
 from pytest_failure_taxonomy.history import open_history
@@ -57,9 +60,20 @@ def test_the_default_is_a_folder_of_our_own(default_history: History, tmp_path: 
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
 
 
-def test_the_migrations_make_the_tables(history: History) -> None:
-    """What Alembic's scripts make is what the code describes."""
-    with history.reading() as connection:
+@pytest.mark.parametrize("version", ["new", "0001"])
+def test_the_migrations_make_the_tables(history_url: str, version: str) -> None:
+    """A new database, and one that each version has left, are what the code describes."""
+    if version != "new":
+        url = find_url(history_url)
+        dump = HISTORIES / f"{version}.{url.get_backend_name()}.sql"
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            for statement in dump.read_text("utf-8").strip().split(";\n"):
+                connection.exec_driver_sql(statement)
+            bring_up_to_date(connection, "tasks")
+            _upgrade(connection, "h.db")
+        engine.dispose()
+    with open_history(history_url) as history, history.reading() as connection:
         context = MigrationContext.configure(
             connection,
             opts={
@@ -70,6 +84,9 @@ def test_the_migrations_make_the_tables(history: History) -> None:
         )
         assert compare_metadata(context, t.METADATA) == []
         assert connection.exec_driver_sql("SELECT version_num FROM ft_schema").scalar() == REVISION
+        if connection.dialect.name == "postgresql":
+            options = "SELECT reloptions FROM pg_class WHERE relname = 'ft_tests'"
+            assert connection.exec_driver_sql(options).scalar() == ["fillfactor=45"]
 
 
 def test_a_run_is_taken_once(history: History) -> None:
@@ -279,21 +296,76 @@ def test_passwords_are_not_shown() -> None:
 
 @pytest.mark.slow
 def test_processes_that_add_at_once_lose_no_run(tmp_path: Path, history_url: str) -> None:
-    """Eight processes that make one history together and add to it lose nothing."""
+    """Ten processes that make one history together and add to it lose nothing."""
     running = []
-    for worker in range(8):
+    for worker in range(10):
         names = []
-        for number in range(4):
+        for number in range(3):
             name = tmp_path / f"{worker}-{number}.json"
-            report = a_report(worker * 4 + number, failing=("tests/test_x.py::test_a",))
+            report = a_report(worker * 3 + number, failing=("tests/test_x.py::test_a",))
             name.write_text(json.dumps(report))
             names.append(str(name))
         running.append(subprocess.Popen([sys.executable, "-c", ADD, history_url, *names]))
-    assert [each.wait(60) for each in running] == [0] * 8
+    assert [each.wait(60) for each in running] == [0] * 10
     with open_history(history_url) as history:
-        assert count(history, t.RUNS) == 32
+        assert count(history, t.RUNS) == 30
         with history.reading() as connection:
-            assert connection.scalar(select(t.CAUSES.c.runs)) == 32
+            assert connection.scalar(select(t.CAUSES.c.runs)) == 30
+
+
+FIRST_RUN = """
+import json, sys
+from pytest_failure_taxonomy.history.recording import record_run
+with open(sys.argv[1]) as file:
+    print(record_run(json.load(file), ""))
+"""
+
+
+@pytest.mark.slow
+def test_first_runs_at_once_all_get_in(tmp_path: Path) -> None:
+    """Ten ask in processes of their own: none gives up because Python itself starts slowly."""
+    running = []
+    for number in range(10):
+        name = tmp_path / f"{number}.json"
+        report = a_report(number, test_a="failed")
+        report["run"]["invocation"]["rootdir"] = str(tmp_path)
+        name.write_text(json.dumps(report))
+        command = [sys.executable, "-c", FIRST_RUN, str(name)]
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    assert [each.communicate(timeout=120)[0] for each in running] == ["None\n"] * 10
+    with open_history(rootdir=tmp_path) as history:
+        assert count(history, t.RUNS) == 10
+    assert sorted(path.name for path in (tmp_path / FOLDER).iterdir()) == [".gitignore", NAME]
+
+
+@pytest.mark.linux("a SIGKILL")
+def test_a_process_that_is_killed_makes_no_half_history(tmp_path: Path) -> None:
+    """What it has not finished is at no path that anybody opens: no empty file and no journal."""
+    child = os.fork()
+    if child == 0:
+        os.link = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        open_history(tmp_path / "h.db")
+    os.waitpid(child, 0)
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".h.db.")
+    open_history(tmp_path / "h.db").close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [left.name, "h.db"]
+
+
+def test_a_history_where_no_file_can_be_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system without hard links, and in an empty file, the tables are made in place."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    (tmp_path / "empty.db").touch()
+    for name in ("h.db", "empty.db"):
+        with open_history(tmp_path / name) as history:
+            assert history.add(a_report(1))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.db", "h.db"]
 
 
 @pytest.mark.linux("a SIGKILL")
