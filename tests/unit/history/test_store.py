@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import History, open_history, store
 from pytest_failure_taxonomy.history import tables as t
 from pytest_failure_taxonomy.history.database import REVISION, _upgrade, find_url
+from pytest_failure_taxonomy.history.recording import SECONDS_VARIABLE, record_run
 from pytest_failure_taxonomy.history.tasks import bring_up_to_date
 from pytest_failure_taxonomy.named_files import FOLDER, NAME
 from tests.helpers.past_runs import a_report
@@ -295,47 +297,18 @@ def test_passwords_are_not_shown() -> None:
 
 
 @pytest.mark.slow
-def test_processes_that_add_at_once_lose_no_run(tmp_path: Path, history_url: str) -> None:
-    """Ten processes that make one history together and add to it lose nothing."""
-    running = []
-    for worker in range(10):
-        names = []
-        for number in range(3):
-            name = tmp_path / f"{worker}-{number}.json"
-            report = a_report(worker * 3 + number, failing=("tests/test_x.py::test_a",))
-            name.write_text(json.dumps(report))
-            names.append(str(name))
-        running.append(subprocess.Popen([sys.executable, "-c", ADD, history_url, *names]))
-    assert [each.wait(60) for each in running] == [0] * 10
-    with open_history(history_url) as history:
-        assert count(history, t.RUNS) == 30
-        with history.reading() as connection:
-            assert connection.scalar(select(t.CAUSES.c.runs)) == 30
-
-
-FIRST_RUN = """
-import json, sys
-from pytest_failure_taxonomy.history.recording import record_run
-with open(sys.argv[1]) as file:
-    print(record_run(json.load(file), ""))
-"""
-
-
-@pytest.mark.slow
-def test_first_runs_at_once_all_get_in(tmp_path: Path) -> None:
-    """Ten ask in processes of their own: none gives up because Python itself starts slowly."""
-    running = []
-    for number in range(10):
-        name = tmp_path / f"{number}.json"
-        report = a_report(number, test_a="failed")
-        report["run"]["invocation"]["rootdir"] = str(tmp_path)
-        name.write_text(json.dumps(report))
-        command = [sys.executable, "-c", FIRST_RUN, str(name)]
-        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-    assert [each.communicate(timeout=120)[0] for each in running] == ["None\n"] * 10
-    with open_history(rootdir=tmp_path) as history:
-        assert count(history, t.RUNS) == 10
-    assert sorted(path.name for path in (tmp_path / FOLDER).iterdir()) == [".gitignore", NAME]
+def test_first_runs_at_once_all_get_in(
+    tmp_path: Path, history_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten processes that make one history together lose no run, and leave no other file."""
+    monkeypatch.setenv(SECONDS_VARIABLE, "60")
+    reports = [a_report(number, failing=("tests/test_x.py::test_a",)) for number in range(10)]
+    with ThreadPoolExecutor(10) as pool:
+        assert set(pool.map(lambda report: record_run(report, history_url), reports)) == {None}
+    with open_history(history_url) as history, history.reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(t.RUNS)) == 10
+        assert connection.scalar(select(t.CAUSES.c.runs)) == 10
+    assert [path.name for path in tmp_path.iterdir()] in (["h.db"], [])
 
 
 @pytest.mark.linux("a SIGKILL")
