@@ -179,12 +179,6 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         "unless failure_taxonomy is false",
         default="",
     )
-    parser.addini("failure_taxonomy_stage", "As --failure-taxonomy-stage", default="")
-    parser.addini(
-        "failure_taxonomy_rules",
-        "As --failure-taxonomy-rules, relative to the configuration file",
-        default="",
-    )
     parser.addini(
         "failure_taxonomy_redact",
         "Regular expressions as for --failure-taxonomy-redact, one a line",
@@ -198,9 +192,6 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         default=False,
     )
     parser.addini(
-        "failure_taxonomy_stall_seconds", "As --failure-taxonomy-stall-seconds", default=""
-    )
-    parser.addini(
         "failure_taxonomy_end_stalled", "As --failure-taxonomy-end-stalled", "bool", default=False
     )
     parser.addini(
@@ -208,19 +199,15 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         "As --failure-taxonomy-history; `true` for the default",
         default="",
     )
-    parser.addini(
-        "failure_taxonomy_known",
-        "As --failure-taxonomy-known, relative to the configuration file",
-        default="",
-    )
-    for name in ("junit", "html"):
+    for name in ("rules", "known", "junit", "html"):
         parser.addini(
             f"failure_taxonomy_{name}",
             f"As --failure-taxonomy-{name}, relative to the configuration file",
             default="",
         )
-    for name in ("github", "summary", "shard", "subtask", "approach"):
-        parser.addini(f"failure_taxonomy_{name}", f"As --failure-taxonomy-{name}", default="")
+    for name in ("stage", "stall-seconds", "github", "summary", "shard", "subtask", "approach"):
+        ini = f"failure_taxonomy_{name.replace('-', '_')}"
+        parser.addini(ini, f"As --failure-taxonomy-{name}", default="")
     parser.addini(
         "failure_taxonomy_markers",
         "More reasons of failure markers, one a line: NAME, or NAME = one of the 15 reasons",

@@ -190,7 +190,7 @@ def test_a_history_that_another_hand_has_changed(
 ) -> None:
     """It is refused in a line, and what would run does not: an endless query comes to no end."""
     words, statement = CHANGED[name]
-    path = shutil.copy(ours, tmp_path / NAME)
+    path = Path(shutil.copy(ours, tmp_path / NAME))
     sql("CREATE TABLE theirs (x REFERENCES ft_runs ON DELETE CASCADE)")(path)
     if name in RENAMED:
         sql("PRAGMA legacy_alter_table=ON", f"ALTER TABLE {RENAMED[name]} RENAME TO ft_old")(path)
@@ -236,7 +236,7 @@ def test_a_value_of_another_hand(
     command: str,
 ) -> None:
     """A number that is too big, a text for a number, bytes for a text: told in a line."""
-    path = shutil.copy(ours, tmp_path / NAME)
+    path = Path(shutil.copy(ours, tmp_path / NAME))
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         (fingerprint,) = connection.execute("SELECT fingerprint FROM ft_causes").fetchone()
         many = f"UPDATE OR REPLACE {table} SET {column} = ?"  # noqa: S608 - words of ours
@@ -292,7 +292,7 @@ def test_a_journal_that_would_remove_a_file(tmp_path: Path, ours: Path) -> None:
     """SQLite removes the file that a hot journal names; a checkout could bring such a journal."""
     victim = tmp_path / "thesis.txt"
     victim.write_bytes(CANARY)
-    path = shutil.copy(ours, tmp_path / "h.db")
+    path = Path(shutil.copy(ours, tmp_path / "h.db"))
     sql("PRAGMA journal_mode=DELETE")(path)
     content = path.read_bytes()
     (size,) = struct.unpack(">H", content[16:18])

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import open_history
+from pytest_failure_taxonomy.history.tables import METADATA
 from pytest_failure_taxonomy.history.tasks import list_tasks, record_task, status_words, unmerged
 from tests.helpers.reports import make_failure, make_report, make_run
 
@@ -98,12 +99,14 @@ def test_a_migration_that_is_killed_has_not_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of it happens, or nothing."""
-    from pytest_failure_taxonomy.history import database
+
+    def kill_this_process(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
     path = make_tasks(tmp_path / "t.db", ["failed"])
     child = os.fork()
     if child == 0:
-        monkeypatch.setattr(database, "_upgrade", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        monkeypatch.setattr(METADATA, "create_all", kill_this_process)
         open_history(path)
         os._exit(1)
     _, status = os.waitpid(child, 0)

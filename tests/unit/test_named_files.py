@@ -112,7 +112,7 @@ def test_spellings_of_one_file(folder: Path, html: str, junit: str) -> None:
 )  # fmt: skip
 def test_pairs_of_options(folder: Path, options: dict[str, str], expected: list[str]) -> None:
     """All problems are told at once; what is no file, and what is none of ours, is none."""
-    given = {name: each.format(folder=folder) for name, each in options.items()}
+    given: dict[str, Any] = {name: each.format(folder=folder) for name, each in options.items()}
     found = refused(folder, **given)
     assert len(found) == len(expected), found
     for line, start in zip(found, expected, strict=True):
@@ -140,9 +140,9 @@ def test_a_file_system_that_ignores_case(folder: Path, monkeypatch: pytest.Monke
     """Two names that differ in case alone are of one file, even before it is there."""
     exists, samefile = os.path.exists, os.path.samefile
     spelled = {str(folder).swapcase(): str(folder)}
-    monkeypatch.setattr(os.path, "exists", lambda path: exists(spelled.get(str(path), path)))
+    monkeypatch.setattr(os.path, "exists", lambda path: exists(spelled.get(str(path), str(path))))
     monkeypatch.setattr(
-        os.path, "samefile", lambda one, other: samefile(spelled.get(str(one), one), other)
+        os.path, "samefile", lambda one, other: samefile(spelled.get(str(one), str(one)), other)
     )
     (line,) = refused(folder, html="New.html", junit="new.HTML")
     assert line.startswith("--html and --junit both name ")

@@ -33,6 +33,8 @@ BUSY_SECONDS: Final = 30.0
 """How long a command waits for another process that writes."""
 _ADVISORY_LOCK: Final = 7_162_540_118_223_091
 """The number of our lock in PostgreSQL; any number that no other program is likely to use."""
+_UNFIT: Final = (ArithmeticError, TypeError, ValueError, struct.error)
+"""What values of a database raise that this program has not written, and settings of a URL."""
 _SQLITE_MAGIC: Final = b"SQLite format 3\x00"
 _END_OF_SUPER_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")
 """How a journal ends that names another file, which SQLite removes when it rolls the journal back.
@@ -170,21 +172,11 @@ def worded(url: URL) -> Iterator[None]:
     """Turn an error of the database, or of what it holds, into one line without a password."""
     try:
         yield
-    except (SQLAlchemyError, sqlite3.Error) as error:
-        raise HistoryError(_words(url, error)) from None
     except OSError as error:
         what = error.strerror or str(error)
         raise HistoryError(f"{_shown(url)}: the history can't be used: {what}") from None
-    except (
-        ArithmeticError,
-        TypeError,
-        ValueError,
-        struct.error,
-    ) as error:
-        raise HistoryError(
-            f"{_shown(url)}: the history can't be used: {safe_text(str(error), 300)}; give another "
-            "by --history"
-        ) from None
+    except (SQLAlchemyError, sqlite3.Error, *_UNFIT) as error:
+        raise HistoryError(_words(url, error)) from None
 
 
 def _shown(url: URL) -> str:
@@ -298,7 +290,7 @@ def _create(path: Path) -> None:
             _make_tables(connection, str(path))
         with closing(sqlite3.connect(new)) as file, closing(memory.raw_connection()) as source:
             file.execute("PRAGMA journal_mode=OFF")
-            source.backup(file)  # type: ignore[attr-defined]  # SQLite's own
+            source.backup(file)
         with suppress(OSError):
             os.link(new, path)
     finally:
