@@ -19,6 +19,7 @@ import pytest
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import open_history
+from pytest_failure_taxonomy.history.attempts import recover
 from pytest_failure_taxonomy.history.tasks import record_task
 from pytest_failure_taxonomy.named_files import FOLDER, NAME, SIDE_FILES
 from tests.helpers.children import run_pytest
@@ -41,6 +42,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
             history.add(a_report(number, test_a=outcome, test_b="failed"))
         record_task(history, "a", "failed", log="[GZA_FAILURE:MAX_TURNS]\n")
         record_task(history, "b", "completed", based_on="a")
+        recover(history, "s", "try it")
     return path
 
 
@@ -219,6 +221,7 @@ VALUES: Final = (
     ("ft_runs", "message", b"\xff", "list --format json"),
     ("ft_runs", "duration_seconds", "long", "stats"),
     ("ft_run_causes", "cause_id", 7, "since {fingerprint}"),
+    ("ft_attempts", "approach", b"\xff", "recover --subtask s --approach a"),
     ("ft_tests", "durations", "x", "add"),
     ("ft_tests", "durations", b"x" * 61, "add"),
 )
@@ -245,7 +248,8 @@ def test_a_value_of_another_hand(
     report.write_text(json.dumps(a_report(9, test_a="passed", test_b="failed")))
     words = f"add {report}" if command == "add" else command.format(fingerprint=fingerprint)
     capsys.readouterr()
-    code = main(["history", *words.split(), "--history", str(path)])
+    command = words if words.startswith("recover") else f"history {words}"
+    code = main([*command.split(), "--history", str(path)])
     (line,) = capsys.readouterr().err.splitlines()
     assert code == 2
     assert line.isprintable()

@@ -6,7 +6,8 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -98,9 +99,20 @@ def _execute(command: Callable[[argparse.Namespace], int], options: argparse.Nam
     from pytest_failure_taxonomy.history import require_libraries
 
     require_libraries()
-    try:
+    with values_of_others():
         return command(options)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+
+
+@contextmanager
+def values_of_others() -> Iterator[None]:
+    """Word what goes wrong with a value in a database that this program has not written.
+
+    Raises:
+        HistoryError: there is such a value.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise HistoryError(
             "history: the database holds what this program has not written "
             f"({safe_text(str(error))}); give another one by --history"

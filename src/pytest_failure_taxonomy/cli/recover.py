@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_failure_taxonomy.cli.history import values_of_others
 from pytest_failure_taxonomy.cli.output import answer
 from pytest_failure_taxonomy.errors import LogError
 
@@ -68,7 +69,7 @@ def execute(options: argparse.Namespace) -> int:
     redact = Secrets().redact
     report = None if options.report is None else _load(options.report)
     error = None if options.error is None else redact(_read(options.error))
-    with open_history(options.history) as history:
+    with values_of_others(), open_history(options.history) as history:
         found = recover(
             history,
             options.subtask,
@@ -78,7 +79,7 @@ def execute(options: argparse.Namespace) -> int:
             success=options.success,
             commit=options.commit or (None if report is not None else _commit_here()),
         )
-    answer(json.dumps(_as_json(found, options), indent=2) + "\n")
+        answer(json.dumps(_as_json(found, options), indent=2) + "\n")
     return 0
 
 
