@@ -82,7 +82,7 @@ def refused_files(config: Any, report: Path | None = None) -> list[str]:
             problems[f"{first.by} and {second.by} both name"] = second.path
     found = [f"{words} {path}; give each its own file" for words, path in problems.items()]
     history = os.path.realpath(config.rootpath / FOLDER)
-    beside = "" if report is None else os.path.realpath(report.with_name(f".{report.name}."))
+    beside = "" if report is None else f"{os.path.realpath(report.parent)}{os.sep}.{report.name}."
     storages = [Path(os.path.realpath(each.path)) for each in named if each.by == _STORAGE]
     for by, path, is_ours in named:
         real = Path(os.path.realpath(path))

@@ -135,6 +135,23 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 """The options of the command line, as `addoption` takes them."""
 
 
+_IN_FILE = ", relative to the configuration file"
+_INI_VALUES: dict[str, tuple[str, Any, Any]] = {
+    "stage": ("", None, ""),
+    "rules": (_IN_FILE, None, ""),
+    "redact": (", one a line", "linelist", []),
+    "strict-baseline": ("", "bool", False),
+    "stall-seconds": ("", None, ""),
+    "end-stalled": ("", "bool", False),
+    "history": ("; `true` for the default", None, ""),
+    "known": (_IN_FILE, None, ""),
+    "junit": (_IN_FILE, None, ""),
+    "html": (_IN_FILE, None, ""),
+    **dict.fromkeys(("github", "summary", "shard", "subtask", "approach"), ("", None, "")),
+}
+"""What the ini value of an option adds to its help; its type and default, as `addini` takes them."""
+
+
 class HookSpecs:
     """The hooks that other plugins and conftest files can implement."""
 
@@ -179,35 +196,9 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         "unless failure_taxonomy is false",
         default="",
     )
-    parser.addini(
-        "failure_taxonomy_redact",
-        "Regular expressions as for --failure-taxonomy-redact, one a line",
-        "linelist",
-        default=[],
-    )
-    parser.addini(
-        "failure_taxonomy_strict_baseline",
-        "As --failure-taxonomy-strict-baseline",
-        "bool",
-        default=False,
-    )
-    parser.addini(
-        "failure_taxonomy_end_stalled", "As --failure-taxonomy-end-stalled", "bool", default=False
-    )
-    parser.addini(
-        "failure_taxonomy_history",
-        "As --failure-taxonomy-history; `true` for the default",
-        default="",
-    )
-    for name in ("rules", "known", "junit", "html"):
-        parser.addini(
-            f"failure_taxonomy_{name}",
-            f"As --failure-taxonomy-{name}, relative to the configuration file",
-            default="",
-        )
-    for name in ("stage", "stall-seconds", "github", "summary", "shard", "subtask", "approach"):
+    for name, (more, kind, default) in _INI_VALUES.items():
         ini = f"failure_taxonomy_{name.replace('-', '_')}"
-        parser.addini(ini, f"As --failure-taxonomy-{name}", default="")
+        parser.addini(ini, f"As --failure-taxonomy-{name}{more}", kind, default=default)
     parser.addini(
         "failure_taxonomy_markers",
         "More reasons of failure markers, one a line: NAME, or NAME = one of the 15 reasons",
