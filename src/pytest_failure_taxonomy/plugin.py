@@ -149,7 +149,7 @@ _INI_VALUES: dict[str, tuple[str, Any, Any]] = {
     "html": (_IN_FILE, None, ""),
     **dict.fromkeys(("github", "summary", "shard", "subtask", "approach"), ("", None, "")),
 }
-"""What the ini value of an option adds to its help; its type and default, as `addini` takes them."""
+"""What an ini value's help says more than its option's; type and default, as `addini` has them."""
 
 
 class HookSpecs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -161,9 +162,14 @@ def test_a_history_that_cannot_be_reached(runs: PytestRuns) -> None:
 def test_a_history_that_is_slow(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for no longer than is allowed."""
     monkeypatch.setenv("FAILURE_TAXONOMY_HISTORY_SECONDS", "0.01")
-    run = runs.run(HISTORY)
+    run = runs.run(f"{HISTORY}=my (own).db")
     assert run.exit_status == 0
-    assert "is not in the history: it gave no answer within 0.01 s" in "\n".join(run.stdout)
+    (line,) = (line for line in run.stdout if "is not in the history" in line)
+    why, _, command = line.partition("; add it by: ")
+    assert why.endswith("is not in the history: it gave no answer within 0.01 s")
+    history = f"--history={runs.path / 'my (own).db'}"
+    expected = ["failure-taxonomy", "history", "add", history, "failure-report.json"]
+    assert shlex.split(command) == expected
 
 
 def known_run(runs: PytestRuns, entries: str, *args: str, **given: Any) -> FinishedRun:
