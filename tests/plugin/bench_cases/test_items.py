@@ -572,17 +572,87 @@ def test_the_bare_id_selects_all_repetitions(runs: PytestRuns, workers: tuple[st
     assert runs.run(f"{file}::case-00", plugins=plugins).exit_status == 4
 
 
-def test_reruns_run_the_case_again(runs: PytestRuns) -> None:
-    """A plugin that runs failed tests again runs the case again, not its old outcome."""
-    system = SYSTEM.replace(
-        "        note(case)\n",
-        "        note(case)\n        if len(open(CALLS).readlines()) == 1:\n"
-        "            raise RuntimeError('flaky')\n",
+RIGHT_AT_THE_SECOND_TIME = SYSTEM.replace(
+    'return case.fields.get("answer", case.input)',
+    'return case.input if open(CALLS).read().split().count(case.case_id) > 1 else "wrong"',
+)
+RERUN_TESTS = """\
+import os
+import pytest
+
+@pytest.mark.bench("echo")
+class TestMarked:{mark}
+    def test_case(self, bench, case):
+        with open("marked.txt", "a") as file:
+            file.write(case.case_id)
+        bench.score(case.input if os.path.getsize("marked.txt") > 3 else "wrong")
+{mark_of_test}
+def test_ordinary():
+    with open("ordinary.txt", "a") as file:
+        file.write("called ")
+    assert os.path.getsize("ordinary.txt") > 7
+"""
+CALLS_AGAIN = """
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.when == "call" and report.failed:
+        again = pytest.CallInfo.from_call(lambda: item.ihook.pytest_runtest_call(item=item), "call")
+        report.outcome = "passed" if again.excinfo is None else "failed"
+    return report
+"""
+"""A plugin that runs failed tests again in a way of its own, as pytest-retry does."""
+
+
+@pytest.mark.parametrize(
+    ("args", "mark", "plugin"),
+    [
+        pytest.param(("--reruns=2",), "", "", id="option"),
+        pytest.param(("--reruns=2", "-n", "2"), "", "", id="option-xdist"),
+        pytest.param(("--force-reruns=2", "--only-rerun=."), "", "", id="force"),
+        pytest.param(("-o", "reruns=2"), "", "", id="ini"),
+        pytest.param((), "flaky", "", id="mark"),
+        pytest.param(("-n", "2"), "flaky", "", id="mark-xdist"),
+        pytest.param((), "", CALLS_AGAIN, id="another-plugin"),
+    ],
+)
+def test_reruns_leave_cases_alone(
+    runs: PytestRuns, args: tuple[str, ...], mark: str, plugin: str
+) -> None:
+    """Whoever has failed tests rerun, a case is called once; a line says so and what to do."""
+    tests = RERUN_TESTS.format(
+        mark=f"\n    pytestmark = pytest.mark.{mark}" if mark else "",
+        mark_of_test=f"@pytest.mark.{mark}" if mark else "",
     )
-    runs.write(task_class_files([{"id": "flaky", "input": 1}], system=system))
-    run = runs.run("bench", "--reruns=1", plugins=[BENCH, "rerunfailures"])
-    assert run.outcomes == {"passed": 1, "rerun": 1}
-    assert only_bench(run)["passed_count"] == 1
+    cases = [{"id": name, "input": 1, "tags": [mark] if mark else []} for name in ("one", "two")]
+    files = task_class_files(cases, system=RIGHT_AT_THE_SECOND_TIME + plugin)
+    runs.write({**files, "test_suite.py": tests})
+    plugins = [BENCH, "rerunfailures", *(["xdist"] if "-n" in args else [])]
+    run = runs.run("bench", "test_suite.py", *args, plugins=plugins)
+    assert calls(runs) == ["one", "two"]
+    assert sorted((runs.path / "marked.txt").read_text()) == sorted("onetwo")
+    assert (runs.path / "ordinary.txt").read_text() == "called called "
+    rerun = {} if plugin else {"rerun": 1, "flaky": 1}
+    counts = {name: count for name, count in run.counts.items() if name != "warnings"}
+    assert counts == {"collected": 5, "failed": 3, "passed": 2, **rerun}
+    assert [each["passed_count"] for each in run.report["bench"]] == [0, 1]
+    (line,) = (each for each in run.stdout if "not rerun" in each)
+    assert "`retry:`" in line
+    assert "`repeat:`" in line
+
+
+def test_reruns_leave_a_case_alone_whose_setup_failed(runs: PytestRuns) -> None:
+    """A fixture that fails once has cost the case, too."""
+    system = SYSTEM.replace(
+        '(scope="session")\ndef system_under_test():',
+        "\ndef system_under_test(request):\n    note(request.node.case)\n"
+        "    assert request.node.case.input",
+    )
+    runs.write(task_class_files(passing_cases(2), system=system))
+    run = runs.run("bench", "--reruns=2", plugins=[BENCH, "rerunfailures"])
+    assert calls(runs) == ["case-000", "case-001", "case-001"]
+    assert run.outcomes == {"passed": 1, "errors": 1}
+    assert "not rerun" in "\n".join(run.stdout)
 
 
 def test_paths_with_blanks_and_a_python_package(runs: PytestRuns) -> None:

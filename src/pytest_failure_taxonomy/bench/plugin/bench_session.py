@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -38,6 +39,7 @@ from pytest_failure_taxonomy.bench.plugin.items import (
     BENCH,
     CaseFailedError,
     CaseItem,
+    MarkedCase,
     marked_case,
     represent,
 )
@@ -68,16 +70,26 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
     from pytest_failure_taxonomy.bench.outcomes import CaseOutcome, SystemUnderTest
-    from pytest_failure_taxonomy.bench.plugin.items import MarkedCase
     from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
 
 _RUN_NOTHING = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
 """Options with which pytest collects cases and runs none."""
 
 _REPORTED = pytest.StashKey[ReportedResults]()
-_NOT_PASSED = pytest.StashKey[CaseFailedError]()
+_FAILED = pytest.StashKey[BaseException]()
+"""Why the item of a case fails."""
+_IS_TO_BE_RERUN = pytest.StashKey[bool]()
+"""In the stash of the item of a case while it runs: whether a plugin would run it again."""
 _RUNS_OF_TEST = pytest.StashKey[int]()
 """How many whole task classes a test has run."""
+_RERUN_MARK: Final = "flaky"
+"""The mark of pytest-rerunfailures, pytest-retry and flaky."""
+_RERUN_OPTIONS: Final = ("reruns", "force_reruns", "retries", "force_flaky")
+"""Their options and ini values that have all failed tests run again."""
+_NOT_RERUN: Final = (
+    "bench: cases that failed were not rerun, or each score would be the best of several tries; "
+    "see `retry:` and `repeat:` of bench.yaml"
+)
 
 
 def bench_session(config: pytest.Config) -> BenchSession:
@@ -92,6 +104,18 @@ def bench_session(config: pytest.Config) -> BenchSession:
 def reported_by(item: pytest.Item) -> ReportedResults:
     """Return the results that the report of a test will carry."""
     return item.stash.setdefault(_REPORTED, ReportedResults())
+
+
+def _is_to_be_rerun(item: pytest.Item) -> bool:
+    """Return whether a plugin that is there has been told to run an item again if it fails."""
+    values: list[object] = []
+    for name in _RERUN_OPTIONS:
+        if hasattr(item.config.option, name):
+            values.append(item.config.getoption(name))
+            with suppress(ValueError):  # there is no such ini value
+                values.append(item.config.getini(name))
+    is_asked = any(str(value) not in ("None", "False", "", "0", "[]") for value in values)
+    return is_asked or (bool(values) and item.get_closest_marker(_RERUN_MARK) is not None)
 
 
 class BenchSession:
@@ -175,7 +199,7 @@ class BenchSession:
             lines = failure_lines(
                 found.task_class.name, found.case, outcome, found.task_class.descriptions
             )
-            item.stash[_NOT_PASSED] = CaseFailedError(one_line(score), lines)
+            item.stash[_FAILED] = CaseFailedError(one_line(score), lines)
 
     def _keep_score(self, found: MarkedCase, outcome: CaseOutcome, cost_usd: float) -> None:
         plan = self.classes.plan(found.task_class, [found.case])
@@ -188,14 +212,43 @@ class BenchSession:
             file.note_start(outcome.case_id, call.number)
             file.note_outcome(replace(outcome, attempts=(call,)), case_digest(found.case))
 
+    def _case_of(self, item: pytest.Item) -> MarkedCase | None:
+        """Return the case that an item of a task class or a test with the mark `bench` runs."""
+        if isinstance(item, CaseItem):
+            return MarkedCase(item.task_class, item.case, source_of(item))
+        return marked_case(item, self.classes)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
+        """Run the item of a case as pytest does, once, before a plugin that would rerun it."""
+        if self._case_of(item) is None:
+            return None
+        item.stash[_IS_TO_BE_RERUN] = _is_to_be_rerun(item)
+        item.own_markers[:] = [mark for mark in item.own_markers if mark.name != _RERUN_MARK]
+        runner: Any = item.config.pluginmanager.get_plugin("runner")
+        is_done: object = runner.pytest_runtest_protocol(item, nextitem)
+        if _FAILED in item.stash:
+            del item.stash[_FAILED]  # and all that its traceback holds
+        return is_done
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Fail a test whose case did not pass, whatever the test asserts."""
-        if _NOT_PASSED in item.stash:  # from an earlier attempt
-            del item.stash[_NOT_PASSED]
-        yield
-        if _NOT_PASSED in item.stash:
-            raise item.stash[_NOT_PASSED]
+        """Fail a test whose case did not pass, whatever the test asserts.
+
+        If some other plugin calls it again, it fails as before: its score would be the best of
+        several.
+        """
+        if _FAILED in item.stash:
+            reported_by(item).is_not_rerun = True
+            raise item.stash[_FAILED]
+        try:
+            yield
+        except BaseException as error:
+            if _IS_TO_BE_RERUN in item.stash:
+                item.stash[_FAILED] = error
+            raise
+        if _FAILED in item.stash:
+            raise item.stash[_FAILED]
 
     def announce(self) -> None:
         """Tell xdist's controller that tests of this worker will report results."""
@@ -238,8 +291,7 @@ class BenchSession:
         """Return the items that run a case of another shard than the chosen one."""
         found = []
         for item in items:
-            each: CaseItem | MarkedCase | None
-            each = item if isinstance(item, CaseItem) else marked_case(item, self.classes)
+            each = self._case_of(item)
             if each is None:
                 continue
             own = self.classes.ids_of_shard(each.task_class)
@@ -306,17 +358,15 @@ class BenchSession:
         """Record a case whose test failed for another reason than its score, which then is void."""
         if not report.failed or call.excinfo is None:
             return
+        if item.stash.get(_IS_TO_BE_RERUN, False):
+            reported_by(item).is_not_rerun = True
         is_scored = _REPORTED in item.stash and item.stash[_REPORTED].cases
         if is_scored and isinstance(call.excinfo.value, CaseFailedError):
             return
-        is_called = call.when != "setup"
-        broken = reported_by(item).broken
-        if isinstance(item, CaseItem):
-            broken.append((source_of(item), item.case.case_id, is_called))
-        else:
-            found = marked_case(item, self.classes)
-            if found is not None:
-                broken.append((found.source, found.case.case_id, is_called))
+        found = self._case_of(item)
+        if found is not None:
+            broken = (found.source, found.case.case_id, call.when != "setup")
+            reported_by(item).broken.append(broken)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
@@ -447,6 +497,8 @@ class BenchSession:
         from pytest_failure_taxonomy.bench.plugin.bench_terminal import print_runs
 
         reports = self._sourced()
+        if self._results.is_not_rerun:
+            terminal.write_line(_NOT_RERUN, yellow=True)
         for problem in self._kept.note_problems():
             terminal.write_line(f"bench: the run is not kept: {problem}", yellow=True)
         for note in baseline_notes(self._config):

@@ -78,8 +78,7 @@ class CaseRuns:
     def outcome_of(self, item: CaseItem) -> CaseOutcome:
         """Return the outcome of an item's case; start its unit first if necessary.
 
-        An item that runs again, because of a plugin for flaky tests for example, runs its case
-        again.
+        A case that pytest has collected twice, with `--keep-duplicates`, runs twice.
 
         Raises:
             NotStartedError: The run was stopped before, by its cost cap for example.
@@ -172,7 +171,7 @@ class CaseRuns:
     ) -> tuple[dict[str, tuple[CaseAttempt, ...]], dict[str, CaseOutcome]]:
         """Return the calls that count for cases still to run, and the outcomes of those done.
 
-        An item that runs again calls the system again, and what its case has cost before counts.
+        Another process may have called the system for them, and what that has cost counts.
         """
         earlier: dict[str, tuple[CaseAttempt, ...]] = {}
         done: dict[str, CaseOutcome] = {}

@@ -126,6 +126,8 @@ class Results:
     def __init__(self) -> None:
         self._sources: dict[Source, SourceResults] = {}
         self._whole_runs: list[SourcedReport] = []
+        self.is_not_rerun = False
+        """Whether a case failed that a plugin would have run again."""
 
     def of(self, source: Source) -> SourceResults:
         """Return the results of a source."""
@@ -146,6 +148,7 @@ class Results:
 
     def take(self, sent: Mapping[str, Any]) -> None:
         """Add the results that the report of a test carries, in the form of `ReportedResults`."""
+        self.is_not_rerun |= sent.get("is_not_rerun", False)
         for test, run, is_judged in sent.get("runs", ()):
             report = BenchRunReport.model_validate(run)
             self._whole_runs.append(SourcedReport(report, test, is_judged=is_judged))
@@ -153,7 +156,6 @@ class Results:
             results = self.of(Source(folder, test, system))
             if test:  # whether a test will have a score is not always known before it runs
                 results.schedule(case_id)
-            results.broken.discard(case_id)  # from an earlier attempt
             reported, known = BenchScore.model_validate(score), results.unreported.get(case_id)
             # Two equal scores of each case would be the most memory that a long run takes.
             results.scores[case_id] = known if known == reported else reported
@@ -193,6 +195,8 @@ class ReportedResults:
         """Cases whose test failed for another reason than the score, and whether it was called."""
         self.stops: list[tuple[Source, str]] = []
         """Why a case was not started."""
+        self.is_not_rerun = False
+        """Whether a plugin would have run the test again."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the results as plain data."""
@@ -207,6 +211,7 @@ class ReportedResults:
             ],
             "broken": [[*source, case_id, called] for source, case_id, called in self.broken],
             "stops": [[*source, why] for source, why in self.stops],
+            "is_not_rerun": self.is_not_rerun,
         }
 
     def as_properties(self) -> list[tuple[str, object]]:
