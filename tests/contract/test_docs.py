@@ -118,6 +118,29 @@ def _without_code_blocks(text: str) -> str:
     return _FENCE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
+# Recipes for CI.
+
+_STARTS_PYTEST: Final = re.compile(r"(?<![\w/.-])pytest(?=['\"\s]|$)")
+
+
+def test_every_recipe_for_ci_starts_pytest_under_run() -> None:
+    """On the pages and in the example project: a bench whose system exits with 0 is a red job."""
+    pages = [*PAGES, ROOT / "example_project" / "README.md"]
+    recipes = [
+        block
+        for page in pages
+        for language in ("yaml", "groovy")
+        for block in code_blocks(page.read_text("utf-8"), language)
+    ]
+    recipes += [path.read_text("utf-8") for path in ROOT.glob("example_project/.github/*/*.yml")]
+    lines = [line.strip() for recipe in recipes for line in recipe.splitlines()]
+    of_the_action = "command: "  # which runs it under `run`
+    commands = [line for line in lines if not line.startswith(("#", of_the_action))]
+    started = [line for line in commands if _STARTS_PYTEST.search(line)]
+    assert len(started) > 10
+    assert [line for line in started if "failure-taxonomy run " not in line] == []
+
+
 # Links.
 
 each_page = pytest.mark.parametrize("page", [pytest.param(p, id=name_of(p)) for p in PAGES])

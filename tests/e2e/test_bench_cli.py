@@ -45,6 +45,7 @@ def test_init_writes_a_class_that_can_be_loaded(tmp_path: Path) -> None:
             " and their rubric"
         ),
         "run it:    pytest bench/bug-fixes",
+        "in CI:     failure-taxonomy run -- pytest bench/bug-fixes",
         "check it:  failure-taxonomy validate bench/bug-fixes",
         "change it: conftest.py calls your system, cases/ and rubric.py say what is right",
     ]

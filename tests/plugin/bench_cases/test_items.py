@@ -575,6 +575,10 @@ def test_the_bare_id_selects_all_repetitions(runs: PytestRuns, workers: tuple[st
 RIGHT_AT_THE_SECOND_TIME = SYSTEM.replace(
     'return case.fields.get("answer", case.input)',
     'return case.input if open(CALLS).read().split().count(case.case_id) > 1 else "wrong"',
+).replace(
+    '(scope="session")\ndef system_under_test():',
+    "\ndef system_under_test(request):\n"
+    "    if request.node.case.input == 'broken':\n        note(request.node.case)\n        0 / 0",
 )
 RERUN_TESTS = """\
 import os
@@ -607,12 +611,10 @@ def pytest_runtest_makereport(item, call):
 @pytest.mark.parametrize(
     ("args", "mark", "plugin"),
     [
-        pytest.param(("--reruns=2",), "", "", id="option"),
         pytest.param(("--reruns=2", "-n", "2"), "", "", id="option-xdist"),
         pytest.param(("--force-reruns=2", "--only-rerun=."), "", "", id="force"),
         pytest.param(("-o", "reruns=2"), "", "", id="ini"),
         pytest.param((), "flaky", "", id="mark"),
-        pytest.param(("-n", "2"), "flaky", "", id="mark-xdist"),
         pytest.param((), "", CALLS_AGAIN, id="another-plugin"),
     ],
 )
@@ -624,35 +626,22 @@ def test_reruns_leave_cases_alone(
         mark=f"\n    pytestmark = pytest.mark.{mark}" if mark else "",
         mark_of_test=f"@pytest.mark.{mark}" if mark else "",
     )
-    cases = [{"id": name, "input": 1, "tags": [mark] if mark else []} for name in ("one", "two")]
+    inputs, tags = {"one": 1, "two": 2, "setup": "broken"}, [mark] if mark else []
+    cases = [{"id": name, "input": each, "tags": tags} for name, each in inputs.items()]
     files = task_class_files(cases, system=RIGHT_AT_THE_SECOND_TIME + plugin)
     runs.write({**files, "test_suite.py": tests})
     plugins = [BENCH, "rerunfailures", *(["xdist"] if "-n" in args else [])]
     run = runs.run("bench", "test_suite.py", *args, plugins=plugins)
-    assert calls(runs) == ["one", "two"]
-    assert sorted((runs.path / "marked.txt").read_text()) == sorted("onetwo")
+    assert calls(runs) == ["one", "setup", "two"]
+    assert sorted((runs.path / "marked.txt").read_text()) == sorted("onetwosetup")
     assert (runs.path / "ordinary.txt").read_text() == "called called "
     rerun = {} if plugin else {"rerun": 1, "flaky": 1}
     counts = {name: count for name, count in run.counts.items() if name != "warnings"}
-    assert counts == {"collected": 5, "failed": 3, "passed": 2, **rerun}
-    assert [each["passed_count"] for each in run.report["bench"]] == [0, 1]
+    assert counts == {"collected": 7, "failed": 3, "errors": 1, "passed": 3, **rerun}
+    assert [each["passed_count"] for each in run.report["bench"]] == [0, 2]
     (line,) = (each for each in run.stdout if "not rerun" in each)
     assert "`retry:`" in line
     assert "`repeat:`" in line
-
-
-def test_reruns_leave_a_case_alone_whose_setup_failed(runs: PytestRuns) -> None:
-    """A fixture that fails once has cost the case, too."""
-    system = SYSTEM.replace(
-        '(scope="session")\ndef system_under_test():',
-        "\ndef system_under_test(request):\n    note(request.node.case)\n"
-        "    assert request.node.case.input",
-    )
-    runs.write(task_class_files(passing_cases(2), system=system))
-    run = runs.run("bench", "--reruns=2", plugins=[BENCH, "rerunfailures"])
-    assert calls(runs) == ["case-000", "case-001", "case-001"]
-    assert run.outcomes == {"passed": 1, "errors": 1}
-    assert "not rerun" in "\n".join(run.stdout)
 
 
 def test_paths_with_blanks_and_a_python_package(runs: PytestRuns) -> None:

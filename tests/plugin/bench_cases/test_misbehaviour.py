@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from pytest_failure_taxonomy.aftermath import mailbox
+from pytest_failure_taxonomy.bench.plugin import bench_names
 from pytest_failure_taxonomy.bench.runs_on_disk import read_run
 from tests.helpers.runs import PytestRuns
 from tests.helpers.task_classes import (
@@ -199,6 +201,54 @@ def test_cost_beyond_sense(runs: PytestRuns) -> None:
     runs.write(task_class_files(cases))
     report = only_bench(runs.run("bench", plugins=[BENCH]))
     assert set(map(tuple, codes_by_case(report).values())) == {("rubric.malformed_output",)}
+
+
+@pytest.mark.parametrize(
+    ("args", "tells"),
+    [
+        pytest.param(("-qq",), True, id="fixture"),
+        pytest.param(("--bench-sut=sut:answer", "--bench-sut-isolation=process"), False, id="own"),
+        pytest.param(("test_marked.py",), True, id="marked"),
+        pytest.param(("-n", "2"), False, id="xdist"),
+    ],
+)
+def test_a_bench_in_ci_says_that_its_system_could_end_pytest(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], tells: bool
+) -> None:
+    """One line when it starts; none where nothing of the bench runs in pytest's own process."""
+    monkeypatch.setenv("CI", "true")
+    marked = "@pytest.mark.bench('echo')\ndef test_it(case, bench): bench.score(case.input)\n"
+    runs.write(
+        {
+            **task_class_files(passing_cases(1)),
+            "sut.py": "def answer(case): return case.input\n",
+            "pytest.ini": "[pytest]\npythonpath = .\n",
+            "test_marked.py": f"import pytest\n{marked}",
+        }
+    )
+    paths = [] if any(each.endswith(".py") for each in args) else ["bench"]
+    run = runs.run(*paths, *args, plugins=[BENCH, *(["xdist"] if "-n" in args else [])])
+    assert run.exit_status == 0
+    told = [line for line in run.stdout if "can end it with status 0" in line]
+    assert len(told) == tells
+    assert all("failure-taxonomy run -- pytest" in line for line in told)
+
+
+def test_a_bench_whose_system_exits_with_0_is_red_under_run(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There, nothing has to be said beforehand."""
+    monkeypatch.setenv("CI", "true")
+    runs.write(task_class_files([{"id": "exits", "input": 1, "exit": 0}]))
+    command = (sys.executable, "-m", "pytest_failure_taxonomy", "run", "--")
+    run = runs.run_unchecked("bench", plugins=[BENCH], prefix=command)
+    assert run.exit_status == 3
+    assert "can end it with status 0" not in "\n".join(run.stdout)
+
+
+def test_the_supervisors_variable_has_one_name() -> None:
+    """The bench knows it, too, without the package that it belongs to."""
+    assert bench_names.SUPERVISOR_VARIABLE == mailbox.SUPERVISOR_VARIABLE
 
 
 def test_task_class_without_its_first_file(runs: PytestRuns) -> None:

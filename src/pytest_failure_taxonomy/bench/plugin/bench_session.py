@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -25,6 +27,7 @@ from pytest_failure_taxonomy.bench.plugin.bench_names import (
     JOURNAL,
     ORACLE,
     RUNS,
+    SUPERVISOR_VARIABLE,
     WIRE_KEY,
 )
 from pytest_failure_taxonomy.bench.plugin.case_runs import (
@@ -116,6 +119,12 @@ def _is_to_be_rerun(item: pytest.Item) -> bool:
                 values.append(item.config.getini(name))
     is_asked = any(str(value) not in ("None", "False", "", "0", "[]") for value in values)
     return is_asked or (bool(values) and item.get_closest_marker(_RERUN_MARK) is not None)
+
+
+_UNWATCHED: Final = (
+    "bench: a system that runs in pytest's own process can end it with status 0 before the gate is "
+    "decided; in CI, start pytest by `failure-taxonomy run -- pytest`"
+)
 
 
 class BenchSession:
@@ -317,6 +326,25 @@ class BenchSession:
                 self._results.of(found.source).schedule(found.case.case_id)
                 if self._journal is not None:
                     self._journal.note_schedule(found.source, found.case.case_id)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Say in CI that a system could end this process, and nothing would notice."""
+        supervisor = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[0]
+        is_watched = supervisor == str(os.getppid()) or (supervisor and sys.platform == "win32")
+        if is_watched or self._is_worker or not os.environ.get("CI"):
+            return
+        if self._runs_something and any(map(self._runs_in_this_process, session.items)):
+            terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+            if terminal is not None:
+                terminal.write_line(_UNWATCHED, yellow=True)
+
+    def _runs_in_this_process(self, item: pytest.Item) -> bool:
+        found = self._case_of(item)
+        if found is None or self.classes.backend is not None:
+            return False
+        settings = self.classes.settings(found.task_class)
+        is_elsewhere = settings.sut is not None and settings.sut_isolation == "process"
+        return bool(found.source.test) or not is_elsewhere
 
     def _check(self, task_classes: Iterable[TaskClass]) -> None:
         """Refuse a run that can't go on, and a cluster that can't call the systems, once."""
