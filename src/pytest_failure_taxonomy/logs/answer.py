@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import LogError
@@ -125,7 +126,8 @@ def _answer(run: RunEvidence, judgement: Judgement, marker: str | None) -> JSONO
     limits = Limits()
     verdict = verdict_as_json(judgement.verdict, limits)
     told = verdict or {"ambiguous": []}
-    failures = [] if verdict is None else list(_failures(run, judgement))
+    count = len(judgement.failures) + len(judgement.collection_failures)
+    failures = [] if verdict is None else list(islice(_failures(run, judgement), MAX_FAILURES))
     code = run.exit.code
     signal = run.exit.signal if code is None else signal_of_exit_code(code)
     return {
@@ -138,8 +140,8 @@ def _answer(run: RunEvidence, judgement: Judgement, marker: str | None) -> JSONO
             {**held, "nodeids": [each for each in held["nodeids"] if each][:MAX_NODEIDS]}
             for held in reasons_as_json(judgement, limits)
         ],
-        "failures": failures[:MAX_FAILURES],
-        "failures_omitted": max(0, len(failures) - MAX_FAILURES),
+        "failures": failures,
+        "failures_omitted": max(0, count - MAX_FAILURES) if failures else 0,
     }
 
 

@@ -13,7 +13,7 @@ from typing import Final, cast
 from pytest_failure_taxonomy.logs import output_patterns as p
 from pytest_failure_taxonomy.logs.failure_blocks import Block, exception_of
 from pytest_failure_taxonomy.logs.log_lines import Line
-from pytest_failure_taxonomy.logs.output_readers import MAX_NOTED, Noted, PytestOutput
+from pytest_failure_taxonomy.logs.output_readers import Noted, PytestOutput
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Counts,
@@ -34,6 +34,8 @@ _CTRL_C: Final = 130
 _STOPPING: Final = ("stopping after ", "session-timeout:")
 """How the reasons begin with which pytest and pytest-timeout set `session.shouldfail`."""
 _COLLECT: Final = "collect"
+MAX_UNNAMED: Final = 100_000
+"""Failures that are only counted; to judge as many takes a second."""
 
 
 def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> RunEvidence:
@@ -49,7 +51,7 @@ def evidence_of_output(out: PytestOutput, code: int | None, stage: Stage) -> Run
     finished = _is_finished(out, errors, interruptions)
     counts = _counts(out)
     failures = _test_failures(out, counts)
-    session_code = _session_code(out, errors, interruptions, counts)
+    session_code = _session_code(out, errors, interruptions, counts, has_failures=bool(failures))
     return RunEvidence(
         stage=stage,
         finished=finished,
@@ -190,6 +192,8 @@ def _session_code(
     errors: tuple[RunError, ...],
     interruptions: tuple[Interruption, ...],
     counts: Counts,
+    *,
+    has_failures: bool,
 ) -> int | None:
     """Return the exit code of a pytest that printed this."""
     origins = {error.origin for error in errors}
@@ -199,12 +203,14 @@ def _session_code(
         return None  # it is an argument of pytest.exit
     if interruptions:
         return 2
-    if counts.failed or counts.errors or out.results or out.blocks or _stopped_itself(out):
+    is_red = has_failures or counts.failed or counts.errors or out.results or out.blocks
+    if is_red or _stopped_itself(out):
         return 1
     if out.too_many_warnings is not None:
         return 6
-    ran = counts.ran or counts.skipped
-    return 5 if out.last_line is not None and not ran else 0
+    if counts.ran or counts.skipped or out.last_line is None:
+        return 0
+    return 0 if p.ONLY_COLLECTED.search(out.last_line.text) else 5
 
 
 def _stopped_itself(out: PytestOutput) -> bool:
@@ -307,9 +313,8 @@ def _collection_failures(out: PytestOutput) -> tuple[CollectionFailure, ...]:
                 noted.subject,
                 CollectionFailure(nodeid=noted.subject, message=noted.text, exception=raised),
             )
-    for _ in range(min(MAX_NOTED, out.collection_error_count) if not found else 0):
-        found.setdefault(str(len(found)), CollectionFailure(nodeid="", message=""))
-    return tuple(found.values())
+    unnamed = min(MAX_UNNAMED, out.collection_error_count) - len(found)
+    return (*found.values(), *[CollectionFailure(nodeid="", message="")] * unnamed)
 
 
 def _of_result(noted: Noted, blocks: _Blocks, out: PytestOutput) -> TestFailure | None:
@@ -384,7 +389,7 @@ def _of_verbose(noted: Noted, out: PytestOutput) -> TestFailure:
 
 def _unnamed(phase: Phase, count: int) -> list[TestFailure]:
     """Return failures that are only counted."""
-    return [TestFailure(nodeid="", phase=phase, message="failed")] * max(0, min(count, MAX_NOTED))
+    return [TestFailure(nodeid="", phase=phase, message="failed")] * max(0, min(count, MAX_UNNAMED))
 
 
 def _letters(out: PytestOutput, letter: str) -> int:

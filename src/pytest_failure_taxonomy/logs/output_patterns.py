@@ -22,10 +22,13 @@ BANNER: Final = re.compile(
 CONFTEST: Final = re.compile(r"ImportError while loading conftest '(.*)'\.?$")
 
 LAST_LINE: Final = re.compile(
-    r"(?:=+ )?((?:[0-9]+ [a-z][a-z ]*(?:, )?)+|no tests ran) in [0-9]+\.[0-9]+s"
+    r"(?:(?:=+ )?(?:(?:[0-9]+(?:/[0-9]+)? [a-z][a-z -]*|no tests (?:ran|collected))"
+    r"(?: \([0-9]+ deselected\))?(?:, )?)+|=+ ) in [0-9]+\.[0-9]+(?:s| seconds)"
     r"(?: \([0-9 a-z,:]+\))?(?: =+)?$"
 )
-COUNT: Final = re.compile("([0-9]+) ([a-z]+)")
+"""Since pytest 2; `seconds` until 5.0, `pytest-warnings` until 3.0, no words without tests until 2.9."""
+ONLY_COLLECTED: Final = re.compile("[0-9] tests? collected")
+COUNT: Final = re.compile("([0-9]+) ([a-z-]+)")
 COUNT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "failed": "failed",
@@ -39,6 +42,7 @@ COUNT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "errors": "errors",
         "warning": "warnings",
         "warnings": "warnings",
+        "pytest-warnings": "warnings",
     }
 )
 COLLECTED: Final = re.compile(r"(?:collecting \.\.\. )?collected ([0-9]+) items?(.*)$")

@@ -71,7 +71,7 @@ def headline_of(kind: Kind, findings: Sequence[Finding], count: int) -> str:
     subtests = sum(finding.is_subtest for finding in findings)
     if subtests:
         phrase = f"{phrase} ({subtests} subtest{'s' if subtests > 1 else ''})"
-    named = [*dict.fromkeys(words for each in findings for words in each.words)]
+    named = [*dict.fromkeys(words for each in findings for words in each.words if words)]
     if not named:
         return phrase
     if count == 1 and kind.name in _NAMED_ALONE:

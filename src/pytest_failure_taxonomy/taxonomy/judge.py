@@ -212,7 +212,7 @@ def _from_failures(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
             kind=one.kind,
             source="test report",
             detail=f"{failure.phase} failed: {failure.message}",
-            nodeid=failure.nodeid,
+            nodeid=failure.nodeid or None,
             retryable=one.retryable,
             failure_type=one.failure_type,
             headline=_headline_of(failure, one.kind),
@@ -254,7 +254,7 @@ def _from_collection(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
             one.kind,
             "collection report",
             failed.message,
-            nodeid=failed.nodeid,
+            nodeid=failed.nodeid or None,
             failure_type=one.failure_type,
             words=words_of_collection_failure(failed),
         )

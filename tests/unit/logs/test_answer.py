@@ -264,6 +264,69 @@ def test_quiet_log(log: str, code: int, reason: str | None, kind: str | None, be
         assert (answer["reason"], answer["kind"]) == (reason, kind), exit_code
 
 
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        ("=== 3 passed in 0.12 seconds ===", None),
+        ("=== 3 passed, 1 pytest-warnings in 0.12 seconds ===", None),
+        ("=== 3 passed, 1 warnings in 0.12 seconds ===", None),
+        ("=== 2 passed, 1 xfailed, 1 xpassed in 0.12 seconds ===", None),
+        ("=== 1 passed, 1 rerun in 10.12 seconds ===", None),
+        ("=== 1 passed, 2 retried, 3 subtests passed in 0.12s ===", None),
+        ("=== 3 passed, 1 warning in 61.02s (0:01:01) ===", None),
+        ("=== 3 passed in 61.02s (1 day, 0:01:01) ===", None),
+        ("3 passed, 1 pytest-warnings in 0.12 seconds", None),
+        ("3 passed in 0.12s", None),
+        ("=== 5 tests collected in 0.01s ===", None),
+        ("3/5 tests collected (2 deselected) in 0.01s", None),
+        ("=== 2 tests collected, 1 error in 0.12s ===", "TESTS_FAILED"),
+        ("=== 1 failed, 2 passed, 1 pytest-warnings in 0.12 seconds ===", "TESTS_FAILED"),
+        ("=== 1 pytest-warnings, 1 error in 0.12 seconds ===", "TESTS_FAILED"),
+        ("=== 2 error in 0.12 seconds ===", "TESTS_FAILED"),
+        ("=== no tests ran in 0.01 seconds ===", "NO_TESTS_COLLECTED"),
+        ("no tests ran in 0.01s", "NO_TESTS_COLLECTED"),
+        ("=== no tests collected in 0.01s ===", "NO_TESTS_COLLECTED"),
+        ("no tests collected (3 deselected) in 0.01s", "NO_TESTS_COLLECTED"),
+        ("===  in 0.01 seconds ===", "NO_TESTS_COLLECTED"),
+        ("=== 3 deselected in 0.01 seconds ===", "NO_TESTS_COLLECTED"),
+    ],
+)
+def test_last_lines_of_every_pytest(last: str, reason: str | None) -> None:
+    """A run with such a line came to its end, whatever pytest of the last ten years printed it."""
+    answer = answer_of(f"=== test session starts ===\ncollected 4 items\n\n{last}\n")
+    assert answer["reason"] == reason
+    assert "process.vanished" not in [each["kind"] for each in answer["reasons"]]
+
+
+@pytest.mark.parametrize(
+    ("log", "kind", "count", "words"),
+    [
+        ("=== 16 failed, 2 passed in 0.12s ===", "test.failed", 16, "16 tests failed"),
+        ("=== 16 failed in 0.12 seconds ===", "test.failed", 16, "16 tests failed"),
+        ("=== 2 passed, 16 errors in 0.1s ===", "test.setup_error", 16, "the setup of 16 tests"),
+        ("t.py .FFFF [100%]", "test.failed", 4, "4 tests failed"),
+        (f"{FAILED_LOG}\n=== 16 failed in 0.1s ===", "test.failed", 15, "15 tests failed"),
+        ("=== 5000 failed in 0.1s ===", "test.failed", 5000, "5000 tests failed"),
+        ("collected 0 items / 9 errors\n9 errors in 0.1s", "collection.error", 9, "9 files"),
+        (
+            "collected 0 items / 9 errors\n=== short test summary info ===\n"
+            "ERROR a.py - ValueError: x\n=== 9 errors in 0.1s ===",
+            "collection.error",
+            9,
+            "9 files",
+        ),
+    ],
+)
+def test_what_has_no_node_id_is_counted(log: str, kind: str, count: int, words: str) -> None:
+    """As pytest has counted it, also beside what has one."""
+    answer = answer_of(f"{log}\n")
+    counts = {each["kind"]: each["count"] for each in answer["reasons"]}
+    assert counts[kind] == count
+    assert answer["message"].startswith(words)
+    assert not answer["message"].endswith(": ")
+    assert len(answer["failures"]) + answer["failures_omitted"] >= count
+
+
 def test_other_banners() -> None:
     """Exclamation marks alone make no output of pytest."""
     for log in ("!!!! done !!!!\n", "!!!!\n", "! KeyboardInterrupt\n"):
