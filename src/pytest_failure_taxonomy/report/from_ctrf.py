@@ -174,7 +174,7 @@ def _told(results: dict[str, Any], path: Path) -> ToldRun:
         not_run=tuple(
             text_at(test, "name") for test in listed if text_at(test, "rawStatus") == "not_run"
         ),
-        rerun=sum(count_at(test, "retries") for test in ran),
+        rerun=sum(map(_retries, ran)),
         unrecorded=sum(bare),
         started_at=time_from(None if start is None else start / 1000, path),
         duration_seconds=None if start is None or stop is None else max(0.0, (stop - start) / 1000),
@@ -210,12 +210,22 @@ def _nodeid(test: dict[str, Any]) -> str:
 def _outcome(test: dict[str, Any]) -> TestOutcome:
     status = text_at(test, "status")
     outcome = _RAW.get(text_at(test, "rawStatus"), _OUTCOMES[status])
-    is_again = test.get("flaky") is True or count_at(test, "retries") > 0
+    is_again = test.get("flaky") is True or _retries(test) > 0
     if status == "passed" and is_again:
         return "flaky"
     if outcome == "in_flight" or (status == "failed") == (outcome in ("failed", "error")):
         return outcome
     return _OUTCOMES[status]  # two writers have contradicted each other: the format's word counts
+
+
+def _retries(test: dict[str, Any]) -> int:
+    """Return how often a test was tried again: `retries`, which is the number of `retryAttempts`.
+
+    We list no more than a hundred; `extra` has the true number then.
+    """
+    own = object_at(object_at(test, "extra"), OWN_NAME)
+    listed = len(objects_at(test, "retryAttempts"))
+    return count_at(own, "retries") or count_at(test, "retries") or listed
 
 
 def _test(test: dict[str, Any], start: float | None) -> ToldTest:
@@ -232,7 +242,7 @@ def _test(test: dict[str, Any], start: float | None) -> ToldTest:
         seconds=None if lasted is None else lasted / 1000,
         start_seconds=since,
         worker=text_at(test, "threadId") or None,
-        attempts=1 + count_at(test, "retries"),
+        attempts=1 + _retries(test),
         failures=_failures(test) if outcome in ("failed", "error") else (),
     )
 

@@ -11,20 +11,26 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, get_args
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.report.from_ctrf import report_from_ctrf
+from pytest_failure_taxonomy.report.merging import merge_reports
 from pytest_failure_taxonomy.report.render.ctrf import STATUSES, WITHOUT_TESTS, render
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    ContinuousIntegration,
     Counts,
+    Environment,
     InFlightTest,
     ProcessExit,
+    Shard,
     TestOutcome,
     TestRun,
 )
-from tests.helpers.reports import make_failure, make_full_run, make_report, make_run
+from tests.helpers.reports import make_context, make_failure, make_full_run, make_report, make_run
 
 NEEDED: Final = "FAILURE_TAXONOMY_TESTS_NEED_NPM"
 """An environment variable: where npm's package `ctrf` can't be had, a test fails, not skips."""
@@ -99,6 +105,72 @@ def test_failures_and_retries() -> None:
     flaky = tests["a.py::T::flaky"]
     assert (flaky["flaky"], flaky["retries"]) == (True, 1)
     assert tests["a.py::T::error"]["threadId"] == "gw1"
+
+
+def shard_of(number: int, **job: Any) -> dict[str, Any]:
+    """Return the report of a shard that a CI job ran, with one failed test."""
+    ci = ContinuousIntegration(provider="gitlab", **{"run_id": "77", **job})
+    environment = Environment(python="3.13.1", platform="Linux", pytest="9.0.0", ci=ci)
+    context = make_context(
+        id=f"{number:032x}",
+        shard=Shard(index=number, total=2),
+        environment=environment,
+        args=(f"--failure-taxonomy-shard={number}/2",),
+    )
+    failed = make_failure(nodeid=f"a.py::t{number}", attempts=3)
+    return make_report(make_run(failures=(failed,), tests=()), context=context)
+
+
+def test_each_id_means_one_thing() -> None:
+    """The run's is shared by shards and what is merged of them, the document's by no other."""
+    shards = [shard_of(number, job=f"tests {number}/2") for number in (1, 2)]
+    merged = merge_reports(shards)
+    elsewhere = shard_of(1, job="e2e 1/2")
+    alone = shard_of(1, run_id=None)
+    shorter = {**shards[0], "failures": [], "groups": []}
+    reports = [*shards, merged, elsewhere, alone, shorter]
+    documents = [ctrf_of(report) for report in reports]
+    assert documents == [ctrf_of(report) for report in reports]
+    ids = [each["reportId"] for each in documents]
+    assert len({*map(UUID, ids)}) == len(ids)
+    runs = [each["runId"] for each in documents]
+    assert runs[0] == runs[1] == runs[2] == runs[5] != runs[3]
+    assert runs[4] == alone["run"]["id"]
+    parts = [each["results"]["environment"].get("shardId") for each in documents]
+    assert parts[:3] == ["1/2", "2/2", None]
+    first, second, both = ([*by_name(each).values()] for each in documents[:3])
+    assert both == [*first, *second]  # with the ids of tests and attempts
+    assert [test["testId"] for test in both] == ["a.py::t1", "a.py::t2"]
+    attempts = [each["attemptId"] for test in both for each in test["retryAttempts"]]
+    assert len({*attempts}) == len(attempts) == 4
+    assert first[0]["retryAttempts"][0] != by_name(documents[4])["a.py::t1"]["retryAttempts"][0]
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 101, 102, 5000])
+@pytest.mark.parametrize("passes", [True, False])
+def test_retries_are_the_attempts_that_are_listed(
+    attempts: int, tmp_path: Path, *, passes: bool
+) -> None:
+    """Whether some are left out or not; our own reader finds the true number."""
+    failures = () if passes else (make_failure(nodeid="a.py::t", attempts=attempts),)
+    is_flaky = passes and attempts > 1
+    run = make_run(
+        failures=failures,
+        tests=(a_test("a.py::t", "flaky" if is_flaky else "passed" if passes else "failed"),),
+        counts=Counts(collected=1, failed=not passes, flaky=is_flaky, rerun=attempts - 1),
+    )
+    document = ctrf_of(make_report(run))
+    test = by_name(document)["a.py::t"]
+    listed = test.get("retryAttempts", [])
+    assert test.get("retries", 0) == len(listed) == min(attempts - 1, 100)
+    assert [each["attempt"] for each in listed] == [*range(1, len(listed) + 1)]
+    for _ in range(2):
+        (tmp_path / "c.json").write_text(json.dumps(document), "utf-8")
+        environment = make_context().environment
+        again = report_from_ctrf(tmp_path / "c.json", rootdir=tmp_path, environment=environment)
+        assert again["summary"]["rerun"] == attempts - 1
+        assert [each["attempts"] for each in again["failures"]] == ([] if passes else [attempts])
+        test.pop("retries", None)  # as of a writer that gives the list alone
 
 
 def test_retries_that_nobody_counted_are_not_made_up() -> None:

@@ -3,18 +3,25 @@
 CTRF knows tests and nothing of a session. What failed outside of any test stands in `extra`, under
 the name of this package: so does what CTRF has no word for. The counts of its `summary` are always
 those of its list of tests.
+
+Each id means one thing: `reportId` the content of this document, `runId` the run, which shards and
+what is merged of them share, `testId` the test in every run, `attemptId` one attempt of it in this
+run.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from math import isfinite
 from typing import Final
 
-from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject
+from pytest_failure_taxonomy.report.foreign import object_at, objects_at
+from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, own_extension
 from pytest_failure_taxonomy.report.render.terminal import own_texts
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
@@ -51,14 +58,14 @@ def render(report: JSONObject) -> str:
 
 
 def _document(report: JSONObject) -> JSONObject:
-    generator, run = report["generator"], report["run"]
+    generator, run_id = report["generator"], _run_id(report)
     started_at = _milliseconds_of_start(report)
-    tests = list(_tests(report, started_at))
-    return {
+    tests = list(_tests(report, started_at, run_id))
+    document: JSONObject = {
         "reportFormat": "CTRF",
         "specVersion": SPEC_VERSION,
-        "reportId": _as_uuid(run["id"]),
-        "runId": run["id"],
+        "reportId": "",
+        "runId": run_id,
         "generatedBy": f"{generator['name']} {generator['version']}",
         "results": {
             "tool": {"name": "pytest", "version": report["environment"]["pytest"]},
@@ -68,6 +75,23 @@ def _document(report: JSONObject) -> JSONObject:
             "extra": {OWN_NAME: _session(report)},
         },
     }
+    return {**document, "reportId": _uuid_of(document)}
+
+
+def _run_id(report: JSONObject) -> str:
+    """Return the id of the run; shards of one CI job and what is merged of them have the same."""
+    merged = objects_at(object_at(own_extension(report), "merged"), "runs")
+    runs = [object_at(each, "run") for each in merged] or [report["run"]]
+    job = report["environment"]["ci"] or {}
+    if job.get("run_id") is None or not all(run.get("shard") for run in runs):
+        return str(report["run"]["id"])
+    name = re.sub(r"\s*[0-9]+/[0-9]+$", "", job["job"] or "")  # GitLab's names end like `test 1/4`
+    return f"{job['provider']}:{job['run_id']}:{name}:{runs[0].get('stage')}"
+
+
+def _uuid_of(*parts: object) -> str:
+    """Return an id that is the same for the same parts, and no others."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, json.dumps([OWN_NAME, *parts])))
 
 
 def _summary(report: JSONObject, tests: list[JSONObject], started_at: int) -> JSONObject:
@@ -121,7 +145,7 @@ def _session(report: JSONObject) -> JSONObject:
     }
 
 
-def _tests(report: JSONObject, started_at: int) -> Iterator[JSONObject]:
+def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObject]:
     """Yield every test that is known, each once: those that ran in the order of their start."""
     failures: dict[str, list[JSONObject]] = {}
     for failure in report["failures"]:
@@ -138,11 +162,18 @@ def _tests(report: JSONObject, started_at: int) -> Iterator[JSONObject]:
         test = _test(run, started_at)
         if nodeid in running:
             test |= _unfinished(running[nodeid], report)
+        again = 0
         if run["outcome"] == "flaky":
-            test |= {"flaky": True, **_earlier_attempts(retries)}
+            test["flaky"], again = True, retries or 0
         elif nodeid in failures:
             test |= _failed(failures[nodeid], owners)
             test["duration"] = test["duration"] or _duration_of(failures[nodeid])
+            again = max(failure["attempts"] for failure in failures[nodeid]) - 1
+        if again:
+            test |= _earlier_attempts(again, run_id, nodeid)
+        if again > _MOST_ATTEMPTS:
+            extra = test.setdefault("extra", {OWN_NAME: {}})
+            extra[OWN_NAME]["retries"] = again
         yield test
 
 
@@ -170,8 +201,10 @@ def _unlisted(nodeid: str, outcome: str) -> JSONObject:
 def _test(run: JSONObject, started_at: int) -> JSONObject:
     path, *names = run["nodeid"].split("::")
     lasted = _milliseconds(run["duration_seconds"])
+    name = run["nodeid"] or _NAMELESS
     test: JSONObject = {
-        "name": run["nodeid"] or _NAMELESS,
+        "testId": name,
+        "name": name,
         "status": STATUSES[run["outcome"]],
         "duration": lasted or 0,
         "rawStatus": run["outcome"],
@@ -226,8 +259,7 @@ def _failed(failures: list[JSONObject], owners: Mapping[str, str]) -> JSONObject
         failed["labels"]["owner"] = owner
     if first["worker"]:
         failed["threadId"] = first["worker"]
-    attempts = max(failure["attempts"] for failure in failures)
-    return {**failed, **_earlier_attempts(attempts - 1)}
+    return failed
 
 
 def _duration_of(failures: Iterable[JSONObject]) -> int:
@@ -242,15 +274,16 @@ def _message(failure: JSONObject) -> str:
     return f"{raised['type']}: {raised['message']}" if raised["message"] else str(raised["type"])
 
 
-def _earlier_attempts(count: int | None) -> JSONObject:
-    """Return the attempts before the last one; all that is known of them is that they failed."""
-    if not count:
-        return {}
+def _earlier_attempts(count: int, run_id: str, nodeid: str) -> JSONObject:
+    """Return the attempts before the last one; all that is known of them is that they failed.
+
+    CTRF wants `retries` to be their number. If some are left out, `extra` has the true one.
+    """
     listed = [
-        {"attempt": number, "status": "failed"}
+        {"attempt": number, "attemptId": _uuid_of(run_id, nodeid, number), "status": "failed"}
         for number in range(1, min(count, _MOST_ATTEMPTS) + 1)
     ]
-    return {"retries": count, "retryAttempts": listed}
+    return {"retries": len(listed), "retryAttempts": listed}
 
 
 def _retries_of_flaky(report: JSONObject) -> int | None:
@@ -298,7 +331,3 @@ def _milliseconds(seconds: float | None) -> int | None:
     if seconds is None or not isfinite(seconds):
         return None
     return round(min(seconds, _LONGEST_SECONDS) * 1000)
-
-
-def _as_uuid(run_id: str) -> str:
-    return "-".join((run_id[:8], run_id[8:12], run_id[12:16], run_id[16:20], run_id[20:]))
