@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, Final
 
 import pytest
@@ -17,7 +18,7 @@ from markdown_it import MarkdownIt
 from pytest_failure_taxonomy.report import faces
 from pytest_failure_taxonomy.report.faces import FORMATS, render, write_faces
 from pytest_failure_taxonomy.report.limits import OWN_NAME
-from pytest_failure_taxonomy.report.render import gitlab, markdown
+from pytest_failure_taxonomy.report.render import github, gitlab, markdown
 from pytest_failure_taxonomy.report.text import change_free_texts
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Faces,
@@ -28,6 +29,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RaisingFrame,
     Stall,
     StalledActivity,
+    TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import (
@@ -261,6 +263,38 @@ def test_ten_of_a_kind() -> None:
     assert [said.partition("\n")[0] for _, _, said in found[1:9]] == [f"12 x {n}" for n in range(8)]
     assert found[-1][2] == "4 annotations more; the report has them all"
     assert "and 7 more" in found[1][2]
+
+
+def test_the_commands_of_a_job_share_what_github_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten of a kind a step and fifty a job, whatever stands in the place of our file."""
+
+    def failing(nodeid: str, error: str) -> TestFailure:
+        raised = RaisedException(type=error, module="shop", message="no")
+        return make_failure(nodeid=nodeid, message="no", exception=raised)
+
+    failed = [failing(f"a.py::t{letter}", f"{letter}Error") for letter in ascii_uppercase]
+    big = [failing(f"b.py::t{number}", "BiggestError") for number in range(3)]
+    running = [InFlightTest(nodeid=f"c.py::{n}", phase="call", elapsed_seconds=1) for n in "xyz"]
+    report = make_report(make_run(failures=(*failed, *big), in_flight=tuple(running)))
+    few = make_report(make_run(failures=(*failed[:6],)))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("RUNNER_TEMP", str(tmp_path))
+    counts = []
+    for step in "112233445":
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", f"/x/step_summary_{step}")
+        found = commands(few if step == "1" else report)
+        levels = [level for level, _, _ in found]
+        counts.append((levels.count("error"), levels.count("warning")))
+        if len(counts) == 3:
+            assert "3 x BiggestError" in found[1][2]
+            assert "annotations more" in found[9][2]
+    # The first two commands share a step's errors, the fourth one adds warnings, and so on to fifty.
+    assert counts == [(7, 0), (3, 0), (10, 3), (0, 3), (10, 3), (0, 3), (8, 0), (0, 0), (0, 0)]
+    (tmp_path / github.USED).unlink()
+    (tmp_path / github.USED).symlink_to("/dev/zero")
+    assert len(commands(report)) == 13
 
 
 @pytest.mark.parametrize(

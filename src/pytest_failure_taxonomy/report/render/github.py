@@ -1,8 +1,9 @@
 """Annotations of GitHub Actions: workflow commands that put words on the user's file and line.
 
-GitHub shows ten annotations a kind and step, and drops the others in silence. So the verdict comes
-first, then one annotation a group of failures, and the tenth counts those for which there is no
-room. Texts are one line each and escaped as GitHub's own toolkit does it: none can begin a line,
+GitHub shows ten annotations a kind and step, fifty a job, and drops the others in silence. So the
+verdict comes first, then one annotation a group of failures, the biggest first, and the last one
+counts those for which there is no room. What one command of a job has used, the next one has less:
+a file among the runner's temporary ones, which it removes with the job, has a line for each. Texts are one line each and escaped as GitHub's own toolkit does it: none can begin a line,
 and so none can be a command.
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.limits import own_extension
@@ -23,10 +26,16 @@ from pytest_failure_taxonomy.report.render.places import (
     words_of_verdict,
 )
 from pytest_failure_taxonomy.report.text import bench_name, first_line, safe_text
+from pytest_failure_taxonomy.system.own_files import open_shared, read_descriptor
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_OF_A_KIND: Final = 10
 """GitHub shows no more errors, warnings and notices, each, of one step."""
+MAX_OF_A_JOB: Final = 50
+"""Nor more of all steps of a job."""
+USED: Final = "failure-taxonomy-annotations"
+"""The name of the file that has a line for each annotation of the job: its step and its level."""
+_MAX_BYTES: Final = 64 * 1024
 MAX_NODEIDS: Final = 5
 """Node ids that are named of one group."""
 _LEVELS: Final = ("error", "warning", "notice")
@@ -46,12 +55,24 @@ class Annotation:
 def render(report: dict[str, Any]) -> str:
     """Return the annotations of a run, one workflow command a line; empty where all is well."""
     found = list(_annotations(report))
-    shown = [
-        _command(each)
-        for level in _LEVELS
-        for each in _with_room([one for one in found if one.level == level])
-    ]
-    return "".join(f"{line}\n" for line in shown)
+    folder = os.environ.get("RUNNER_TEMP") if os.environ.get("GITHUB_ACTIONS") == "true" else None
+    step = os.path.basename(os.environ.get("GITHUB_STEP_SUMMARY", ""))  # each has a file of its own
+    used: list[str] = []
+    descriptor = None
+    if folder:
+        with suppress(OSError):  # then nobody knows what was used
+            descriptor = open_shared(Path(folder, USED), make=True)
+            used = read_descriptor(descriptor, _MAX_BYTES).decode("utf-8", "replace").splitlines()
+    shown: list[Annotation] = []
+    for level in _LEVELS:
+        left = MAX_OF_A_JOB - len(used) - len(shown)
+        room = min(MAX_OF_A_KIND - used.count(f"{step} {level}"), left)
+        shown += _with_room([each for each in found if each.level == level], room)
+    if descriptor is not None:
+        with suppress(OSError):
+            os.write(descriptor, "".join(f"{step} {each.level}\n" for each in shown).encode())
+        os.close(descriptor)
+    return "".join(f"{_command(each)}\n" for each in shown)
 
 
 def _annotations(report: dict[str, Any]) -> Iterator[Annotation]:
@@ -145,14 +166,16 @@ def _of_benches(report: dict[str, Any]) -> Iterator[Annotation]:
             )
 
 
-def _with_room(annotations: list[Annotation]) -> list[Annotation]:
+def _with_room(annotations: list[Annotation], room: int) -> list[Annotation]:
     """Return those that GitHub shows; the last one counts the others."""
-    if len(annotations) <= MAX_OF_A_KIND:
+    if len(annotations) <= room:
         return annotations
-    kept = annotations[: MAX_OF_A_KIND - 1]
+    if room < 1:
+        return []
+    kept = annotations[: room - 1]
     rest = len(annotations) - len(kept)
     words = (f"{counted(rest, 'annotation')} more; the report has them all",)
-    return [*kept, Annotation(level=kept[0].level, title="failure taxonomy", lines=words)]
+    return [*kept, Annotation(level=annotations[0].level, title="failure taxonomy", lines=words)]
 
 
 def _command(annotation: Annotation) -> str:
