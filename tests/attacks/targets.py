@@ -19,10 +19,7 @@ from pytest_failure_taxonomy.logs.answer import classify_log
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
 from pytest_failure_taxonomy.report.faces import FORMATS, render
-from pytest_failure_taxonomy.report.from_ctrf import report_from_ctrf
-from pytest_failure_taxonomy.report.from_json_report import report_from_json_report
-from pytest_failure_taxonomy.report.from_junit import report_from_junit
-from pytest_failure_taxonomy.report.from_reportlog import report_from_reportlog
+from pytest_failure_taxonomy.report.foreign import report_from
 from pytest_failure_taxonomy.report.reading import parse_report
 from pytest_failure_taxonomy.report.render.agent import render as render_for_agents
 from pytest_failure_taxonomy.rules.rules_file import load_rules
@@ -117,22 +114,22 @@ def faces(data: bytes, folder: Path) -> None:
 
 def junit(data: bytes, folder: Path) -> None:
     """Make a report of a JUnit file: it is a valid one, or a `ReportError`."""
-    _make(report_from_junit, data, folder)
+    _make("junit", data, folder)
 
 
 def reportlog(data: bytes, folder: Path) -> None:
     """Make a report of the lines of pytest-reportlog."""
-    _make(report_from_reportlog, data, folder)
+    _make("reportlog", data, folder)
 
 
 def json_report(data: bytes, folder: Path) -> None:
     """Make a report of a file of pytest-json-report."""
-    _make(report_from_json_report, data, folder)
+    _make("json-report", data, folder)
 
 
 def ctrf(data: bytes, folder: Path) -> None:
     """Make a report of a CTRF file."""
-    _make(report_from_ctrf, data, folder)
+    _make("ctrf", data, folder)
 
 
 TARGETS: Final[dict[str, Callable[[bytes, Path], None]]] = {
@@ -157,12 +154,12 @@ def corpus_of(target: str) -> Iterator[bytes]:
         yield path.read_bytes()
 
 
-def _make(read: Callable[..., dict[str, Any]], data: bytes, folder: Path) -> None:
+def _make(source: str, data: bytes, folder: Path) -> None:
     path = folder / "foreign"
     path.write_bytes(data)
     with suppress(ReportError):
         environment = describe_environment("unknown", ())
-        made = read(path, rootdir=folder, environment=environment, redaction=None)
+        made = report_from(source, path, rootdir=folder, environment=environment, redaction=None)
         assert_valid_report(made)
 
 

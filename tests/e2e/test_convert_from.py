@@ -21,10 +21,7 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.foreign import exception_of
-from pytest_failure_taxonomy.report.from_ctrf import report_from_ctrf
-from pytest_failure_taxonomy.report.from_json_report import report_from_json_report
-from pytest_failure_taxonomy.report.from_reportlog import report_from_reportlog
+from pytest_failure_taxonomy.report.foreign import exception_of, report_from
 from pytest_failure_taxonomy.report.render.ctrf import render as as_ctrf
 from pytest_failure_taxonomy.taxonomy.evidence import Counts, Environment, TestRun
 from tests.helpers.children import run_child
@@ -38,11 +35,7 @@ from tests.helpers.reports import (
 
 SAMPLES: Final = Path(__file__).parents[1] / "data" / "other_formats"
 ENVIRONMENT: Final = Environment(python="3.13.1", platform="Linux", pytest="unknown")
-READERS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
-    "reportlog": report_from_reportlog,
-    "json-report": report_from_json_report,
-    "ctrf": report_from_ctrf,
-}
+READERS: Final = ("reportlog", "json-report", "ctrf")
 SUITE: Final = """
 import pytest
 STATE = []
@@ -81,7 +74,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
 
 def read(source: str, path: Path) -> dict[str, Any]:
     """Return the report that is made of a file, checked."""
-    report = READERS[source](path, rootdir=Path("/home/user/shop"), environment=ENVIRONMENT)
+    report = report_from(source, path, rootdir=Path("/home/user/shop"), environment=ENVIRONMENT)
     assert_valid_report(json.loads(json.dumps(report)))
     return report
 
@@ -89,7 +82,7 @@ def read(source: str, path: Path) -> dict[str, Any]:
 def refusal(source: str, path: Path) -> str:
     """Return the words of the error."""
     with pytest.raises(ReportError) as error:
-        READERS[source](path, rootdir=path.parent, environment=ENVIRONMENT)
+        report_from(source, path, rootdir=path.parent, environment=ENVIRONMENT)
     words = str(error.value)
     assert "\n" not in words
     assert words.startswith(str(path))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -108,8 +107,10 @@ def _kept(report: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
 def _read(options: argparse.Namespace) -> str:
     from pytest_failure_taxonomy.recorder.machine import describe_environment
     from pytest_failure_taxonomy.recorder.secrets import Secrets
+    from pytest_failure_taxonomy.report.foreign import report_from
 
-    report = _reader(options.source)(
+    report = report_from(
+        options.source,
         options.file.absolute(),
         rootdir=Path.cwd(),
         environment=describe_environment("unknown", ()),
@@ -117,21 +118,3 @@ def _read(options: argparse.Namespace) -> str:
     )
     print_verdict(report, Path("(on stdout)" if options.output == STDOUT else options.output))
     return json.dumps(report, indent=2)
-
-
-def _reader(source: str) -> Callable[..., dict[str, Any]]:
-    if source == "junit":
-        from pytest_failure_taxonomy.report.from_junit import report_from_junit
-
-        return report_from_junit
-    if source == "reportlog":
-        from pytest_failure_taxonomy.report.from_reportlog import report_from_reportlog
-
-        return report_from_reportlog
-    if source == "json-report":
-        from pytest_failure_taxonomy.report.from_json_report import report_from_json_report
-
-        return report_from_json_report
-    from pytest_failure_taxonomy.report.from_ctrf import report_from_ctrf
-
-    return report_from_ctrf

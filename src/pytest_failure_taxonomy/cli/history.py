@@ -229,7 +229,8 @@ def _load(path: Path) -> tuple[dict[str, Any], str]:
     from pytest_failure_taxonomy.recorder.commit import find_commit
     from pytest_failure_taxonomy.recorder.machine import ci_job
     from pytest_failure_taxonomy.recorder.secrets import Secrets
-    from pytest_failure_taxonomy.report.from_junit import is_junit, report_from_junit
+    from pytest_failure_taxonomy.report.foreign import report_from
+    from pytest_failure_taxonomy.report.from_junit import is_junit
     from pytest_failure_taxonomy.report.reading import load_report
     from pytest_failure_taxonomy.taxonomy.evidence import Environment
 
@@ -237,8 +238,8 @@ def _load(path: Path) -> tuple[dict[str, Any], str]:
         ci = ci_job()
         git, _ = find_commit(Path.cwd(), ci)
         environment = Environment(python="", platform="", pytest="", ci=ci, git=git)
-        report = report_from_junit(
-            path, rootdir=Path.cwd(), environment=environment, redaction=Secrets()
+        report = report_from(
+            "junit", path, rootdir=Path.cwd(), environment=environment, redaction=Secrets()
         )
         return report, "junit"
     return load_report(path).model_dump(mode="json", by_alias=True), "report"

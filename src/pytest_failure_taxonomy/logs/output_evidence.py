@@ -208,9 +208,9 @@ def _session_code(
         return 1
     if out.too_many_warnings is not None:
         return 6
-    if counts.ran or counts.skipped or out.last_line is None:
-        return 0
-    return 0 if p.ONLY_COLLECTED.search(out.last_line.text) else 5
+    last = out.last_line
+    ran = counts.ran or counts.skipped or last is None or p.ONLY_COLLECTED.search(last.text)
+    return 0 if ran else 5
 
 
 def _stopped_itself(out: PytestOutput) -> bool:

@@ -26,7 +26,7 @@ LAST_LINE: Final = re.compile(
     r"(?: \([0-9]+ deselected\))?(?:, )?)+|=+ ) in [0-9]+\.[0-9]+(?:s| seconds)"
     r"(?: \([0-9 a-z,:]+\))?(?: =+)?$"
 )
-"""Since pytest 2; `seconds` until 5.0, `pytest-warnings` until 3.0, no words without tests until 2.9."""
+"""Since pytest 2: in `seconds` until 5.0, with `pytest-warnings` and sometimes no words before."""
 ONLY_COLLECTED: Final = re.compile("[0-9] tests? collected")
 COUNT: Final = re.compile("([0-9]+) ([a-z-]+)")
 COUNT_NAMES: Final[Mapping[str, str]] = MappingProxyType(

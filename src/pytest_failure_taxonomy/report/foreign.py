@@ -13,7 +13,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
@@ -45,7 +47,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Unrecorded,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 MAX_MESSAGE: Final = 4_000
 MAX_TRACEBACK: Final = 32_000
@@ -103,6 +105,11 @@ class ToldCollector:
 class ToldRun:
     """All that a file tells of one run."""
 
+    content: bytes = b""
+    """The file itself."""
+    rootdir: str = ""
+    environment: Mapping[str, Any] = MappingProxyType({})
+    """Fields of `Environment` that the file tells."""
     exit: ProcessExit
     tests: tuple[ToldTest, ...] = ()
     lists_tests: bool = True
@@ -125,33 +132,39 @@ class ToldRun:
     """What can't be known, in words."""
 
 
-def report_of_told(
-    told: ToldRun,
+def report_from(
+    source: str,
+    path: Path,
     *,
-    content: bytes,
-    rootdir: str,
+    rootdir: Path,
     environment: Environment,
-    redaction: Redaction | None,
+    redaction: Redaction | None = None,
 ) -> JSONObject:
-    """Return the JSON object of the report of a told run.
+    """Return the JSON object of the report that a file of another program allows.
 
     Args:
-        told: what the file tells.
-        content: of the file. Its digest is the run's id, so that one file gives one report.
-        rootdir: the root directory of its tests.
+        source: what has written it, such as `json-report`: each has a module with a function
+            `read_run`.
+        path: the file. Its digest is the run's id, so that one file gives one report.
+        rootdir: the root directory of its tests, if the file doesn't say it.
         environment: what is known of where they ran, such as the commit.
         redaction: removes secrets from every text.
+
+    Raises:
+        ReportError: it can't be read, is no such file, or names a test twice.
     """
+    name = f"pytest_failure_taxonomy.report.from_{source.replace('-', '_')}"
+    told: ToldRun = import_module(name).read_run(path)
     run = evidence_of(told)
     context = RunContext(
-        id=blake2b(content, digest_size=16).hexdigest(),
+        id=blake2b(told.content, digest_size=16).hexdigest(),
         started_at=told.started_at.astimezone(UTC)
         .isoformat(timespec="milliseconds")
         .replace("+00:00", "Z"),
         duration_seconds=told.duration_seconds,
         args=(),
-        rootdir=rootdir,
-        environment=environment,
+        rootdir=told.rootdir or str(rootdir),
+        environment=replace(environment, **told.environment),
     )
     report = build_report(
         run, judge(run), context, completeness="reconstructed", redaction=redaction

@@ -27,15 +27,13 @@ from pytest_failure_taxonomy.report.foreign import (
     objects_at,
     read_document,
     refuse_duplicates,
-    report_of_told,
     text_at,
     time_from,
 )
 from pytest_failure_taxonomy.report.input_files import MAX_WORD, refusal
-from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, Redaction
+from pytest_failure_taxonomy.report.limits import OWN_NAME
 from pytest_failure_taxonomy.report.text import safe_text, telling_line
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    Environment,
     ErrorOrigin,
     InFlightTest,
     Phase,
@@ -85,24 +83,8 @@ _TOLD_APART_BY: Final = ("id", "testId", "executionId", "browser", "device", "pa
 """Fields that tell tests of one name from each other."""
 
 
-def report_from_ctrf(
-    path: Path,
-    *,
-    rootdir: Path,
-    environment: Environment,
-    redaction: Redaction | None = None,
-) -> JSONObject:
-    """Return the JSON object of the report that a CTRF file allows.
-
-    Args:
-        path: the file.
-        rootdir: the root directory of its tests.
-        environment: what is known of where they ran.
-        redaction: removes secrets from every text.
-
-    Raises:
-        ReportError: it can't be read, is no CTRF or a newer one, or has a test twice.
-    """
+def read_run(path: Path) -> ToldRun:
+    """Return what a CTRF file tells; a `ReportError` if it is none, or a newer one."""
     content, document = read_document(path, _RIGHT)
     results = object_at(document, "results")
     _check(document, results, path, content)
@@ -111,13 +93,7 @@ def report_from_ctrf(
     tool = object_at(results, "tool")
     is_pytest = text_at(tool, "name") == "pytest"
     version = (text_at(tool, "version") or "unknown") if is_pytest else "unknown"
-    return report_of_told(
-        _told(results, path),
-        content=content,
-        rootdir=str(rootdir),
-        environment=replace(environment, pytest=version),
-        redaction=redaction,
-    )
+    return replace(_told(results, path), content=content, environment={"pytest": version})
 
 
 def _check(document: dict[str, Any], results: dict[str, Any], path: Path, content: bytes) -> None:

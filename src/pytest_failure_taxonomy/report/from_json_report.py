@@ -22,22 +22,18 @@ from pytest_failure_taxonomy.report.foreign import (
     objects_at,
     read_document,
     refuse_duplicates,
-    report_of_told,
     text_at,
     time_from,
 )
 from pytest_failure_taxonomy.report.input_files import refusal
-from pytest_failure_taxonomy.report.limits import JSONObject, Redaction
 from pytest_failure_taxonomy.report.text import safe_text, telling_line
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
-    Environment,
     Location,
     Phase,
     ProcessExit,
     TestOutcome,
 )
-from pytest_failure_taxonomy.taxonomy.values import replace
 
 NOTE: Final = "made of a pytest-json-report file: tests that never started are not in it"
 NOTE_WITHOUT_TESTS: Final = (
@@ -50,51 +46,28 @@ _COUNTED: Final = ("passed", "failed", "skipped", "xfailed", "xpassed", "rerun",
 _MOST_LINES: Final = 10**7
 
 
-def report_from_json_report(
-    path: Path,
-    *,
-    rootdir: Path,
-    environment: Environment,
-    redaction: Redaction | None = None,
-) -> JSONObject:
-    """Return the JSON object of the report that a file of pytest-json-report allows.
-
-    Args:
-        path: the file.
-        rootdir: the root directory of its tests, if the file doesn't say it.
-        environment: what is known of where they ran.
-        redaction: removes secrets from every text.
-
-    Raises:
-        ReportError: it can't be read, is no such file, or names a test twice.
-    """
+def read_run(path: Path) -> ToldRun:
+    """Return what a file of pytest-json-report tells; a `ReportError` if it is none."""
     content, document = read_document(path, _RIGHT)
     code = document.get("exitcode")
     if type(code) is not int or not isinstance(document.get("summary"), dict):
         what = "it has no `exitcode` and `summary` of pytest-json-report"
         raise refusal(safe_text(os.fspath(path)), what, hint_for(content) or _RIGHT)
-    root = text_at(document, "root")
     refuse_duplicates(
         (text_at(test, "nodeid") for test in objects_at(document, "tests")),
         path,
         "give the file of one run",
     )
-    return report_of_told(
-        _told(document, code, path),
-        content=content,
-        rootdir=root if os.path.isabs(root) else str(rootdir),
-        environment=_environment(document, environment),
-        redaction=redaction,
-    )
-
-
-def _told(document: dict[str, Any], code: int, path: Path) -> ToldRun:
     has_tests = isinstance(document.get("tests"), list)
     tests = tuple(_test(test) for test in objects_at(document, "tests"))
     summary = object_at(document, "summary")
     created, lasted = number_at(document, "created"), number_at(document, "duration")
     started = created - lasted if created is not None and lasted is not None else created
+    root = text_at(document, "root")
     return ToldRun(
+        content=content,
+        rootdir=root if os.path.isabs(root) else "",
+        environment=_environment(document),
         exit=ProcessExit(code=code, source="pytest"),
         tests=tests,
         lists_tests=has_tests,
@@ -188,17 +161,14 @@ def _collectors(document: dict[str, Any]) -> list[ToldCollector]:
     ]
 
 
-def _environment(document: dict[str, Any], around: Environment) -> Environment:
-    """Return the environment with the versions that pytest-metadata has added to the file."""
+def _environment(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the versions that pytest-metadata has added to the file."""
     said = object_at(document, "environment")
-    python, platform = text_at(said, "Python"), text_at(said, "Platform")
-    version = text_at(object_at(said, "Packages"), "pytest")
     plugins = object_at(said, "Plugins")
-    return replace(
-        around,
-        python=python or around.python,
-        platform=platform or around.platform,
-        pytest=version or around.pytest,
-        plugins=tuple(sorted(f"{name}-{text_at(plugins, name)}" for name in plugins))
-        or around.plugins,
-    )
+    told = {
+        "python": text_at(said, "Python"),
+        "platform": text_at(said, "Platform"),
+        "pytest": text_at(object_at(said, "Packages"), "pytest"),
+        "plugins": tuple(sorted(f"{name}-{text_at(plugins, name)}" for name in plugins)),
+    }
+    return {name: each for name, each in told.items() if each}

@@ -20,12 +20,10 @@ from pytest_failure_taxonomy.report.foreign import (
     ToldTest,
     exit_code_of,
     modified,
-    report_of_told,
 )
 from pytest_failure_taxonomy.report.input_files import read_input
-from pytest_failure_taxonomy.report.limits import JSONObject, Redaction
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.taxonomy.evidence import Environment, Phase, ProcessExit, TestOutcome
+from pytest_failure_taxonomy.taxonomy.evidence import Phase, ProcessExit, TestOutcome
 
 NOTE: Final = (
     "made of a JUnit file: pytest's exit code, a death and what was running then are not in it"
@@ -36,41 +34,21 @@ _TEARDOWN: Final = 'failed on teardown with "'
 _RIGHT: Final = "give the file that `pytest --junitxml` writes"
 
 
-def report_from_junit(
-    path: Path,
-    *,
-    rootdir: Path,
-    environment: Environment,
-    redaction: Redaction | None = None,
-) -> JSONObject:
-    """Return the JSON object of the report that a JUnit file allows.
-
-    The run's id is a digest of the file, so that the same file gives the same report.
-
-    Args:
-        path: the file.
-        rootdir: the root directory of its tests.
-        environment: what is known of where they ran, such as the commit.
-        redaction: removes secrets from every text.
-
-    Raises:
-        ReportError: it can't be read, is no JUnit file, or is an attack on XML's readers.
-    """
+def read_run(path: Path) -> ToldRun:
+    """Return what a JUnit file tells; a `ReportError` if it is none, or attacks XML's readers."""
     content = read_input(path, _RIGHT)
     suites = _suites(content, path)
     found = [each for suite in suites for each in _cases(suite)]
     tests = tuple(each for each in found if isinstance(each, ToldTest))
     collectors = tuple(each for each in found if isinstance(each, ToldCollector))
-    told = ToldRun(
+    return ToldRun(
+        content=content,
         exit=ProcessExit(code=exit_code_of(tests, collectors), source="none"),
         tests=tests,
         collectors=collectors,
         started_at=_started_at(suites, path),
         duration_seconds=sum((_number(each.get("time")) or 0.0) for each in suites),
         notes=(NOTE,),
-    )
-    return report_of_told(
-        told, content=content, rootdir=str(rootdir), environment=environment, redaction=redaction
     )
 
 

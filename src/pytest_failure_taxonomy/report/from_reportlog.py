@@ -22,7 +22,6 @@ from pytest_failure_taxonomy.report.foreign import (
     number_at,
     object_at,
     objects_at,
-    report_of_told,
     text_at,
     time_from,
 )
@@ -33,10 +32,8 @@ from pytest_failure_taxonomy.report.input_files import (
     read_input,
     refusal,
 )
-from pytest_failure_taxonomy.report.limits import JSONObject, Redaction
 from pytest_failure_taxonomy.report.text import safe_text, telling_line
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    Environment,
     InFlightTest,
     Phase,
     ProcessExit,
@@ -63,24 +60,8 @@ _MOST_NAMED: Final = 5
 _MOST_LINES: Final = 10**7
 
 
-def report_from_reportlog(
-    path: Path,
-    *,
-    rootdir: Path,
-    environment: Environment,
-    redaction: Redaction | None = None,
-) -> JSONObject:
-    """Return the JSON object of the report that a log of pytest-reportlog allows.
-
-    Args:
-        path: the file.
-        rootdir: the root directory of its tests.
-        environment: what is known of where they ran; the version of pytest is the log's.
-        redaction: removes secrets from every text.
-
-    Raises:
-        ReportError: it can't be read, is no such log, is cut off within a line, or has two runs.
-    """
+def read_run(path: Path) -> ToldRun:
+    """Return what a log tells; a `ReportError` if it is none, is cut off, or has two runs."""
     content = read_input(path, _RIGHT, limit=MAX_LOG_BYTES)
     log = _Log(path)
     for number, line in enumerate(BytesIO(content), 1):
@@ -88,13 +69,7 @@ def report_from_reportlog(
             log.take(number, _entry(path, number, line))
     if not log.pytest_version:
         raise refusal(log.where, "it is empty", _RIGHT)
-    return report_of_told(
-        log.told(),
-        content=content,
-        rootdir=str(rootdir),
-        environment=replace(environment, pytest=log.pytest_version),
-        redaction=redaction,
-    )
+    return replace(log.told(), content=content, environment={"pytest": log.pytest_version})
 
 
 def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:

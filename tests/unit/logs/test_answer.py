@@ -298,6 +298,13 @@ def test_last_lines_of_every_pytest(last: str, reason: str | None) -> None:
     assert "process.vanished" not in [each["kind"] for each in answer["reasons"]]
 
 
+ONE_OF_NINE: Final = """\
+collected 0 items / 9 errors
+=== short test summary info ===
+ERROR a.py - ValueError: x
+=== 9 errors in 0.1s ==="""
+
+
 @pytest.mark.parametrize(
     ("log", "kind", "count", "words"),
     [
@@ -308,13 +315,7 @@ def test_last_lines_of_every_pytest(last: str, reason: str | None) -> None:
         (f"{FAILED_LOG}\n=== 16 failed in 0.1s ===", "test.failed", 15, "15 tests failed"),
         ("=== 5000 failed in 0.1s ===", "test.failed", 5000, "5000 tests failed"),
         ("collected 0 items / 9 errors\n9 errors in 0.1s", "collection.error", 9, "9 files"),
-        (
-            "collected 0 items / 9 errors\n=== short test summary info ===\n"
-            "ERROR a.py - ValueError: x\n=== 9 errors in 0.1s ===",
-            "collection.error",
-            9,
-            "9 files",
-        ),
+        (ONE_OF_NINE, "collection.error", 9, "9 files"),
     ],
 )
 def test_what_has_no_node_id_is_counted(log: str, kind: str, count: int, words: str) -> None:

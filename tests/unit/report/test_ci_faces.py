@@ -290,7 +290,7 @@ def test_the_commands_of_a_job_share_what_github_shows(
         if len(counts) == 3:
             assert "3 x BiggestError" in found[1][2]
             assert "annotations more" in found[9][2]
-    # The first two commands share a step's errors, the fourth one adds warnings, and so on to fifty.
+    # Two commands share a step's errors, the fourth one has room for warnings, and so on to fifty.
     assert counts == [(7, 0), (3, 0), (10, 3), (0, 3), (10, 3), (0, 3), (8, 0), (0, 0), (0, 0)]
     (tmp_path / github.USED).unlink()
     (tmp_path / github.USED).symlink_to("/dev/zero")

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.report.from_ctrf import report_from_ctrf
+from pytest_failure_taxonomy.report.foreign import report_from
 from pytest_failure_taxonomy.report.merging import merge_reports
 from pytest_failure_taxonomy.report.render.ctrf import STATUSES, WITHOUT_TESTS, render
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -167,7 +167,7 @@ def test_retries_are_the_attempts_that_are_listed(
     for _ in range(2):
         (tmp_path / "c.json").write_text(json.dumps(document), "utf-8")
         environment = make_context().environment
-        again = report_from_ctrf(tmp_path / "c.json", rootdir=tmp_path, environment=environment)
+        again = report_from("ctrf", tmp_path / "c.json", rootdir=tmp_path, environment=environment)
         assert again["summary"]["rerun"] == attempts - 1
         assert [each["attempts"] for each in again["failures"]] == ([] if passes else [attempts])
         test.pop("retries", None)  # as of a writer that gives the list alone

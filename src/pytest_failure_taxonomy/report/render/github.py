@@ -3,8 +3,9 @@
 GitHub shows ten annotations a kind and step, fifty a job, and drops the others in silence. So the
 verdict comes first, then one annotation a group of failures, the biggest first, and the last one
 counts those for which there is no room. What one command of a job has used, the next one has less:
-a file among the runner's temporary ones, which it removes with the job, has a line for each. Texts are one line each and escaped as GitHub's own toolkit does it: none can begin a line,
-and so none can be a command.
+a file among the runner's temporary ones, which it removes with the job, has a line for each. Texts
+are one line each and escaped as GitHub's own toolkit does it: none can begin a line, and so none
+can be a command.
 """
 
 from __future__ import annotations
