@@ -39,6 +39,12 @@ class Answer:
         """Refuse amounts that could not be added."""
         check_amounts("Answer", self.cost_usd, self.usage or {})
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields by name, to be sent from the process that called the system."""
+        usage = None if self.usage is None else dict(self.usage)
+        said = {"output": self.output, "cost_usd": self.cost_usd, "usage": usage}
+        return {**said, "transcript": self.transcript}
+
 
 def check_amounts(where: str, cost_usd: object, usage: object) -> None:
     """Raise ValueError or TypeError for a cost or a usage that can't be added to others."""

@@ -108,11 +108,8 @@ class _Calls:
         self._running[token] = (running, spends)
         try:
             said = await asyncio.wait_for(running, limit_seconds)
-        except TimeoutError as error:
-            said = {"error": _described(error)}
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if _ends_this_task(error):
                 raise
             said = {"error": _described(error)}
         finally:
@@ -169,13 +166,17 @@ async def _answered(system: Callable[..., Any], case: Any, spends: _Spends) -> d
         if isinstance(value, Raised):
             raise value.error
         return {"answer": _packed(value, spends)}
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+    except BaseException as error:
+        if _ends_this_task(error):
             raise
-        return {"error": _described(error)}
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the case's result
-        return {"error": _described(error)}
+        return {"error": _described(error)}  # whatever it is, it is the case's result
+
+
+def _ends_this_task(error: BaseException) -> bool:
+    """Tell whether the task that runs this was cancelled, and not one that the system made."""
+    task = asyncio.current_task()
+    is_cancelled = task is not None and task.cancelling() > 0
+    return is_cancelled and isinstance(error, asyncio.CancelledError)
 
 
 def _packed(value: Any, spends: _Spends) -> str:
@@ -183,14 +184,7 @@ def _packed(value: Any, spends: _Spends) -> str:
     is_answer = isinstance(value, Answer)
     answer = value if is_answer else Answer(output=value)
     problem = json_problem(answer.output) or json_problem(answer.transcript)
-    said = {
-        "is_answer": is_answer,
-        "output": answer.output,
-        "cost_usd": answer.cost_usd,
-        "usage": None if answer.usage is None else dict(answer.usage),
-        "transcript": answer.transcript,
-    }
-    text = "" if problem else json.dumps(said)
+    text = "" if problem else json.dumps({"is_answer": is_answer, **answer.as_json()})
     if len(text) > MAX_OUTPUT_BYTES:
         problem = f"ValueError: the system returned more than {MAX_OUTPUT_BYTES:,} bytes of JSON"
     if problem:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.logs.deciding import output_of
-from pytest_failure_taxonomy.logs.log_lines import Tail, read_log
+from pytest_failure_taxonomy.logs.log_lines import read_log
 from pytest_failure_taxonomy.logs.output_evidence import evidence_of_output
 from pytest_failure_taxonomy.logs.output_patterns import PROGRESS
 from pytest_failure_taxonomy.logs.output_readers import OtherOutput, PytestOutput
@@ -77,7 +77,9 @@ def classify_log(
     tail = read_log(chunks, out, other, tools)
     if exit_code is None and out.job_exit_code is not None:
         exit_code = min(int(out.job_exit_code.text[:9]), 255)
-    out.is_seen = out.is_seen or _is_bare_progress(tail)
+    # A quiet pytest that came to no end has printed dots and nothing else.
+    is_progress = tail.is_all and all(PROGRESS.fullmatch(line.text) for line in tail.lines)
+    out.is_seen = out.is_seen or (is_progress and bool(tail.lines))
     if out.is_seen:
         run = evidence_of_output(out, exit_code, stage)
     else:
@@ -95,12 +97,6 @@ def classify_log(
         answer, lambda text: cap(encodable(change(text)), MAX_MESSAGE)
     )
     return shown_answer
-
-
-def _is_bare_progress(tail: Tail) -> bool:
-    """Tell whether the log is nothing but the dots of a quiet pytest that came to no end."""
-    lines = tail.lines
-    return bool(lines) and tail.is_all and all(PROGRESS.fullmatch(line.text) for line in lines)
 
 
 def _evidence_of_command(

@@ -102,7 +102,9 @@ def _exit(
         return ProcessExit(code=session_code, source="log")
     if limits:
         return ProcessExit(code=1, source="log", limits=limits)
-    return ProcessExit(code=None, source="log", signal=_signal_in_words(out))
+    words = out.fatal.text if out.fatal is not None else ""
+    signals = (name for start, name in p.SIGNALS_IN_WORDS if words.startswith(start))
+    return ProcessExit(code=None, source="log", signal=next(signals, None))
 
 
 def _limits(out: PytestOutput) -> Iterator[TimeLimit]:
@@ -125,13 +127,6 @@ def _time_limit(owner: str, budget_seconds: float, nodeid: str | None) -> TimeLi
         elapsed_seconds=budget_seconds,
         nodeid=nodeid,
     )
-
-
-def _signal_in_words(out: PytestOutput) -> str | None:
-    if out.fatal is None:
-        return None
-    words = out.fatal.text
-    return next((name for start, name in p.SIGNALS_IN_WORDS if words.startswith(start)), None)
 
 
 def _is_finished(

@@ -128,7 +128,10 @@ def _told(results: dict[str, Any], path: Path) -> ToldRun:
     ran = [test for test in listed if text_at(test, "rawStatus") != "not_run"]
     tests = tuple(_test(test, start) for test in ran)
     # Of many failures a report describes the first thousand; the others have names alone.
-    bare = [bool(own) and _is_bare(each) for each in tests]
+    bare = [
+        bool(own and each.failures) and not any(said.message or said.text for said in each.failures)
+        for each in tests
+    ]
     tests = tuple(
         replace(each, failures=()) if is_bare else each
         for each, is_bare in zip(tests, bare, strict=True)
@@ -156,11 +159,6 @@ def _told(results: dict[str, Any], path: Path) -> ToldRun:
         duration_seconds=None if start is None or stop is None else max(0.0, (stop - start) / 1000),
         notes=() if end else (NOTE,),
     )
-
-
-def _is_bare(test: ToldTest) -> bool:
-    said = [failure.message or failure.text for failure in test.failures]
-    return bool(said) and not any(said)
 
 
 def _has_finished(own: dict[str, Any]) -> bool:

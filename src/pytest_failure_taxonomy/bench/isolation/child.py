@@ -255,14 +255,7 @@ def run_system(
         if not isinstance(answer, Answer):
             return wire.VERDICT, _to_json(answer)
         try:
-            return wire.ANSWER, _to_json(
-                {
-                    "output": answer.output,
-                    "cost_usd": answer.cost_usd,
-                    "usage": None if answer.usage is None else dict(answer.usage),
-                    "transcript": answer.transcript,
-                }
-            )
+            return wire.ANSWER, _to_json(answer.as_json())
         except BaseException:
             tell(answer.cost_usd, answer.usage or {})  # it counts without an output, too
             raise

@@ -315,36 +315,32 @@ class BenchSession:
         """Split the selected cases into units, and count them."""
         items = [each for each in session.items if isinstance(each, CaseItem)]
         self.runs.arrange(items)
-        for each in items:
-            self._results.of(source_of(each)).schedule(each.case.case_id)
+        for item in session.items:
+            found = self._case_of(item)
+            is_of_test = found is not None and found.source.test != ""
+            if found is None or (is_of_test and "bench" not in getattr(item, "fixturenames", ())):
+                continue
+            self._results.of(found.source).schedule(found.case.case_id)
+            if is_of_test and self._journal is not None:
+                self._journal.note_schedule(found.source, found.case.case_id)
         if not self._is_worker:  # xdist's controller has checked it
             by_class = {folder_of(each.task_class): each.task_class for each in items}
             self._check(by_class.values())
-        for item in session.items:
-            found = marked_case(item, self.classes)
-            if found is not None and "bench" in getattr(item, "fixturenames", ()):
-                self._results.of(found.source).schedule(found.case.case_id)
-                if self._journal is not None:
-                    self._journal.note_schedule(found.source, found.case.case_id)
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Say in CI that a system could end this process, and nothing would notice."""
         supervisor = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")[0]
         is_watched = supervisor == str(os.getppid()) or (supervisor and sys.platform == "win32")
-        if is_watched or self._is_worker or not os.environ.get("CI"):
+        terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+        is_shown = self._runs_something and not self._is_worker and terminal is not None
+        if is_watched or not is_shown or not os.environ.get("CI"):
             return
-        if self._runs_something and any(map(self._runs_in_this_process, session.items)):
-            terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
-            if terminal is not None:
+        for found in filter(None, map(self._case_of, session.items)):
+            settings = self.classes.settings(found.task_class)
+            has_own = settings.sut is not None and settings.sut_isolation == "process"
+            if found.source.test or not (has_own or self.classes.backend is not None):
                 terminal.write_line(_UNWATCHED, yellow=True)
-
-    def _runs_in_this_process(self, item: pytest.Item) -> bool:
-        found = self._case_of(item)
-        if found is None or self.classes.backend is not None:
-            return False
-        settings = self.classes.settings(found.task_class)
-        is_elsewhere = settings.sut is not None and settings.sut_isolation == "process"
-        return bool(found.source.test) or not is_elsewhere
+                return
 
     def _check(self, task_classes: Iterable[TaskClass]) -> None:
         """Refuse a run that can't go on, and a cluster that can't call the systems, once."""

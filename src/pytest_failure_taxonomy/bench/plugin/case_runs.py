@@ -63,7 +63,6 @@ class CaseRuns:
         self._members: dict[str, Sequence[CaseItem]] = {}
         self._units: dict[str, Unit] = {}
         self._taken: set[str] = set()
-        self._begun: set[str] = set()
 
     def arrange(self, items: Sequence[CaseItem]) -> None:
         """Split the selected cases of each task class and system into units."""
@@ -176,10 +175,7 @@ class CaseRuns:
         earlier: dict[str, tuple[CaseAttempt, ...]] = {}
         done: dict[str, CaseOutcome] = {}
         resumed = self._kept.is_resumed(source)
-        nodeids = {item.nodeid for item in items}
-        is_alone = self._journal is None
-        if is_alone and not resumed and self._begun.isdisjoint(nodeids):
-            self._begun |= nodeids  # nobody can have called a system for them
+        if self._journal is None and not resumed:  # nobody can have called a system for them
             return earlier, done
         run = self._kept.before(source)
         if run is None:
@@ -187,9 +183,7 @@ class CaseRuns:
         for item in items:
             case_id = item.case.case_id
             last = run.last_of(case_id)
-            is_first = item.nodeid not in self._begun
-            self._begun.add(item.nodeid)
-            if last is not None and last.score is not None and resumed and is_first:
+            if last is not None and last.score is not None and resumed:
                 digest = case_digest(item.case)
                 if run.is_done(case_id, digest):
                     calls = run.calls_of(case_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import types
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -80,7 +81,9 @@ class TaskClassDir(pytest.Directory):
         load_for_collection(self)
         for entry in sorted(os.scandir(self.path), key=lambda entry: entry.name):
             path = Path(entry.path)
-            if self._is_ignored(path):
+            is_named = self.session.isinitpath(path, with_parents=True)
+            ignore = self.ihook.pytest_ignore_collect
+            if not is_named and ignore(collection_path=path, config=self.config):
                 continue
             if entry.is_dir():
                 collector = self.ihook.pytest_collect_directory(path=path, parent=self)
@@ -88,11 +91,6 @@ class TaskClassDir(pytest.Directory):
                     yield collector
             elif entry.is_file():
                 yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
-
-    def _is_ignored(self, path: Path) -> bool:
-        if self.session.isinitpath(path, with_parents=True):
-            return False
-        return bool(self.ihook.pytest_ignore_collect(collection_path=path, config=self.config))
 
 
 class TaskClassPackage(pytest.Package):
@@ -131,7 +129,10 @@ class BenchFile(pytest.Module):
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Yield the file's items."""
         task_class = load_for_collection(self, self.folder)
-        return [*self._cases(task_class), *self._examples(task_class)]
+        examples = (example for example in task_class.oracle if example.path == self.path)
+        make = partial(OracleItem.from_parent, self, task_class=task_class)
+        oracle = [make(name=example.example_id, example=example) for example in examples]
+        return [*self._cases(task_class), *oracle]
 
     def _cases(self, task_class: TaskClass) -> Iterator[CaseItem]:
         classes = self.config.stash[BENCH].classes
@@ -199,13 +200,6 @@ class BenchFile(pytest.Module):
                 f" `sut: package.module:callable` in {shown(self.folder / 'bench.yaml')} or a"
                 f" fixture `{SYSTEM_FIXTURE}` in a conftest.py"
             )
-
-    def _examples(self, task_class: TaskClass) -> Iterator[OracleItem]:
-        for example in task_class.oracle:
-            if example.path == self.path:
-                yield OracleItem.from_parent(
-                    self, name=example.example_id, example=example, task_class=task_class
-                )
 
 
 def _with_fixture(system_under_test: object) -> None:
@@ -276,7 +270,8 @@ class OracleItem(pytest.Item):
 
     def runtest(self) -> None:
         """Grade the example's output, and fail if the rubric does not judge it as expected."""
-        case = next(each for each in self.task_class.cases if self._is_answer_to(each))
+        answered = self.example.case_id  # the example stands for all repetitions of the case
+        case = next(each for each in self.task_class.cases if each.id_in_file == answered)
         outcome = self.config.stash[BENCH].grade(self.task_class, case, self.example.output)
         passed = outcome.score.passed
         if passed == (self.example.expect == "gold"):
@@ -289,10 +284,6 @@ class OracleItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the place of the example in its file."""
         return self.path, (self.example.line or 1) - 1, self.name
-
-    def _is_answer_to(self, case: BenchCase) -> bool:
-        """Return whether the example answers a case, or one of its repetitions."""
-        return bool(case.id_in_file == self.example.case_id)
 
 
 def represent(

@@ -29,7 +29,6 @@ from pytest_failure_taxonomy.bench.run_records import (
     SCHEMA_VERSION,
     SUFFIX,
     RunHeader,
-    ScheduledCase,
     SystemGiven,
     now,
     scheduled,
@@ -145,18 +144,20 @@ class KeptRuns:
         source: Source,
         task_class: TaskClass,
         system: SystemGiven,
-        cases: Sequence[BenchCase],
+        selected: Sequence[BenchCase],
         shard: RunShard | None,
     ) -> RunFile:
         header = self._header(source, task_class, system, shard)
-        listed = [scheduled(case) for case in cases]
+        listed = [scheduled(case) for case in selected]
         earlier, why_not = self._to_resume(source, shard)
         if earlier is not None:
             why_not = _why_not_resumed(earlier.header, header)
         if earlier is not None and why_not is None:
             file = RunFile(earlier.path, self._redacting(), self._worker)
             self._resumed.add(source)
-            whole = _with_earlier(earlier, listed, task_class)
+            # Its cases and those that were selected now, if the class still has them.
+            cases = {**earlier.cases, **{each.case_id: each for each in listed}}
+            whole = [cases[each.case_id] for each in task_class.cases if each.case_id in cases]
             file.resume(self._session.name, header.commit, whole, header.cases_in_class)
             return file
         folder = self._make_folder()
@@ -276,29 +277,17 @@ def resumed_line(run: KeptRun) -> str:
     """Return what a session that continued a run had left to do, in words; '' for a new run."""
     if not run.sessions:
         return f"all cases run: {run.header.not_resumed}" if run.header.not_resumed else ""
-    done = [key for key, case in run.cases.items() if _was_done(run, key, case.digest)]
-    changed = [
-        key
+    before = [
+        (run.done_before[key], key, case.digest)
         for key, case in run.cases.items()
-        if key in run.done_before and run.done_before[key].input_digest != case.digest
+        if key in run.done_before
     ]
+    done = [key for call, key, digest in before if run.settles(call, digest)]
+    changed = [key for call, key, digest in before if call.input_digest != digest]
     line = f"{len(done)} of {len(run.cases)} cases were done before"
     if changed:
         line += f"; {len(changed)} had changed and ran again: {', '.join(changed[:5])}"
     return line
-
-
-def _was_done(run: KeptRun, case_id: str, digest: str) -> bool:
-    before = run.done_before.get(case_id)
-    return before is not None and run.settles(before, digest)
-
-
-def _with_earlier(
-    run: KeptRun, listed: Sequence[ScheduledCase], task_class: TaskClass
-) -> list[ScheduledCase]:
-    """Return the cases of a run and those that were selected now, if the class still has them."""
-    cases = {**run.cases, **{each.case_id: each for each in listed}}
-    return [cases[each.case_id] for each in task_class.cases if each.case_id in cases]
 
 
 def _why_not_resumed(old: RunHeader, new: RunHeader) -> str | None:

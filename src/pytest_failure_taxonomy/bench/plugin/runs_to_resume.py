@@ -46,7 +46,8 @@ class RunsToResume:
         ending = f"-{name_of_source(self._rootdir, source)}{SUFFIX}"
         found = [each for each in self._earlier() if each.name.endswith(ending)]
         for path in reversed(found):
-            if _shard_of(read_header(path)) == shard:
+            its = read_header(path).shard
+            if (None if its is None else (its.index, its.total)) == shard:
                 return path, None
         return (
             (found[-1], None) if found else (None, "no run of it was kept that could be continued")
@@ -76,10 +77,6 @@ class RunsToResume:
         """Return the runs of the storage that other pytest runs began, the oldest first."""
         paths = run_paths(Path(self._session.folder))
         return [each for each in paths if not each.name.startswith(self._session.name)]
-
-
-def _shard_of(header: RunHeader) -> tuple[int, int] | None:
-    return None if header.shard is None else (header.shard.index, header.shard.total)
 
 
 def _what_ran(headers: Iterable[RunHeader]) -> str:

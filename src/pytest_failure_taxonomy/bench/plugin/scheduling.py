@@ -99,7 +99,10 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
         workload = self.assigned_work.pop(node)
         for unit in workload.values():
             unit.update(dict.fromkeys(unit.keys() & self._reported, True))
-        crashed_on = _first_pending(workload)
+        pending = (
+            nodeid for unit in workload.values() for nodeid, is_done in unit.items() if not is_done
+        )
+        crashed_on = next(pending, None)  # it was running that, or would have run it next
         if crashed_on is None:
             return None
         scope = self._split_scope(crashed_on)
@@ -128,11 +131,3 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
                 return
         if not self.workqueue:
             node.shutdown()
-
-
-def _first_pending(workload: Mapping[str, Mapping[str, bool]]) -> str | None:
-    """Return the test that a worker was running or would have run next."""
-    pending = (
-        nodeid for unit in workload.values() for nodeid, is_done in unit.items() if not is_done
-    )
-    return next(pending, None)

@@ -116,15 +116,12 @@ class TaskClasses:
         """Return the settings of a task class with the options and ini values applied."""
         key = str(task_class.folder or task_class.name)
         if key not in self._settings:
-            self._settings[key] = self._of_shard(_effective_settings(self._config, task_class))
+            settings = _effective_settings(self._config, task_class)
+            if self.shard is not None and settings.max_cost_usd is not None:
+                part = settings.max_cost_usd / self.shard[1]
+                settings = settings.model_copy(update={"max_cost_usd": part})
+            self._settings[key] = settings
         return self._settings[key]
-
-    def _of_shard(self, settings: BenchSettings) -> BenchSettings:
-        """Return settings with a shard's part of the cost cap."""
-        if self.shard is None or settings.max_cost_usd is None:
-            return settings
-        _, total = self.shard
-        return settings.model_copy(update={"max_cost_usd": settings.max_cost_usd / total})
 
     def _run_shard(self, task_class: TaskClass, index: int, total: int) -> RunShard:
         folder = task_class.folder or Path(task_class.name)

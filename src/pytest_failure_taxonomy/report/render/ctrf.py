@@ -50,16 +50,17 @@ _ALL_STATUSES: Final = ("passed", "failed", "skipped", "pending", "other")
 _MOST_ATTEMPTS: Final = 100
 """Earlier attempts of one test that are listed."""
 _LONGEST_SECONDS: Final = 1e9
+_OF_SESSION: Final = (
+    *("schema_version", "completeness", "exit", "verdict", "reasons", "groups"),
+    *("collection_errors", "internal_errors", "stalls", "limits"),
+)
+"""Fields of a report that CTRF has no place for, as they are."""
 
 
 def render(report: JSONObject) -> str:
     """Return the report as CTRF."""
-    return json.dumps(_document(report), indent=2) + "\n"
-
-
-def _document(report: JSONObject) -> JSONObject:
     generator, run_id = report["generator"], _run_id(report)
-    started_at = _milliseconds_of_start(report)
+    started_at = round(datetime.fromisoformat(report["run"]["started_at"]).timestamp() * 1000)
     tests = list(_tests(report, started_at, run_id))
     document: JSONObject = {
         "reportFormat": "CTRF",
@@ -75,7 +76,7 @@ def _document(report: JSONObject) -> JSONObject:
             "extra": {OWN_NAME: _session(report)},
         },
     }
-    return {**document, "reportId": _uuid_of(document)}
+    return json.dumps({**document, "reportId": _uuid_of(document)}, indent=2) + "\n"
 
 
 def _run_id(report: JSONObject) -> str:
@@ -129,17 +130,8 @@ def _session(report: JSONObject) -> JSONObject:
     if report["tests"] is None:
         notes = [*notes, WITHOUT_TESTS]
     return {
-        "schema_version": report["schema_version"],
-        "completeness": report["completeness"],
         "stage": report["run"]["stage"],
-        "exit": report["exit"],
-        "verdict": report["verdict"],
-        "reasons": report["reasons"],
-        "groups": report["groups"],
-        "collection_errors": report["collection_errors"],
-        "internal_errors": report["internal_errors"],
-        "stalls": report["stalls"],
-        "limits": report["limits"],
+        **{name: report[name] for name in _OF_SESSION},
         "notes": notes,
         "faults": own_texts(report, "faults"),
     }
@@ -152,7 +144,7 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
         failures.setdefault(failure["nodeid"], []).append(failure)
     running = {test["nodeid"]: test for test in report["in_flight"]}
     retries = _retries_of_flaky(report)
-    owners = _owners(report)
+    owners = {each["fingerprint"]: each["owner"] for each in report["groups"] if each["owner"]}
     seen: set[str] = set()
     for run in _runs(report, failures):
         nodeid = run["nodeid"]
@@ -167,13 +159,20 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
             test["flaky"], again = True, retries or 0
         elif nodeid in failures:
             test |= _failed(failures[nodeid], owners)
-            test["duration"] = test["duration"] or _duration_of(failures[nodeid])
+            lasted = [_milliseconds(each["duration_seconds"]) or 0 for each in failures[nodeid]]
+            test["duration"] = test["duration"] or sum(lasted)  # of the phases that failed
             again = max(failure["attempts"] for failure in failures[nodeid]) - 1
-        if again:
-            test |= _earlier_attempts(again, run_id, nodeid)
+        # All that is known of earlier attempts is that they failed. CTRF wants `retries` to be the
+        # number of those that are listed; where some are left out `extra` has the true one.
+        if attempts := range(1, min(again, _MOST_ATTEMPTS) + 1):
+            ids = [_uuid_of(run_id, nodeid, attempt) for attempt in attempts]
+            test["retries"] = len(attempts)
+            test["retryAttempts"] = [
+                {"attempt": attempt, "attemptId": each, "status": "failed"}
+                for attempt, each in zip(attempts, ids, strict=True)
+            ]
         if again > _MOST_ATTEMPTS:
-            extra = test.setdefault("extra", {OWN_NAME: {}})
-            extra[OWN_NAME]["retries"] = again
+            test.setdefault("extra", {OWN_NAME: {}})[OWN_NAME]["retries"] = again
         yield test
 
 
@@ -262,28 +261,11 @@ def _failed(failures: list[JSONObject], owners: Mapping[str, str]) -> JSONObject
     return failed
 
 
-def _duration_of(failures: Iterable[JSONObject]) -> int:
-    """Return how long the phases took that failed, where nothing says how long the test did."""
-    return sum(_milliseconds(failure["duration_seconds"]) or 0 for failure in failures)
-
-
 def _message(failure: JSONObject) -> str:
     raised = failure["exception"]
     if raised is None:
         return describe_kind(failure["kind"], FailureReason(failure["reason"])).phrase(1)
     return f"{raised['type']}: {raised['message']}" if raised["message"] else str(raised["type"])
-
-
-def _earlier_attempts(count: int, run_id: str, nodeid: str) -> JSONObject:
-    """Return the attempts before the last one; all that is known of them is that they failed.
-
-    CTRF wants `retries` to be their number. If some are left out, `extra` has the true one.
-    """
-    listed = [
-        {"attempt": number, "attemptId": _uuid_of(run_id, nodeid, number), "status": "failed"}
-        for number in range(1, min(count, _MOST_ATTEMPTS) + 1)
-    ]
-    return {"retries": len(listed), "retryAttempts": listed}
 
 
 def _retries_of_flaky(report: JSONObject) -> int | None:
@@ -297,10 +279,6 @@ def _retries_of_flaky(report: JSONObject) -> int | None:
     if report["limits"]["failures_omitted"] or left < flaky or not flaky:
         return None
     return left if flaky == 1 else 1 if left == flaky else None
-
-
-def _owners(report: JSONObject) -> dict[str, str]:
-    return {group["fingerprint"]: group["owner"] for group in report["groups"] if group["owner"]}
 
 
 def _environment(report: JSONObject) -> JSONObject:
@@ -319,11 +297,6 @@ def _environment(report: JSONObject) -> JSONObject:
         **{name: each for name, each in said.items() if each is not None},
         "extra": {OWN_NAME: {"python": around["python"], "plugins": around["plugins"]}},
     }
-
-
-def _milliseconds_of_start(report: JSONObject) -> int:
-    started_at = datetime.fromisoformat(report["run"]["started_at"])
-    return round(started_at.timestamp() * 1000)
 
 
 def _milliseconds(seconds: float | None) -> int | None:

@@ -185,7 +185,10 @@ def _command(annotation: Annotation) -> str:
     if place is not None:
         line = {} if place.line is None else {"line": str(place.line)}
         properties = {"file": place.path, **line, **properties}
-    given = ",".join(f"{name}={_escaped_property(text)}" for name, text in properties.items())
+    escaped = {name: _escaped(safe_text(text)) for name, text in properties.items()}
+    given = ",".join(
+        f"{name}={text.replace(':', '%3A').replace(',', '%2C')}" for name, text in escaped.items()
+    )
     message = "\n".join(map(safe_text, annotation.lines))
     return f"::{annotation.level} {given}::{_escaped(message)}"
 
@@ -193,8 +196,3 @@ def _command(annotation: Annotation) -> str:
 def _escaped(text: str) -> str:
     """Return the text as the toolkit's `escapeData` does."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _escaped_property(text: str) -> str:
-    """Return the text as the toolkit's `escapeProperty` does."""
-    return _escaped(safe_text(text)).replace(":", "%3A").replace(",", "%2C")
