@@ -69,10 +69,6 @@ def _of_death(out: PytestOutput) -> list[Line]:
     return _of(out.killed_by_plugin, out.faulthandler, out.fatal, out.running, out.job_exit_code)
 
 
-def _of_workers(out: PytestOutput) -> list[Line]:
-    return _of(*out.lost.nodes_down[:5], *out.lost.crashes[:5])
-
-
 _BY_SUBJECT: Final[dict[str, Callable[[PytestOutput], list[Line]]]] = {
     "test.timeout": lambda out: _of_tests(out) if out.blocks or out.results else _of_death(out),
     "warnings.exceeded": lambda out: _of(out.too_many_warnings),
@@ -85,7 +81,7 @@ _BY_SUBJECT: Final[dict[str, Callable[[PytestOutput], list[Line]]]] = {
     "conftest": _of_errors,
     "plugin": _of_errors,
     "process": _of_death,
-    "worker": _of_workers,
+    "worker": lambda out: _of(*out.lost.nodes_down[:5], *out.lost.crashes[:5]),
     "exit_status": lambda out: _of(out.job_exit_code),
     "tests": lambda out: _of(*out.bangs),
 }

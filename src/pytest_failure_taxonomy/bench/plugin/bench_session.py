@@ -233,7 +233,8 @@ class BenchSession:
         if self._case_of(item) is None:
             return None
         item.stash[_IS_TO_BE_RERUN] = _is_to_be_rerun(item)
-        item.own_markers[:] = [mark for mark in item.own_markers if mark.name != _RERUN_MARK]
+        if item.stash[_IS_TO_BE_RERUN]:
+            item.own_markers[:] = [mark for mark in item.own_markers if mark.name != _RERUN_MARK]
         runner: Any = item.config.pluginmanager.get_plugin("runner")
         is_done: object = runner.pytest_runtest_protocol(item, nextitem)
         if _FAILED in item.stash:
