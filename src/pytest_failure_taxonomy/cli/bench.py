@@ -56,12 +56,9 @@ def execute_init(options: argparse.Namespace) -> int:
     name = os.fspath(folder)
     answer(
         f"{name} is ready: a system that finds e-mail addresses, three cases, and their rubric\n"
-        f"run it:    pytest {shlex.quote(name)}
-"
-        f"in CI:     failure-taxonomy run -- pytest {shlex.quote(name)}
-"
-        f"check it:  failure-taxonomy validate {shlex.quote(name)}
-"
+        f"run it:    pytest {shlex.quote(name)}\n"
+        f"in CI:     failure-taxonomy run -- pytest {shlex.quote(name)}\n"
+        f"check it:  failure-taxonomy validate {shlex.quote(name)}\n"
         f"change it: conftest.py calls your system, cases/ and rubric.py say what is right\n"
     )
     return 0
