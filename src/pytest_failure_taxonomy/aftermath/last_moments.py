@@ -55,13 +55,17 @@ def read_traces(
     Args:
         left: what it has left.
         end: how it ended. A dump counts only if that may have been a crash: a child that was forked
-            by a library in C writes to the same file. `None` for a crash.
+            by a library in C writes to the same file. `None` for a crash. The stacks at a SIGTERM
+            tell the place alone.
         rootdir: the root folder of the run.
         redact: removes secrets from a text.
     """
     traces = Traces(output=last_output(left.stdout, left.stderr, redact))
     if left.dump and (end is None or _may_be_crash(end)):
         traces = _with_stack(traces, left.dump, rootdir)
+    elif end is not None and end.stacks and end.signal == "SIGTERM":
+        seen = _with_stack(Traces(), end.stacks.encode(), rootdir)
+        traces = replace(traces, location=seen.location)
     return None if traces == Traces() else traces
 
 

@@ -118,6 +118,15 @@ class Stacks:
         """Return the innermost line of the user's own code in the thread that runs the tests."""
         return own_place_of_thread(self.main, rootdir)
 
+    def own_call(self, rootdir: Path) -> str | None:
+        """Return the same place with the function: `tests/conftest.py:217 in wait_for_log`."""
+        index = _own_index(self.main, rootdir)
+        if index is None:
+            return None
+        frame = self.main.frames[index]
+        place = _place_of(frame, rootdir)
+        return f"{place.path}:{place.line} in {_short(frame.function)}"
+
     def where(self, rootdir: Path) -> str | None:
         """Return what the thread that runs the tests is at: `acquire (tests/test_x.py:6)`.
 
@@ -461,13 +470,13 @@ def _frame_of_py_spy(told: Any) -> StackFrame | None:
     )
 
 
-def current_frames_stacks(*, without: Sequence[int] = ()) -> Stacks | None:
+def current_frames_stacks(*, without: Sequence[int | None] = ()) -> Stacks | None:
     """Return the stacks of this very process.
 
     Args:
         without: ids of threads to leave out, such as the one that asks.
     """
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    names = {vars(thread)["_ident"]: vars(thread)["_name"] for thread in threading.enumerate()}
     threads = tuple(
         Thread(
             name=names.get(number),

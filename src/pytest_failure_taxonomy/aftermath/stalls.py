@@ -13,22 +13,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, read_report, reconstruct
-from pytest_failure_taxonomy.aftermath.lock import held_record
+from pytest_failure_taxonomy.aftermath.lock import ReportLock, held_record
 from pytest_failure_taxonomy.aftermath.stack_reading import children_of, read_stacks
 from pytest_failure_taxonomy.aftermath.stacks import Stacks
 from pytest_failure_taxonomy.aftermath.standstill import (
-    ENDING_SECONDS,
-    IDLE_SHARE,
+    POLLING_LIMITS,
     PROCESS,
     PROCESS_AT,
     Unit,
     fields_of,
     read_page,
     start_of,
-    ticks_of,
 )
 from pytest_failure_taxonomy.aftermath.terminal_line import print_on_terminal
 from pytest_failure_taxonomy.errors import ReportError
@@ -37,6 +35,9 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     DUMP_SIGNAL_AT,
     END_SIGNAL_AT,
     PAGE,
+    READER,
+    READER_AT,
+    TELLS_WORK,
     record_folder,
     worker_of,
 )
@@ -45,32 +46,40 @@ from pytest_failure_taxonomy.recorder.record.observed import (
     ObservedStall,
     encode_observed,
     parse_observed,
+    stalled_activities,
     write_observed,
 )
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
     StartedActivity,
     StartedTest,
+    Timer,
     has_ended,
     parse_record,
     parse_worker,
 )
+from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.report.build import with_stalls_at_end
 from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.system.gil import is_gil_held
 from pytest_failure_taxonomy.system.own_files import Folder, open_folder
-from pytest_failure_taxonomy.system.process import descendants
-from pytest_failure_taxonomy.taxonomy.evidence import Activity, ProcessExit, Stall, StallState
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Activity,
+    ProcessExit,
+    Stall,
+    StallState,
+    TimeLimit,
+)
+from pytest_failure_taxonomy.taxonomy.headlines import words_at
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 LOCK_SECONDS: Final = 1.0
 GRACE_SECONDS: Final = 5.0
 """How long a stalled pytest may take to end its session before it is killed."""
 
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.25, 1.0
-"""How long the CPU time of the child processes is watched."""
 _POLL_SECONDS: Final = 0.02
 MAX_NOTES: Final = 3
 _DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py", "pydevd_bundle", "debugpy", "pudb")
@@ -97,7 +106,7 @@ class Watched:
     """Of the record's two files."""
     limit_seconds: float
     ends_stalled: bool
-    """End what is blocked or frozen."""
+    """End what is stalled."""
     is_program: bool
     """Nothing is to come after pytest in its process."""
 
@@ -109,6 +118,8 @@ class _Subject:
     what: Literal["test"] | Activity
     test: StartedTest | None = None
     name: str | None = None
+    timer: Timer | None = None
+    """pytest-timeout's, if it is armed."""
 
 
 def look_for_watcher(
@@ -117,16 +128,14 @@ def look_for_watcher(
     contents: Sequence[bytes],
     settings: Mapping[str, str],
     units: Sequence[Unit],
+    now_ns: int,
     said: int,
     *,
     keeps: bool,
-) -> bool:
+) -> None:
     """Look for the watcher, which hands over the descriptor `said` for what is observed.
 
     With `keeps`, what was observed before stays so.
-
-    Returns:
-        Whether to look again soon.
     """
     state, events = contents
     watched = Watched(
@@ -143,42 +152,39 @@ def look_for_watcher(
         os.ftruncate(said, 0)
         os.pwrite(said, observed, 0)
 
-    return look_closely(watched, units, before, keep, keeps=keeps)
+    look_closely(watched, units, now_ns, before, keep, keeps=keeps)
 
 
 def look_closely(
     watched: Watched,
     units: Sequence[Unit],
+    now_ns: int,
     before: bytes,
     keep: Callable[[bytes], object],
     *,
     keeps: bool,
-) -> bool:
+) -> None:
     """Look at what makes no progress, and tell of it.
 
     Args:
         watched: the run.
         units: the processes that made no progress for the whole limit.
+        now_ns: when that was seen, on the monotonic clock.
         before: what was observed before, as this function has returned it.
         keep: called with what is observed now, before anything is ended because of it.
         keeps: what was observed before stays so: it may not have ended, but have been interrupted.
-
-    Returns:
-        Whether to look again soon: a child process is at work.
     """
     run = parse_record(*watched.contents, watched.run_id, "the record")
-    look = _Look(watched, run, parse_observed(before), keep)
-    stalls = look.at(units)
+    look = _Look(watched, run, now_ns, parse_observed(before), keep)
+    stalls = found = look.at(units)
     if keeps or run.named("interruption"):
         known = {_key(each) for each in look.before.stalls}
-        stalls = [*look.before.stalls, *(each for each in stalls if _key(each) not in known)]
+        stalls = [*look.before.stalls, *(each for each in found if _key(each) not in known)]
     look.keep(stalls)
     stalls = [look.tell(each) for each in stalls]
+    look.keep(stalls, writes_report=False)
     if watched.ends_stalled:
-        stalls = look.end(stalls, units)
-    else:
-        look.keep(stalls, writes_report=False)
-    return look.is_child_busy
+        look.end(stalls, found, units)
 
 
 def _key(stall: ObservedStall) -> tuple[object, ...]:
@@ -192,28 +198,26 @@ class _Look:
         self,
         watched: Watched,
         run: RecordedRun,
+        now_ns: int,
         before: Observed,
         keep: Callable[[bytes], object],
     ) -> None:
         self.before = before
-        self.is_child_busy = False
         self._keep = keep
         self._notes: list[str] = []
-        self._turning: set[str] = set()
-        """Processes that were idle until a moment ago."""
+        self._now_ns = now_ns
         self._watched = watched
         self._run = run
         self._folder = record_folder(watched.report, watched.run_id)
         self._rootdir = Path(run.header.context.rootdir)
         self._secrets = Secrets(run.header.redact)
         self._main = run.header.process.pid
+        self._tells_work = bool(watched.contents[0][READER_AT + READER.size - 4] & TELLS_WORK)
 
     def at(self, units: Sequence[Unit]) -> list[ObservedStall]:
         """Return what is stalled of some processes."""
         subjects = [(unit, self._subject_of(unit)) for unit in units]
-        waiting = [(unit, each) for unit, each in subjects if each is not None]
-        states = self._states_of([unit for unit, _ in waiting])
-        found = [self._stall(unit, each, states[unit.name]) for unit, each in waiting]
+        found = [self._stall(unit, each) for unit, each in subjects if each is not None]
         if not self._is_alive():  # what was seen last is what it died of
             raise ProcessLookupError(self._main)
         return [each for each in found if each is not None]
@@ -224,6 +228,9 @@ class _Look:
         observed = replace(self.before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
         encoded = encode_observed(observed)
         self._keep(encoded)
+        if self._run.exit_code is not None:
+            self._add_to_last_report(observed)
+            return
         with (
             suppress(OSError, ReportError),
             open_folder(self._folder) as folder,
@@ -234,16 +241,40 @@ class _Look:
                 if writes_report:
                     self._write_report(folder, observed)
 
+    def _add_to_last_report(self, observed: Observed) -> None:
+        """Add what keeps the interpreter from ending to the report of the session that has ended.
+
+        The record is gone by now, and a later run may be about to write to the same path.
+        """
+        path, lock = self._watched.report, ReportLock(self._watched.report)
+        with suppress(OSError):
+            if lock.acquire():
+                try:
+                    report = read_report(path)
+                    if report is not None and report["run"]["id"] == self._watched.run_id:
+                        seen = stalled_activities(observed, None, is_over=True)
+                        write_report(path, with_stalls_at_end(report, seen))
+                finally:
+                    lock.release()
+
     def tell(self, stall: ObservedStall) -> ObservedStall:
-        """Print a line on the user's terminal at 1, 2, 4, 8 … times the limit."""
+        """Print a line on the user's terminal at 1, 2, 4, 8 … times the limit.
+
+        What works is told from twice the limit on, where that is wanted.
+        """
+        state, seconds = stall.stall.state, stall.stall.seconds
         times = 1
-        while stall.stall.seconds >= 2 * times * self._watched.limit_seconds:
+        while seconds >= 2 * times * self._watched.limit_seconds:
             times *= 2
-        if stall.stall.state == "busy" or stall.told >= times:
+        if stall.told >= times or (state == "busy" and (times == 1 or not self._tells_work)):
             return stall
-        place = f" in {stall.stall.where}" if stall.stall.where else ""
-        said = f"{self._subject_words(stall)} {stall.stall.state}{place}"
-        self._print(f"stalled {stall.stall.seconds:.0f} s: {said}")
+        what, place = self._subject_words(stall), stall.place
+        if state in ("polling", "busy"):
+            begin = "polling for" if state == "polling" else "still running"
+            self._print(f"{begin} {seconds:.0f} s: {what}" + (f", {place}" if place else ""))
+        else:
+            words = words_at(state, stall.stall.where)
+            self._print(f"stalled {seconds:.0f} s: {what} {words}")
         return replace(stall, told=times)
 
     def _subject_words(self, stall: ObservedStall) -> str:
@@ -258,17 +289,23 @@ class _Look:
         shown = safe_text(self._secrets.redact(line))
         print_on_terminal(self._main, self._watched.contents[0], shown)
 
-    def end(self, stalls: list[ObservedStall], units: Sequence[Unit]) -> list[ObservedStall]:
-        """End what is stalled: a worker by itself, or else the run."""
+    def end(
+        self, stalls: list[ObservedStall], found: list[ObservedStall], units: Sequence[Unit]
+    ) -> None:
+        """End what was found to be stalled: a worker by itself, or else the run."""
         by_worker = {worker_of(unit.name) if unit.name else None: unit for unit in units}
-        ended = [
-            replace(each, stall=replace(each.stall, is_ended=True))
-            if each.stall.state != "busy" and each.worker in by_worker
-            else each
-            for each in stalls
-        ]
-        self.keep(ended)
-        mine = [each for each in ended if each.stall.is_ended and each.worker in by_worker]
+        mine = [each for each in found if self._is_to_end(each, by_worker[each.worker])]
+        if not mine:
+            return
+        keys = {_key(each) for each in mine}
+        self.keep(
+            [
+                replace(each, stall=replace(each.stall, is_ended=True))
+                if _key(each) in keys
+                else each
+                for each in stalls
+            ]
+        )
         for each in mine:
             self._print(f"ended: {self._subject_words(each)} (--failure-taxonomy-end-stalled)")
         tests = [each for each in mine if each.worker is not None and each.what == "test"]
@@ -278,14 +315,35 @@ class _Look:
         if any(each.worker is None and each.what == "session" for each in others) and (
             self._end_workers()
         ):
-            return ended  # it waits for them, and goes on now
+            return  # it waits for them, and goes on now
         if others:
             # xdist would start a new worker for one that hangs outside of a test, and that one
             # would hang, too.
             is_frozen = any(each.worker is None and each.stall.state == "frozen" for each in others)
             self._end_run(is_frozen=is_frozen)
             self._end_workers()
-        return ended
+
+    def _is_to_end(self, stall: ObservedStall, unit: Unit) -> bool:
+        """Tell whether a stall is to be ended.
+
+        Not so what works, what has just begun to, and a test that somebody else is going to end.
+        What polls is to have done so at one place, at two looks at least.
+        """
+        subject = self._subject_of(unit)
+        state = stall.stall.state
+        if state == "busy" or unit.state != unit.settled or subject is None:
+            return False
+        if any(
+            (each.elapsed_seconds or 0.0) < each.budget_seconds + GRACE_SECONDS
+            for each in self._limits_of(subject)
+        ):
+            return False
+        before = self._seen_before(unit, subject)
+        return state != "polling" or (
+            before is not None
+            and before.stall.where == stall.stall.where
+            and stall.stall.seconds >= POLLING_LIMITS * self._watched.limit_seconds
+        )
 
     def _end_workers(self) -> bool:
         """End all xdist workers that still run; tell whether there were any."""
@@ -320,12 +378,24 @@ class _Look:
                     return
         _send(identity, signal.SIGKILL)
 
+    def _limits_of(self, subject: _Subject) -> tuple[TimeLimit, ...]:
+        """Return the time limits that a test has of its own."""
+        if subject.test is None:
+            return ()
+        return limits_of_test(
+            subject.test.nodeid,
+            elapsed_seconds=(self._now_ns - subject.test.start_ns) / 1e9,
+            ended_ns=self._now_ns,
+            timer=subject.timer,
+            faulthandler_seconds=self._run.header.faulthandler_exit_seconds,
+        )
+
     def _subject_of(self, unit: Unit) -> _Subject | None:
         """Return what a process is at; `None` if it need not make progress."""
         run = self._run
         if unit.name:
             worker = parse_worker(read_page(str(self._folder / unit.name / "state")))
-            return _subject(worker.test, worker.activity)
+            return _subject(worker.test, worker.activity, worker.timer)
         activity = run.activity
         name = None if activity is None else activity.name
         if run.exit_code is not None:
@@ -334,7 +404,7 @@ class _Look:
             return _Subject(what="controller")
         test = max(run.in_flight, key=lambda test: test.start_ns, default=None)
         if test is not None or activity is not None:
-            return _subject(test, activity)
+            return _subject(test, activity, run.timer)
         if len(run.not_run) == len(run.nodeids):
             return _Subject(what="collection")
         return _Subject(what="session")
@@ -344,68 +414,71 @@ class _Look:
             return any(worker_of(name) for name in folder.names())
         return False
 
-    def _states_of(self, units: Sequence[Unit]) -> dict[str, StallState]:
-        """Return by name of a process whether it is stopped, or it or a child uses CPU time."""
-        before = {unit.name: _work_of(unit) for unit in units}
-        seconds = min(max(self._watched.limit_seconds / 8, _SHORTEST_SECONDS), _LONGEST_SECONDS)
-        time.sleep(seconds)
-        allowed = max(1.0, seconds * os.sysconf("SC_CLK_TCK") * IDLE_SHARE)
-        states: dict[str, StallState] = {}
-        for unit in units:
-            fields = fields_of(unit.identity[0])
-            if fields[:1] == [b"T"]:
-                states[unit.name] = "frozen"
-                continue
-            own, of_children, runs = _work_of(unit)
-            is_child_busy = of_children - before[unit.name][1] > allowed
-            is_busy = own - before[unit.name][0] > allowed or runs or before[unit.name][2]
-            is_idle = not is_child_busy and not is_busy and unit.idle is not False
-            self.is_child_busy |= not is_idle and unit.idle is not False
-            states[unit.name] = "blocked" if is_idle else "busy"
-            if not is_idle and not is_child_busy and self._has_just_begun(unit):
-                self._turning.add(unit.name)
-        return states
-
-    def _has_just_begun(self, unit: Unit) -> bool:
-        """Tell whether a process has used CPU time for a moment only; it may be about to end."""
-        seconds = (time.monotonic_ns() - unit.idle_since_ns) / 1e9
-        return unit.idle is not False or seconds < max(self._watched.limit_seconds, ENDING_SECONDS)
-
-    def _stall(self, unit: Unit, subject: _Subject, state: StallState) -> ObservedStall | None:
+    def _stall(self, unit: Unit, subject: _Subject) -> ObservedStall | None:
         """Return the stall of a process; `None` if it waits for the user."""
         process_id = unit.identity[0]
         if _waits_for_input(process_id):
             return None
+        state = cast("StallState", unit.settled)
+        if fields_of(process_id)[:1] == [b"T"]:
+            state = "frozen"
         # One that is at work, or stopped, must not be asked for them.
-        stacks = self._stacks_of(unit, asks=state == "blocked")
+        stacks = self._stacks_of(unit, asks=state in ("blocked", "polling"))
         if stacks is not None and _is_in_debugger(stacks):
             return None
-        if state == "blocked" and self._is_gil_held(unit, stacks):
+        # A thread that has to wait for the GIL looks for it every 5 ms.
+        if state in ("blocked", "polling") and self._is_gil_held(unit, stacks):
             state = "frozen"
         test = subject.test
         before = self._seen_before(unit, subject)
-        stall = Stall(
-            state=state,
-            seconds=round((time.monotonic_ns() - unit.since_ns) / 1e9, 3),
-            where=self._shown(None if stacks is None else stacks.where(self._rootdir)),
-            stack=self._shown(None if stacks is None else stacks.text(MAX_TRACEBACK)),
-            children=self._commands(process_id),
-        )
-        if before is not None and before.stall.state != "busy":
-            if unit.name in self._turning:
-                return before
-            if stall.stack is None and state == before.stall.state:
-                stall = replace(stall, where=before.stall.where, stack=before.stall.stack)
+        if before is not None and before.stall.state != "busy" and unit.state != unit.settled:
+            return before
+        if before is not None and stacks is None and state == before.stall.state:
+            place, known = before.place, before.stall
+        else:
+            place, known = self._place(subject, stacks)
         return ObservedStall(
             what=subject.what,
-            stall=stall,
-            since_ns=unit.since_ns,
+            stall=replace(
+                known,
+                state=state,
+                seconds=round((self._now_ns - unit.since_ns) / 1e9, 3),
+                children=self._commands(process_id),
+                others_move=unit.others_move,
+            ),
+            began_ns=unit.began_ns,
+            seen_ns=self._now_ns,
             worker=worker_of(unit.name) if unit.name else None,
             nodeid=None if test is None else test.nodeid,
             phase=None if test is None else test.phase,
             name=subject.name,
+            place=place,
             told=0 if before is None else before.told,
         )
+
+    def _place(self, subject: _Subject, stacks: Stacks | None) -> tuple[str | None, Stall]:
+        """Return where something is stalled: in words, and as a stall of which no more is known."""
+        rootdir = self._rootdir
+        where = place = stack = location = None
+        if stacks is not None:
+            where, stack = stacks.where(rootdir), stacks.text(MAX_TRACEBACK)
+            place, location = stacks.own_call(rootdir) or where, stacks.own_place(rootdir)
+        if subject.what == "shutdown":
+            where = place = self._awaited_thread() or where
+        where, place, stack = (
+            text and self._secrets.redact(text) for text in (where, place, stack)
+        )
+        return place, Stall(
+            state="blocked", seconds=0.0, where=where, stack=stack, location=location
+        )
+
+    def _awaited_thread(self) -> str | None:
+        """Name the thread that keeps the interpreter from ending, and what it was last seen at."""
+        for thread in self._run.named("thread"):
+            if fields_of(f"{self._main}/task/{thread.native_id}"):
+                place = f", {thread.place}" if thread.place else ""
+                return f"waits for thread {thread.name}{place}"
+        return None
 
     def _is_gil_held(self, unit: Unit, stacks: Stacks | None) -> bool:
         """Tell whether one thread keeps all others from running Python."""
@@ -418,7 +491,7 @@ class _Look:
     def _seen_before(self, unit: Unit, subject: _Subject) -> ObservedStall | None:
         worker = worker_of(unit.name) if unit.name else None
         for each in self.before.stalls:
-            if (each.what, each.worker, each.since_ns) == (subject.what, worker, unit.since_ns):
+            if (each.what, each.worker, each.began_ns) == (subject.what, worker, unit.began_ns):
                 return each
         return None
 
@@ -450,9 +523,6 @@ class _Look:
             words = line.split()
         return shlex.join(self._secrets.redact_arguments(words))
 
-    def _shown(self, text: str | None) -> str | None:
-        return self._secrets.redact(text) if text else None
-
     def _goes_on(self, folder: Folder) -> bool:
         """Tell whether pytest still runs its session."""
         return self._is_alive() and not has_ended(folder.read("state", PAGE))
@@ -474,23 +544,14 @@ class _Look:
         write_report(path, report)
 
 
-def _subject(test: StartedTest | None, activity: StartedActivity | None) -> _Subject | None:
+def _subject(
+    test: StartedTest | None, activity: StartedActivity | None, timer: Timer | None
+) -> _Subject | None:
     if test is not None:
-        return _Subject(what="test", test=test)
+        return _Subject(what="test", test=test, timer=timer)
     if activity is None:
         return None
     return _Subject(what=activity.what, name=activity.name)
-
-
-def _work_of(unit: Unit) -> tuple[int, int, bool]:
-    """Return the CPU time of a process and of its descendants, and whether they are to run now.
-
-    On a machine with too much to do, a process may have to wait long for its next tick.
-    """
-    process_id = unit.identity[0]
-    children = descendants(process_id)
-    runs = any(fields_of(each)[:1] == [b"R"] for each in (process_id, *children))
-    return ticks_of(process_id) or 0, sum(ticks_of(child) or 0 for child in children), runs
 
 
 def _is_held_in(stacks: Stacks | None) -> bool:

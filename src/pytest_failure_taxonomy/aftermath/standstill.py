@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import struct
 
+from pytest_failure_taxonomy.system.memory import children_of
+
 # As in recorder/record/layout.py; a test compares them.
 PAGE = 4096
 HEAD = struct.Struct("<8sIII")
@@ -21,36 +23,105 @@ CURRENT = struct.Struct("<QII")
 AT_WORK = (1, 2, 3, 8, 9, 10)
 """States of a worker that is not waiting for its controller: in a test, or at what is no test."""
 IN_LAST_HOOK = 10
+THREAD_AT = 208
 
 LOOKS_A_LIMIT = 8
 """How often it is asked within the time after which something counts as stalled."""
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.25, 5.0
-IDLE_SHARE = 0.01
-"""The share of a core up to which a process counts as one that uses no CPU time: one that waits in
-a loop looks around now and then."""
+POLLING_LIMITS = 5
+"""How many times the limit has to pass until something is ended that polls."""
+IDLE_SHARE = 0.05
+"""The share of a core up to which something counts as using no CPU time: what waits in a loop looks
+around now and then. Every 2 ms, that takes 0.013 of a core."""
 ENDING_SECONDS = 5.0
 """How long a process that hung must use CPU time, at least, to count as one that does not: after
 Ctrl+C it does so for a moment."""
 MAX_WORKERS = 512
 MAX_TESTS = 10_000_000
+MAX_THREADS = 100
+"""The threads and the children of a process that are looked at."""
 
+_STATES = ("blocked", "polling", "busy")
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+class Movement:
+    """What a process has done so far: the thread that runs the tests, its children, the others."""
+
+    __slots__ = (
+        "at_ns",
+        "child_ticks",
+        "child_written",
+        "others",
+        "runs",
+        "ticks",
+        "wakes",
+        "written",
+    )
+
+    def __init__(
+        self,
+        at_ns: int,
+        *,
+        wakes: dict[str, int],
+        ticks: int = 0,
+        written: int = 0,
+        child_ticks: int = 0,
+        child_written: dict[int, int],
+        others: dict[str, int],
+        runs: bool = False,
+    ) -> None:
+        self.at_ns = at_ns
+        self.wakes = wakes
+        """How often the thread, and each child, has given up its core to wait."""
+        self.ticks = ticks
+        """The CPU time of the thread."""
+        self.written = written
+        """The bytes that it has written, to whatever: a file, a pipe, its captured output."""
+        self.child_ticks = child_ticks
+        self.child_written = child_written
+        self.others = others
+        """How often each other thread of the process has waited."""
+        self.runs = runs
+        """The thread runs, or has to wait for a core."""
+
+
+def state_of(seen: list[Movement]) -> str:
+    """Return how something makes no progress, by what has moved from the first look to the last.
+
+    Returns:
+        `blocked` if nothing has; `polling` if it woke up and did nothing else; `busy` if there was
+        work: CPU time or bytes, its own or a child's.
+    """
+    first, last = seen[0], seen[-1]
+    allowed = max(1.0, (last.at_ns - first.at_ns) / 1e9 * _TICKS_A_SECOND * IDLE_SHARE)
+    if (
+        last.ticks - first.ticks > allowed
+        or last.child_ticks - first.child_ticks > allowed
+        or last.written > first.written
+        or any(count > first.child_written.get(at, 0) for at, count in last.child_written.items())
+        or all(each.runs for each in seen)  # on a machine with too much to do
+    ):
+        return "busy"
+    return "blocked" if last.wakes == first.wakes else "polling"
 
 
 class Unit:
     """A process of the run: pytest itself or one of its workers."""
 
     __slots__ = (
+        "began_ns",
         "identity",
-        "idle",
-        "idle_since_ns",
+        "movements",
         "name",
         "next_ns",
+        "others_move",
         "seen",
+        "settled",
         "since_ns",
-        "ticks",
-        "was_idle",
-        "was_looked_at",
+        "state",
+        "state_since_ns",
+        "told",
     )
 
     def __init__(self, name: str, identity: tuple[int, int], seen: int, now_ns: int) -> None:
@@ -63,16 +134,49 @@ class Unit:
     def begin(self, seen: int, now_ns: int) -> None:
         """Begin to wait for the next progress."""
         self.seen = seen
-        self.since_ns = now_ns
-        self.ticks: list[tuple[int, int]] = []
-        """When it was looked at lately, and the CPU time that it had used then."""
-        self.idle: bool | None = None
-        """Whether it uses no CPU time; `None` if that is not known yet."""
-        self.idle_since_ns = now_ns
-        """When `idle` took its value."""
-        self.was_idle: bool | None = None
-        self.was_looked_at = False
+        self.began_ns = self.since_ns = now_ns
+        """When it made progress; `since_ns` leaves out what does not count of the time since."""
+        self.movements: list[Movement] = []
+        """What it was seen to have done, lately."""
+        self.state: str | None = None
+        """As from `state_of`; `None` if that is not known yet."""
+        self.state_since_ns = now_ns
+        self.settled: str | None = None
+        """The same, less what may be over in a moment: after Ctrl+C, a pytest that hung works."""
+        self.others_move = False
+        """Other threads do something, whatever the one is at that runs the tests."""
+        self.told: str | None = None
+        """What it was at when it was looked at closely; `None` if it was not."""
         self.next_ns = 0
+
+    def lose(self, lost_ns: int) -> None:
+        """Leave out some time: nobody can tell what happened meanwhile."""
+        self.since_ns += lost_ns
+        self.state_since_ns += lost_ns
+        self.next_ns += lost_ns
+
+    def note(self, movement: Movement, window_ns: int, lasts_ns: int) -> None:
+        """Note what it has done up to now.
+
+        Args:
+            movement: what was seen.
+            window_ns: how far back its state is told by.
+            lasts_ns: how long it has to be at work after it was told as stalled.
+        """
+        now_ns = movement.at_ns
+        self.movements.append(movement)
+        while len(self.movements) > 1 and now_ns - self.movements[1].at_ns >= window_ns:
+            del self.movements[0]
+        first = self.movements[0]
+        if now_ns - first.at_ns < window_ns * 3 // 4:
+            return
+        state = state_of(self.movements)
+        self.others_move = movement.others != first.others
+        if state != self.state:
+            self.state, self.state_since_ns = state, now_ns
+        is_worse = self.settled is not None and _STATES.index(state) < _STATES.index(self.settled)
+        if self.told is None or is_worse or now_ns - self.state_since_ns >= lasts_ns:
+            self.settled = state
 
 
 class Standstill:
@@ -93,6 +197,7 @@ class Standstill:
         self.period_seconds = min(max(seconds / LOOKS_A_LIMIT, SHORTEST_SECONDS), LONGEST_SECONDS)
         self.units: list[Unit] = [Unit("", process, 0, now_ns)]
         self._limit_ns = int(seconds * 1e9)
+        self._period_ns = int(self.period_seconds * 1e9)
         self._state = state
         self._folder = folder
         self._last_ns = now_ns
@@ -102,17 +207,11 @@ class Standstill:
 
     def look(self, now_ns: int) -> bool:
         """Look once; tell whether there is something new to say of a stall, or one has ended."""
-        page = self._read_main()
         main = self.units[0]
-        since_last = now_ns - self._last_ns
-        self._last_ns = now_ns
-        if is_suspended(main.identity[0]):
-            for unit in self.units:  # the time does not count
-                unit.since_ns += since_last
-                unit.ticks.clear()
-            self._stalled = {(name, since + since_last) for name, since in self._stalled}
+        if not self.pass_time(now_ns):
             return False
-        self._see(main, hash(page), now_ns)
+        page = self._read_main()
+        self._see(main, page, now_ns)
         are_at_work = self._look_at_workers(now_ns)
         is_waiting = are_at_work or (len(page) >= PAGE and page[DEBUGGER_AT] != 0)
         found = False
@@ -121,8 +220,24 @@ class Standstill:
                 unit.begin(unit.seen, now_ns)
             elif self._is_due(unit, now_ns):
                 found = True
-        stalled = {(unit.name, unit.since_ns) for unit in self.units if unit.was_looked_at}
+        stalled = {(unit.name, unit.began_ns) for unit in self.units if unit.told}
         return self._has_ended(stalled, now_ns) or found
+
+    def pass_time(self, now_ns: int) -> bool:
+        """Let time go by up to now; tell whether the run could make progress.
+
+        What passes beyond the time until the next look doesn't count: this process was stopped,
+        too, or could not run, as in a container that is paused.
+        """
+        since_last = now_ns - self._last_ns
+        self._last_ns = now_ns
+        is_on = not is_suspended(self.units[0].identity[0])
+        lost_ns = max(0, since_last - self._period_ns) if is_on else since_last
+        for unit in self.units:
+            unit.lose(lost_ns)
+            if lost_ns > self._period_ns or not is_on:
+                unit.movements.clear()
+        return is_on
 
     def _has_ended(self, stalled: set[tuple[str, int]], now_ns: int) -> bool:
         """Tell whether a stall has ended for good: after Ctrl+C pytest goes on for a moment."""
@@ -140,13 +255,10 @@ class Standstill:
 
     def at_limit(self, now_ns: int) -> list[Unit]:
         """Return what has made no progress for the whole time."""
-        return [unit for unit in self.units if now_ns - unit.since_ns >= self._limit_ns]
+        return [each for each in self.units if each.settled and self._is_at_limit(each, now_ns)]
 
-    def look_again(self, now_ns: int) -> None:
-        """Look soon again: a child of a process without CPU time used some."""
-        for unit in self.units:
-            if unit.was_looked_at:
-                unit.next_ns = min(unit.next_ns, now_ns + self._limit_ns // 2)
+    def _is_at_limit(self, unit: Unit, now_ns: int) -> bool:
+        return now_ns - unit.since_ns >= self._limit_ns
 
     def _read_main(self) -> bytes:
         """Return what changes when the run makes progress: its numbers and the tests' states."""
@@ -173,7 +285,7 @@ class Standstill:
             unit = known.get(name)
             if unit is None:
                 unit = Unit(name, (process_id, started), hash(page), now_ns)
-            self._see(unit, hash(page), now_ns)
+            self._see(unit, page, now_ns)
             if page[DEBUGGER_AT]:
                 unit.begin(unit.seen, now_ns)
             units.append(unit)
@@ -186,49 +298,95 @@ class Standstill:
         except OSError:
             return []
 
-    def _see(self, unit: Unit, seen: int, now_ns: int) -> None:
-        """Note whether a process has made progress, and how much CPU time it used if not."""
-        if seen != unit.seen:
-            unit.begin(seen, now_ns)
+    def _see(self, unit: Unit, page: bytes, now_ns: int) -> None:
+        """Note whether a process has made progress, and what it does if not."""
+        if hash(page) != unit.seen:
+            unit.begin(hash(page), now_ns)
         elif now_ns - unit.since_ns >= self._limit_ns // 4:
-            used = ticks_of(unit.identity[0])
-            if used is None:
+            try:
+                movement = movement_of(unit.identity[0], thread_of(page), now_ns)
+            except OSError:  # the process has ended
                 return
-            window_ns = self._limit_ns // 2
-            unit.ticks.append((now_ns, used))
-            while len(unit.ticks) > 1 and now_ns - unit.ticks[1][0] >= window_ns:
-                del unit.ticks[0]
-            then_ns, before = unit.ticks[0]
-            if now_ns - then_ns >= window_ns * 3 // 4:
-                allowed = (now_ns - then_ns) / 1e9 * _TICKS_A_SECOND * IDLE_SHARE
-                is_idle = used - before <= max(1.0, allowed)
-                if is_idle != unit.idle:
-                    unit.idle, unit.idle_since_ns = is_idle, now_ns
+            lasts_ns = max(self._limit_ns, int(ENDING_SECONDS * 1e9))
+            unit.note(movement, self._limit_ns // 2, lasts_ns)
 
     def _is_due(self, unit: Unit, now_ns: int) -> bool:
-        """Tell whether to look at a process closely: at the limit, and at 2, 4, 8 … times it."""
-        still_ns = now_ns - unit.since_ns
-        if still_ns < self._limit_ns:
+        """Tell whether to look at a process closely.
+
+        That is at the limit, at 2, 4, 8 … times it, when something that polls is to be ended, and
+        when what it does has changed.
+        """
+        if unit.settled is None or not self._is_at_limit(unit, now_ns):
             return False
-        is_due = not unit.was_looked_at or now_ns >= unit.next_ns or self._has_turned(unit, now_ns)
+        is_due = unit.settled != unit.told or now_ns >= unit.next_ns
         if is_due:
-            times = 2
+            times, still_ns = 2, now_ns - unit.since_ns
             while still_ns >= times * self._limit_ns:
                 times *= 2
+            if still_ns < POLLING_LIMITS * self._limit_ns:
+                times = min(times, POLLING_LIMITS)
             unit.next_ns = unit.since_ns + times * self._limit_ns
-            unit.was_looked_at = True
-            unit.was_idle = unit.idle
+            unit.told = unit.settled
         return is_due
 
-    def _has_turned(self, unit: Unit, now_ns: int) -> bool:
-        """Tell whether a process no longer does what it did at the last look.
 
-        One that begins to use CPU time may be about to end, as after Ctrl+C; so that has to last.
-        """
-        if unit.idle == unit.was_idle:
-            return False
-        lasts_ns = max(self._limit_ns, int(ENDING_SECONDS * 1e9))
-        return unit.idle is not False or now_ns - unit.idle_since_ns >= lasts_ns
+def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
+    """Return what a process has done so far.
+
+    Args:
+        process_id: the process.
+        thread_id: of the thread that runs the tests; 0 if all of them count.
+        now_ns: the time on the monotonic clock.
+
+    Raises:
+        OSError: if the process is gone.
+    """
+    threads = [f"{process_id}/task/{name}" for name in os.listdir(f"/proc/{process_id}/task")]
+    running = f"{process_id}/task/{thread_id}"
+    own = [running] if running in threads else threads[:MAX_THREADS]
+    family = [process_id]
+    for parent in family:  # which grows meanwhile
+        family += [each for each in children_of(parent) if each != os.getpid()]
+        del family[MAX_THREADS:]
+    children = family[1:]
+    others = [each for each in threads[:MAX_THREADS] if each not in own]
+    seen = [fields_of(each) for each in own]
+    return Movement(
+        now_ns,
+        wakes={each: _waits_of(each) for each in [*own, *map(str, children)]},
+        ticks=sum(_sum_of(fields, 11, 13) for fields in seen),
+        written=sum(map(_written_by, own)),
+        child_ticks=_sum_of(fields_of(process_id), 13, 15)
+        + sum(_sum_of(fields_of(child), 11, 15) for child in children),
+        child_written={child: _written_by(child) for child in children},
+        others={each: _waits_of(each) for each in others},
+        runs=any(fields[:1] == [b"R"] for fields in seen),
+    )
+
+
+def _sum_of(fields: list[bytes], first: int, end: int) -> int:
+    return sum(map(int, fields[first:end]))
+
+
+def _waits_of(process: int | str) -> int:
+    """Return how often a thread, or the main thread of a process, has given up its core to wait."""
+    return _number_in(f"/proc/{process}/status", b"\nvoluntary_ctxt_switches:")
+
+
+def _written_by(process: int | str) -> int:
+    return _number_in(f"/proc/{process}/io", b"wchar:")
+
+
+def _number_in(path: str, name: bytes) -> int:
+    words = read_page(path).partition(name)[2].split(None, 1)
+    return int(words[0]) if words else 0
+
+
+def thread_of(page: bytes) -> int:
+    """Return the thread that runs the tests; 0 after the session, which waits for all threads."""
+    if len(page) < PAGE or HEAD.unpack_from(page)[1]:
+        return 0
+    return int.from_bytes(page[THREAD_AT : THREAD_AT + 4], "little")
 
 
 def is_at_work(page: bytes) -> bool:
@@ -251,24 +409,9 @@ def read_page(path: str) -> bytes:
         os.close(descriptor)
 
 
-def fields_of(process_id: int) -> list[bytes]:
+def fields_of(process: int | str) -> list[bytes]:
     """Return the fields of `/proc/PID/stat` after the name: state, parent, group and so on."""
-    try:
-        descriptor = os.open(f"/proc/{process_id}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return []
-    try:
-        return os.read(descriptor, 2048).rpartition(b") ")[2].split()
-    except OSError:
-        return []
-    finally:
-        os.close(descriptor)
-
-
-def ticks_of(process_id: int) -> int | None:
-    """Return the CPU time of a process and of its ended children, in clock ticks."""
-    fields = fields_of(process_id)
-    return sum(map(int, fields[11:15])) if len(fields) > 21 else None
+    return read_page(f"/proc/{process}/stat").rpartition(b") ")[2].split()
 
 
 def start_of(process_id: int) -> int:

@@ -17,7 +17,7 @@ import time
 TYPE_CHECKING = False  # importing it from `typing` would take more memory than all the rest
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.aftermath.memory_samples import MemorySampler
-    from pytest_failure_taxonomy.aftermath.standstill import Standstill, Unit
+    from pytest_failure_taxonomy.aftermath.standstill import Standstill
 
 _HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is imported only when it is needed
 
@@ -27,8 +27,6 @@ _NEVER = float("inf")
 _MAX_BYTES = 512 * 1024 * 1024  # as in record/layout.py
 _CHILD_SECONDS = 0.5
 """How long a child that looks at a stall may take once pytest has ended."""
-_IS_CHILD_BUSY = 3
-"""The exit code of such a child where the run waits for a child process that is at work."""
 
 # linux/pidfd.h: PIDFD_GET_INFO returns the exit status of a reaped process (Linux 6.15).
 _PIDFD_INFO_EXIT = 1 << 3
@@ -216,15 +214,17 @@ class Stalls:
         """Look once; have a child look closely if there is anything new."""
         standstill = self._standstill
         try:
-            if standstill is None or (self._child and not self._has_child_ended()):
+            if standstill is None:
                 return
             now_ns = time.monotonic_ns()
-            if standstill.look(now_ns):
+            if self._child and not self._has_child_ended():
+                standstill.pass_time(now_ns)
+            elif standstill.look(now_ns):
                 if self._said < 0:
                     self._said = os.memfd_create("observed")
                 self._child = os.fork()
                 if self._child == 0:
-                    self._look_closely(standstill.at_limit(now_ns), standstill.ended_ns)
+                    self._look_closely(standstill, now_ns)
         except Exception:  # noqa: BLE001 - without a look, but the report is completed
             self._standstill = None
 
@@ -241,33 +241,30 @@ class Stalls:
         return b"" if self._said < 0 else _read(self._said)
 
     def _has_child_ended(self) -> bool:
-        child, status = os.waitpid(self._child, os.WNOHANG)
+        child, _ = os.waitpid(self._child, os.WNOHANG)
         if child:
             self._child = 0
-            if status == _IS_CHILD_BUSY << 8 and self._standstill is not None:
-                self._standstill.look_again(time.monotonic_ns())
         return bool(child)
 
-    def _look_closely(self, units: list[Unit], ended_ns: int | None) -> None:
-        status = 1
+    def _look_closely(self, standstill: Standstill, now_ns: int) -> None:
         try:
             os.nice(5)
             _end_in_time()
             from pytest_failure_taxonomy.aftermath.stalls import look_for_watcher
 
             contents = [_read(file) for file in self._files]
-            is_busy = look_for_watcher(
+            look_for_watcher(
                 self._report,
                 self._run_id,
                 contents,
                 self._given,
-                units,
+                standstill.at_limit(now_ns),
+                now_ns,
                 self._said,
-                keeps=ended_ns is not None,
+                keeps=standstill.ended_ns is not None,
             )
-            status = _IS_CHILD_BUSY if is_busy else 0
         finally:  # whatever happened, the child must end here
-            os._exit(status)
+            os._exit(0)
 
 
 class Memory:

@@ -34,6 +34,7 @@ from pytest_failure_taxonomy.cli.options import add_stage
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, print_verdict, tell, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
 from pytest_failure_taxonomy.report.write import refuse_special_file, remove_report, write_report
+from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -269,9 +270,9 @@ def _exit_code(end: CommandEnd, report: dict[str, Any] | None) -> int:
 
 def _was_ended_as_stalled(report: dict[str, Any]) -> bool:
     """Tell whether pytest was killed because of --failure-taxonomy-end-stalled."""
-    verdict = report["verdict"] or {}
-    is_stall = str(verdict.get("kind")).endswith(".stalled")
-    return is_stall and verdict["confidence"] == "certain" and report["exit"]["signal"] is not None
+    evidence = (report["verdict"] or {}).get("evidence", ())
+    is_stall = any(each["source"] == ENDED_AS_STALLED for each in evidence)
+    return is_stall and report["exit"]["signal"] is not None
 
 
 def _shown(path: Path, folder: Path) -> Path:

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder.record.layout import ASKED, IS_COLOURED, IS_SHOWN
+from pytest_failure_taxonomy.recorder.record.layout import (
+    ASKED,
+    IS_COLOURED,
+    IS_SHOWN,
+    TELLS_WORK,
+)
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -135,6 +140,8 @@ class StalledRun:
         terminal = find_terminal(self._config)
         if terminal is not None:
             flags = IS_SHOWN | IS_COLOURED if terminal.is_coloured else IS_SHOWN
+            if os.environ.get("CI") or self._config.get_verbosity() > 0:
+                flags |= TELLS_WORK
             number = terminal.descriptor
             self._record.set_terminal(os.fstat(number), number, flags)
 

@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunContext,
     RunError,
     RunEvidence,
+    Stall,
     StalledActivity,
     TestFailure,
     TestRun,
@@ -386,13 +387,29 @@ _MOST: Final = 1_000_000
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 
 
+def with_stalls_at_end(
+    report: dict[str, Any], stalls: tuple[StalledActivity, ...]
+) -> dict[str, Any]:
+    """Return a report with what was stalled after the session had ended; unchanged without any."""
+    rows = [_stalled_activity(each, Limits()) for each in stalls]
+    return {**report, "stalls": rows} if rows else report
+
+
+def _stalls_at_end(report: dict[str, Any]) -> Iterator[StalledActivity]:
+    for row in report.get("stalls", ()):
+        if row["what"] == "shutdown":
+            known = {name: row[name] for name in ("state", "seconds", "where", "stack")}
+            yield StalledActivity(what="shutdown", stall=Stall(**known))
+
+
 def amend_report(
     report: dict[str, Any], end: ProcessExit, stalls: tuple[StalledActivity, ...] = ()
 ) -> dict[str, Any]:
     """Return the report that pytest wrote, with how its process ended after that.
 
     It is unchanged where that says nothing new. The reasons found before still hold; the end may
-    add one, and what was stalled before it another; the judge says which comes first.
+    add one, and what was stalled before it another; the judge says which comes first. Without
+    `stalls`, those count that were added to the report before.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError: it is not a report of ours.
@@ -404,13 +421,12 @@ def amend_report(
         stage=Stage(report["run"]["stage"]),
         exit=replace(end, session_code=before),
         settled=tuple(findings_of(report)),
-        stalls=stalls,
+        stalls=stalls or tuple(_stalls_at_end(report)),
     )
     judgement = judge(evidence)
     limits = Limits()
     return {
-        **report,
-        **({"stalls": [_stalled_activity(each, limits) for each in stalls]} if stalls else {}),
+        **with_stalls_at_end(report, stalls),
         "exit": exit_as_json(evidence, judgement),
         "verdict": verdict_as_before(report["verdict"], verdict_as_json(judgement.verdict, limits)),
         "reasons": reasons_as_json(judgement, limits),

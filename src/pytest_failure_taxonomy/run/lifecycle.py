@@ -6,6 +6,7 @@ Only this module knows all the parts. `plugin` imports it when the report is on.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
@@ -387,6 +388,11 @@ class Run:
         with suppress(Exception):  # a test may have patched anything; the rest is enough
             self._environment = replace(self._environment, memory=memory_use())
             evidence = self._with_stalls(evidence)
+            if threading.active_count() > 1:
+                from pytest_failure_taxonomy.run.stall_thread import record_left_threads
+
+                record = self._crash_record.record
+                record_left_threads(record, self._config.rootpath, self._secrets.redact)
         try:
             evidence, faults = attribute(evidence, self._settings.rules)
             for fault in faults:

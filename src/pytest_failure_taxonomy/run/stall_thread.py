@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pytest_failure_taxonomy.aftermath.terminal_line import line_of_its_own
 from pytest_failure_taxonomy.recorder.progress import Progress
@@ -22,7 +22,12 @@ from pytest_failure_taxonomy.recorder.record.observed import (
     encode_observed,
     write_observed,
 )
-from pytest_failure_taxonomy.recorder.record.reader import parse_record, parse_worker, read_contents
+from pytest_failure_taxonomy.recorder.record.reader import (
+    LeftThread,
+    parse_record,
+    parse_worker,
+    read_contents,
+)
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.stalled_run import Terminal
 from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
@@ -35,10 +40,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Stall,
     StallState,
 )
+from pytest_failure_taxonomy.taxonomy.headlines import words_at
 from pytest_failure_taxonomy.taxonomy.values import replace, value
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.aftermath.stacks import Stacks
 
 _LOOKS: Final = 8
 """Looks within the limit; not more often than four times a second, nor less than every 5 s."""
@@ -124,7 +127,7 @@ class StallThread:
     def _run(self) -> None:
         wait = min(max(self._seconds / _LOOKS, _SHORTEST_SECONDS), _LONGEST_SECONDS)
         before: object = None
-        since_ns = self._clock()
+        began_ns = since_ns = last_ns = self._clock()
         cpu_seconds = self._cpu_clock()
         while not self._ended.wait(wait):
             with self._looking, suppress(Exception):  # the user's run goes on
@@ -132,24 +135,29 @@ class StallThread:
                     return
                 position = self._position()
                 now_ns = self._clock()
+                # What passed beyond the wait does not count: this process was stopped, say.
+                since_ns += max(0, now_ns - last_ns - int(wait * 1e9))
+                last_ns = now_ns
                 used = self._cpu_clock() - cpu_seconds
                 cpu_seconds += used
                 if position != before or self._in_debugger:
                     # What was stalled stays told: a Ctrl+C is progress, too, and a test that goes
                     # on is not in flight at the end.
-                    before, since_ns = position, now_ns
+                    before, began_ns, since_ns = position, now_ns, now_ns
                 elif now_ns - since_ns >= self._seconds * 1e9:
                     is_idle = used <= wait * _IDLE_SHARE
-                    self._look(since_ns, "blocked" if is_idle else "busy")
+                    self._look(began_ns, now_ns - since_ns, "blocked" if is_idle else "busy")
 
     def _position(self) -> object:
         """Return what changes whenever the run makes progress."""
         return self._progress.position(), self._record.page()
 
-    def _look(self, since_ns: int, state: StallState) -> None:
+    def _look(self, began_ns: int, lasts_ns: int, state: StallState) -> None:
         """Look closely, and tell of it at 1, 2, 4, 8 … times the limit."""
+        from pytest_failure_taxonomy.aftermath.stacks import current_frames_stacks
+
         subject = self._subject()
-        stacks = self._stacks()
+        stacks = current_frames_stacks(without=(threading.get_ident(),))
         if subject is None or stacks is None:
             return
         where = stacks.where(self._rootdir)
@@ -157,12 +165,13 @@ class StallThread:
             return
         stall = Stall(
             state=state,
-            seconds=round((self._clock() - since_ns) / 1e9, 3),
+            seconds=round(lasts_ns / 1e9, 3),
             where=where and self._redact(where),
             stack=self._redact(stacks.text(MAX_TRACEBACK)),
+            location=stacks.own_place(self._rootdir),
         )
         last = self._observed.stalls[-1] if self._observed.stalls else None
-        if last is None or last.since_ns != since_ns:
+        if last is None or last.began_ns != began_ns:
             last, self._turns = None, 0
         told = 0 if last is None else last.told
         if last is not None and last.stall.state == "blocked" and state == "busy":
@@ -175,7 +184,8 @@ class StallThread:
         seen = ObservedStall(
             what=subject.what or "test",
             stall=stall,
-            since_ns=since_ns,
+            began_ns=began_ns,
+            seen_ns=self._clock(),
             nodeid=subject.name if subject.what is None else None,
             phase=subject.phase,
             name=None if subject.what is None else subject.name,
@@ -195,21 +205,34 @@ class StallThread:
             return None
         return _Subject(what=activity.what, name=activity.name)
 
-    def _stacks(self) -> Stacks | None:
-        from pytest_failure_taxonomy.aftermath.stacks import current_frames_stacks
-
-        return current_frames_stacks(without=(threading.get_ident(),))
-
     def _print(self, subject: _Subject, stall: Stall) -> None:
         if self._terminal is None or os.getpid() != self._process_id:
             return
         name = subject.name if subject.what is None else f"the {subject.what}"
-        place = f" in {stall.where}" if stall.where else ""
-        said = safe_text(self._redact(f"{name} {stall.state}{place}"))
+        said = safe_text(self._redact(f"{name} {words_at(stall.state, stall.where)}"))
         line = f"stalled {stall.seconds:.0f} s: {said}"
         shown = line_of_its_own(line, is_coloured=self._terminal.is_coloured)
         with suppress(OSError):
             os.write(self._terminal.descriptor, shown)
+
+
+def record_left_threads(record: Record, rootdir: Path, redact: Callable[[str], str]) -> None:
+    """Record the threads that keep the interpreter from ending, and what they are at."""
+    from pytest_failure_taxonomy.aftermath.stacks import current_frames_stacks, own_place_of_thread
+
+    # Past the properties: a class of the user's may have others.
+    left = {vars(thread)["_ident"]: vars(thread) for thread in threading.enumerate()}
+    stacks = current_frames_stacks(without=(threading.get_ident(), threading.main_thread().ident))
+    for thread in () if stacks is None else stacks.threads:
+        known = left.get(thread.thread_id)
+        if known is not None and not known["_daemonic"]:
+            place = own_place_of_thread(thread, rootdir)
+            seen = LeftThread(
+                native_id=known["_native_id"],
+                name=redact(known["_name"]),
+                place=None if place is None else redact(f"{place.path}:{place.line}"),
+            )
+            record.write("thread", thread=seen)
 
 
 def publish(record: Record, run_id: str, path: Path, observed: Observed) -> None:

@@ -136,9 +136,14 @@ def memory_of(process: int | str) -> dict[str, int]:
 
 
 def children_of(process_id: int) -> list[int]:
-    """Return the children that the main thread of a process has started."""
-    listed = _read(f"/proc/{process_id}/task/{process_id}/children").split()
-    return [int(each) for each in listed if each.isdigit()]
+    """Return the children of a process, of all of its threads."""
+    folder = f"/proc/{process_id}/task"
+    try:
+        threads = os.listdir(folder)
+    except OSError:
+        return []
+    listed = (_read(f"{folder}/{thread}/children").split() for thread in threads)
+    return [int(each) for children in listed for each in children if each.isdigit()]
 
 
 def own_limits() -> dict[str, tuple[int, int]]:

@@ -26,6 +26,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.headlines import (
     first_lines,
+    words_at,
     words_of_run_error,
     words_of_stalled_activity,
 )
@@ -184,6 +185,9 @@ def judge_worker(worker: WorkerEnd) -> Finding:
     )
 
 
+ENDED_AS_STALLED: Final = "--failure-taxonomy-end-stalled"
+"""The source of the evidence of a stall that we have ended."""
+
 ENDED_FROM_OUTSIDE: Final = frozenset(
     {
         "process.killed",
@@ -236,12 +240,13 @@ def judge_stalls(run: RunEvidence) -> Iterator[Finding]:
 
 def _stall_finding(kind: str, stall: Stall, how: str, nodeid: str | None = None) -> Finding:
     children = [f"child process: {each}" for each in stall.children]
+    is_certain = stall.is_ended and stall.state != "polling" and not stall.others_move
     return finding(
         kind,
-        "stall",
+        ENDED_AS_STALLED if stall.is_ended else "stall",
         "\n".join([how, *([stall.stack] if stall.stack else []), *children]),
         nodeid=nodeid,
-        confidence="certain" if stall.is_ended else "likely",
+        confidence="certain" if is_certain else "likely",
         headline=f"{KINDS[kind].one}: {how}",
         words=(how,),
     )
@@ -249,9 +254,7 @@ def _stall_finding(kind: str, stall: Stall, how: str, nodeid: str | None = None)
 
 def words_of_stall(stall: Stall, where: str | None = None) -> str:
     """Say how something was stalled, for how long, and where if that is known."""
-    where = stall.where if where is None else where
-    place = f" in {where}" if where else ""
-    return f"{stall.state}{place} for {stall.seconds:.0f} s"
+    return f"{words_at(stall.state, where or stall.where)} for {stall.seconds:.0f} s"
 
 
 def headline_of_timeout(limit: TimeLimit) -> str:

@@ -261,8 +261,9 @@ class RunError:
     """What was raised, or what is behind the exception by which pytest says so."""
 
 
-StallState = Literal["blocked", "frozen", "busy"]
-"""It uses no CPU time; Python runs nothing, or the process is stopped; it uses CPU time."""
+StallState = Literal["blocked", "frozen", "polling", "busy"]
+"""Nothing moves; Python runs nothing, or the process is stopped; it looks around now and then, and
+does nothing else; it works."""
 Activity = Literal["collection", "session", "shutdown", "controller"]
 """What a pytest can be doing that is no test: `session` is the session's end, `shutdown` that of
 the interpreter after it, `controller` is xdist's while its workers wait."""
@@ -281,6 +282,10 @@ class Stall:
     """What the threads are at, the one that stalls first; `None` where it can't be read."""
     children: tuple[str, ...] = ()
     """The command lines of the child processes."""
+    location: Location | None = None
+    """The innermost line of the user's own code."""
+    others_move: bool = False
+    """Other threads of its process do something."""
     is_ended: bool = False
     """We ended it, as `--failure-taxonomy-end-stalled` asks for."""
 

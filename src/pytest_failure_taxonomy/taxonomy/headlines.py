@@ -156,6 +156,13 @@ def _plugin_with_option(said: str) -> str:
     return f" ({hint})" if hint else ""
 
 
+def words_at(state: str, where: str | None) -> str:
+    """Say how something is stalled, and where if that is known."""
+    if where is None or where.startswith("waits for "):
+        return where or state
+    return f"{state} in {where}"
+
+
 def words_of_stalled_activity(stalled: StalledActivity) -> str:
     """Name what was being imported or called, and the place where that was stalled."""
     where = stalled.stall.where

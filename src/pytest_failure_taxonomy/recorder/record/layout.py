@@ -124,10 +124,14 @@ END_SIGNAL_AT: Final = DEBUGGER_AT + 2
 READER_AT: Final = 184
 READER: Final = struct.Struct("<QQiI")
 """Where the user reads what pytest prints: device, inode and number of a descriptor of the process,
-and `IS_SHOWN` and `IS_COLOURED`."""
+and the flags below."""
 IS_SHOWN: Final = 1
 """Lines are wanted there; all bits are 0 until the session starts."""
 IS_COLOURED: Final = 2
+TELLS_WORK: Final = 4
+"""What takes long is wanted there even if it works."""
+THREAD_AT: Final = READER_AT + READER.size
+"""32 bits: the thread that runs the tests, as in `threading.get_native_id`."""
 CAPTURE_AT: Final = 152
 CAPTURE: Final = struct.Struct("<iii")
 """A worker's process id, and its descriptors of the files with its captured stdout and stderr, 0

@@ -36,14 +36,18 @@ class ObservedStall:
 
     what: Literal["test"] | Activity
     stall: Stall
-    since_ns: int
+    began_ns: int
     """When the last progress was seen, on the monotonic clock."""
+    seen_ns: int
+    """When it was looked at."""
     worker: str | None = None
     nodeid: str | None = None
     """Of the test."""
     phase: Phase | None = None
     name: str | None = None
     """What is being imported or called."""
+    place: str | None = None
+    """Where it is, and in which function: `tests/conftest.py:217 in wait_for_log`."""
     told: int = 0
     """How many times the limit had passed when the user was last told; 0 for never."""
 
@@ -153,7 +157,8 @@ def _with_stall(test: InFlightTest, observed: Observed, ended_ns: int | None) ->
         if (each.what, each.nodeid, each.worker) != ("test", test.nodeid, test.worker):
             continue
         if each.phase == test.phase and _began_before(test, each, ended_ns):
-            return replace(test, stall=_until(each, ended_ns))
+            place = test.location or each.stall.location
+            return replace(test, stall=_until(each, ended_ns), location=place)
     return test
 
 
@@ -161,11 +166,11 @@ def _began_before(test: InFlightTest, seen: ObservedStall, ended_ns: int | None)
     """Tell whether it is the same run of a test, rather than a later one."""
     if ended_ns is None or test.elapsed_seconds is None:
         return True
-    return ended_ns - test.elapsed_seconds * 1e9 <= seen.since_ns + _SLACK_NS
+    return ended_ns - test.elapsed_seconds * 1e9 <= seen.began_ns + _SLACK_NS
 
 
 def _until(seen: ObservedStall, ended_ns: int | None) -> Stall:
     if ended_ns is None:
         return seen.stall
-    seconds = round(max(seen.stall.seconds, (ended_ns - seen.since_ns) / 1e9), 3)
-    return replace(seen.stall, seconds=seconds)
+    since = max(0, ended_ns - seen.seen_ns) / 1e9
+    return replace(seen.stall, seconds=round(seen.stall.seconds + since, 3))

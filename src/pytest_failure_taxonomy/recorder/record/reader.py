@@ -110,6 +110,16 @@ class StartedActivity:
 
 
 @value
+class LeftThread:
+    """A thread that was there when the session ended, and is no daemon."""
+
+    native_id: int
+    name: str
+    place: str | None
+    """What of the user's own code it was at: `tests/test_x.py:4`."""
+
+
+@value
 class WorkerState:
     """What an xdist worker has recorded of itself."""
 
@@ -203,6 +213,7 @@ _EVENTS: Final[dict[str, tuple[str, type]]] = {
     "worker": ("worker", WorkerEnd),
     "watcher": ("watcher", WatcherState),
     "mismatch": ("mismatch", CollectionMismatch),
+    "thread": ("thread", LeftThread),
 }
 """The only field of each of these events, and its class."""
 _PLAIN_EVENTS: Final[dict[str, type]] = {

@@ -17,6 +17,7 @@ from json import JSONEncoder
 from os import close, fstat, getpid
 from os import write as write_bytes
 from pathlib import Path
+from threading import get_native_id
 from typing import Any, Final
 
 from pytest_failure_taxonomy.recorder.record.layout import (
@@ -50,6 +51,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     RESERVE_BYTES,
     STACKS,
     STATE,
+    THREAD_AT,
     TIMER,
     TIMER_AT,
     TIMER_METHODS,
@@ -167,6 +169,7 @@ class DiskRecord(Record):
         HEAD.pack_into(self._map, 0, MAGIC, 0, 0, 0)
         started = read_identity(self._process_id)["start_ticks"] or 0
         PROCESS.pack_into(self._map, PROCESS_AT, started, self._process_id)
+        _NUMBER.pack_into(self._map, THREAD_AT, get_native_id())
         self.counters = self._view_counters()
 
     def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:

@@ -15,6 +15,7 @@ from typing import Final
 
 from pytest_failure_taxonomy.report.limits import REDACTED, JSONObject
 from pytest_failure_taxonomy.report.render.history_words import words_of_group, words_of_verdict
+from pytest_failure_taxonomy.report.render.places import stall_words
 from pytest_failure_taxonomy.report.render.terminal import own_texts
 from pytest_failure_taxonomy.report.text import encodable, first_line, safe_text, telling_line
 from pytest_failure_taxonomy.taxonomy.recovery import explain_recovery
@@ -363,8 +364,7 @@ def _in_flight(report: JSONObject) -> Iterator[str]:
 
 def _stall_lines(stall: JSONObject | None) -> Iterator[str]:
     if stall is not None:
-        where = f" in {stall['where']}" if stall["where"] else ""
-        yield _line(f"{stall['state']}{where} for {stall['seconds']:.0f} s", indent=5)
+        yield _line(stall_words(stall), indent=5)
 
 
 def _commands(report: JSONObject) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.report.limits import own_extension
 from pytest_failure_taxonomy.report.render.history_words import words_of_group
+from pytest_failure_taxonomy.report.render.places import stall_words
 from pytest_failure_taxonomy.report.render.terminal import Line, own_texts
 from pytest_failure_taxonomy.report.text import (
     AS_REPORTED,
@@ -177,8 +178,7 @@ def _in_flight_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line
 
 
 def _stalled_lines(stall: dict[str, Any]) -> Iterator[Line]:
-    where = f" in {stall['where']}" if stall["where"] else ""
-    yield _line(f"    {stall['state']}{where} for {stall['seconds']:.0f} s")
+    yield _line(f"    {stall_words(stall)}")
     yield from _block(stall["stack"], "      ")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.taxonomy.headlines import words_at
 from pytest_failure_taxonomy.taxonomy.values import value
 
 _NOT_THE_USERS: Final = frozenset({"dependency", "plugin", "pytest", "python"})
@@ -119,8 +120,7 @@ def running_words(test: Mapping[str, Any]) -> str:
 
 def stall_words(stall: Mapping[str, Any]) -> str:
     """Return in words how something was stalled."""
-    where = f" in {stall['where']}" if stall["where"] else ""
-    return f"{stall['state']}{where} for {stall['seconds']:.0f} s"
+    return f"{words_at(stall['state'], stall['where'])} for {stall['seconds']:.0f} s"
 
 
 def counted(count: int, noun: str) -> str:
