@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -19,7 +22,7 @@ if sys.platform == "win32":
     pytest.skip("stalls are seen from outside on Linux", allow_module_level=True)
 
 from pytest_failure_taxonomy.aftermath import standstill
-from pytest_failure_taxonomy.aftermath.standstill import Standstill
+from pytest_failure_taxonomy.aftermath.standstill import Movement, Standstill, state_of
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux")
 
@@ -29,11 +32,50 @@ LIMIT: Final = 8.0
 
 def test_the_layout_is_that_of_the_record() -> None:
     """The numbers that are repeated, so that the watcher stays small, are those of the record."""
-    for name in ("PAGE", "PROCESS_AT", "DEBUGGER_AT", "CURRENT_AT", "IN_LAST_HOOK"):
+    for name in ("PAGE", "PROCESS_AT", "DEBUGGER_AT", "THREAD_AT", "CURRENT_AT", "IN_LAST_HOOK"):
         assert getattr(standstill, name) == getattr(layout, name), name
     for name in ("HEAD", "PROCESS", "CURRENT"):
         assert getattr(standstill, name).format == getattr(layout, name).format, name
     assert set(standstill.AT_WORK) == {*layout.PHASES, *layout.ACTIVITIES}
+
+
+def movement(second: float, **done: Any) -> Movement:
+    """Return what a process has done up to a second; nothing unless it is said."""
+    nothing: dict[str, Any] = {"wakes": {}, "child_written": {}, "others": {}}
+    return Movement(int(second * SECOND), **nothing | done)
+
+
+WHAT_MOVES: Final[dict[str, tuple[dict[str, Any], dict[str, Any], str]]] = {
+    "nothing": ({}, {}, "blocked"),
+    "other threads": ({"others": {"5": 1}}, {"others": {"5": 9, "6": 1}}, "blocked"),
+    "a tick, after a page fault": ({"ticks": 70}, {"ticks": 71}, "blocked"),
+    "wakes once a second": ({"wakes": {"4": 7}}, {"wakes": {"4": 10}}, "polling"),
+    "wakes every 0.1 s": ({"wakes": {"4": 7}}, {"wakes": {"4": 37}}, "polling"),
+    "wakes every 2 ms": ({"wakes": {"4": 7}}, {"wakes": {"4": 1438}, "ticks": 4}, "polling"),
+    "a child wakes": ({"wakes": {"4": 7, "8": 1}}, {"wakes": {"4": 7, "8": 9}}, "polling"),
+    "a child begins": ({"wakes": {"4": 7}}, {"wakes": {"4": 7, "8": 0}}, "polling"),
+    "a child ends": (
+        {"wakes": {"4": 7, "8": 3}, "child_written": {8: 100}},
+        {"wakes": {"4": 7}},
+        "polling",
+    ),
+    "prints every 0.1 s": ({"wakes": {"4": 7}}, {"wakes": {"4": 37}, "written": 60}, "busy"),
+    "writes and never waits": ({"written": 100}, {"written": 101}, "busy"),
+    "computes": ({"ticks": 70}, {"ticks": 370}, "busy"),
+    "a child computes": ({"child_ticks": 70}, {"child_ticks": 170}, "busy"),
+    "a child writes": ({"child_written": {8: 5}}, {"child_written": {8: 6}}, "busy"),
+    "a new child writes": ({"child_written": {8: 5}}, {"child_written": {9: 1}}, "busy"),
+    "waits for a core": ({"runs": True}, {"runs": True}, "busy"),
+    "was about to wait": ({"runs": True}, {}, "blocked"),
+}
+"""What was seen at first and 3 s later, and what that is called; as measured on Linux."""
+
+
+@pytest.mark.parametrize("what", WHAT_MOVES)
+def test_what_moves(what: str) -> None:
+    """Only where nothing moves it is blocked; what wakes and does nothing else polls."""
+    first, last, state = WHAT_MOVES[what]
+    assert state_of([movement(1, **first), movement(4, **last)]) == state
 
 
 class Clock:
@@ -45,6 +87,14 @@ class Clock:
         process = os.getpid(), standstill.start_of(os.getpid())
         self.now_ns = SECOND
         self.standstill = Standstill(self.state, str(folder), process, LIMIT, self.now_ns)
+        self.done: dict[str, Any] = {}
+        """What it has done so far."""
+
+    def movement(self, process_id: int, thread_id: int, now_ns: int) -> Movement:
+        """Return it, as somebody sees it who looks."""
+        assert process_id == os.getpid()
+        assert thread_id in (0, threading.get_native_id())  # 0 where the page is damaged
+        return movement(now_ns / SECOND, **self.done)
 
     def looks(self, seconds: int) -> list[int]:
         """Look each second, and return in which of them there was something to look at closely."""
@@ -58,16 +108,16 @@ class Clock:
 
 @pytest.fixture
 def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    """A clock whose process uses no CPU time."""
-    monkeypatch.setattr(standstill, "ticks_of", lambda process_id: 0)
+    """A clock whose process does nothing."""
     made = Clock(tmp_path / "record")
+    monkeypatch.setattr(standstill, "movement_of", made.movement)
     yield made
     os.close(made.state)
 
 
 def test_looks_get_rare(clock: Clock) -> None:
-    """There is a close look at 1, 2, 4, 8 … times the limit."""
-    assert clock.looks(70) == [9, 17, 33, 65]
+    """There is a close look at 1, 2, 4, 8 … times the limit, and when what polls is to end."""
+    assert clock.looks(70) == [9, 17, 33, 41, 65]
 
 
 def test_progress(clock: Clock) -> None:
@@ -97,15 +147,75 @@ def test_a_suspended_job(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     assert clock.looks(5) == [5]
 
 
-def test_work(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("lost", "due"), [pytest.param(2, 11, id="a busy machine"), pytest.param(90, 99, id="paused")]
+)
+def test_time_in_which_nobody_could_look(clock: Clock, lost: int, due: int) -> None:
+    """What passes between two looks beyond the plan doesn't count: the run may be stopped, too."""
+    assert clock.looks(6) == []
+    clock.now_ns += lost * SECOND
+    found = clock.looks(9)
+    assert found[0] + lost + 6 in (due, due + 3)  # what is seen after a pause begins anew
+    (unit,) = clock.standstill.at_limit(clock.now_ns)
+    assert unit.began_ns == clock.now_ns - (lost + 6 + 9 - 1) * SECOND
+    assert unit.since_ns == unit.began_ns + lost * SECOND
+
+
+def test_work(clock: Clock) -> None:
     """What begins to wait after a time of work is looked at again as soon as that is certain."""
-    monkeypatch.setattr(standstill, "ticks_of", lambda process_id: clock.now_ns // 10_000_000)
-    assert clock.looks(9) == [9]
-    assert clock.standstill.units[0].idle is False
-    worked = clock.now_ns // 10_000_000
-    monkeypatch.setattr(standstill, "ticks_of", lambda process_id: worked)
+    unit = clock.standstill.units[0]
+    for _ in range(9):
+        clock.done = {"ticks": clock.now_ns // 10_000_000}
+        found = clock.looks(1)
+    assert (found, unit.settled) == ([1], "busy")
     assert clock.looks(7) == [4]
-    assert clock.standstill.units[0].idle is True
+    assert unit.settled == "blocked"
+
+
+def test_work_of_a_moment(clock: Clock) -> None:
+    """What hung and works for a moment, as after Ctrl+C, still hangs; one that goes on doesn't."""
+    unit = clock.standstill.units[0]
+    assert clock.looks(9) == [9]
+    seen = []
+    for second in range(20):
+        clock.done = {"written": second + 1}
+        clock.looks(1)
+        seen.append((unit.state, unit.settled))
+    assert seen[0] == ("busy", "blocked")
+    assert seen[-1] == ("busy", "busy")
+    assert clock.standstill.units[0].told == "busy"
+
+
+def test_what_moves_of_this_process(tmp_path: Path) -> None:
+    """The thread, the other threads and the children are told apart."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(0.01):
+            (tmp_path / "beat").write_text("beat", "utf-8")
+
+    def look() -> Movement:
+        return standstill.movement_of(os.getpid(), threading.get_native_id(), time.monotonic_ns())
+
+    own = f"{os.getpid()}/task/{threading.get_native_id()}"
+    thread = threading.Thread(target=beat)
+    with subprocess.Popen(["sleep", "60"]) as child:
+        thread.start()
+        first = look()
+        time.sleep(0.3)
+        last = look()
+        ended.set()
+        thread.join()
+        child.kill()
+    assert first.wakes.keys() >= {own, str(child.pid)}
+    assert first.wakes[own] < last.wakes[own]
+    assert first.wakes[str(child.pid)] == last.wakes[str(child.pid)]
+    assert first.written == last.written
+    assert first.others != last.others
+    assert child.pid in last.child_written
+    assert own not in last.others
+    (tmp_path / "own").write_text("own", "utf-8")
+    assert look().written > last.written
 
 
 @pytest.mark.parametrize(
