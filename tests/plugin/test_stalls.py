@@ -170,14 +170,16 @@ def test_workers(tmp_path: Path) -> None:
     count = str(len(names) + 2)
     with hanging(tmp_path, content, "-n", count, seconds=1) as run:
         found = run.wait_for(*names, "test_teardown")
-        wait_until(lambda: run.output().count("stalled ") >= len(names) + 1, "the lines")
+        lines = re.compile(r"^(stalled|polling for) ", re.MULTILINE)
+        wait_until(lambda: len(lines.findall(run.output())) >= len(names) + 1, "the lines")
         report = run.end(signal.SIGTERM)
         output = run.output()
     states = {name: each["state"] for name, each in found.items() if name != "test_computes"}
     frozen = {name for name, state in states.items() if state == "frozen"}
     assert frozen - {"test_held"} == {"test_stopped"}
     assert "test_held" in frozen or not has_py_spy()  # else it takes the right to read its memory
-    assert set(states.values()) == {"blocked", "frozen"}
+    assert {name for name, state in states.items() if state == "polling"} == {"test_polls"}
+    assert set(states.values()) == {"blocked", "frozen", "polling"}
     assert found["test_child"]["children"] == ["sleep 1000"]
     readable = names if has_py_spy() else [name for name in names if name != "test_stopped"]
     for name in readable:
@@ -185,6 +187,8 @@ def test_workers(tmp_path: Path) -> None:
         assert found[name]["where"].endswith(place), found[name]["where"]
         assert f'test_it.py", line {line_of(content, name)}, in {name}' in found[name]["stack"]
         pattern = f"stalled [0-9]+ s: test_it.py::{name} {states[name]} in .* {re.escape(place)}"
+        if name == "test_polls":
+            pattern = f"polling for [0-9]+ s: test_it.py::{name}, {place[1:-1]} in {name}"
         assert re.search(f"^{pattern}$", output, re.MULTILINE)
     assert found["test_lock"]["where"].startswith("acquire ")
     assert found["test_teardown"]["where"].startswith("wait ")
@@ -309,24 +313,36 @@ def test_end_of_what_resists(tmp_path: Path) -> None:
             assert "test_never" not in output
 
 
-def test_interpreter_that_does_not_end(tmp_path: Path) -> None:
-    """A thread that keeps the interpreter from ending is told, and explains a kill after that."""
+@pytest.mark.parametrize("launcher", [(), RUN], ids=["alone", "under run"])
+def test_interpreter_that_does_not_end(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+    """The thread that keeps the interpreter from ending is named, and explains a kill after that.
+
+    A daemon does not keep it from that, and one that has ended by then does not, either.
+    """
     content = IMPORTS + (
-        "def test_it():\n    threading.Thread(target=threading.Event().wait).start()\n"
+        "def waits(event):\n    event.wait()\n"
+        "def test_it():\n"
+        "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "    threading.Thread(target=waits, args=[ended]).start()\n"
+        "    threading.Thread(target=waits, args=[threading.Event()], name='server').start()\n"
+        "ended = threading.Event()\n"
     )
-    with hanging(tmp_path, content) as run:
-        line = wait_until(
-            lambda: re.search(r"^stalled .*$", run.output(), re.MULTILINE), "the line"
-        )[0]
-        assert "the interpreter's end blocked" in line
-        assert run.report()["completeness"] == "full"
-        run.process.kill()
+    conftest = "def pytest_unconfigure():\n    import test_it\n    test_it.ended.set()\n"
+    where = "waits for thread server, test_it.py:5"
+    with hanging(tmp_path, content, conftest=conftest, launcher=launcher) as run:
+        run.wait_for_output(f"s: the interpreter's end {where}\n")
+        report = run.report()
+        assert report["completeness"] == "full"
+        assert report["verdict"] is None
+        assert [each["where"] for each in report["stalls"]] == [where]
+        os.killpg(run.process.pid, signal.SIGTERM)
         run.process.wait()
         wait_until(lambda: run.report()["verdict"] is not None, "the verdict")
         report = run.report()
     assert_valid_report(report)
     assert report["verdict"]["kind"] == "shutdown.stalled"
-    assert [each["what"] for each in report["stalls"]] == ["shutdown"]
+    assert where in report["verdict"]["message"]
+    assert [(each["what"], each["where"]) for each in report["stalls"]] == [("shutdown", where)]
 
 
 SHELL: Final = """

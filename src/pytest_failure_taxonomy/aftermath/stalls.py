@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.aftermath.standstill import (
     fields_of,
     read_page,
     start_of,
+    state_of,
 )
 from pytest_failure_taxonomy.aftermath.terminal_line import print_on_terminal
 from pytest_failure_taxonomy.errors import ReportError
@@ -251,8 +252,9 @@ class _Look:
             if lock.acquire():
                 try:
                     report = read_report(path)
-                    if report is not None and report["run"]["id"] == self._watched.run_id:
-                        seen = stalled_activities(observed, None, is_over=True)
+                    seen = stalled_activities(observed, None, is_over=True)
+                    is_told = any(each.stall.state != "busy" for each in seen)
+                    if is_told and report and report["run"]["id"] == self._watched.run_id:
                         write_report(path, with_stalls_at_end(report, seen))
                 finally:
                     lock.release()
@@ -326,12 +328,12 @@ class _Look:
     def _is_to_end(self, stall: ObservedStall, unit: Unit) -> bool:
         """Tell whether a stall is to be ended.
 
-        Not so what works, what has just begun to, and a test that somebody else is going to end.
+        Not so what works, what may have begun to, and a test that somebody else is going to end.
         What polls is to have done so at one place, at two looks at least.
         """
         subject = self._subject_of(unit)
         state = stall.stall.state
-        if state == "busy" or unit.state != unit.settled or subject is None:
+        if state == "busy" or stall.seen_ns != self._now_ns or subject is None:
             return False
         if any(
             (each.elapsed_seconds or 0.0) < each.budget_seconds + GRACE_SECONDS
@@ -419,7 +421,13 @@ class _Look:
         process_id = unit.identity[0]
         if _waits_for_input(process_id):
             return None
+        before = self._seen_before(unit, subject)
         state = cast("StallState", unit.settled)
+        now = cast("StallState", state_of([*unit.movements, unit.look(time.monotonic_ns())]))
+        if now != state:  # it may be about to end
+            if before is not None and before.stall.state != "busy":
+                return before
+            state = now
         if fields_of(process_id)[:1] == [b"T"]:
             state = "frozen"
         # One that is at work, or stopped, must not be asked for them.
@@ -430,9 +438,6 @@ class _Look:
         if state in ("blocked", "polling") and self._is_gil_held(unit, stacks):
             state = "frozen"
         test = subject.test
-        before = self._seen_before(unit, subject)
-        if before is not None and before.stall.state != "busy" and unit.state != unit.settled:
-            return before
         if before is not None and stacks is None and state == before.stall.state:
             place, known = before.place, before.stall
         else:

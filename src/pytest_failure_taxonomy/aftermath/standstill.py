@@ -53,6 +53,7 @@ class Movement:
         "child_ticks",
         "child_written",
         "others",
+        "preempted",
         "runs",
         "ticks",
         "wakes",
@@ -64,6 +65,7 @@ class Movement:
         at_ns: int,
         *,
         wakes: dict[str, int],
+        preempted: int = 0,
         ticks: int = 0,
         written: int = 0,
         child_ticks: int = 0,
@@ -74,6 +76,9 @@ class Movement:
         self.at_ns = at_ns
         self.wakes = wakes
         """How often the thread, and each child, has given up its core to wait."""
+        self.preempted = preempted
+        """How often the thread had to give it up: on a machine with too much to do it runs, then,
+        with little CPU time to show for it."""
         self.ticks = ticks
         """The CPU time of the thread."""
         self.written = written
@@ -100,10 +105,12 @@ def state_of(seen: list[Movement]) -> str:
         or last.child_ticks - first.child_ticks > allowed
         or last.written > first.written
         or any(count > first.child_written.get(at, 0) for at, count in last.child_written.items())
-        or all(each.runs for each in seen)  # on a machine with too much to do
+        or all(each.runs for each in seen)
     ):
         return "busy"
-    return "blocked" if last.wakes == first.wakes else "polling"
+    if last.wakes != first.wakes:
+        return "polling"
+    return "blocked" if last.preempted == first.preempted else "busy"
 
 
 class Unit:
@@ -121,6 +128,7 @@ class Unit:
         "since_ns",
         "state",
         "state_since_ns",
+        "thread_id",
         "told",
     )
 
@@ -129,6 +137,8 @@ class Unit:
         """The name of its folder in the record; empty for pytest itself."""
         self.identity = identity
         """Its process id, and its start in clock ticks since the boot."""
+        self.thread_id = 0
+        """Of the thread that runs the tests; 0 after the session, which waits for all of them."""
         self.begin(seen, now_ns)
 
     def begin(self, seen: int, now_ns: int) -> None:
@@ -154,6 +164,10 @@ class Unit:
         self.since_ns += lost_ns
         self.state_since_ns += lost_ns
         self.next_ns += lost_ns
+
+    def look(self, now_ns: int) -> Movement:
+        """Look what it has done; raises OSError if it has ended."""
+        return movement_of(self.identity[0], self.thread_id, now_ns)
 
     def note(self, movement: Movement, window_ns: int, lasts_ns: int) -> None:
         """Note what it has done up to now.
@@ -303,8 +317,9 @@ class Standstill:
         if hash(page) != unit.seen:
             unit.begin(hash(page), now_ns)
         elif now_ns - unit.since_ns >= self._limit_ns // 4:
+            unit.thread_id = thread_of(page)
             try:
-                movement = movement_of(unit.identity[0], thread_of(page), now_ns)
+                movement = unit.look(now_ns)
             except OSError:  # the process has ended
                 return
             lasts_ns = max(self._limit_ns, int(ENDING_SECONDS * 1e9))
@@ -335,7 +350,7 @@ def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
 
     Args:
         process_id: the process.
-        thread_id: of the thread that runs the tests; 0 if all of them count.
+        thread_id: of the thread that runs the tests; 0 if all threads count.
         now_ns: the time on the monotonic clock.
 
     Raises:
@@ -353,13 +368,14 @@ def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
     seen = [fields_of(each) for each in own]
     return Movement(
         now_ns,
-        wakes={each: _waits_of(each) for each in [*own, *map(str, children)]},
+        wakes={each: _switches_of(each)[0] for each in [*own, *map(str, children)]},
+        preempted=sum(_switches_of(each)[1] for each in own),
         ticks=sum(_sum_of(fields, 11, 13) for fields in seen),
         written=sum(map(_written_by, own)),
         child_ticks=_sum_of(fields_of(process_id), 13, 15)
         + sum(_sum_of(fields_of(child), 11, 15) for child in children),
         child_written={child: _written_by(child) for child in children},
-        others={each: _waits_of(each) for each in others},
+        others={each: _switches_of(each)[0] for each in others},
         runs=any(fields[:1] == [b"R"] for fields in seen),
     )
 
@@ -368,22 +384,21 @@ def _sum_of(fields: list[bytes], first: int, end: int) -> int:
     return sum(map(int, fields[first:end]))
 
 
-def _waits_of(process: int | str) -> int:
-    """Return how often a thread, or the main thread of a process, has given up its core to wait."""
-    return _number_in(f"/proc/{process}/status", b"\nvoluntary_ctxt_switches:")
+def _switches_of(process: str) -> tuple[int, int]:
+    """Return how often a thread has given up its core: to wait, and because it had to."""
+    path, name = f"/proc/{process}/status", b"\nvoluntary_ctxt_switches:"
+    words = read_page(path).partition(name)[2].split()
+    return (int(words[0]), int(words[2])) if len(words) > 2 else (0, 0)
 
 
 def _written_by(process: int | str) -> int:
-    return _number_in(f"/proc/{process}/io", b"wchar:")
-
-
-def _number_in(path: str, name: bytes) -> int:
-    words = read_page(path).partition(name)[2].split(None, 1)
+    """Return how many bytes a thread or a process has written."""
+    words = read_page(f"/proc/{process}/io").partition(b"wchar:")[2].split(None, 1)
     return int(words[0]) if words else 0
 
 
 def thread_of(page: bytes) -> int:
-    """Return the thread that runs the tests; 0 after the session, which waits for all threads."""
+    """Return the thread that runs the tests, or 0."""
     if len(page) < PAGE or HEAD.unpack_from(page)[1]:
         return 0
     return int.from_bytes(page[THREAD_AT : THREAD_AT + 4], "little")

@@ -392,7 +392,8 @@ def with_stalls_at_end(
 ) -> dict[str, Any]:
     """Return a report with what was stalled after the session had ended; unchanged without any."""
     rows = [_stalled_activity(each, Limits()) for each in stalls]
-    return {**report, "stalls": rows} if rows else report
+    before = [row for row in report.get("stalls", ()) if row["what"] != "shutdown"]
+    return {**report, "stalls": [*before, *rows]} if rows else report
 
 
 def _stalls_at_end(report: dict[str, Any]) -> Iterator[StalledActivity]:

@@ -66,6 +66,12 @@ WHAT_MOVES: Final[dict[str, tuple[dict[str, Any], dict[str, Any], str]]] = {
     "a child writes": ({"child_written": {8: 5}}, {"child_written": {8: 6}}, "busy"),
     "a new child writes": ({"child_written": {8: 5}}, {"child_written": {9: 1}}, "busy"),
     "waits for a core": ({"runs": True}, {"runs": True}, "busy"),
+    "gets a core now and then": ({"preempted": 7}, {"preempted": 9}, "busy"),
+    "polls on a busy machine": (
+        {"wakes": {"4": 7}, "preempted": 7},
+        {"wakes": {"4": 9}, "preempted": 9},
+        "polling",
+    ),
     "was about to wait": ({"runs": True}, {}, "blocked"),
 }
 """What was seen at first and 3 s later, and what that is called; as measured on Linux."""
@@ -209,7 +215,6 @@ def test_what_moves_of_this_process(tmp_path: Path) -> None:
         child.kill()
     assert first.wakes.keys() >= {own, str(child.pid)}
     assert first.wakes[own] < last.wakes[own]
-    assert first.wakes[str(child.pid)] == last.wakes[str(child.pid)]
     assert first.written == last.written
     assert first.others != last.others
     assert child.pid in last.child_written
