@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -55,6 +56,23 @@ def server():
 
 def test_teardown(server): pass
 """
+MOVES: Final = {
+    "test_prints": "print('more'); time.sleep(0.1)",
+    "test_writes": "file.write('more'); file.flush(); time.sleep(0.1)",
+    "test_computes": "sum(range(10_000))",
+    "test_polls": "time.sleep(0.1)",
+    "test_sends": "one.send(b'more'); other.recv(4); time.sleep(0.1)",
+    "test_waits_for_a_writer": "subprocess.run(['sh', '-c', script], stdout=file)",
+    "test_waits_for_work": "subprocess.run([sys.executable, '-c', child])",
+}
+"""What a test does again and again for some seconds, and passes."""
+WORKS: Final = """\
+import socket, subprocess, sys, time
+
+child = "import time; end = time.time() + 4\\nwhile time.time() < end: pass"
+script = "for each in $(seq 40); do echo more; sleep 0.1; done"
+one, other = socket.socketpair()
+"""
 COMPUTES: Final = "def test_computes():\n    while True: pass\n"
 
 
@@ -94,7 +112,8 @@ class Hanging:
 
         def found() -> dict[str, dict[str, Any]] | None:
             stalls = self.stalls()
-            return stalls if stalls.keys() >= set(names) else None
+            told = {name for name, stall in stalls.items() if stall["state"] != "busy"}
+            return stalls if told >= set(names) else None
 
         told: dict[str, dict[str, Any]] = wait_until(found, f"the stall of {', '.join(names)}")
         assert_valid_report(self.report())
@@ -137,6 +156,7 @@ def hanging(
     seconds: float = 0.5,
     launcher: tuple[str, ...] = (),
     conftest: str = "",
+    environment: dict[str, str | None] | None = None,
 ) -> Iterator[Hanging]:
     """Start a pytest that is going to hang; no process of it is left afterwards."""
     folder.mkdir(exist_ok=True)
@@ -149,7 +169,7 @@ def hanging(
         process = subprocess.Popen(
             [*launcher, *command],
             cwd=folder,
-            env=child_environment(),
+            env=child_environment(environment),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -311,6 +331,107 @@ def test_end_of_what_resists(tmp_path: Path) -> None:
             assert "\nended: " in output
             assert "replacing crashed worker" not in output
             assert "test_never" not in output
+
+
+def test_what_moves_is_not_ended(tmp_path: Path) -> None:
+    """What works is never ended nor told; what polls is told, and ended at five times the limit.
+
+    Threads beside the one that runs the test hide nothing, but make it less certain. A test that
+    has a time limit of its own is left to that.
+    """
+    works = WORKS + "".join(
+        f"def {name}(tmp_path):\n"
+        "    end, file = time.monotonic() + 4, open(tmp_path / 'file', 'w')\n"
+        f"    while time.monotonic() < end:\n        {what}\n"
+        for name, what in MOVES.items()
+    )
+    beat = "    def beat():\n        while True: print(); time.sleep(0.1)\n"
+    heartbeat = (
+        IMPORTS + f"def test_it():\n{beat}"
+        "    threading.Thread(target=beat, daemon=True).start()\n"
+        f"    {WAYS['test_lock']}\n"
+    )
+    limit = ("-p", "pytest_timeout", "--timeout=3")
+    with (
+        hanging(tmp_path / "works", works, END, "-n", str(len(MOVES)), seconds=1) as run_of_works,
+        hanging(tmp_path / "polls", module("test_polls"), END, seconds=1) as polls,
+        hanging(tmp_path / "heartbeat", heartbeat, END, seconds=1) as run_of_heartbeat,
+        hanging(tmp_path / "limit", module("test_lock"), END, *limit, seconds=1) as limited,
+    ):
+        for run, state in ((polls, "polling"), (run_of_heartbeat, "blocked")):
+            report = run.last_report()
+            verdict = report["verdict"]
+            assert (run.process.returncode, verdict["kind"]) == (1, "test.stalled"), run.output()
+            assert verdict["confidence"] == "likely"
+            assert f"{state} in " in verdict["message"]
+            assert "\nended: " in run.output()
+        assert re.search(
+            r"^polling for [0-9]+ s: test_it.py::test_polls, ", polls.output(), re.MULTILINE
+        )
+        assert float(re.findall("for ([0-9]+) s", polls.report()["verdict"]["message"])[0]) >= 5
+        assert limited.last_report()["verdict"]["kind"] == "test.timeout", limited.output()
+        assert "\nended: " not in limited.output()
+        report = run_of_works.last_report()
+        assert report["summary"]["passed"] == len(MOVES), run_of_works.output()
+        told = re.findall(
+            "^(?:stalled|polling for) .*::([a-z_]+)", run_of_works.output(), re.MULTILINE
+        )
+        assert set(told) <= {"test_polls", "test_sends"}
+
+
+def test_a_pause_is_no_stall(tmp_path: Path) -> None:
+    """While pytest and the watcher are both stopped, as in a paused container, no time counts."""
+    content = (
+        "import pathlib, time\ndef test_it():\n    print('more', flush=True)\n"
+        "    while not pathlib.Path('go').exists(): print('more'); time.sleep(0.05)\n"
+    )
+    with hanging(tmp_path, content, END, seconds=1) as run:
+        watchers = wait_until(lambda: watchers_of(run.process.pid), "the watcher")
+        both = [run.process.pid, *watchers]
+        wait_until(lambda: "test_it.py " in run.output(), "the test")
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for process_id in both:
+                os.kill(process_id, number)
+            time.sleep(3 if number == signal.SIGSTOP else 1)
+        (tmp_path / "go").touch()
+        assert run.last_report()["verdict"] is None, run.output()
+        assert run.process.returncode == 0
+        assert "stalled" not in run.output()
+
+
+def watchers_of(process_id: int) -> list[int]:
+    """Return the ids of the watchers of a process."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if b"watch.py" in b" ".join(words[3:4]) and str(process_id).encode() in words:
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "is_told"),
+    [
+        pytest.param({"args": ["-v"]}, True, id="verbose"),
+        pytest.param({"environment": {"CI": "true"}}, True, id="CI"),
+        pytest.param({}, False, id="neither"),
+    ],
+)
+def test_work(tmp_path: Path, given: dict[str, Any], *, is_told: bool) -> None:
+    """What works is told from twice the limit on, where that is wanted; SIGTERM tells the place."""
+    content = "def work():\n    while True: pass\ndef test_it(): work()\n"
+    environment = given.get("environment")
+    with hanging(tmp_path, content, *given.get("args", ()), environment=environment) as run:
+        wait_until(lambda: "test_it" in run.stalls(), "the test")
+        if is_told:
+            run.wait_for_output(" s: test_it.py::test_it, test_it.py:2 in work\n")
+        assert ("\nstill running " in run.output()) == is_told
+        report = run.end(signal.SIGTERM)
+    assert report["verdict"]["kind"] == "process.terminated"
+    assert report["verdict"]["evidence"][0]["detail"].endswith("SIGTERM (test_it.py:2)")
+    assert report["in_flight"][0]["location"] == {"path": "test_it.py", "line": 2}
+    assert report["in_flight"][0]["stall"]["state"] == "busy"
 
 
 @pytest.mark.parametrize("launcher", [(), RUN], ids=["alone", "under run"])

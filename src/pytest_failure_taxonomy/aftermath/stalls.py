@@ -422,12 +422,8 @@ class _Look:
         if _waits_for_input(process_id):
             return None
         before = self._seen_before(unit, subject)
-        state = cast("StallState", unit.settled)
-        now = cast("StallState", state_of([*unit.movements, unit.look(time.monotonic_ns())]))
-        if now != state:  # it may be about to end
-            if before is not None and before.stall.state != "busy":
-                return before
-            state = now
+        seen = state_of([*unit.movements, unit.look(time.monotonic_ns())])
+        state = cast("StallState", seen)
         if fields_of(process_id)[:1] == [b"T"]:
             state = "frozen"
         # One that is at work, or stopped, must not be asked for them.
@@ -437,6 +433,11 @@ class _Look:
         # A thread that has to wait for the GIL looks for it every 5 ms.
         if state in ("blocked", "polling") and self._is_gil_held(unit, stacks):
             state = "frozen"
+        if state in ("blocked", "frozen") and unit.look(time.monotonic_ns()).runs:
+            state = "busy"
+        is_settled = seen == unit.settled and (state == "busy") == (seen == "busy")
+        if not is_settled and before is not None and before.stall.state != "busy":
+            return before  # it works for a moment only, maybe because it is about to end
         test = subject.test
         if before is not None and stacks is None and state == before.stall.state:
             place, known = before.place, before.stall
