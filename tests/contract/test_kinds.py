@@ -379,6 +379,30 @@ def test_a_stall_is_no_reason_where_something_else_ended_the_run(
     assert {held.kind for held in judgement.reasons}.isdisjoint(STALLS.values())
 
 
+@pytest.mark.parametrize(
+    ("state", "others_move", "confidence"),
+    [
+        ("blocked", False, "certain"),
+        ("frozen", False, "certain"),
+        ("blocked", True, "likely"),
+        ("polling", False, "likely"),
+    ],
+)
+def test_only_what_does_not_move_at_all_is_ended_with_certainty(
+    state: StallState, confidence: str, *, others_move: bool
+) -> None:
+    """What polls may come to an end, and beside other threads that move, the one may be waited for.
+
+    What is ended is told as that, so that `failure-taxonomy run` can tell it from other kills.
+    """
+    running = stalled(None, state=state)["in_flight"][0]
+    stall = replace(running.stall, is_ended=True, others_move=others_move)
+    judgement = judge(replace(died(137, "SIGKILL"), in_flight=(replace(running, stall=stall),)))
+    assert judgement.verdict is not None
+    assert (judgement.verdict.kind, judgement.verdict.confidence) == ("test.stalled", confidence)
+    assert judgement.verdict.evidence[0].source == "--failure-taxonomy-end-stalled"
+
+
 @pytest.mark.parametrize("what", STALLS)
 def test_what_is_busy_is_no_reason(what: Activity | None) -> None:
     """A test that computes takes long and is not stuck."""

@@ -10,7 +10,7 @@ import os
 import shlex
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, cast
@@ -51,7 +51,6 @@ from pytest_failure_taxonomy.recorder.record.observed import (
     write_observed,
 )
 from pytest_failure_taxonomy.recorder.record.reader import (
-    RecordedRun,
     StartedActivity,
     StartedTest,
     Timer,
@@ -98,21 +97,6 @@ _WORDS: Final[dict[Activity, str]] = {
 
 
 @value
-class Watched:
-    """What the watcher knows of a run."""
-
-    report: Path
-    run_id: str
-    contents: tuple[bytes, bytes]
-    """Of the record's two files."""
-    limit_seconds: float
-    ends_stalled: bool
-    """End what is stalled."""
-    is_program: bool
-    """Nothing is to come after pytest in its process."""
-
-
-@value
 class _Subject:
     """What is looked at."""
 
@@ -123,7 +107,7 @@ class _Subject:
     """pytest-timeout's, if it is armed."""
 
 
-def look_for_watcher(
+def look_closely(
     report: str,
     run_id: str,
     contents: Sequence[bytes],
@@ -134,57 +118,27 @@ def look_for_watcher(
     *,
     keeps: bool,
 ) -> None:
-    """Look for the watcher, which hands over the descriptor `said` for what is observed.
-
-    With `keeps`, what was observed before stays so.
-    """
-    state, events = contents
-    watched = Watched(
-        report=Path(report),
-        run_id=run_id,
-        contents=(state, events),
-        limit_seconds=float(settings["seconds"]),
-        ends_stalled=settings.get("ends") == "1",
-        is_program=settings.get("program") == "1",
-    )
-    before = os.pread(said, os.fstat(said).st_size, 0)
-
-    def keep(observed: bytes) -> None:
-        os.ftruncate(said, 0)
-        os.pwrite(said, observed, 0)
-
-    look_closely(watched, units, now_ns, before, keep, keeps=keeps)
-
-
-def look_closely(
-    watched: Watched,
-    units: Sequence[Unit],
-    now_ns: int,
-    before: bytes,
-    keep: Callable[[bytes], object],
-    *,
-    keeps: bool,
-) -> None:
     """Look at what makes no progress, and tell of it.
 
     Args:
-        watched: the run.
+        report: the path of the report.
+        run_id: the run.
+        contents: of the record's two files.
+        settings: of the watcher.
         units: the processes that made no progress for the whole limit.
         now_ns: when that was seen, on the monotonic clock.
-        before: what was observed before, as this function has returned it.
-        keep: called with what is observed now, before anything is ended because of it.
+        said: a descriptor with what was observed before, and for what is observed now.
         keeps: what was observed before stays so: it may not have ended, but have been interrupted.
     """
-    run = parse_record(*watched.contents, watched.run_id, "the record")
-    look = _Look(watched, run, now_ns, parse_observed(before), keep)
+    look = _Look(Path(report), run_id, contents, settings, now_ns, said)
     stalls = found = look.at(units)
-    if keeps or run.named("interruption"):
+    if keeps or look.was_interrupted:
         known = {_key(each) for each in look.before.stalls}
         stalls = [*look.before.stalls, *(each for each in found if _key(each) not in known)]
     look.keep(stalls)
     stalls = [look.tell(each) for each in stalls]
     look.keep(stalls, writes_report=False)
-    if watched.ends_stalled:
+    if settings.get("ends") == "1":
         look.end(stalls, found, units)
 
 
@@ -197,23 +151,30 @@ class _Look:
 
     def __init__(
         self,
-        watched: Watched,
-        run: RecordedRun,
+        report: Path,
+        run_id: str,
+        contents: Sequence[bytes],
+        settings: Mapping[str, str],
         now_ns: int,
-        before: Observed,
-        keep: Callable[[bytes], object],
+        said: int,
     ) -> None:
-        self.before = before
-        self._keep = keep
+        self._state, events = contents
+        run = parse_record(self._state, events, run_id, "the record")
+        self.before = parse_observed(os.pread(said, os.fstat(said).st_size, 0))
+        self.was_interrupted = bool(run.named("interruption"))
+        self._said = said
         self._notes: list[str] = []
         self._now_ns = now_ns
-        self._watched = watched
+        self._limit_seconds = float(settings["seconds"])
+        self._is_program = settings.get("program") == "1"
+        """Nothing is to come after pytest in its process."""
+        self._report = report
         self._run = run
-        self._folder = record_folder(watched.report, watched.run_id)
+        self._folder = record_folder(report, run_id)
         self._rootdir = Path(run.header.context.rootdir)
         self._secrets = Secrets(run.header.redact)
         self._main = run.header.process.pid
-        self._tells_work = bool(watched.contents[0][READER_AT + READER.size - 4] & TELLS_WORK)
+        self._tells_work = bool(self._state[READER_AT + READER.size - 4] & TELLS_WORK)
 
     def at(self, units: Sequence[Unit]) -> list[ObservedStall]:
         """Return what is stalled of some processes."""
@@ -228,7 +189,8 @@ class _Look:
         notes = tuple(f"no stack of what is stalled: {why}" for why in dict.fromkeys(self._notes))
         observed = replace(self.before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
         encoded = encode_observed(observed)
-        self._keep(encoded)
+        os.ftruncate(self._said, 0)
+        os.pwrite(self._said, encoded, 0)
         if self._run.exit_code is not None:
             self._add_to_last_report(observed)
             return
@@ -247,14 +209,14 @@ class _Look:
 
         The record is gone by now, and a later run may be about to write to the same path.
         """
-        path, lock = self._watched.report, ReportLock(self._watched.report)
+        path, lock = self._report, ReportLock(self._report)
         with suppress(OSError):
             if lock.acquire():
                 try:
                     report = read_report(path)
                     seen = stalled_activities(observed, None, is_over=True)
                     is_told = any(each.stall.state != "busy" for each in seen)
-                    if is_told and report and report["run"]["id"] == self._watched.run_id:
+                    if is_told and report and report["run"]["id"] == self._run.header.run_id:
                         write_report(path, with_stalls_at_end(report, seen))
                 finally:
                     lock.release()
@@ -266,7 +228,7 @@ class _Look:
         """
         state, seconds = stall.stall.state, stall.stall.seconds
         times = 1
-        while seconds >= 2 * times * self._watched.limit_seconds:
+        while seconds >= 2 * times * self._limit_seconds:
             times *= 2
         if stall.told >= times or (state == "busy" and (times == 1 or not self._tells_work)):
             return stall
@@ -289,7 +251,7 @@ class _Look:
 
     def _print(self, line: str) -> None:
         shown = safe_text(self._secrets.redact(line))
-        print_on_terminal(self._main, self._watched.contents[0], shown)
+        print_on_terminal(self._main, self._state, shown)
 
     def end(
         self, stalls: list[ObservedStall], found: list[ObservedStall], units: Sequence[Unit]
@@ -344,7 +306,7 @@ class _Look:
         return state != "polling" or (
             before is not None
             and before.stall.where == stall.stall.where
-            and stall.stall.seconds >= POLLING_LIMITS * self._watched.limit_seconds
+            and stall.stall.seconds >= POLLING_LIMITS * self._limit_seconds
         )
 
     def _end_workers(self) -> bool:
@@ -365,7 +327,7 @@ class _Look:
         """End pytest: by its own signal where it can react to that, or else by SIGKILL."""
         process = self._run.header.process
         identity = process.pid, process.start_ticks or 0
-        number = self._watched.contents[0][END_SIGNAL_AT]
+        number = self._state[END_SIGNAL_AT]
         was_ended = any(each.stall.is_ended and each.worker is None for each in self.before.stalls)
         if number and not is_frozen and not was_ended:
             _send(identity, number)
@@ -401,7 +363,7 @@ class _Look:
         activity = run.activity
         name = None if activity is None else activity.name
         if run.exit_code is not None:
-            return _Subject(what="shutdown", name=name) if self._watched.is_program else None
+            return _Subject(what="shutdown", name=name) if self._is_program else None
         if self._has_workers() and (activity is None or activity.what != "session"):
             return _Subject(what="controller")
         test = max(run.in_flight, key=lambda test: test.start_ns, default=None)
@@ -539,11 +501,11 @@ class _Look:
 
     def _write_report(self, folder: Folder, observed: Observed) -> None:
         """Rewrite the report of the running run, unless something else is in its place."""
-        path = self._watched.report
+        path = self._report
         current = read_report(path)
         if current is None or current["completeness"] != "running":
             return
-        if current["run"]["id"] != self._watched.run_id:
+        if current["run"]["id"] != self._run.header.run_id:
             return
         seen = ProcessEnd(exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns())
         report = reconstruct(self._run, folder, seen, observed, completeness="running")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+from types import SimpleNamespace
 
 from pytest_failure_taxonomy.system.memory import children_of
 
@@ -24,6 +25,7 @@ AT_WORK = (1, 2, 3, 8, 9, 10)
 """States of a worker that is not waiting for its controller: in a test, or at what is no test."""
 IN_LAST_HOOK = 10
 THREAD_AT = 208
+_THREAD = struct.Struct("<I")
 
 LOOKS_A_LIMIT = 8
 """How often it is asked within the time after which something counts as stalled."""
@@ -45,50 +47,25 @@ _STATES = ("blocked", "polling", "busy")
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
-class Movement:
+class Movement(SimpleNamespace):
     """What a process has done so far: the thread that runs the tests, its children, the others."""
 
-    __slots__ = (
-        "at_ns",
-        "child_ticks",
-        "child_written",
-        "others",
-        "preempted",
-        "runs",
-        "ticks",
-        "wakes",
-        "written",
-    )
-
-    def __init__(
-        self,
-        at_ns: int,
-        *,
-        wakes: dict[str, int],
-        preempted: int = 0,
-        ticks: int = 0,
-        written: int = 0,
-        child_ticks: int = 0,
-        child_written: dict[int, int],
-        others: dict[str, int],
-        runs: bool = False,
-    ) -> None:
-        self.at_ns = at_ns
-        self.wakes = wakes
-        """How often the thread, and each child, has given up its core to wait."""
-        self.preempted = preempted
-        """How often the thread had to give it up: on a machine with too much to do it runs, then,
-        with little CPU time to show for it."""
-        self.ticks = ticks
-        """The CPU time of the thread."""
-        self.written = written
-        """The bytes that it has written, to whatever: a file, a pipe, its captured output."""
-        self.child_ticks = child_ticks
-        self.child_written = child_written
-        self.others = others
-        """How often each other thread of the process has waited."""
-        self.runs = runs
-        """The thread runs, or has to wait for a core."""
+    at_ns: int
+    wakes: dict[str, int]
+    """How often the thread, and each child, has given up its core to wait."""
+    preempted: int = 0
+    """How often the thread had to give it up: on a machine with too much to do it runs, then, with
+    little CPU time to show for it."""
+    ticks: int = 0
+    """The CPU time of the thread."""
+    written: int = 0
+    """The bytes that it has written, to whatever: a file, a pipe, its captured output."""
+    child_ticks: int = 0
+    child_written: dict[int, int]
+    others: dict[str, int]
+    """How often each other thread of the process has waited."""
+    runs: bool = False
+    """The thread runs, or has to wait for a core."""
 
 
 def state_of(seen: list[Movement]) -> str:
@@ -115,22 +92,6 @@ def state_of(seen: list[Movement]) -> str:
 
 class Unit:
     """A process of the run: pytest itself or one of its workers."""
-
-    __slots__ = (
-        "began_ns",
-        "identity",
-        "movements",
-        "name",
-        "next_ns",
-        "others_move",
-        "seen",
-        "settled",
-        "since_ns",
-        "state",
-        "state_since_ns",
-        "thread_id",
-        "told",
-    )
 
     def __init__(self, name: str, identity: tuple[int, int], seen: int, now_ns: int) -> None:
         self.name = name
@@ -317,7 +278,8 @@ class Standstill:
         if hash(page) != unit.seen:
             unit.begin(hash(page), now_ns)
         elif now_ns - unit.since_ns >= self._limit_ns // 4:
-            unit.thread_id = thread_of(page)
+            is_over = len(page) < PAGE or HEAD.unpack_from(page)[1]
+            unit.thread_id = 0 if is_over else _THREAD.unpack_from(page, THREAD_AT)[0]
             try:
                 movement = unit.look(now_ns)
             except OSError:  # the process has ended
@@ -364,24 +326,19 @@ def movement_of(process_id: int, thread_id: int, now_ns: int) -> Movement:
         family += [each for each in children_of(parent) if each != os.getpid()]
         del family[MAX_THREADS:]
     children = family[1:]
-    others = [each for each in threads[:MAX_THREADS] if each not in own]
     seen = [fields_of(each) for each in own]
+    of_children = [fields_of(process_id)[13:15], *(fields_of(child)[11:15] for child in children)]
     return Movement(
-        now_ns,
+        at_ns=now_ns,
         wakes={each: _switches_of(each)[0] for each in [*own, *map(str, children)]},
         preempted=sum(_switches_of(each)[1] for each in own),
-        ticks=sum(_sum_of(fields, 11, 13) for fields in seen),
+        ticks=sum(int(each) for fields in seen for each in fields[11:13]),
         written=sum(map(_written_by, own)),
-        child_ticks=_sum_of(fields_of(process_id), 13, 15)
-        + sum(_sum_of(fields_of(child), 11, 15) for child in children),
+        child_ticks=sum(int(each) for fields in of_children for each in fields),
         child_written={child: _written_by(child) for child in children},
-        others={each: _switches_of(each)[0] for each in others},
+        others={each: _switches_of(each)[0] for each in threads[:MAX_THREADS] if each not in own},
         runs=any(fields[:1] == [b"R"] for fields in seen),
     )
-
-
-def _sum_of(fields: list[bytes], first: int, end: int) -> int:
-    return sum(map(int, fields[first:end]))
 
 
 def _switches_of(process: str) -> tuple[int, int]:
@@ -395,13 +352,6 @@ def _written_by(process: int | str) -> int:
     """Return how many bytes a thread or a process has written."""
     words = read_page(f"/proc/{process}/io").partition(b"wchar:")[2].split(None, 1)
     return int(words[0]) if words else 0
-
-
-def thread_of(page: bytes) -> int:
-    """Return the thread that runs the tests, or 0."""
-    if len(page) < PAGE or HEAD.unpack_from(page)[1]:
-        return 0
-    return int.from_bytes(page[THREAD_AT : THREAD_AT + 4], "little")
 
 
 def is_at_work(page: bytes) -> bool:

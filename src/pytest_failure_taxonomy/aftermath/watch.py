@@ -250,10 +250,10 @@ class Stalls:
         try:
             os.nice(5)
             _end_in_time()
-            from pytest_failure_taxonomy.aftermath.stalls import look_for_watcher
+            from pytest_failure_taxonomy.aftermath.stalls import look_closely
 
             contents = [_read(file) for file in self._files]
-            look_for_watcher(
+            look_closely(
                 self._report,
                 self._run_id,
                 contents,

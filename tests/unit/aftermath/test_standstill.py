@@ -42,7 +42,7 @@ def test_the_layout_is_that_of_the_record() -> None:
 def movement(second: float, **done: Any) -> Movement:
     """Return what a process has done up to a second; nothing unless it is said."""
     nothing: dict[str, Any] = {"wakes": {}, "child_written": {}, "others": {}}
-    return Movement(int(second * SECOND), **nothing | done)
+    return Movement(at_ns=int(second * SECOND), **nothing | done)
 
 
 WHAT_MOVES: Final[dict[str, tuple[dict[str, Any], dict[str, Any], str]]] = {
