@@ -25,8 +25,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RaisedException,
     RunError,
     RunEvidence,
+    SeenStall,
     Stall,
-    StalledActivity,
     StallState,
     TestFailure,
     TimeLimit,
@@ -325,7 +325,7 @@ def stalled(what: Activity | None, *, state: StallState = "blocked") -> dict[str
     """Return the evidence of a stall: of an activity, or of a test for `None`."""
     stall = replace(BLOCKED, state=state)
     if what is not None:
-        return {"stalls": (StalledActivity(what=what, stall=stall),)}
+        return {"stalls": (SeenStall(what=what, stall=stall),)}
     running = InFlightTest(nodeid=TEST, phase="call", elapsed_seconds=70.0, stall=stall)
     return {"in_flight": (running,)}
 

@@ -15,8 +15,8 @@ from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,
     ProcessExit,
+    SeenStall,
     Stall,
-    StalledActivity,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import make_failure, make_full_run, make_report, make_run
@@ -145,7 +145,7 @@ def test_all_of_it(shell: Shell) -> None:
         finished=False,
         exit=ProcessExit(code=143, signal="SIGTERM", source="supervisor", observed=True),
         in_flight=(replace(running, stall=stall, output="the last\nwords"),),
-        stalls=(StalledActivity(what="session", stall=stall),),
+        stalls=(SeenStall(what="session", stall=stall),),
     )
     report = make_report(run, completeness="reconstructed")
     report["groups"][0]["history"] = {

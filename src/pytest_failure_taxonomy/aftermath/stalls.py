@@ -44,10 +44,11 @@ from pytest_failure_taxonomy.recorder.record.layout import (
 )
 from pytest_failure_taxonomy.recorder.record.observed import (
     Observed,
-    ObservedStall,
     encode_observed,
     parse_observed,
     stalled_activities,
+    times_of_limit,
+    words_of_subject,
     write_observed,
 )
 from pytest_failure_taxonomy.recorder.record.reader import (
@@ -69,9 +70,9 @@ from pytest_failure_taxonomy.system.own_files import Folder, open_folder
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Activity,
     ProcessExit,
+    SeenStall,
     Stall,
     StallState,
-    TimeLimit,
 )
 from pytest_failure_taxonomy.taxonomy.headlines import words_at
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -87,13 +88,6 @@ _DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py", "pydevd_bundle", "debugpy"
 _TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/console")
 _READS: Final = {"x86_64": (0, (23, 270, 7, 271)), "aarch64": (63, (72, 73))}
 """By machine: the numbers of the system calls `read`, and `select`, `pselect6`, `poll`, `ppoll`."""
-
-_WORDS: Final[dict[Activity, str]] = {
-    "collection": "the collection",
-    "session": "the end of the session",
-    "shutdown": "the interpreter's end",
-    "controller": "xdist's controller",
-}
 
 
 @value
@@ -142,7 +136,7 @@ def look_closely(
         look.end(stalls, found, units)
 
 
-def _key(stall: ObservedStall) -> tuple[object, ...]:
+def _key(stall: SeenStall) -> tuple[object, ...]:
     return stall.what, stall.worker, stall.nodeid, stall.phase
 
 
@@ -176,7 +170,7 @@ class _Look:
         self._main = run.header.process.pid
         self._tells_work = bool(self._state[READER_AT + READER.size - 4] & TELLS_WORK)
 
-    def at(self, units: Sequence[Unit]) -> list[ObservedStall]:
+    def at(self, units: Sequence[Unit]) -> list[SeenStall]:
         """Return what is stalled of some processes."""
         subjects = [(unit, self._subject_of(unit)) for unit in units]
         found = [self._stall(unit, each) for unit, each in subjects if each is not None]
@@ -184,7 +178,7 @@ class _Look:
             raise ProcessLookupError(self._main)
         return [each for each in found if each is not None]
 
-    def keep(self, stalls: Sequence[ObservedStall], *, writes_report: bool = True) -> None:
+    def keep(self, stalls: Sequence[SeenStall], *, writes_report: bool = True) -> None:
         """Write what is observed into the record, and the report of the running run anew."""
         notes = tuple(f"no stack of what is stalled: {why}" for why in dict.fromkeys(self._notes))
         observed = replace(self.before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
@@ -221,18 +215,16 @@ class _Look:
                 finally:
                     lock.release()
 
-    def tell(self, stall: ObservedStall) -> ObservedStall:
+    def tell(self, stall: SeenStall) -> SeenStall:
         """Print a line on the user's terminal at 1, 2, 4, 8 … times the limit.
 
         What works is told from twice the limit on, where that is wanted.
         """
         state, seconds = stall.stall.state, stall.stall.seconds
-        times = 1
-        while seconds >= 2 * times * self._limit_seconds:
-            times *= 2
+        times = times_of_limit(stall, self._limit_seconds)
         if stall.told >= times or (state == "busy" and (times == 1 or not self._tells_work)):
             return stall
-        what, place = self._subject_words(stall), stall.place
+        what, place = words_of_subject(stall), stall.place
         if state in ("polling", "busy"):
             begin = "polling for" if state == "polling" else "still running"
             self._print(f"{begin} {seconds:.0f} s: {what}" + (f", {place}" if place else ""))
@@ -241,21 +233,11 @@ class _Look:
             self._print(f"stalled {seconds:.0f} s: {what} {words}")
         return replace(stall, told=times)
 
-    def _subject_words(self, stall: ObservedStall) -> str:
-        """Name what is stalled: a test, and its phase if that is not the call; a hook, a worker."""
-        if stall.what == "test":
-            phase = "" if stall.phase in ("call", None) else f" ({stall.phase})"
-            return f"{stall.nodeid}{phase}"
-        worker = f" ({stall.worker})" if stall.worker else ""
-        return f"{stall.name or _WORDS[stall.what]}{worker}"
-
     def _print(self, line: str) -> None:
         shown = safe_text(self._secrets.redact(line))
         print_on_terminal(self._main, self._state, shown)
 
-    def end(
-        self, stalls: list[ObservedStall], found: list[ObservedStall], units: Sequence[Unit]
-    ) -> None:
+    def end(self, stalls: list[SeenStall], found: list[SeenStall], units: Sequence[Unit]) -> None:
         """End what was found to be stalled: a worker by itself, or else the run."""
         by_worker = {worker_of(unit.name) if unit.name else None: unit for unit in units}
         mine = [each for each in found if self._is_to_end(each, by_worker[each.worker])]
@@ -271,7 +253,7 @@ class _Look:
             ]
         )
         for each in mine:
-            self._print(f"ended: {self._subject_words(each)} (--failure-taxonomy-end-stalled)")
+            self._print(f"ended: {words_of_subject(each)} (--failure-taxonomy-end-stalled)")
         tests = [each for each in mine if each.worker is not None and each.what == "test"]
         for each in tests:
             _send(by_worker[each.worker].identity, signal.SIGKILL)
@@ -287,7 +269,7 @@ class _Look:
             self._end_run(is_frozen=is_frozen)
             self._end_workers()
 
-    def _is_to_end(self, stall: ObservedStall, unit: Unit) -> bool:
+    def _is_to_end(self, stall: SeenStall, unit: Unit) -> bool:
         """Tell whether a stall is to be ended.
 
         Not so what works, what may have begun to, and a test that somebody else is going to end.
@@ -297,9 +279,19 @@ class _Look:
         state = stall.stall.state
         if state == "busy" or stall.seen_ns != self._now_ns or subject is None:
             return False
+        limits = (
+            ()
+            if subject.test is None
+            else limits_of_test(
+                subject.test.nodeid,
+                elapsed_seconds=(self._now_ns - subject.test.start_ns) / 1e9,
+                ended_ns=self._now_ns,
+                timer=subject.timer,
+                faulthandler_seconds=self._run.header.faulthandler_exit_seconds,
+            )
+        )
         if any(
-            (each.elapsed_seconds or 0.0) < each.budget_seconds + GRACE_SECONDS
-            for each in self._limits_of(subject)
+            (each.elapsed_seconds or 0.0) < each.budget_seconds + GRACE_SECONDS for each in limits
         ):
             return False
         before = self._seen_before(unit, subject)
@@ -342,18 +334,6 @@ class _Look:
                     return
         _send(identity, signal.SIGKILL)
 
-    def _limits_of(self, subject: _Subject) -> tuple[TimeLimit, ...]:
-        """Return the time limits that a test has of its own."""
-        if subject.test is None:
-            return ()
-        return limits_of_test(
-            subject.test.nodeid,
-            elapsed_seconds=(self._now_ns - subject.test.start_ns) / 1e9,
-            ended_ns=self._now_ns,
-            timer=subject.timer,
-            faulthandler_seconds=self._run.header.faulthandler_exit_seconds,
-        )
-
     def _subject_of(self, unit: Unit) -> _Subject | None:
         """Return what a process is at; `None` if it need not make progress."""
         run = self._run
@@ -378,7 +358,7 @@ class _Look:
             return any(worker_of(name) for name in folder.names())
         return False
 
-    def _stall(self, unit: Unit, subject: _Subject) -> ObservedStall | None:
+    def _stall(self, unit: Unit, subject: _Subject) -> SeenStall | None:
         """Return the stall of a process; `None` if it waits for the user."""
         process_id = unit.identity[0]
         if _waits_for_input(process_id):
@@ -405,7 +385,7 @@ class _Look:
             place, known = before.place, before.stall
         else:
             place, known = self._place(subject, stacks)
-        return ObservedStall(
+        return SeenStall(
             what=subject.what,
             stall=replace(
                 known,
@@ -456,7 +436,7 @@ class _Look:
             return _is_held_in(self._stacks_of(unit, asks=False))
         return bool(held)
 
-    def _seen_before(self, unit: Unit, subject: _Subject) -> ObservedStall | None:
+    def _seen_before(self, unit: Unit, subject: _Subject) -> SeenStall | None:
         worker = worker_of(unit.name) if unit.name else None
         for each in self.before.stalls:
             if (each.what, each.worker, each.began_ns) == (subject.what, worker, unit.began_ns):

@@ -250,12 +250,18 @@ class Standstill:
         """Look at the workers; tell whether one of them is at work."""
         known = {unit.name: unit for unit in self.units[1:]}
         units = []
-        for name in self._names():
+        try:
+            names = [name for name in os.listdir(self._folder) if name[:2] == "gw"]
+        except OSError:
+            names = []
+        for name in names[:MAX_WORKERS]:
             page = read_page(f"{self._folder}/{name}/state")
             if len(page) < PAGE:
                 continue
             started, process_id = PROCESS.unpack_from(page, PROCESS_AT)
-            if not is_at_work(page) or start_of(process_id) != started:
+            _, state, length = CURRENT.unpack_from(page, CURRENT_AT)
+            is_at_work = state in AT_WORK and (length > 0 or state != IN_LAST_HOOK)
+            if not is_at_work or start_of(process_id) != started:
                 continue
             unit = known.get(name)
             if unit is None:
@@ -266,12 +272,6 @@ class Standstill:
             units.append(unit)
         self.units[1:] = units
         return bool(units)
-
-    def _names(self) -> list[str]:
-        try:
-            return [name for name in os.listdir(self._folder) if name[:2] == "gw"][:MAX_WORKERS]
-        except OSError:
-            return []
 
     def _see(self, unit: Unit, page: bytes, now_ns: int) -> None:
         """Note whether a process has made progress, and what it does if not."""
@@ -352,12 +352,6 @@ def _written_by(process: int | str) -> int:
     """Return how many bytes a thread or a process has written."""
     words = read_page(f"/proc/{process}/io").partition(b"wchar:")[2].split(None, 1)
     return int(words[0]) if words else 0
-
-
-def is_at_work(page: bytes) -> bool:
-    """Tell whether a worker is not waiting for its controller."""
-    _, state, length = CURRENT.unpack_from(page, CURRENT_AT)
-    return state in AT_WORK and (length > 0 or state != IN_LAST_HOOK)
 
 
 def read_page(path: str) -> bytes:

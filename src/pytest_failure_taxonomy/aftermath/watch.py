@@ -171,8 +171,11 @@ class Looks:
         """Look at all for which it is time."""
         for index, each in enumerate(self._looks):
             if time.monotonic() >= self._due[index]:
-                each.look()
-                self._due[index] = _due(each)
+                try:
+                    each.look()
+                    self._due[index] = _due(each)
+                except Exception:  # noqa: BLE001 - no more looks, but the report is completed
+                    self._due[index] = _NEVER
 
 
 def _due(look: Stalls | Memory) -> float:
@@ -213,20 +216,17 @@ class Stalls:
     def look(self) -> None:
         """Look once; have a child look closely if there is anything new."""
         standstill = self._standstill
-        try:
-            if standstill is None:
-                return
-            now_ns = time.monotonic_ns()
-            if self._child and not self._has_child_ended():
-                standstill.pass_time(now_ns)
-            elif standstill.look(now_ns):
-                if self._said < 0:
-                    self._said = os.memfd_create("observed")
-                self._child = os.fork()
-                if self._child == 0:
-                    self._look_closely(standstill, now_ns)
-        except Exception:  # noqa: BLE001 - without a look, but the report is completed
-            self._standstill = None
+        if standstill is None:
+            return
+        now_ns = time.monotonic_ns()
+        if self._child and not self._has_child_ended():
+            standstill.pass_time(now_ns)
+        elif standstill.look(now_ns):
+            if self._said < 0:
+                self._said = os.memfd_create("observed")
+            self._child = os.fork()
+            if self._child == 0:
+                self._look_closely(standstill, now_ns)
 
     def end(self) -> None:
         """Wait until the last child has ended; it may be writing."""
@@ -241,10 +241,9 @@ class Stalls:
         return b"" if self._said < 0 else _read(self._said)
 
     def _has_child_ended(self) -> bool:
-        child, _ = os.waitpid(self._child, os.WNOHANG)
-        if child:
+        if os.waitpid(self._child, os.WNOHANG)[0]:
             self._child = 0
-        return bool(child)
+        return not self._child
 
     def _look_closely(self, standstill: Standstill, now_ns: int) -> None:
         try:
@@ -274,20 +273,14 @@ class Memory:
         self._process_id = process_id
         self._folder = folder
         self._sampler: MemorySampler | None = None
-        self._is_broken = False
 
     def wait_ms(self) -> float | None:
         """Return how long to wait for the next look, `None` for ever."""
-        if self._is_broken:
-            return None
         return 1e3 if self._sampler is None else 1e3 * self._sampler.wait_seconds()
 
     def look(self) -> None:
         """Look once."""
-        try:
-            self._begun().look()
-        except Exception:  # noqa: BLE001 - without a look, but the report is completed
-            self._is_broken = True
+        self._begun().look()
 
     def seen(self) -> bytes:
         """Return what was seen."""

@@ -23,8 +23,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunContext,
     RunError,
     RunEvidence,
+    SeenStall,
     Stall,
-    StalledActivity,
     TestFailure,
     TestRun,
 )
@@ -254,10 +254,7 @@ def _in_flight(test: InFlightTest, limits: Limits) -> JSONObject:
         "stall": None
         if stall is None
         else {
-            "state": stall.state,
-            "seconds": _seconds(stall.seconds),
-            "where": stall.where,
-            "stack": limits.traceback(stall.stack),
+            **_stall(stall, stall.where, limits),
             "children": [limits.message(each) for each in stall.children],
         },
         "output": test.output,
@@ -276,15 +273,18 @@ def _test_run(test: TestRun) -> JSONObject:
     }
 
 
-def _stalled_activity(stalled: StalledActivity, limits: Limits) -> JSONObject:
-    stall = stalled.stall
+def _stalled_activity(stalled: SeenStall, limits: Limits) -> JSONObject:
+    where = words_of_stalled_activity(stalled) or None
+    said = _stall(stalled.stall, where, limits)
+    return {"what": stalled.what, **said, "worker": stalled.worker}
+
+
+def _stall(stall: Stall, where: str | None, limits: Limits) -> JSONObject:
     return {
-        "what": stalled.what,
         "state": stall.state,
         "seconds": _seconds(stall.seconds),
-        "where": words_of_stalled_activity(stalled) or None,
+        "where": where,
         "stack": limits.traceback(stall.stack),
-        "worker": stalled.worker,
     }
 
 
@@ -387,24 +387,22 @@ _MOST: Final = 1_000_000
 _UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
 
 
-def with_stalls_at_end(
-    report: dict[str, Any], stalls: tuple[StalledActivity, ...]
-) -> dict[str, Any]:
+def with_stalls_at_end(report: dict[str, Any], stalls: tuple[SeenStall, ...]) -> dict[str, Any]:
     """Return a report with what was stalled after the session had ended; unchanged without any."""
     rows = [_stalled_activity(each, Limits()) for each in stalls]
     before = [row for row in report.get("stalls", ()) if row["what"] != "shutdown"]
     return {**report, "stalls": [*before, *rows]} if rows else report
 
 
-def _stalls_at_end(report: dict[str, Any]) -> Iterator[StalledActivity]:
+def _stalls_at_end(report: dict[str, Any]) -> Iterator[SeenStall]:
     for row in report.get("stalls", ()):
         if row["what"] == "shutdown":
             known = {name: row[name] for name in ("state", "seconds", "where", "stack")}
-            yield StalledActivity(what="shutdown", stall=Stall(**known))
+            yield SeenStall(what="shutdown", stall=Stall(**known))
 
 
 def amend_report(
-    report: dict[str, Any], end: ProcessExit, stalls: tuple[StalledActivity, ...] = ()
+    report: dict[str, Any], end: ProcessExit, stalls: tuple[SeenStall, ...] = ()
 ) -> dict[str, Any]:
     """Return the report that pytest wrote, with how its process ended after that.
 

@@ -18,8 +18,9 @@ from pytest_failure_taxonomy.aftermath.terminal_line import line_of_its_own
 from pytest_failure_taxonomy.recorder.progress import Progress
 from pytest_failure_taxonomy.recorder.record.observed import (
     Observed,
-    ObservedStall,
     encode_observed,
+    times_of_limit,
+    words_of_subject,
     write_observed,
 )
 from pytest_failure_taxonomy.recorder.record.reader import (
@@ -34,14 +35,13 @@ from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    Activity,
-    Phase,
     ProcessExit,
+    SeenStall,
     Stall,
     StallState,
 )
 from pytest_failure_taxonomy.taxonomy.headlines import words_at
-from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 _LOOKS: Final = 8
 """Looks within the limit; not more often than four times a second, nor less than every 5 s."""
@@ -52,16 +52,6 @@ _TURNS: Final = 4
 """Looks in a row at which something has to be busy that was blocked before."""
 _END_SECONDS: Final = 1.0
 """How long pytest waits at its end for a report that is being rewritten."""
-
-
-@value
-class _Subject:
-    """What pytest is at."""
-
-    what: Activity | None
-    """`None` for a test."""
-    name: str | None
-    phase: Phase | None = None
 
 
 class StallThread:
@@ -156,61 +146,49 @@ class StallThread:
         """Look closely, and tell of it at 1, 2, 4, 8 … times the limit."""
         from pytest_failure_taxonomy.aftermath.stacks import current_frames_stacks
 
-        subject = self._subject()
+        test = next(reversed(self._progress.in_flight()), None)
+        activity = parse_worker(self._record.page()).activity
         stacks = current_frames_stacks(without=(threading.get_ident(),))
-        if subject is None or stacks is None:
+        where = None if stacks is None else stacks.where(self._rootdir)
+        if stacks is None or (test is None and activity is None):
             return
-        where = stacks.where(self._rootdir)
         if where is not None and where.startswith("input ("):  # it waits for the user
             return
-        stall = Stall(
-            state=state,
-            seconds=round(lasts_ns / 1e9, 3),
-            where=where and self._redact(where),
-            stack=self._redact(stacks.text(MAX_TRACEBACK)),
-            location=stacks.own_place(self._rootdir),
-        )
         last = self._observed.stalls[-1] if self._observed.stalls else None
         if last is None or last.began_ns != began_ns:
             last, self._turns = None, 0
-        told = 0 if last is None else last.told
         if last is not None and last.stall.state == "blocked" and state == "busy":
             self._turns += 1
             if self._turns < _TURNS:  # pytest formats the traceback of a Ctrl+C, say
                 return
-        times = 1
-        while stall.seconds >= 2 * times * self._seconds:
-            times *= 2
-        seen = ObservedStall(
-            what=subject.what or "test",
-            stall=stall,
+        seen = SeenStall(
+            what="test" if activity is None or test is not None else activity.what,
+            stall=Stall(
+                state=state,
+                seconds=round(lasts_ns / 1e9, 3),
+                where=where and self._redact(where),
+                stack=self._redact(stacks.text(MAX_TRACEBACK)),
+                location=stacks.own_place(self._rootdir),
+            ),
             began_ns=began_ns,
             seen_ns=self._clock(),
-            nodeid=subject.name if subject.what is None else None,
-            phase=subject.phase,
-            name=None if subject.what is None else subject.name,
-            told=told,
+            nodeid=None if test is None else test.nodeid,
+            phase=None if test is None else test.phase,
+            name=None if activity is None or test is not None else activity.name,
+            told=0 if last is None else last.told,
         )
-        is_news = state != "busy" and told < times
+        times = times_of_limit(seen, self._seconds)
+        is_news = state != "busy" and seen.told < times
         self._observed = Observed(stalls=(replace(seen, told=times) if is_news else seen,))
         if is_news:
             self._publish(self._observed)
-            self._print(subject, stall)
+            self._print(seen)
 
-    def _subject(self) -> _Subject | None:
-        for test in reversed(self._progress.in_flight()):
-            return _Subject(what=None, name=test.nodeid, phase=test.phase)
-        activity = parse_worker(self._record.page()).activity
-        if activity is None:
-            return None
-        return _Subject(what=activity.what, name=activity.name)
-
-    def _print(self, subject: _Subject, stall: Stall) -> None:
+    def _print(self, seen: SeenStall) -> None:
         if self._terminal is None or os.getpid() != self._process_id:
             return
-        name = subject.name if subject.what is None else f"the {subject.what}"
-        said = safe_text(self._redact(f"{name} {words_at(stall.state, stall.where)}"))
-        line = f"stalled {stall.seconds:.0f} s: {said}"
+        words = f"{words_of_subject(seen)} {words_at(seen.stall.state, seen.stall.where)}"
+        line = f"stalled {seen.stall.seconds:.0f} s: {safe_text(self._redact(words))}"
         shown = line_of_its_own(line, is_coloured=self._terminal.is_coloured)
         with suppress(OSError):
             os.write(self._terminal.descriptor, shown)

@@ -219,26 +219,6 @@ def state_of(process_id: int) -> str | None:
     return fields[0] if fields else None
 
 
-def cpu_seconds_of(process_id: int, *, with_children: bool) -> float | None:
-    """Return the CPU time that a process has used, to a precision of one clock tick (10 ms).
-
-    Args:
-        process_id: the process.
-        with_children: add what its descendants have used, those that have ended among them.
-
-    Returns:
-        `None` if the process is gone or can't be read.
-    """
-    fields = _stat_fields(process_id)
-    if not fields:
-        return None
-    last = 15 if with_children else 13  # with what children have used that were waited for
-    ticks = sum(map(int, fields[11:last]))
-    for child in descendants(process_id) if with_children else ():
-        ticks += sum(map(int, _stat_fields(child)[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def catches(process_id: int, number: int) -> bool | None:
     """Tell whether a process has a handler for a signal; `None` if that can't be known."""
     status = _read(f"/proc/{process_id}/status")

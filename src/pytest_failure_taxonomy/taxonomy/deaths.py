@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    Activity,
     InFlightTest,
     ProcessExit,
     RunError,
     RunEvidence,
     RunningActivity,
+    SeenStall,
     Stall,
     TimeLimit,
     ToolCause,
@@ -201,8 +201,9 @@ ENDED_FROM_OUTSIDE: Final = frozenset(
 )
 """How a run ends that somebody has ended, or may have; what was stalled then explains why."""
 
-_KINDS_OF_STALLS: Final[Mapping[Activity, str]] = MappingProxyType(
+_KINDS_OF_STALLS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "test": "test.stalled",
         "collection": "collection.stalled",
         "session": "session.stalled",
         "controller": "session.stalled",
@@ -225,17 +226,15 @@ def is_ended_as_stalled(run: RunEvidence) -> bool:
 
 def judge_stalls(run: RunEvidence) -> Iterator[Finding]:
     """Yield what was stalled when the run was ended; what used CPU time was only long."""
-    for test in run.in_flight:
-        if test.stall is not None and test.stall.state != "busy":
-            how = words_of_stall(test.stall)
-            yield _stall_finding("test.stalled", test.stall, how, nodeid=test.nodeid)
-    for ended in run.ended_tests:
-        how = words_of_stall(ended.stall)
-        yield _stall_finding("test.stalled", ended.stall, how, nodeid=ended.nodeid)
-    for each in run.stalls:
+    in_flight = (
+        SeenStall(what="test", stall=test.stall, nodeid=test.nodeid)
+        for test in run.in_flight
+        if test.stall is not None
+    )
+    for each in (*in_flight, *run.ended_tests, *run.stalls):
         if each.stall.state != "busy":
             how = words_of_stall(each.stall, words_of_stalled_activity(each))
-            yield _stall_finding(_KINDS_OF_STALLS[each.what], each.stall, how)
+            yield _stall_finding(_KINDS_OF_STALLS[each.what], each.stall, how, nodeid=each.nodeid)
 
 
 def _stall_finding(kind: str, stall: Stall, how: str, nodeid: str | None = None) -> Finding:

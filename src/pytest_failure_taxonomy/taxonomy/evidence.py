@@ -305,22 +305,25 @@ class RunningActivity:
 
 
 @value
-class StalledTest:
-    """A test that we ended because it was stalled, and that went on all the same."""
+class SeenStall:
+    """A stall of a test, or of what is no test, as it was seen."""
 
-    nodeid: str
-    stall: Stall
-
-
-@value
-class StalledActivity:
-    """A stall of what is no test."""
-
-    what: Activity
+    what: Literal["test"] | Activity
     stall: Stall
     worker: str | None = None
+    nodeid: str | None = None
+    """Of the test."""
+    phase: Phase | None = None
     name: str | None = None
     """What is being imported or called, such as the node id of a file or the name of a hook."""
+    began_ns: int = 0
+    """When the last progress was seen, on the monotonic clock."""
+    seen_ns: int = 0
+    """When it was looked at."""
+    place: str | None = None
+    """Where it is, and in which function: `tests/conftest.py:217 in wait_for_log`."""
+    told: int = 0
+    """How many times the limit had passed when the user was last told; 0 for never."""
 
 
 @value
@@ -593,9 +596,9 @@ class RunEvidence:
     """Set where xdist's workers collected different tests, so that none was run."""
     in_flight: tuple[InFlightTest, ...] = ()
     """In order of start."""
-    stalls: tuple[StalledActivity, ...] = ()
+    stalls: tuple[SeenStall, ...] = ()
     """What was stalled at the end and is no test, in order of occurrence."""
-    ended_tests: tuple[StalledTest, ...] = ()
+    ended_tests: tuple[SeenStall, ...] = ()
     """Tests in which we ended the run, and that have caught the exception that does."""
     activity: RunningActivity | None = None
     """What was going on when the process died, where that was no test."""

@@ -14,7 +14,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Interruption,
     RunError,
-    StalledActivity,
+    SeenStall,
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.kinds import Kind
@@ -163,7 +163,7 @@ def words_at(state: str, where: str | None) -> str:
     return f"{state} in {where}"
 
 
-def words_of_stalled_activity(stalled: StalledActivity) -> str:
+def words_of_stalled_activity(stalled: SeenStall) -> str:
     """Name what was being imported or called, and the place where that was stalled."""
     where = stalled.stall.where
     if stalled.name is None:

@@ -23,8 +23,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Phase,
     ProcessExit,
     RunError,
+    SeenStall,
     Stall,
-    StalledActivity,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.helpers.reports import make_context, make_failure, make_full_run, make_report, make_run
@@ -130,7 +130,7 @@ def test_a_stalled_run_that_died() -> None:
                 output="one\ntwo\nthree\n",
             ),
         ),
-        stalls=(StalledActivity(what="session", stall=stall),),
+        stalls=(SeenStall(what="session", stall=stall),),
     )
     answer = read_answer(make_report(run, completeness="reconstructed"))
     assert answer["verdict"][0] == "TIMEOUT test.stalled"

@@ -27,8 +27,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     RaisedException,
     RaisingFrame,
+    SeenStall,
     Stall,
-    StalledActivity,
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -98,7 +98,7 @@ def everything() -> dict[str, Any]:
                     location=Location(path="tests/test_crash.py", line=3),
                 ),
             ),
-            stalls=(StalledActivity(what="session", stall=STALL),),
+            stalls=(SeenStall(what="session", stall=STALL),),
         ),
         completeness="reconstructed",
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from typing import Final, Literal
+from typing import Final
 
 from pytest_failure_taxonomy.recorder.record.layout import OBSERVED, OBSERVED_NEW
 from pytest_failure_taxonomy.recorder.record.parsing import parse
@@ -16,11 +16,9 @@ from pytest_failure_taxonomy.system.own_files import Folder
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Activity,
     InFlightTest,
-    Phase,
     RunEvidence,
+    SeenStall,
     Stall,
-    StalledActivity,
-    StalledTest,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
@@ -31,34 +29,37 @@ _SLACK_NS: Final = 1_000_000_000
 
 
 @value
-class ObservedStall:
-    """A stall that was seen, and may have ended since."""
-
-    what: Literal["test"] | Activity
-    stall: Stall
-    began_ns: int
-    """When the last progress was seen, on the monotonic clock."""
-    seen_ns: int
-    """When it was looked at."""
-    worker: str | None = None
-    nodeid: str | None = None
-    """Of the test."""
-    phase: Phase | None = None
-    name: str | None = None
-    """What is being imported or called."""
-    place: str | None = None
-    """Where it is, and in which function: `tests/conftest.py:217 in wait_for_log`."""
-    told: int = 0
-    """How many times the limit had passed when the user was last told; 0 for never."""
-
-
-@value
 class Observed:
     """What another process has seen of a run while it lived."""
 
-    stalls: tuple[ObservedStall, ...] = ()
+    stalls: tuple[SeenStall, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences about what could not be seen."""
+
+
+_WORDS: Final[dict[Activity, str]] = {
+    "collection": "the collection",
+    "session": "the end of the session",
+    "shutdown": "the interpreter's end",
+    "controller": "xdist's controller",
+}
+
+
+def words_of_subject(stall: SeenStall) -> str:
+    """Name what is stalled: a test, and its phase if that is not the call; a hook, a worker."""
+    if stall.what == "test":
+        phase = "" if stall.phase in ("call", None) else f" ({stall.phase})"
+        return f"{stall.nodeid}{phase}"
+    worker = f" ({stall.worker})" if stall.worker else ""
+    return f"{stall.name or _WORDS[stall.what]}{worker}"
+
+
+def times_of_limit(stall: SeenStall, limit_seconds: float) -> int:
+    """Return after how many limits it was to be told lately, which is 1, 2, 4, 8 and so on."""
+    times = 1
+    while stall.stall.seconds >= 2 * times * limit_seconds:
+        times *= 2
+    return times
 
 
 def read_observed(folder: Folder) -> Observed:
@@ -112,7 +113,7 @@ def with_stalls(
     return replace(
         evidence,
         ended_tests=tuple(
-            StalledTest(nodeid=each.nodeid, stall=each.stall)
+            each
             for each in observed.stalls
             if each.stall.is_ended and each.worker is None
             if each.nodeid is not None and each.nodeid not in in_flight
@@ -130,15 +131,10 @@ def with_stalls(
 
 def stalled_activities(
     observed: Observed, ended_ns: int | None, *, is_over: bool
-) -> tuple[StalledActivity, ...]:
+) -> tuple[SeenStall, ...]:
     """Return what was stalled and is no test."""
     return tuple(
-        StalledActivity(
-            what=each.what,
-            stall=_until(each, ended_ns),
-            worker=each.worker,
-            name=each.name,
-        )
+        replace(each, stall=_until(each, ended_ns))
         for each in observed.stalls
         if each.what != "test" and (each.what == "shutdown") == is_over
     )
@@ -153,23 +149,19 @@ def stall_of_worker(observed: Observed, worker: str) -> Stall | None:
 
 
 def _with_stall(test: InFlightTest, observed: Observed, ended_ns: int | None) -> InFlightTest:
+    wanted = "test", test.nodeid, test.worker, test.phase
     for each in observed.stalls:
-        if (each.what, each.nodeid, each.worker) != ("test", test.nodeid, test.worker):
+        if (each.what, each.nodeid, each.worker, each.phase) != wanted:
             continue
-        if each.phase == test.phase and _began_before(test, each, ended_ns):
+        # One that began before the test did is that of an earlier run of it.
+        elapsed_ns = (test.elapsed_seconds or 0.0) * 1e9 + _SLACK_NS
+        if not ended_ns or test.elapsed_seconds is None or ended_ns - elapsed_ns <= each.began_ns:
             place = test.location or each.stall.location
             return replace(test, stall=_until(each, ended_ns), location=place)
     return test
 
 
-def _began_before(test: InFlightTest, seen: ObservedStall, ended_ns: int | None) -> bool:
-    """Tell whether it is the same run of a test, rather than a later one."""
-    if ended_ns is None or test.elapsed_seconds is None:
-        return True
-    return ended_ns - test.elapsed_seconds * 1e9 <= seen.began_ns + _SLACK_NS
-
-
-def _until(seen: ObservedStall, ended_ns: int | None) -> Stall:
+def _until(seen: SeenStall, ended_ns: int | None) -> Stall:
     if ended_ns is None:
         return seen.stall
     since = max(0, ended_ns - seen.seen_ns) / 1e9
