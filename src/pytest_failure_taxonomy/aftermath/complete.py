@@ -65,7 +65,7 @@ from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.system.own_files import Folder, open_folder, read_file
 from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
-from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Faces, ProcessExit, RunEvidence
+from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Faces, ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, signal_name
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
@@ -198,7 +198,10 @@ def complete_run(
             end = replace(end, memory=read_memory(folder))
         current = read_report(path)
         if current is not None and current["run"]["id"] != run_id:
-            if _is_of_later_run(path, end, contents):
+            # A later run writes its report after the end of this run's process, or, in the same
+            # process, of its session; before that, a test has forged one.
+            has_finished = contents is not None and has_ended(contents[0])
+            if has_finished or is_written_after(path, end) is not False:
                 return None
             current = None
         completed, is_whole = _completed(
@@ -216,7 +219,10 @@ def complete_run(
             stays = remove_record(folder) if is_whole else None
     if stays is not None and warn is not None:
         warn(stays)
-    _remove_lock(path)
+    lock = ReportLock(path)  # a dead process has left its file, unless another run holds it
+    with suppress(OSError):
+        if lock.acquire(make=False):
+            lock.release()
     return completed
 
 
@@ -362,16 +368,6 @@ def _opened_record(path: Path) -> Iterator[tuple[Folder | None, str | None]]:
             yield folder, what_stays(folder)
 
 
-def _is_of_later_run(path: Path, end: ProcessEnd, contents: list[bytes] | None) -> bool:
-    """Tell whether a later run has written a report, rather than a test that forged one.
-
-    Because of the lock, a later run writes its report after the end of this run's process, or after
-    the end of its session if both are in one process.
-    """
-    has_finished = contents is not None and has_ended(contents[0])
-    return has_finished or is_written_after(path, end) is not False
-
-
 def _is_trusted(
     report: dict[str, Any], path: Path, end: ProcessEnd, contents: list[bytes] | None
 ) -> bool:
@@ -408,14 +404,6 @@ def _amended(report: dict[str, Any], end: ProcessEnd, observed: Observed) -> dic
         return amend_report(report, end.exit, stalls)
     except (LookupError, TypeError, ValueError, AttributeError):
         return None
-
-
-def _remove_lock(path: Path) -> None:
-    """Remove the lock file that a dead process has left, unless another run holds the lock."""
-    lock = ReportLock(path)
-    with suppress(OSError):
-        if lock.acquire(make=False):
-            lock.release()
 
 
 def reconstruct(
@@ -471,6 +459,7 @@ def reconstruct(
         context = context_of(run, ended_ns=end.ended_ns)
         context = context_with_memory(context, exit_seen, end.memory, run.header.process.pid)
         evidence, problems = attribute(evidence, run.header.rules)
+        has_stall = evidence.stalls or any(test.stall for test in evidence.in_flight)
         report = build_report(
             evidence,
             judge(evidence),
@@ -479,7 +468,7 @@ def reconstruct(
             faults=(
                 *run.notes,
                 *problems,
-                *(observed.notes if observed is not None and _has_stall(evidence) else ()),
+                *(observed.notes if observed is not None and has_stall else ()),
                 *(faults or ()),
             ),
             redaction=secrets,
@@ -493,10 +482,6 @@ def reconstruct(
             f"({safe_text(f'{type(error).__name__}: {error}')}); "
             "use the version of pytest-failure-taxonomy that wrote it"
         ) from error
-
-
-def _has_stall(evidence: RunEvidence) -> bool:
-    return bool(evidence.stalls) or any(test.stall is not None for test in evidence.in_flight)
 
 
 def _outputs_of(

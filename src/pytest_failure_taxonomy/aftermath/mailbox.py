@@ -188,7 +188,8 @@ class Mailbox:
         """What the run whose `contents` were read has left of its last moments."""
         inbox: str | None = None
         try:
-            if _reaches_descriptors():
+            # Other processes can open this one's descriptors on Linux with `/proc`.
+            if hasattr(os, "memfd_create") and os.path.isdir(f"/proc/{os.getpid()}/fd"):
                 self.path = self._reachable(os.memfd_create(_MESSAGE))
             else:
                 self.path = self._make_folder() / _MESSAGE
@@ -266,11 +267,6 @@ class Mailbox:
         """Keep a descriptor open, and return a path by which other processes can open it."""
         self._kept.append(descriptor)
         return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
-
-
-def _reaches_descriptors() -> bool:
-    """Tell whether other processes can open this one's descriptors (Linux with `/proc`)."""
-    return hasattr(os, "memfd_create") and os.path.isdir(f"/proc/{os.getpid()}/fd")
 
 
 def _remove_folder(folder: Path) -> None:

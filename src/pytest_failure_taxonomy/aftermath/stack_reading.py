@@ -9,7 +9,7 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -85,10 +85,14 @@ def read_stacks(
     return None
 
 
-def children_of(process_id: int) -> tuple[str, ...]:
+def children_of(
+    process_id: int, redact: Callable[[list[str]], Sequence[str]] = list
+) -> tuple[str, ...]:
     """Return the command lines of a process's descendants, by process id.
 
-    They are not redacted yet.
+    Args:
+        process_id: the process.
+        redact: removes the secrets from the words of a command.
     """
     lines: list[str] = []
     for child in sorted(descendants(process_id)):
@@ -96,7 +100,7 @@ def children_of(process_id: int) -> tuple[str, ...]:
             break
         if is_running(child):
             words = command_of(child)[:-1] or [f"[{name_of(child)}]"]
-            lines.append(shlex.join(words)[:MAX_COMMAND])
+            lines.append(shlex.join(redact(words))[:MAX_COMMAND])
     return tuple(lines)
 
 

@@ -101,7 +101,10 @@ class Stacks:
         That is the one with most frames of pytest, or else the main thread, or else the current
         one. faulthandler lists the main thread last.
         """
-        runners = [_count_runner_frames(thread) for thread in self.threads]
+        runners = [
+            sum(any(part in frame.path for part in _RUNNER) for frame in thread.frames)
+            for thread in self.threads
+        ]
         if max(runners):
             return self.threads[runners.index(max(runners))]
         for thread in self.threads:
@@ -189,10 +192,6 @@ def _place_of(frame: StackFrame, rootdir: Path) -> Location:
 def _short(function: str) -> str:
     """Return the last part of a qualified name: faulthandler gives nothing else."""
     return function.rpartition(".")[2] or function
-
-
-def _count_runner_frames(thread: Thread) -> int:
-    return sum(any(part in frame.path for part in _RUNNER) for frame in thread.frames)
 
 
 def _lines_of_thread(thread: Thread) -> Iterator[str]:

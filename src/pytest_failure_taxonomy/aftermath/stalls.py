@@ -7,13 +7,12 @@ the watcher stays small. Whatever can't be read or written is left out: the user
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, cast
 
 from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, read_report, reconstruct
 from pytest_failure_taxonomy.aftermath.lock import ReportLock, held_record
@@ -52,9 +51,6 @@ from pytest_failure_taxonomy.recorder.record.observed import (
     write_observed,
 )
 from pytest_failure_taxonomy.recorder.record.reader import (
-    StartedActivity,
-    StartedTest,
-    Timer,
     has_ended,
     parse_record,
     parse_worker,
@@ -68,14 +64,13 @@ from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.system.gil import is_gil_held
 from pytest_failure_taxonomy.system.own_files import Folder, open_folder
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    Activity,
     ProcessExit,
     SeenStall,
     Stall,
     StallState,
 )
 from pytest_failure_taxonomy.taxonomy.headlines import words_at
-from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 LOCK_SECONDS: Final = 1.0
 GRACE_SECONDS: Final = 5.0
@@ -88,17 +83,6 @@ _DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py", "pydevd_bundle", "debugpy"
 _TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/console")
 _READS: Final = {"x86_64": (0, (23, 270, 7, 271)), "aarch64": (63, (72, 73))}
 """By machine: the numbers of the system calls `read`, and `select`, `pselect6`, `poll`, `ppoll`."""
-
-
-@value
-class _Subject:
-    """What is looked at."""
-
-    what: Literal["test"] | Activity
-    test: StartedTest | None = None
-    name: str | None = None
-    timer: Timer | None = None
-    """pytest-timeout's, if it is armed."""
 
 
 def look_closely(
@@ -193,7 +177,8 @@ class _Look:
             open_folder(self._folder) as folder,
             held_record(folder, LOCK_SECONDS) as is_held,
         ):
-            if is_held and self._goes_on(folder):
+            is_on = self._is_alive() and not has_ended(folder.read("state", PAGE))
+            if is_held and is_on:  # pytest still runs its session
                 write_observed(folder, encoded)
                 if writes_report:
                     self._write_report(folder, observed)
@@ -244,14 +229,9 @@ class _Look:
         if not mine:
             return
         keys = {_key(each) for each in mine}
-        self.keep(
-            [
-                replace(each, stall=replace(each.stall, is_ended=True))
-                if _key(each) in keys
-                else each
-                for each in stalls
-            ]
-        )
+        others = [each for each in stalls if _key(each) not in keys]
+        ended = [replace(each, stall=replace(each.stall, is_ended=True)) for each in mine]
+        self.keep([*others, *ended])
         for each in mine:
             self._print(f"ended: {words_of_subject(each)} (--failure-taxonomy-end-stalled)")
         tests = [each for each in mine if each.worker is not None and each.what == "test"]
@@ -275,26 +255,21 @@ class _Look:
         Not so what works, what may have begun to, and a test that somebody else is going to end.
         What polls is to have done so at one place, at two looks at least.
         """
-        subject = self._subject_of(unit)
         state = stall.stall.state
-        if state == "busy" or stall.seen_ns != self._now_ns or subject is None:
+        if state == "busy" or stall.seen_ns != self._now_ns:
             return False
-        limits = (
-            ()
-            if subject.test is None
-            else limits_of_test(
-                subject.test.nodeid,
-                elapsed_seconds=(self._now_ns - subject.test.start_ns) / 1e9,
-                ended_ns=self._now_ns,
-                timer=subject.timer,
-                faulthandler_seconds=self._run.header.faulthandler_exit_seconds,
-            )
+        limits = limits_of_test(
+            stall.nodeid or "",
+            elapsed_seconds=(self._now_ns - stall.began_ns) / 1e9,
+            ended_ns=self._now_ns,
+            timer=parse_worker(self._page_of(unit)).timer,
+            faulthandler_seconds=self._run.header.faulthandler_exit_seconds,
         )
-        if any(
+        if stall.what == "test" and any(
             (each.elapsed_seconds or 0.0) < each.budget_seconds + GRACE_SECONDS for each in limits
         ):
             return False
-        before = self._seen_before(unit, subject)
+        before = self._seen_before(stall)
         return state != "polling" or (
             before is not None
             and before.stall.where == stall.stall.where
@@ -334,36 +309,52 @@ class _Look:
                     return
         _send(identity, signal.SIGKILL)
 
-    def _subject_of(self, unit: Unit) -> _Subject | None:
-        """Return what a process is at; `None` if it need not make progress."""
+    def _subject_of(self, unit: Unit) -> SeenStall | None:
+        """Return what a process is at, as a stall of which no more is known.
+
+        It is `None` if the process need not make progress.
+        """
         run = self._run
-        if unit.name:
-            worker = parse_worker(read_page(str(self._folder / unit.name / "state")))
-            return _subject(worker.test, worker.activity, worker.timer)
+        nothing = Stall(state="blocked", seconds=0.0, where=None, stack=None)
+        seen = SeenStall(
+            what="session",
+            stall=nothing,
+            began_ns=unit.began_ns,
+            seen_ns=self._now_ns,
+            worker=worker_of(unit.name) if unit.name else None,
+        )
         activity = run.activity
-        name = None if activity is None else activity.name
-        if run.exit_code is not None:
-            return _Subject(what="shutdown", name=name) if self._is_program else None
-        if self._has_workers() and (activity is None or activity.what != "session"):
-            return _Subject(what="controller")
         test = max(run.in_flight, key=lambda test: test.start_ns, default=None)
-        if test is not None or activity is not None:
-            return _subject(test, activity, run.timer)
-        if len(run.not_run) == len(run.nodeids):
-            return _Subject(what="collection")
-        return _Subject(what="session")
+        if unit.name:
+            worker = parse_worker(self._page_of(unit))
+            test, activity = worker.test, worker.activity
+            if test is None and activity is None:
+                return None
+        elif run.exit_code is not None:
+            name = None if activity is None else activity.name
+            return replace(seen, what="shutdown", name=name) if self._is_program else None
+        elif self._has_workers() and (activity is None or activity.what != "session"):
+            return replace(seen, what="controller")
+        if test is not None:
+            return replace(seen, what="test", nodeid=test.nodeid, phase=test.phase)
+        if activity is not None:
+            return replace(seen, what=activity.what, name=activity.name)
+        return replace(seen, what="collection") if len(run.not_run) == len(run.nodeids) else seen
+
+    def _page_of(self, unit: Unit) -> bytes:
+        return read_page(str(self._folder / unit.name / "state"))
 
     def _has_workers(self) -> bool:
         with suppress(OSError), open_folder(self._folder) as folder:
             return any(worker_of(name) for name in folder.names())
         return False
 
-    def _stall(self, unit: Unit, subject: _Subject) -> SeenStall | None:
+    def _stall(self, unit: Unit, subject: SeenStall) -> SeenStall | None:
         """Return the stall of a process; `None` if it waits for the user."""
         process_id = unit.identity[0]
         if _waits_for_input(process_id):
             return None
-        before = self._seen_before(unit, subject)
+        before = self._seen_before(subject)
         seen = state_of([*unit.movements, unit.look(time.monotonic_ns())])
         state = cast("StallState", seen)
         if fields_of(process_id)[:1] == [b"T"]:
@@ -380,32 +371,21 @@ class _Look:
         is_settled = seen == unit.settled and (state == "busy") == (seen == "busy")
         if not is_settled and before is not None and before.stall.state != "busy":
             return before  # it works for a moment only, maybe because it is about to end
-        test = subject.test
         if before is not None and stacks is None and state == before.stall.state:
             place, known = before.place, before.stall
         else:
             place, known = self._place(subject, stacks)
-        return SeenStall(
-            what=subject.what,
-            stall=replace(
-                known,
-                state=state,
-                seconds=round((self._now_ns - unit.since_ns) / 1e9, 3),
-                children=self._commands(process_id),
-                others_move=unit.others_move,
-            ),
-            began_ns=unit.began_ns,
-            seen_ns=self._now_ns,
-            worker=worker_of(unit.name) if unit.name else None,
-            nodeid=None if test is None else test.nodeid,
-            phase=None if test is None else test.phase,
-            name=subject.name,
-            place=place,
-            told=0 if before is None else before.told,
+        stall = replace(
+            known,
+            state=state,
+            seconds=round((self._now_ns - unit.since_ns) / 1e9, 3),
+            children=self._commands(process_id),
+            others_move=unit.others_move,
         )
+        return replace(subject, stall=stall, place=place, told=before.told if before else 0)
 
-    def _place(self, subject: _Subject, stacks: Stacks | None) -> tuple[str | None, Stall]:
-        """Return where something is stalled: in words, and as a stall of which no more is known."""
+    def _place(self, subject: SeenStall, stacks: Stacks | None) -> tuple[str | None, Stall]:
+        """Return where something is stalled, in words, and the stall with that."""
         rootdir = self._rootdir
         where = place = stack = location = None
         if stacks is not None:
@@ -416,9 +396,7 @@ class _Look:
         where, place, stack = (
             text and self._secrets.redact(text) for text in (where, place, stack)
         )
-        return place, Stall(
-            state="blocked", seconds=0.0, where=where, stack=stack, location=location
-        )
+        return place, replace(subject.stall, where=where, stack=stack, location=location)
 
     def _awaited_thread(self) -> str | None:
         """Name the thread that keeps the interpreter from ending, and what it was last seen at."""
@@ -436,21 +414,20 @@ class _Look:
             return _is_held_in(self._stacks_of(unit, asks=False))
         return bool(held)
 
-    def _seen_before(self, unit: Unit, subject: _Subject) -> SeenStall | None:
-        worker = worker_of(unit.name) if unit.name else None
+    def _seen_before(self, subject: SeenStall) -> SeenStall | None:
+        wanted = subject.what, subject.worker, subject.began_ns
         for each in self.before.stalls:
-            if (each.what, each.worker, each.began_ns) == (subject.what, worker, unit.began_ns):
+            if (each.what, each.worker, each.began_ns) == wanted:
                 return each
         return None
 
     def _stacks_of(self, unit: Unit, *, asks: bool) -> Stacks | None:
-        folder = self._folder / unit.name if unit.name else self._folder
-        page = read_page(str(folder / "state"))
+        page = self._page_of(unit)
         number = page[DUMP_SIGNAL_AT] if len(page) == PAGE and asks else 0
         try:
             return read_stacks(
                 unit.identity[0],
-                dump=folder / ASKED,
+                dump=self._folder / unit.name / ASKED,
                 ask=number or None,
                 why_not=lambda why: self._notes.append(safe_text(why)),
             )
@@ -460,20 +437,9 @@ class _Look:
 
     def _commands(self, process_id: int) -> tuple[str, ...]:
         try:
-            return tuple(self._command(each) for each in children_of(process_id))
+            return children_of(process_id, self._secrets.redact_arguments)
         except Exception:  # noqa: BLE001 - the state alone is told, then
             return ()
-
-    def _command(self, line: str) -> str:
-        try:
-            words = shlex.split(line)
-        except ValueError:  # it was cut within quotes
-            words = line.split()
-        return shlex.join(self._secrets.redact_arguments(words))
-
-    def _goes_on(self, folder: Folder) -> bool:
-        """Tell whether pytest still runs its session."""
-        return self._is_alive() and not has_ended(folder.read("state", PAGE))
 
     def _is_alive(self) -> bool:
         process = self._run.header.process
@@ -483,23 +449,12 @@ class _Look:
         """Rewrite the report of the running run, unless something else is in its place."""
         path = self._report
         current = read_report(path)
-        if current is None or current["completeness"] != "running":
-            return
-        if current["run"]["id"] != self._run.header.run_id:
+        is_ours = current is not None and current["run"]["id"] == self._run.header.run_id
+        if current is None or not is_ours or current["completeness"] != "running":
             return
         seen = ProcessEnd(exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns())
         report = reconstruct(self._run, folder, seen, observed, completeness="running")
         write_report(path, report)
-
-
-def _subject(
-    test: StartedTest | None, activity: StartedActivity | None, timer: Timer | None
-) -> _Subject | None:
-    if test is not None:
-        return _Subject(what="test", test=test, timer=timer)
-    if activity is None:
-        return None
-    return _Subject(what=activity.what, name=activity.name)
 
 
 def _is_held_in(stacks: Stacks | None) -> bool:

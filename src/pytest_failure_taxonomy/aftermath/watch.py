@@ -110,7 +110,7 @@ def _read_what_is_left(channel: int) -> tuple[bytes, bytes, bytes]:
     dump = _read(sent["c"], _MAX_DUMP_BYTES).rstrip(b"\0") if "c" in sent else b""
     if dump and "t" in sent:
         _show(dump, sent["t"])
-    outputs = [_read_end(sent[name]) if name in sent else b"" for name in "oe"]
+    outputs = [_read(sent.get(name, -1), _MAX_OUTPUT_BYTES, is_end=True) for name in "oe"]
     for descriptor in sent.values():
         os.close(descriptor)
     return dump, outputs[0], outputs[1]
@@ -145,14 +145,6 @@ def _show(dump: bytes, terminal: int) -> None:
             dump = dump[os.write(terminal, dump[:4096]) :]  # as much as surely fits
     except OSError:
         pass
-
-
-def _read_end(descriptor: int) -> bytes:
-    try:
-        size = os.fstat(descriptor).st_size
-        return os.pread(descriptor, _MAX_OUTPUT_BYTES, max(0, size - _MAX_OUTPUT_BYTES))
-    except OSError:
-        return b""
 
 
 class Looks:
@@ -302,14 +294,12 @@ def _wait_status(pidfd: int, process_id: int) -> int | None:
 
     While it is a zombie, `/proc` has the status. After it was reaped, the pidfd has it.
     """
+    from pytest_failure_taxonomy.aftermath.standstill import fields_of
+
     for _ in range(50):
-        try:
-            with open(f"/proc/{process_id}/stat", encoding="utf-8", errors="replace") as file:
-                fields = file.read().rpartition(") ")[2].split()
-            if fields[0] in "ZX" and len(fields) > 49:
-                return int(fields[49])
-        except (OSError, ValueError, IndexError):
-            pass
+        fields = fields_of(process_id)
+        if len(fields) > 49 and fields[0] in (b"Z", b"X"):
+            return int(fields[49])
         status = _status_from_pidfd(pidfd)
         if status is not None:
             return status
@@ -355,10 +345,12 @@ def _end_in_time() -> None:
     signal.alarm(_MAX_SECONDS)
 
 
-def _read(descriptor: int, max_bytes: int = _MAX_BYTES) -> bytes:
+def _read(descriptor: int, max_bytes: int = _MAX_BYTES, *, is_end: bool = False) -> bytes:
+    """Return the beginning or the end of a file."""
     try:
-        size = min(os.fstat(descriptor).st_size, max_bytes)
-        return os.pread(descriptor, size, 0)
+        size = os.fstat(descriptor).st_size
+        begin = max(0, size - max_bytes) if is_end else 0
+        return os.pread(descriptor, min(size, max_bytes), begin)
     except OSError:
         return b""
 

@@ -123,7 +123,7 @@ class StallThread:
             with self._looking, suppress(Exception):  # the user's run goes on
                 if self._ended.is_set():
                     return
-                position = self._position()
+                position = self._progress.position(), self._record.page()
                 now_ns = self._clock()
                 # What passed beyond the wait does not count: this process was stopped, say.
                 since_ns += max(0, now_ns - last_ns - int(wait * 1e9))
@@ -137,10 +137,6 @@ class StallThread:
                 elif now_ns - since_ns >= self._seconds * 1e9:
                     is_idle = used <= wait * _IDLE_SHARE
                     self._look(began_ns, now_ns - since_ns, "blocked" if is_idle else "busy")
-
-    def _position(self) -> object:
-        """Return what changes whenever the run makes progress."""
-        return self._progress.position(), self._record.page()
 
     def _look(self, began_ns: int, lasts_ns: int, state: StallState) -> None:
         """Look closely, and tell of it at 1, 2, 4, 8 … times the limit."""

@@ -214,24 +214,19 @@ _KINDS_OF_STALLS: Final[Mapping[str, str]] = MappingProxyType(
 
 def is_ended_as_stalled(run: RunEvidence) -> bool:
     """Tell whether we have ended the run because it was stalled."""
-    return any(
-        stall is not None and stall.is_ended
-        for stall in (
-            *(test.stall for test in run.in_flight),
-            *(each.stall for each in run.stalls),
-            *(each.stall for each in run.ended_tests),
-        )
-    )
+    return any(each.stall.is_ended for each in _stalls_of(run))
+
+
+def _stalls_of(run: RunEvidence) -> Iterator[SeenStall]:
+    for test in run.in_flight:
+        if test.stall is not None:
+            yield SeenStall(what="test", stall=test.stall, nodeid=test.nodeid)
+    yield from (*run.ended_tests, *run.stalls)
 
 
 def judge_stalls(run: RunEvidence) -> Iterator[Finding]:
-    """Yield what was stalled when the run was ended; what used CPU time was only long."""
-    in_flight = (
-        SeenStall(what="test", stall=test.stall, nodeid=test.nodeid)
-        for test in run.in_flight
-        if test.stall is not None
-    )
-    for each in (*in_flight, *run.ended_tests, *run.stalls):
+    """Yield what was stalled when the run was ended; what worked was only long."""
+    for each in _stalls_of(run):
         if each.stall.state != "busy":
             how = words_of_stall(each.stall, words_of_stalled_activity(each))
             yield _stall_finding(_KINDS_OF_STALLS[each.what], each.stall, how, nodeid=each.nodeid)

@@ -351,7 +351,8 @@ def _in_flight(report: JSONObject) -> Iterator[str]:
         elapsed = test["elapsed_seconds"]
         since = "" if elapsed is None else f", for {elapsed:.1f} s"
         yield _line(f"{safe_text(test['nodeid'], _LONGEST_NODEID)} ({test['phase']}{since})")
-        yield from _stall_lines(test["stall"])
+        if test["stall"]:
+            yield _line(stall_words(test["stall"]), indent=5)
         if test["stack"]:
             yield _line(f"crashed at: {first_line(test['stack'])}", indent=5)
         if test["output"]:
@@ -359,11 +360,6 @@ def _in_flight(report: JSONObject) -> Iterator[str]:
             yield from (_line(f"printed: {line}", 160, indent=5) for line in said[-2:])
     for stall in stalls[:_MOST_IN_FLIGHT]:
         yield _line(f"stalled: {stall['what']}")
-        yield from _stall_lines(stall)
-
-
-def _stall_lines(stall: JSONObject | None) -> Iterator[str]:
-    if stall is not None:
         yield _line(stall_words(stall), indent=5)
 
 
