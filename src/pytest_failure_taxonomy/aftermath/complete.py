@@ -219,10 +219,7 @@ def complete_run(
             stays = remove_record(folder) if is_whole else None
     if stays is not None and warn is not None:
         warn(stays)
-    lock = ReportLock(path)  # a dead process has left its file, unless another run holds it
-    with suppress(OSError):
-        if lock.acquire(make=False):
-            lock.release()
+    _remove_lock(path)
     return completed
 
 
@@ -404,6 +401,14 @@ def _amended(report: dict[str, Any], end: ProcessEnd, observed: Observed) -> dic
         return amend_report(report, end.exit, stalls)
     except (LookupError, TypeError, ValueError, AttributeError):
         return None
+
+
+def _remove_lock(path: Path) -> None:
+    """Remove the lock file that a dead process has left, unless another run holds the lock."""
+    lock = ReportLock(path)
+    with suppress(OSError):
+        if lock.acquire(make=False):
+            lock.release()
 
 
 def reconstruct(

@@ -16,7 +16,7 @@ from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_sec
 from pytest_failure_taxonomy.recorder.record.layout import worker_folder
 from pytest_failure_taxonomy.recorder.record.observed import read_observed, stall_of_worker
 from pytest_failure_taxonomy.recorder.record.reader import WorkerState, read_worker
-from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test, running_activity
+from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
@@ -229,10 +229,7 @@ class ControllerRecorder:
             return
         worker.error = str(error)
         worker.limit = self._running_limit(node.gateway.id)
-        activity = self._state_of(node.gateway.id).activity
-        if activity is not None:
-            now_ns = time.monotonic_ns()
-            worker.activity = running_activity(activity, now_ns, node.gateway.id)
+        worker.activity = self._state_of(node.gateway.id).activity
         worker.returncode = _returncode(node, MAX_WAIT_SECONDS)
         worker.stall = self._stall_of(node.gateway.id)
         kills = read_oom_count(self._oom_file)

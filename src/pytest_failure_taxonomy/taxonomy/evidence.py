@@ -299,9 +299,6 @@ class RunningActivity:
     """The node id of what was collected, or the hook that was called, with its plugins."""
     is_hook: bool = False
     """Whether the name is that of a hook."""
-    elapsed_seconds: float | None = None
-    """`None` where the time of the end can't be known."""
-    worker: str | None = None
 
 
 @value

@@ -46,12 +46,12 @@ from pytest_failure_taxonomy.recorder.record.parsing import parse
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.system.own_files import Folder, open_folder, reason_of
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    Activity,
     CollectionFailure,
     Interruption,
     Phase,
     RunContext,
     RunError,
+    RunningActivity,
     TestFailure,
     WatcherState,
     WorkerEnd,
@@ -99,17 +99,6 @@ class StartedTest:
 
 
 @value
-class StartedActivity:
-    """What a process is at that is no test."""
-
-    what: Activity
-    name: str | None
-    """What is collected, or the hook that is called, with the plugins that implement it."""
-    is_hook: bool
-    start_ns: int
-
-
-@value
 class LeftThread:
     """A thread that was there when the session ended, and is no daemon."""
 
@@ -124,7 +113,7 @@ class WorkerState:
     """What an xdist worker has recorded of itself."""
 
     test: StartedTest | None = None
-    activity: StartedActivity | None = None
+    activity: RunningActivity | None = None
     timer: Timer | None = None
     process_id: int = 0
     """0 where it has not recorded it."""
@@ -247,7 +236,7 @@ class RecordedRun:
     """By name of event: how many were counted and are not in the file."""
     notes: tuple[str, ...] = ()
     """Sentences about what could not be read."""
-    activity: StartedActivity | None = None
+    activity: RunningActivity | None = None
     """What was being collected or called, where that was no test."""
 
     def named(self, event: str) -> list[Any]:
@@ -368,12 +357,12 @@ def _parse_current(state: bytes) -> tuple[int, int, str]:
     return start_ns, at, name.decode("utf-8", "replace")
 
 
-def _parse_activity(state: bytes) -> StartedActivity | None:
-    start_ns, at, name = _parse_current(state)
+def _parse_activity(state: bytes) -> RunningActivity | None:
+    _, at, name = _parse_current(state)
     if at not in ACTIVITIES:
         return None
     what, is_hook = ACTIVITIES[at]
-    return StartedActivity(what=what, name=name or None, is_hook=is_hook, start_ns=start_ns)
+    return RunningActivity(what=what, name=name or None, is_hook=is_hook)
 
 
 class _State:
@@ -387,7 +376,7 @@ class _State:
         self.is_reported = False
         self.loss = 0
         self.timer: Timer | None = None
-        self.activity: StartedActivity | None = None
+        self.activity: RunningActivity | None = None
         self.content = content
         if len(content) < PAGE:
             notes.append("the record's numbers are missing")

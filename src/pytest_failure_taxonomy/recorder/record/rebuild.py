@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pytest_failure_taxonomy.recorder.record.observed import Observed, with_stalls
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
-    StartedActivity,
     StartedTest,
     Timer,
     WorkerState,
@@ -88,7 +87,7 @@ def evidence_of(
         interruptions=tuple(run.named("interruption")),
         mismatch=next(iter(run.named("mismatch")), None),
         in_flight=in_flight,
-        activity=_activity(run, workers, ended_ns),
+        activity=_activity(run, workers),
         traces=traces,
         not_run=_not_run(run, in_flight),
         workers=tuple(_workers(run, workers)),
@@ -163,32 +162,13 @@ def _in_flight(
     )
 
 
-def _activity(
-    run: RecordedRun, noted: Mapping[str, WorkerState], ended_ns: int | None
-) -> RunningActivity | None:
+def _activity(run: RecordedRun, noted: Mapping[str, WorkerState]) -> RunningActivity | None:
     """Return what pytest was at when it died; if only workers were at something, the first one's.
 
     What they have all been at is much the same: each worker collects the same files.
     """
-    if run.activity is not None:
-        return running_activity(run.activity, ended_ns)
-    for worker, state in noted.items():
-        if state.activity is not None:
-            return running_activity(state.activity, ended_ns, worker)
-    return None
-
-
-def running_activity(
-    activity: StartedActivity, ended_ns: int | None, worker: str | None = None
-) -> RunningActivity:
-    """Return what a process was at when it ended."""
-    return RunningActivity(
-        what=activity.what,
-        name=activity.name,
-        is_hook=activity.is_hook,
-        elapsed_seconds=None if ended_ns is None else max(0, ended_ns - activity.start_ns) / 1e9,
-        worker=worker,
-    )
+    found = [run.activity, *(state.activity for state in noted.values())]
+    return next(filter(None, found), None)
 
 
 def _not_run(run: RecordedRun, in_flight: tuple[InFlightTest, ...]) -> tuple[str, ...]:
