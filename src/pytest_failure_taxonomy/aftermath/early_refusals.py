@@ -44,13 +44,15 @@ def early_refusal(
         environment: of pytest.
         folder: the absolute path that pytest was started in.
     """
-    arguments = _arguments_of_pytest(command)
+    words = list(command)
+    arguments = words[words.index("pytest") + 1 :] if "pytest" in words[1:] else words[1:]
     try:
         file, addopts = _configuration(arguments, folder)
     except _BrokenFileError as error:
         return RunError(origin="usage", message=str(error))
-    if not _is_our_interpreter(command[0]):
-        return None  # what is installed there is unknown
+    program = os.path.abspath(shutil.which(command[0]) or "/")
+    if os.path.dirname(program) != os.path.dirname(sys.executable):
+        return None  # it belongs to another environment, and what is installed there is unknown
     written = (
         ("", arguments),
         (" (from PYTEST_ADDOPTS)", _words(environment.get("PYTEST_ADDOPTS", ""))),
@@ -73,11 +75,6 @@ def early_refusal(
 
 class _BrokenFileError(Exception):
     """A configuration file can't be parsed."""
-
-
-def _arguments_of_pytest(command: Sequence[str]) -> list[str]:
-    words = list(command)
-    return words[words.index("pytest") + 1 :] if "pytest" in words[1:] else words[1:]
 
 
 def _configuration(arguments: list[str], folder: Path) -> tuple[str, list[str]]:
@@ -165,14 +162,6 @@ def _plugins_in(arguments: Sequence[str]) -> Iterator[str]:
         name = option[2:].strip() if attached else value.strip() if option == "-p" else ""
         if name and not name.startswith("no:"):
             yield name
-
-
-def _is_our_interpreter(program: str) -> bool:
-    """Tell whether a program belongs to the environment that this process runs in."""
-    found = shutil.which(program)
-    return found is not None and os.path.dirname(os.path.abspath(found)) == os.path.dirname(
-        sys.executable
-    )
 
 
 def _is_of_missing_plugin(option: str) -> bool:

@@ -138,7 +138,17 @@ class Stacks:
         several functions, the user's own function is named. Without own code it is the innermost
         function.
         """
-        return where_of_thread(self.main, rootdir)
+        frames = self.main.frames
+        if not frames:
+            return None
+        index = _own_index(self.main, rootdir)
+        frame = frames[index or 0]
+        if index:
+            called = _short(frames[index - 1].function)
+        else:
+            called = (index == 0 and _call_at(frame)) or _short(frame.function)
+        place = _place_of(frame, rootdir)
+        return f"{called} ({place.path}:{place.line})" if place.line else f"{called} ({place.path})"
 
     def text(self, max_characters: int, *, first: Thread | None = None) -> str:
         """Return the stacks to be read by people, in Python's own form, the deepest frames first.
@@ -159,22 +169,6 @@ def own_place_of_thread(thread: Thread, rootdir: Path) -> Location | None:
     """Return the innermost line of the user's own code in a thread."""
     index = _own_index(thread, rootdir)
     return None if index is None else _place_of(thread.frames[index], rootdir)
-
-
-def where_of_thread(thread: Thread, rootdir: Path) -> str | None:
-    """Return what a thread is at, as `Stacks.where` does for the one that runs the tests."""
-    if not thread.frames:
-        return None
-    index = _own_index(thread, rootdir)
-    frame = thread.frames[index or 0]
-    if index is None:
-        called = _short(frame.function)
-    elif index:
-        called = _short(thread.frames[index - 1].function)
-    else:
-        called = _call_at(frame) or _short(frame.function)
-    place = _place_of(frame, rootdir)
-    return f"{called} ({place.path}:{place.line})" if place.line else f"{called} ({place.path})"
 
 
 def _own_index(thread: Thread, rootdir: Path) -> int | None:

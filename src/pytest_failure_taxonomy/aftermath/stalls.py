@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, read_report, reconstruct
 from pytest_failure_taxonomy.aftermath.lock import ReportLock, held_record
@@ -188,17 +188,21 @@ class _Look:
 
         The record is gone by now, and a later run may be about to write to the same path.
         """
-        path, lock = self._report, ReportLock(self._report)
+        lock = ReportLock(self._report)
+        seen = stalled_activities(observed, None, is_over=True)
+        is_told = any(each.stall.state != "busy" for each in seen)
         with suppress(OSError):
-            if lock.acquire():
-                try:
-                    report = read_report(path)
-                    seen = stalled_activities(observed, None, is_over=True)
-                    is_told = any(each.stall.state != "busy" for each in seen)
-                    if is_told and report and report["run"]["id"] == self._run.header.run_id:
-                        write_report(path, with_stalls_at_end(report, seen))
-                finally:
-                    lock.release()
+            if is_told and lock.acquire():
+                report = self._own_report()
+                if report is not None:
+                    write_report(self._report, with_stalls_at_end(report, seen))
+        lock.release()
+
+    def _own_report(self) -> dict[str, Any] | None:
+        """Return the report of this run as it is now, unless something else is in its place."""
+        report = read_report(self._report)
+        is_ours = report is not None and report["run"]["id"] == self._run.header.run_id
+        return report if is_ours else None
 
     def tell(self, stall: SeenStall) -> SeenStall:
         """Print a line on the user's terminal at 1, 2, 4, 8 … times the limit.

@@ -25,7 +25,6 @@ AT_WORK = (1, 2, 3, 8, 9, 10)
 """States of a worker that is not waiting for its controller: in a test, or at what is no test."""
 IN_LAST_HOOK = 10
 THREAD_AT = 208
-_THREAD = struct.Struct("<I")
 
 LOOKS_A_LIMIT = 8
 """How often it is asked within the time after which something counts as stalled."""
@@ -120,12 +119,6 @@ class Unit:
         """What it was at when it was looked at closely; `None` if it was not."""
         self.next_ns = 0
 
-    def lose(self, lost_ns: int) -> None:
-        """Leave out some time: nobody can tell what happened meanwhile."""
-        self.since_ns += lost_ns
-        self.state_since_ns += lost_ns
-        self.next_ns += lost_ns
-
     def look(self, now_ns: int) -> Movement:
         """Look what it has done; raises OSError if it has ended."""
         return movement_of(self.identity[0], self.thread_id, now_ns)
@@ -209,7 +202,9 @@ class Standstill:
         is_on = not is_suspended(self.units[0].identity[0])
         lost_ns = max(0, since_last - self._period_ns) if is_on else since_last
         for unit in self.units:
-            unit.lose(lost_ns)
+            unit.since_ns += lost_ns
+            unit.state_since_ns += lost_ns
+            unit.next_ns += lost_ns
             if lost_ns > self._period_ns or not is_on:
                 unit.movements.clear()
         return is_on
@@ -278,8 +273,9 @@ class Standstill:
         if hash(page) != unit.seen:
             unit.begin(hash(page), now_ns)
         elif now_ns - unit.since_ns >= self._limit_ns // 4:
-            is_over = len(page) < PAGE or HEAD.unpack_from(page)[1]
-            unit.thread_id = 0 if is_over else _THREAD.unpack_from(page, THREAD_AT)[0]
+            is_on = len(page) >= PAGE and not HEAD.unpack_from(page)[1]
+            thread_id = page[THREAD_AT : THREAD_AT + 4] if is_on else b""
+            unit.thread_id = int.from_bytes(thread_id, "little")
             try:
                 movement = unit.look(now_ns)
             except OSError:  # the process has ended

@@ -227,17 +227,12 @@ def _tool_message(
         told = tools.message(line_count)
         if told is not None:
             return told
-    program = _program_of(command)
+    names = [Path(word).name for word in command[: _MAX_RUNNER_WORDS + 1]]
+    program = next((name for name in names if name not in _RUNNERS), "")
     if seen.exit.code == _OF_CONTAINERS and program in ("docker", "podman"):
         words = f"exit code {_OF_CONTAINERS}, which is that of {program} itself"
         return ToolMessage(tool=program, cause="daemon", line=OutputLine(0, words))
     return None
-
-
-def _program_of(command: Sequence[str]) -> str:
-    """Return the name of the program, behind those that run another."""
-    names = [Path(word).name for word in command[: _MAX_RUNNER_WORDS + 1]]
-    return next((name for name in names if name not in _RUNNERS), "")
 
 
 def _evidence_of_output(output: OutputFile, seen: ProcessEnd, stage: Stage) -> RunEvidence | None:

@@ -71,7 +71,6 @@ _INLINED_AT_TOP: Final = ("<listcomp>", "<dictcomp>", "<setcomp>")
 
 Found = tuple[OriginPlace | None, RaisingFrame | None]
 """The place that a fingerprint is made of, and the frame that raised."""
-_NOTHING: Final[Found] = (None, None)
 
 
 class FileFound(NamedTuple):

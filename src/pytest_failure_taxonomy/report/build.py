@@ -279,6 +279,9 @@ def _stalled_activity(stalled: SeenStall, limits: Limits) -> JSONObject:
     return {"what": stalled.what, **said, "worker": stalled.worker}
 
 
+_STALL: Final = ("state", "seconds", "where", "stack")
+
+
 def _stall(stall: Stall, where: str | None, limits: Limits) -> JSONObject:
     return {
         "state": stall.state,
@@ -394,13 +397,6 @@ def with_stalls_at_end(report: dict[str, Any], stalls: tuple[SeenStall, ...]) ->
     return {**report, "stalls": [*before, *rows]} if rows else report
 
 
-def _stalls_at_end(report: dict[str, Any]) -> Iterator[SeenStall]:
-    for row in report.get("stalls", ()):
-        if row["what"] == "shutdown":
-            known = {name: row[name] for name in ("state", "seconds", "where", "stack")}
-            yield SeenStall(what="shutdown", stall=Stall(**known))
-
-
 def amend_report(
     report: dict[str, Any], end: ProcessExit, stalls: tuple[SeenStall, ...] = ()
 ) -> dict[str, Any]:
@@ -420,7 +416,12 @@ def amend_report(
         stage=Stage(report["run"]["stage"]),
         exit=replace(end, session_code=before),
         settled=tuple(findings_of(report)),
-        stalls=stalls or tuple(_stalls_at_end(report)),
+        stalls=stalls
+        or tuple(
+            SeenStall(what="shutdown", stall=Stall(**{name: row[name] for name in _STALL}))
+            for row in report.get("stalls", ())
+            if row["what"] == "shutdown"
+        ),
     )
     judgement = judge(evidence)
     limits = Limits()

@@ -178,15 +178,10 @@ class StallThread:
         self._observed = Observed(stalls=(replace(seen, told=times) if is_news else seen,))
         if is_news:
             self._publish(self._observed)
-            self._print(seen)
-
-    def _print(self, seen: SeenStall) -> None:
-        if self._terminal is None or os.getpid() != self._process_id:
-            return
-        words = f"{words_of_subject(seen)} {words_at(seen.stall.state, seen.stall.where)}"
-        line = f"stalled {seen.stall.seconds:.0f} s: {safe_text(self._redact(words))}"
-        shown = line_of_its_own(line, is_coloured=self._terminal.is_coloured)
-        with suppress(OSError):
+        if is_news and self._terminal is not None and os.getpid() == self._process_id:
+            words = f"{words_of_subject(seen)} {words_at(state, seen.stall.where)}"
+            line = f"stalled {seen.stall.seconds:.0f} s: {safe_text(self._redact(words))}"
+            shown = line_of_its_own(line, is_coloured=self._terminal.is_coloured)
             os.write(self._terminal.descriptor, shown)
 
 

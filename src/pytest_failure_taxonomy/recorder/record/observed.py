@@ -106,7 +106,6 @@ def with_stalls(
     """
     if not observed.stalls:
         return evidence
-    activities = stalled_activities(observed, ended_ns, is_over=is_over)
     was_idle = not evidence.in_flight and not evidence.counts.ran
     was_interrupted = not evidence.finished or bool(evidence.interruptions)
     in_flight = {test.nodeid for test in evidence.in_flight}
@@ -121,7 +120,7 @@ def with_stalls(
         in_flight=tuple(_with_stall(test, observed, ended_ns) for test in evidence.in_flight),
         stalls=tuple(
             each
-            for each in activities
+            for each in stalled_activities(observed, ended_ns, is_over=is_over)
             if is_over
             or each.stall.is_ended
             or (was_interrupted and (each.what != "collection" or was_idle))
