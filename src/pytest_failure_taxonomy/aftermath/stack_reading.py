@@ -85,9 +85,7 @@ def read_stacks(
     return None
 
 
-def children_of(
-    process_id: int, redact: Callable[[list[str]], Sequence[str]] = list
-) -> tuple[str, ...]:
+def children_of(process_id: int, redact: Callable[..., Sequence[str]] = list) -> tuple[str, ...]:
     """Return the command lines of a process's descendants, by process id.
 
     Args:

@@ -301,10 +301,10 @@ class _Look:
         number = self._state[END_SIGNAL_AT]
         was_ended = any(each.stall.is_ended and each.worker is None for each in self.before.stalls)
         if number and not is_frozen and not was_ended:
-            _send(identity, number)
             deadline = time.monotonic() + GRACE_SECONDS
             state = self._folder / "state"
             before = read_page(str(state))
+            _send(identity, number)
             while time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
                 if start_of(identity[0]) != identity[1]:

@@ -225,10 +225,8 @@ class Standstill:
 
     def at_limit(self, now_ns: int) -> list[Unit]:
         """Return what has made no progress for the whole time."""
-        return [each for each in self.units if each.settled and self._is_at_limit(each, now_ns)]
-
-    def _is_at_limit(self, unit: Unit, now_ns: int) -> bool:
-        return now_ns - unit.since_ns >= self._limit_ns
+        limit_ns = self._limit_ns
+        return [each for each in self.units if each.settled and now_ns - each.since_ns >= limit_ns]
 
     def _read_main(self) -> bytes:
         """Return what changes when the run makes progress: its numbers and the tests' states."""
@@ -289,11 +287,12 @@ class Standstill:
         That is at the limit, at 2, 4, 8 … times it, when something that polls is to be ended, and
         when what it does has changed.
         """
-        if unit.settled is None or not self._is_at_limit(unit, now_ns):
+        still_ns = now_ns - unit.since_ns
+        if unit.settled is None or still_ns < self._limit_ns:
             return False
         is_due = unit.settled != unit.told or now_ns >= unit.next_ns
         if is_due:
-            times, still_ns = 2, now_ns - unit.since_ns
+            times = 2
             while still_ns >= times * self._limit_ns:
                 times *= 2
             if still_ns < POLLING_LIMITS * self._limit_ns:

@@ -104,8 +104,6 @@ def with_stalls(
         ended_ns: when the run ended, on the monotonic clock; `None` if unknown.
         is_over: the session has ended, so that nothing but the interpreter's end can be stalled.
     """
-    if not observed.stalls:
-        return evidence
     was_idle = not evidence.in_flight and not evidence.counts.ran
     was_interrupted = not evidence.finished or bool(evidence.interruptions)
     in_flight = {test.nodeid for test in evidence.in_flight}
@@ -161,7 +159,5 @@ def _with_stall(test: InFlightTest, observed: Observed, ended_ns: int | None) ->
 
 
 def _until(seen: SeenStall, ended_ns: int | None) -> Stall:
-    if ended_ns is None:
-        return seen.stall
-    since = max(0, ended_ns - seen.seen_ns) / 1e9
+    since = max(0, (ended_ns or 0) - seen.seen_ns) / 1e9
     return replace(seen.stall, seconds=round(seen.stall.seconds + since, 3))
