@@ -229,10 +229,10 @@ class _Look:
     def end(self, stalls: list[SeenStall], found: list[SeenStall], units: Sequence[Unit]) -> None:
         """End what was found to be stalled: a worker by itself, or else the run."""
         by_worker = {worker_of(unit.name) if unit.name else None: unit for unit in units}
-        mine = [each for each in found if self._is_to_end(each, by_worker[each.worker])]
+        keys = {_key(each) for each in found if self._is_to_end(each, by_worker[each.worker])}
+        mine = [each for each in stalls if _key(each) in keys]
         if not mine:
             return
-        keys = {_key(each) for each in mine}
         others = [each for each in stalls if _key(each) not in keys]
         ended = [replace(each, stall=replace(each.stall, is_ended=True)) for each in mine]
         self.keep([*others, *ended])

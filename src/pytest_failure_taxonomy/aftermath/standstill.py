@@ -31,7 +31,7 @@ LOOKS_A_LIMIT = 8
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.25, 5.0
 POLLING_LIMITS = 5
 """How many times the limit has to pass until something is ended that polls."""
-IDLE_SHARE = 0.05
+IDLE_SHARE = 0.02
 """The share of a core up to which something counts as using no CPU time: what waits in a loop looks
 around now and then. Every 2 ms, that takes 0.013 of a core."""
 ENDING_SECONDS = 5.0
