@@ -248,7 +248,7 @@ def _completed(
     made = reconstruct(run, folder, end, observed, faults=[kept] if kept else [])
     _record_in_history(made, run.header.context.history)
     _show_faces(made, run.header.context.faces, annotate)
-    return made, not run.missing
+    return made, not run.is_lost
 
 
 def _record_in_history(report: dict[str, Any], url: str | None) -> None:
@@ -307,7 +307,7 @@ def _is_lacking(contents: list[bytes] | None, run_id: str) -> bool:
         return False
     state, events = contents
     try:
-        return bool(parse_record(state, events, run_id, "the record").missing)
+        return parse_record(state, events, run_id, "the record").is_lost
     except ReportError:
         return False
 
@@ -343,7 +343,7 @@ def _fill_up(
         return report, run.is_reported
     lists = ("failures", "groups", "collection_errors", "internal_errors", "not_run", "limits")
     filled = {**report, **{name: made[name] for name in lists}}
-    return {**filled, "extensions": made["extensions"]}, not run.missing
+    return {**filled, "extensions": made["extensions"]}, not run.is_lost
 
 
 def _omitted(report: dict[str, Any]) -> int:

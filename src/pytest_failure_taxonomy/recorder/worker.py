@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -19,6 +20,7 @@ from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import state_after
 from pytest_failure_taxonomy.recorder.record.layout import (
+    COUNTERS,
     DONE,
     STARTED,
     STDERR,
@@ -32,6 +34,10 @@ from pytest_failure_taxonomy.system.memory import peak_rss_bytes
 
 OUTPUT_KEY: Final = "failure_taxonomy"
 """The key of this plugin in xdist's `workerinput` and `workeroutput`."""
+_ENDED: Final = {name: 1 + index for index, name in enumerate(COUNTERS)}
+"""How a test has ended, as a byte; 0 means that it has not."""
+_NEAR: Final = 100
+"""How many tests after the last one are searched for the next."""
 
 
 class WorkerRecorder:
@@ -50,6 +56,10 @@ class WorkerRecorder:
             config.rootpath, attributor, test_files=config.getini("python_files")
         )
         self._deselected = 0
+        self._nodeids: list[str] = []
+        self._endings = self.record.make_room(0)
+        self._next = 0
+        self._ending = _ENDED["passed"]
         self._shown: dict[str, str] = {}
         self._exit: dict[str, Any] | None = None
         self._clock = time.monotonic_ns
@@ -70,6 +80,7 @@ class WorkerRecorder:
         """Record which test runs here; the controller is told later, or never."""
         self.record.counters[STARTED] += 1
         self.record.set_current(self._clock(), self._shown.get(nodeid, nodeid))
+        self._ending = _ENDED["passed"]
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -81,14 +92,27 @@ class WorkerRecorder:
     @guarded
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Attach the description of its exception to a failed report; record the test's phase."""
-        if report.failed:
+        outcome, when = report.outcome, report.when
+        if outcome == "failed":
             self._exceptions.send_with(report)
-        if report.when != "teardown":
-            self.record.set_current_state(state_after(report.when, passed=report.passed))
+            self._ending = _ENDED["failed" if when == "call" else "errors"]
+        elif hasattr(report, "wasxfail"):
+            self._ending = _ENDED["xfailed" if outcome == "skipped" else "xpassed"]
+        elif outcome == "skipped":
+            self._ending = _ENDED["skipped"]
+        if when != "teardown":
+            self.record.set_current_state(state_after(when, passed=outcome == "passed"))
 
     @guarded
-    def pytest_runtest_logfinish(self) -> None:
-        """Record that no test runs, and forget exceptions that no report asked for."""
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Record how a test has ended, and forget exceptions that no report asked for."""
+        if self._nodeids:
+            try:
+                index = self._nodeids.index(nodeid, self._next, self._next + _NEAR)
+            except ValueError:
+                index = self._indices[nodeid]
+            self._endings[index] = self._ending
+            self._next = index + 1
         self.record.set_current_state(DONE)
         self._exceptions.forget()
 
@@ -114,15 +138,24 @@ class WorkerRecorder:
     @pytest.hookimpl(trylast=True)
     @guarded
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Find the node ids that hold a secret; the controller makes the same digests of them."""
+        """Make room for how the tests end, and find the node ids that hold a secret.
+
+        The controller makes the same digests of them.
+        """
         if isinstance(self.record, DiskRecord):
             given = self._config.workerinput[OUTPUT_KEY]  # type: ignore[attr-defined]  # xdist's
             names = NodeIds(Secrets(given["patterns"], given["key"]))
-            nodeids = [item.nodeid for item in session.items]
+            nodeids = self._nodeids = [item.nodeid for item in session.items]
+            self._endings = self.record.make_room(len(nodeids))
             shown = names.shown_of_all(nodeids)
             self._shown = {
                 real: each for real, each in zip(nodeids, shown, strict=True) if each != real
             }
+
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        """Made where a scheduler gives a worker tests that are far from each other."""
+        return {nodeid: index for index, nodeid in enumerate(self._nodeids)}
 
     @guarded
     def pytest_deselected(self, items: list[pytest.Item]) -> None:

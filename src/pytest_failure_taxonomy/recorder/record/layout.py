@@ -12,7 +12,8 @@ A record is a hidden folder beside the report, named after the run. It has
 - `reserve`: room for the report in case that the disk is full at the end.
 - `observed`: what another process has seen of the run while it lived, such as a stall.
 - `memory`: how much memory another process has seen the run use.
-- a folder for each xdist worker, with its own `state`.
+- a folder for each xdist worker, with its own `state`: the page, then a byte for each test that
+  says how it has ended. The controller may die before it has heard of that.
 
 Only its user can enter the folder. These names, and no others, are ever removed from it.
 """

@@ -121,6 +121,8 @@ class WorkerState:
     """Its descriptors of the files with its captured stdout and stderr; 0 for none."""
     tests: int = 0
     """How many it has started."""
+    endings: bytes = b""
+    """A byte for each selected test: 0, or 1 and the index of the counter of how it has ended."""
 
 
 @value
@@ -234,6 +236,8 @@ class RecordedRun:
     """The run itself has written its whole report."""
     missing: Mapping[str, int]
     """By name of event: how many were counted and are not in the file."""
+    is_lost: bool
+    """An event could not be written, as on a full disk."""
     notes: tuple[str, ...] = ()
     """Sentences about what could not be read."""
     activity: RunningActivity | None = None
@@ -318,6 +322,7 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
         timer=numbers.timer,
         is_reported=numbers.is_reported,
         missing=missing,
+        is_lost=bool(numbers.loss),
         notes=tuple(notes),
         activity=numbers.activity,
     )
@@ -327,7 +332,7 @@ def read_worker(folder: Folder, worker: str) -> WorkerState:
     """Read what an xdist worker has recorded of itself, as far as that is possible."""
     try:
         with folder.open_folder(worker_folder(worker)) as inner:
-            return parse_worker(inner.read(STATE, PAGE))
+            return parse_worker(inner.read(STATE, MAX_STATE_BYTES))
     except OSError:
         return WorkerState()
 
@@ -347,6 +352,7 @@ def parse_worker(state: bytes) -> WorkerState:
         process_id=process_id,
         capture=(stdout, stderr),
         tests=started,
+        endings=state[PAGE:],
     )
 
 

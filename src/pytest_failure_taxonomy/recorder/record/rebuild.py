@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from pytest_failure_taxonomy.recorder.record.layout import COUNTERS
 from pytest_failure_taxonomy.recorder.record.observed import Observed, with_stalls
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
@@ -70,6 +71,10 @@ def evidence_of(
             *_enclosing_limits(run, ended_ns),
         ),
     )
+    unheard, counters = _endings(run, workers, in_flight, failures)
+    # A failure is counted before it is written, and a process may die between the two.
+    errors = counters["errors"] - run.counters["errors"]
+    unwritten = counters["failed"] - _failed_calls(failures) + errors
     ended = run.named("end")
     if end.code is None and run.exit_code is not None:
         end = replace(end, code=run.exit_code, source="record")
@@ -80,7 +85,7 @@ def evidence_of(
         exit=replace(end, session_code=run.exit_code),
         should_fail=ended[-1].should_fail if ended else "",
         coverage=ended[-1].coverage if ended else "",
-        counts=Counts(collected=len(run.nodeids), flaky=len(recovered - failed), **run.counters),
+        counts=Counts(collected=len(run.nodeids), flaky=len(recovered - failed), **counters),
         failures=failures,
         collection_failures=tuple(run.named("collection_failure")),
         errors=tuple(run.named("error")),
@@ -89,10 +94,10 @@ def evidence_of(
         in_flight=in_flight,
         activity=_activity(run, workers),
         traces=traces,
-        not_run=_not_run(run, in_flight),
+        not_run=_not_run(run, in_flight, unheard),
         workers=tuple(_workers(run, workers)),
         unrecorded=Unrecorded(
-            failures=run.missing.get("failure", 0),
+            failures=max(run.missing.get("failure", 0), unwritten),
             collection_failures=run.missing.get("collection_failure", 0),
             errors=run.missing.get("error", 0),
             interruptions=run.missing.get("interruption", 0),
@@ -171,9 +176,48 @@ def _activity(run: RecordedRun, noted: Mapping[str, WorkerState]) -> RunningActi
     return next(filter(None, found), None)
 
 
-def _not_run(run: RecordedRun, in_flight: tuple[InFlightTest, ...]) -> tuple[str, ...]:
+def _endings(
+    run: RecordedRun,
+    noted: Mapping[str, WorkerState],
+    in_flight: tuple[InFlightTest, ...],
+    failures: tuple[TestFailure, ...],
+) -> tuple[Counter[str], dict[str, int]]:
+    """Return the tests that have ended without the controller's knowing, and the true counters.
+
+    What workers have reported may not have been received, or not counted yet.
+    """
+    unheard = Counter(run.not_run)
+    unheard.update(test.nodeid for test in run.in_flight if test.phase != "teardown")
+    flying = {test.nodeid for test in in_flight}
+    lost: Counter[str] = Counter()
+    received, unreceived = Counter[str](), Counter[str]()
+    for state in noted.values():
+        if len(state.endings) != len(run.nodeids):  # `--dist each`: each has a part of them
+            continue
+        for nodeid, ending in zip(run.nodeids, state.endings, strict=True):
+            if not 0 < ending <= len(COUNTERS) or nodeid in flying:
+                continue
+            if lost[nodeid] < unheard[nodeid]:
+                lost[nodeid] += 1
+                unreceived[COUNTERS[ending - 1]] += 1
+            else:
+                received[COUNTERS[ending - 1]] += 1
+    received["failed"] = max(received["failed"], _failed_calls(failures))
+    counters = {
+        name: max(count, received[name]) + unreceived[name] for name, count in run.counters.items()
+    }
+    return lost, counters
+
+
+def _failed_calls(failures: tuple[TestFailure, ...]) -> int:
+    return sum(failure.phase == "call" or failure.crashed for failure in failures)
+
+
+def _not_run(
+    run: RecordedRun, in_flight: tuple[InFlightTest, ...], ended: Counter[str]
+) -> tuple[str, ...]:
     """Return the tests that never started, as far as the workers' own records tell."""
-    unheard = Counter(test.nodeid for test in in_flight)
+    unheard = ended + Counter(test.nodeid for test in in_flight)
     unheard.subtract(test.nodeid for test in run.in_flight)
     left = []
     for nodeid in run.not_run:

@@ -99,6 +99,10 @@ class Record:
         size = len(nodeids) + 1
         return bytearray(size), array("I", bytes(4 * size))
 
+    def make_room(self, tests: int) -> Numbers:
+        """Return an array of a byte for each test of a worker: how it has ended."""
+        return bytearray(tests)
+
     def page(self) -> bytes:
         """Return the numbers of the record as they are on disk; nothing if it is not there."""
         return b""
@@ -175,14 +179,9 @@ class DiskRecord(Record):
     def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
         """Make room for the tests, write their node ids, and return their arrays."""
         count = len(nodeids)
-        try:
-            with self.opened() as folder:
-                larger = map_file(folder, STATE, file_size(count), make=False)
-        except OSError as error:
-            self._lose(error)
+        if not self._enlarge(file_size(count)):
             return Record().select(nodeids)
-        self._map = larger
-        self.counters = self._view_counters()
+        larger = self._map
         magic, finished, code, _ = HEAD.unpack_from(larger)
         # The node ids first: with a count and no node ids the record could not be read.
         self.write("selection", count=count)
@@ -191,6 +190,10 @@ class DiskRecord(Record):
         HEAD.pack_into(larger, 0, magic, finished, code, count)
         starts = starts_offset(count)
         return larger[PAGE : PAGE + count + 1], larger[starts : file_size(count)].cast("I")
+
+    def make_room(self, tests: int) -> Numbers:
+        """Return an array of a byte for each test of a worker: how it has ended."""
+        return self._map[PAGE:] if self._enlarge(PAGE + tests) else bytearray(tests)
 
     def page(self) -> bytes:
         """Return the numbers of the record as they are on disk."""
@@ -364,6 +367,17 @@ class DiskRecord(Record):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             rest = rest[written:]
             self._is_torn = bool(rest)
+
+    def _enlarge(self, size: int) -> bool:
+        """Make room for more than the numbers; tell whether there is any."""
+        try:
+            with self.opened() as folder:
+                self._map = map_file(folder, STATE, size, make=False)
+        except OSError as error:
+            self._lose(error)
+            return False
+        self.counters = self._view_counters()
+        return True
 
     def _view_counters(self) -> memoryview:
         end = COUNTERS_AT + 4 * len(COUNTERS)
