@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_failure_taxonomy.cli.options import add_exit_code, add_stage
 from pytest_failure_taxonomy.cli.output import answer
-from pytest_failure_taxonomy.errors import LogError, SettingsError
+from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.logs.answer import JSONObject, classify_log
-from pytest_failure_taxonomy.logs.log_lines import chunks_of, open_log
+from pytest_failure_taxonomy.logs.log_lines import STDIN, open_argument
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.taxonomy.reasons import Stage, exit_code_from_returncode
 
@@ -56,14 +54,8 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _classify(log: str, stage: Stage, exit_code: int | None) -> JSONObject:
-    shown = Secrets().redact
-    if log != "-":
-        with open_log(Path(log)) as chunks:
-            return classify_log(chunks, name=log, stage=stage, exit_code=exit_code, shown=shown)
-    if sys.stdin is None:
-        raise LogError("stdin: it is closed; give a file")
-    try:
-        chunks = chunks_of(sys.stdin.buffer)
-        return classify_log(chunks, name="stdin", stage=stage, exit_code=exit_code, shown=shown)
-    except OSError as error:
-        raise LogError(f"stdin: the log can't be read: {error.strerror}; give a file") from None
+    name = "stdin" if log == STDIN else log
+    with open_argument(log) as chunks:
+        return classify_log(
+            chunks, name=name, stage=stage, exit_code=exit_code, shown=Secrets().redact
+        )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli.history import values_of_others
 from pytest_failure_taxonomy.cli.output import answer
-from pytest_failure_taxonomy.errors import LogError
+from pytest_failure_taxonomy.logs.log_lines import open_argument
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 MAX_ERROR_BYTES: Final = 8 * 1024 * 1024
 """How much of an error is read, from its end."""
-_STDIN: Final = "-"
 
 
 def add_parser(commands: Parsers) -> None:
@@ -107,13 +105,11 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _read(path: str) -> str:
     """Read the end of an error."""
-    if path == _STDIN and sys.stdin is None:
-        raise LogError("stdin: it is closed; give a file")
-    try:
-        content = sys.stdin.buffer.read() if path == _STDIN else Path(path).read_bytes()
-    except OSError as error:
-        raise LogError(f"{path}: the error can't be read: {error.strerror}; give a file") from None
-    return content[-MAX_ERROR_BYTES:].decode("utf-8", "replace")
+    end = b""
+    with open_argument(path) as chunks:
+        for chunk in chunks:
+            end = (end + chunk)[-MAX_ERROR_BYTES:]
+    return end.decode("utf-8", "replace")
 
 
 def _as_json(found: Recovery, options: argparse.Namespace) -> dict[str, Any]:

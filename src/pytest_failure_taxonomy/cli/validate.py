@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.cli.output import answer, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.system.own_files import read_named_file
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
@@ -123,8 +124,8 @@ def _why_unread(path: Path) -> str | None:
                 return "has no task class in it"
         if not stat.S_ISREG(mode):
             return "is no regular file"
-        with path.open("rb"):
-            return None
+        read_named_file(path, 1)
+        return None
     except FileNotFoundError:
         return "there is no such file"
     except OSError as error:
@@ -143,8 +144,8 @@ def _is_report(path: Path) -> bool:
     suffix = path.suffix.lower()
     if suffix in (".json", ".yaml", ".yml"):
         return suffix == ".json"
-    with path.open("rb") as file:
-        return file.read(_BYTES_LOOKED_AT).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    head = read_named_file(path, _BYTES_LOOKED_AT)
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
 
 
 def _check_task_class(path: Path) -> str:

@@ -18,6 +18,7 @@ from yaml.resolver import Resolver
 
 from pytest_failure_taxonomy.documents.problems import Problems, quoted, shown
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.system.own_files import read_named_file
 from pytest_failure_taxonomy.taxonomy.values import value
 
 REFUSED: Final = "!refused"
@@ -129,8 +130,7 @@ def _read(path: Path, max_bytes: int, refusal: _Refusal) -> bytes:
     if why is not None:
         raise refusal(why)
     try:
-        with path.open("rb") as file:
-            content = file.read(max_bytes + 1)
+        content = read_named_file(path, max_bytes + 1)
     except OSError as error:
         raise refusal(f"can't be read ({error.strerror or error})") from None
     if len(content) > max_bytes:

@@ -8,8 +8,11 @@ something asks for all lines until it is done.
 from __future__ import annotations
 
 import codecs
+import math
 import os
 import re
+import stat
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Final, NamedTuple, Protocol
@@ -17,10 +20,14 @@ from typing import BinaryIO, Final, NamedTuple, Protocol
 from pytest_failure_taxonomy.errors import LogError
 
 CHUNK_BYTES: Final = 1 << 20
+MAX_STREAM_BYTES: Final = 1 << 30
+"""More is read only of a file that says that it has more: a pipe may never end."""
 MAX_LINE_BYTES: Final = 32_768
 """Of a longer line, the first and the last half of this are read."""
 TAIL_BYTES: Final = 65_536
 """How much of the end is always kept, whatever is in it."""
+
+STDIN: Final = "-"
 
 _HALF: Final = MAX_LINE_BYTES // 2
 _FIRST_BYTES: Final = frozenset(bytes([byte]) for byte in b"=_!+[EFIN.\x1b")
@@ -117,8 +124,14 @@ def open_log(path: str | os.PathLike[str]) -> Iterator[Iterator[bytes]]:
     """
     shown = os.fspath(path)
     try:
-        with open(path, "rb", buffering=0) as file:
-            yield chunks_of(file)
+        status = os.stat(path)
+        if _is_endless(status):
+            raise LogError(f"{shown}: this is a device or a socket; give the file of a log")
+        wait = 0 if stat.S_ISFIFO(status.st_mode) else getattr(os, "O_NONBLOCK", 0)
+        with open(
+            path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | wait)
+        ) as file:
+            yield chunks_of(file, name=shown, most=max(status.st_size, MAX_STREAM_BYTES))
     except IsADirectoryError:
         raise LogError(f"{shown}: this is a folder; give the file of a log") from None
     except FileNotFoundError:
@@ -131,13 +144,44 @@ def open_log(path: str | os.PathLike[str]) -> Iterator[Iterator[bytes]]:
         ) from None
 
 
-def chunks_of(file: BinaryIO) -> Iterator[bytes]:
-    """Yield a file's content in chunks; text with a byte order mark becomes UTF-8 without it."""
+def _is_endless(status: os.stat_result) -> bool:
+    """Tell whether a file is a device that has no end, or can't be read at all."""
+    is_null = stat.S_ISCHR(status.st_mode) and status.st_rdev == os.stat(os.devnull).st_rdev
+    kinds = (stat.S_ISREG, stat.S_ISFIFO, stat.S_ISDIR)
+    return not is_null and not any(is_kind(status.st_mode) for is_kind in kinds)
+
+
+@contextmanager
+def open_argument(path: str) -> Iterator[Iterator[bytes]]:
+    """Open a log that an argument names, stdin for `-`; as `open_log`, which it may raise from."""
+    if path != STDIN:
+        with open_log(path) as chunks:
+            yield chunks
+        return
+    if sys.stdin is None:
+        raise LogError("stdin: it is closed; give a file")
+    try:
+        yield chunks_of(sys.stdin.buffer, name="stdin", most=MAX_STREAM_BYTES)
+    except OSError as error:
+        raise LogError(f"stdin: it can't be read: {error.strerror}; give a file") from None
+
+
+def chunks_of(file: BinaryIO, *, name: str = "the log", most: float = math.inf) -> Iterator[bytes]:
+    """Yield a file's content in chunks; text with a byte order mark becomes UTF-8 without it.
+
+    Args:
+        file: is read to its end.
+        name: of it, for the message of the error.
+        most: bytes that it may have.
+
+    Raises:
+        LogError: it has more.
+    """
     first = _read_full(file, 4)
     mark, encoding = next(
         ((mark, name) for mark, name in _BYTE_ORDER_MARKS if first.startswith(mark)), (b"", None)
     )
-    pieces = _pieces(first[len(mark) :], file)
+    pieces = _pieces(first[len(mark) :], file, name, most)
     if encoding is None:
         yield from pieces
         return
@@ -153,10 +197,13 @@ def chunks_of_text(text: str) -> Iterator[bytes]:
         yield text[start : start + CHUNK_BYTES].encode("utf-8", "replace")
 
 
-def _pieces(first: bytes, file: BinaryIO) -> Iterator[bytes]:
+def _pieces(first: bytes, file: BinaryIO, name: str, most: float) -> Iterator[bytes]:
     if first:
         yield first
     while piece := file.read(CHUNK_BYTES):
+        most -= len(piece)
+        if most < 0:
+            raise LogError(f"{name}: it doesn't end; give a file, or the end of it by tail -c 1G")
         yield piece
 
 

@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.report.foreign import (
 )
 from pytest_failure_taxonomy.report.input_files import read_input
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.system.own_files import read_named_file
 from pytest_failure_taxonomy.taxonomy.evidence import Phase, ProcessExit, TestOutcome
 
 NOTE: Final = (
@@ -55,19 +56,19 @@ def read_run(path: Path) -> ToldRun:
 def is_junit(path: Path) -> bool:
     """Tell whether a file looks like XML; one that can't be read does not."""
     try:
-        with path.open("rb") as file:
-            return file.read(256).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
+        return read_named_file(path, 256).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
     except OSError:
         return False
 
 
 def read_tree(path: Path) -> Any:
-    """Return the root element of a JUnit file, `testsuite` or `testsuites`.
+    """Return the root element of a JUnit file, `testsuite` or `testsuites`; `None` if it is empty.
 
     Raises:
         ReportError: it can't be read, is no JUnit file, or is an attack on XML's readers.
     """
-    return _root(read_input(path, _RIGHT), path)
+    content = read_input(path, _RIGHT)
+    return _root(content, path) if content else None
 
 
 def _suites(content: bytes, path: Path) -> list[Any]:

@@ -16,6 +16,7 @@ from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import name_of_special_file
+from pytest_failure_taxonomy.system.own_files import read_named_file
 
 MAX_INTEGER_DIGITS: Final = 4_300
 """Python's own limit, which writers of JSON are held to; beyond it, time grows with the square."""
@@ -45,37 +46,21 @@ def read_input(path: Path, right: str, *, limit: int = MAX_REPORT_BYTES) -> byte
     """
     where = safe_text(os.fspath(path))
     try:
-        # Looked at before it is opened, because opening a device can do things, and again after,
-        # because it may have been replaced. Opening a FIFO would wait for a writer.
-        _check(path.stat(), where, right, limit)
-        descriptor = os.open(
-            path,
-            os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0),
-        )
-        with os.fdopen(descriptor, "rb") as file:
-            _check(os.fstat(descriptor), where, right, limit)
-            content = file.read(limit + 1)
+        # Looked at before it is opened, because opening a device can do things.
+        status = path.stat()
+        name = name_of_special_file(status.st_mode)
+        if name is not None:
+            raise refusal(where, f"is {name} and not a file", right)
+        content = b"" if status.st_size > limit else read_named_file(path, limit + 1)
     except FileNotFoundError:
         raise refusal(where, "there is no such file", right) from None
     except OSError as error:
         raise refusal(where, f"can't be read ({error.strerror or error})", right) from None
     except ValueError as error:
         raise refusal(where, f"is no path ({error})", right) from None
-    if len(content) > limit:  # it grows
-        raise _too_big(where, right, limit)
+    if max(status.st_size, len(content)) > limit:  # it may grow, or not tell its size
+        raise refusal(where, f"bigger than {limit // 1024**2} MiB", right)
     return content
-
-
-def _check(status: os.stat_result, where: str, right: str, limit: int) -> None:
-    name = name_of_special_file(status.st_mode)
-    if name is not None:
-        raise refusal(where, f"is {name} and not a file", right)
-    if status.st_size > limit:
-        raise _too_big(where, right, limit)
-
-
-def _too_big(where: str, right: str, limit: int) -> ReportError:
-    return refusal(where, f"bigger than {limit // 1024**2} MiB", right)
 
 
 def parse_json(data: bytes) -> object:

@@ -9,7 +9,7 @@ again, and it does not matter in which order, in how many steps or how often rep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
@@ -586,7 +586,7 @@ def _run(parts: Sequence[_Part]) -> JSONObject:
     first = min(runs, key=lambda run: (_time(run["started_at"]), run["id"]))
     started = _time(first["started_at"])
     ends = [
-        _time(run["started_at"]) + timedelta(seconds=run["duration_seconds"])
+        (_time(run["started_at"]) - started).total_seconds() + run["duration_seconds"]
         for run in runs
         if run["duration_seconds"] is not None
     ]
@@ -597,7 +597,7 @@ def _run(parts: Sequence[_Part]) -> JSONObject:
     return {
         "id": blake2b(ids.encode(), digest_size=16).hexdigest(),
         "started_at": first["started_at"],
-        "duration_seconds": round((max(ends) - started).total_seconds(), 6) if is_known else None,
+        "duration_seconds": round(max(ends), 6) if is_known else None,
         "stage": runs[-1]["stage"],
         "invocation": {
             "args": list(next(iter(args))) if len(args) == 1 else [],

@@ -243,9 +243,9 @@ class Run:
         )
         if is_watched:
             self._environment = replace(self._environment, watcher=WatcherState(active=True))
-        self._report_file.open(self._running_report())
-        why_not = self._crash_record.begin(
-            self._header(), watch=is_watched, observer=observer, libraries=self._libraries()
+        self._report_file.open(self._running_report(), self._header())
+        why_not = self._crash_record.watch(
+            completes=is_watched, observer=observer, libraries=self._libraries()
         )
         if why_not is not None:
             self._record_no_watcher(why_not)

@@ -84,8 +84,14 @@ class ReportFile:
         self.remains: str | None = None
         """A sentence about what could not be removed of the record, set by `close`."""
 
-    def open(self, report: dict[str, Any]) -> None:
+    def open(self, report: dict[str, Any], header: dict[str, Any]) -> None:
         """Write the first report, to the temporary folder if the default path can't be written.
+
+        The record begins before: a report that says `running` can be completed from then on.
+
+        Args:
+            report: the first one.
+            header: the first event of the record.
 
         Raises:
             SettingsError: if the path that the user gave can't be written.
@@ -93,6 +99,7 @@ class ReportFile:
         try:
             make_folder(self.path.parent)
             self._claim()
+            self.crash_record.begin(header)
             write_report(self.path, report)
         except OSError as error:
             remove_report(self.path)
@@ -105,6 +112,7 @@ class ReportFile:
             with suppress(OSError):  # the last line of the run says so, then
                 why = f"{self.path.parent} can't be written"
                 self._move(fallback_path(self.path, self._run_id), why)
+                self.crash_record.begin(header)
                 write_report(self.path, report)
 
     def _claim(self) -> None:
@@ -222,24 +230,22 @@ class CrashRecord:
         """
         return self._lock.acquire()
 
-    def begin(
-        self,
-        header: dict[str, Any],
-        *,
-        watch: bool,
-        observer: Observer,
-        libraries: Sequence[str] = (),
+    def watch(
+        self, *, completes: bool, observer: Observer, libraries: Sequence[str] = ()
     ) -> str | None:
-        """Begin the record and start the watcher; return why there is no watcher that was wanted.
+        """Start the watcher; return why there is none that was wanted.
 
         Args:
-            header: the first event of the record.
-            watch: the watcher is to complete the report at the end.
+            completes: the watcher is to complete the report at the end.
             observer: how it is to look at the run until then.
             libraries: what it needs to import for the faces of the report.
         """
-        why = self._begin_record(header)
-        if not watch and not observer.seconds:
+        why = self.record.lost
+        if isinstance(self.record, DiskRecord):
+            with suppress(OSError):  # the disk is nearly full, and the record matters more
+                self.record.keep_room()
+            self._dump_stacks_at_sigterm(self.record)
+        if not completes and not observer.seconds:
             return None
         if why is None:
             if isinstance(self.record, DiskRecord):
@@ -249,14 +255,14 @@ class CrashRecord:
                 record_folder(self._report, self._run_id),
                 stall_seconds=observer.seconds,
                 ends_stalled=observer.ends_stalled,
-                completes=watch,
+                completes=completes,
                 is_program=observer.is_program,
             )
             why = self._watch.start(self._report, self._run_id, self.files, settings, libraries)
-        self._completes = watch and why is None
+        self._completes = completes and why is None
         if why is None and observer.seconds:
             self._readable.begin(self.record, self._watch.process_id)
-        return why if watch else None
+        return why if completes else None
 
     @property
     def watcher_id(self) -> int | None:
@@ -280,12 +286,13 @@ class CrashRecord:
                 return read_observed(folder)
         return None
 
-    def _begin_record(self, header: dict[str, Any]) -> str | None:
-        """Begin the record on disk; return why that is not possible, or `None`."""
+    def begin(self, header: dict[str, Any]) -> None:
+        """Begin the record on disk, or in memory if that is not possible."""
         try:
             record = DiskRecord(record_folder(self._report, self._run_id))
         except OSError as error:
-            return self._keep_in_memory(error.strerror or str(error))
+            self.record = Record(f"no record could be kept: {error.strerror or error}")
+            return
         memory_events = oom_events_file()
         record.write(
             "run",
@@ -297,17 +304,9 @@ class CrashRecord:
         )
         if record.lost is not None:  # a record without its first event can't be read
             record.remove()
-            return self._keep_in_memory(record.lost.rpartition(": ")[2])
+            self.record = Record(f"no record could be kept: {record.lost.rpartition(': ')[2]}")
+            return
         self.record = record
-        with suppress(OSError):  # the disk is nearly full, and the record matters more
-            record.keep_room()
-        self._dump_stacks_at_sigterm(record)
-        return None
-
-    def _keep_in_memory(self, why: str) -> str:
-        lost = f"no record could be kept: {why}"
-        self.record = Record(lost)
-        return lost
 
     def record_watcher(self, watcher: WatcherState) -> None:
         """Record the state of the watcher."""

@@ -72,6 +72,21 @@ def read_file(path: str | Path, max_bytes: int) -> bytes:
         close(descriptor)
 
 
+def read_named_file(path: str | Path, max_bytes: int) -> bytes:
+    """Return the contents of a regular file that the user has named, which may be a link.
+
+    It never waits: some files of `/proc` would, like a pipe.
+
+    Raises:
+        OSError: if it can't be read, or is a pipe, a device or a folder.
+    """
+    descriptor = open_descriptor(path, READ & ~getattr(os, "O_NOFOLLOW", 0))
+    try:
+        return read_descriptor(descriptor, max_bytes)
+    finally:
+        close(descriptor)
+
+
 def read_descriptor(descriptor: int, max_bytes: int) -> bytes:
     """Return the contents of a regular file from the current position on, up to a maximum size.
 

@@ -71,10 +71,10 @@ def evidence_of(
             *_enclosing_limits(run, ended_ns),
         ),
     )
-    unheard, counters = _endings(run, workers, in_flight, failures)
+    unheard, counters = _endings(run, workers, in_flight)
     # A failure is counted before it is written, and a process may die between the two.
-    errors = counters["errors"] - run.counters["errors"]
-    unwritten = counters["failed"] - _failed_calls(failures) + errors
+    listed = sum(failure.phase == "call" or failure.crashed for failure in failures)
+    unwritten = counters["failed"] - listed + counters["errors"] - run.counters["errors"]
     ended = run.named("end")
     if end.code is None and run.exit_code is not None:
         end = replace(end, code=run.exit_code, source="record")
@@ -180,7 +180,6 @@ def _endings(
     run: RecordedRun,
     noted: Mapping[str, WorkerState],
     in_flight: tuple[InFlightTest, ...],
-    failures: tuple[TestFailure, ...],
 ) -> tuple[Counter[str], dict[str, int]]:
     """Return the tests that have ended without the controller's knowing, and the true counters.
 
@@ -202,15 +201,10 @@ def _endings(
                 unreceived[COUNTERS[ending - 1]] += 1
             else:
                 received[COUNTERS[ending - 1]] += 1
-    received["failed"] = max(received["failed"], _failed_calls(failures))
     counters = {
         name: max(count, received[name]) + unreceived[name] for name, count in run.counters.items()
     }
     return lost, counters
-
-
-def _failed_calls(failures: tuple[TestFailure, ...]) -> int:
-    return sum(failure.phase == "call" or failure.crashed for failure in failures)
 
 
 def _not_run(

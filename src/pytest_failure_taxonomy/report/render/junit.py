@@ -69,15 +69,14 @@ def augment(path: Path, report: JSONObject) -> str:
     from pytest_failure_taxonomy.report.from_junit import read_tree
 
     try:
-        if path.stat().st_size == 0:
-            return render(report)
+        path.stat()
     except FileNotFoundError:
         return render(report)
-    except OSError as error:
-        raise ReportError(
-            f"{path}: the file can't be read: {error.strerror}; give what --junitxml wrote"
-        ) from None
+    except (OSError, ValueError):
+        pass  # reading it says why
     root = read_tree(path)
+    if root is None:
+        return render(report)
     suites = [root] if root.tag == "testsuite" else list(root.iter("testsuite"))
     cases = [case for suite in suites for case in suite.findall("testcase")]
     _refuse_other_run(path, cases, report)
@@ -92,7 +91,12 @@ def augment(path: Path, report: JSONObject) -> str:
         for case in _session_cases(report, known=known):
             suites[0].append(case)
         _count(suites[0])
-    return _as_text(root)
+    try:
+        return _as_text(root)
+    except RecursionError:
+        raise ReportError(
+            f"{path}: its suites are nested too deep; give what `pytest --junitxml` wrote"
+        ) from None
 
 
 def address(nodeid: str) -> tuple[str, str]:
