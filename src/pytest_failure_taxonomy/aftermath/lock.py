@@ -8,13 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 # Bound here, because a test may replace them in their modules and never put them back.
-from os import close, fstat, lstat, unlink
+from json import dumps, loads
+from os import close, fstat, ftruncate, getpid, lstat, pread, pwrite, unlink
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pytest_failure_taxonomy.recorder.record.layout import STATE
 from pytest_failure_taxonomy.report.write import path_beside
 from pytest_failure_taxonomy.system.own_files import Folder, identity_of, move_high, open_shared
+from pytest_failure_taxonomy.system.process import is_alive, read_identity
+
+_MAX_BYTES: Final = 200
+"""Of what the file of a lock says."""
 
 _held: set[Path] = set()
 """Paths that runs of this process have locked. A POSIX lock does not exclude its own process, and a
@@ -25,7 +30,8 @@ class ReportLock:
     """A lock on the path of a report, held until this process ends or releases it.
 
     It is a POSIX lock on a file of its own. Unlike a `flock`, it is not inherited by a process that
-    a test leaves behind.
+    a test leaves behind. A test may close its descriptor, and the lock is gone then; so the file
+    names its process as well, and is nobody else's as long as that lives.
     """
 
     def __init__(self, report: Path) -> None:
@@ -53,6 +59,12 @@ class ReportLock:
         descriptor = self._lock_file(fcntl, make=make)
         if descriptor is None:
             return False
+        if _names_other(descriptor):
+            close(descriptor)
+            return False
+        with suppress(OSError):  # a full disk: then the lock alone has to do
+            ftruncate(descriptor, 0)
+            pwrite(descriptor, dumps(read_identity(getpid())).encode("ascii"), 0)
         self._descriptor = descriptor
         self._identity = identity_of(fstat(descriptor))
         _held.add(self._path)
@@ -79,13 +91,20 @@ class ReportLock:
             return
         _held.discard(self._path)
         with suppress(OSError):
-            ours = identity_of(fstat(self._descriptor))
-            if ours == self._identity:
-                with suppress(OSError):
-                    if identity_of(lstat(self._path)) == ours:
-                        unlink(self._path)
+            if identity_of(lstat(self._path)) == self._identity:
+                unlink(self._path)
+        with suppress(OSError):
+            if identity_of(fstat(self._descriptor)) == self._identity:
                 close(self._descriptor)
         self._descriptor = -1
+
+
+def _names_other(descriptor: int) -> bool:
+    """Tell whether the file of a lock names another process that still runs."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        owner = loads(pread(descriptor, _MAX_BYTES, 0))
+        return bool(owner["pid"] != getpid() and is_alive(owner))
+    return False
 
 
 def lock_path(report: Path) -> Path:

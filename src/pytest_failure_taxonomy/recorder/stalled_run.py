@@ -154,11 +154,14 @@ class StalledRun:
             signal.signal(number, self._end)
             self._record.set_end_signal(number)
 
-    def _end(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def _end(self, number: int, _: FrameType | None) -> None:
         if os.getpid() != self._process_id:
             return
-        self.ended = self._read_observed()
+        observed = self._read_observed()
+        if not any(each.stall.is_ended for each in observed.stalls):  # it is not the watcher's
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        self.ended = observed
         session: Any = self._config.pluginmanager.get_plugin("session")
         if session is not None:  # a test may catch the exception, and must be the last one then
             session.shouldfail = END_MESSAGE

@@ -16,10 +16,6 @@ from typing import Final
 
 from pytest_failure_taxonomy.system.process import allow_to_read, catches, has_to_allow_reading
 
-_OFFSET: Final = 10
-"""Counted from SIGRTMIN. C libraries and the runtimes of other languages take the first real-time
-signals and the last ones; systemd gives a meaning to 0 to 5 and 13 to 29."""
-
 _PY_SPY: Final = "py-spy.exe" if os.name == "nt" else "py-spy"
 
 
@@ -53,11 +49,13 @@ def stop_to_be_read(number: int | None) -> None:
 
 
 def dump_signal() -> int | None:
-    """Return the signal that asks for the stacks; `None` on systems without real-time signals."""
-    first = getattr(signal, "SIGRTMIN", None)
-    if first is None or not hasattr(faulthandler, "register"):
-        return None
-    return int(first) + _OFFSET
+    """Return the signal that asks for the stacks; `None` where there is none, or no handler for it.
+
+    A process ignores SIGURG without a handler. So a test that sends it to itself ends as without
+    us; and a test that sends itself any other signal does, too.
+    """
+    number = getattr(signal, "SIGURG", None)
+    return int(number) if number is not None and hasattr(faulthandler, "register") else None
 
 
 def find_py_spy() -> str | None:
