@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 import signal
 import sys
 import warnings
@@ -27,6 +29,8 @@ MAX_FAULTS: Final = 100
 """Different faults that are kept: a hook that fails in each test must not fill the memory."""
 
 _MAX_TEXT: Final = 500
+_OURS: Final = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(os.__file__))
+"""The folders of this package and of Python's own modules."""
 
 _WARNING: Final = (
     "{where} failed inside pytest-failure-taxonomy: {error}. The run is not affected, "
@@ -57,7 +61,11 @@ class Faults:
         """
         if came_from_signal(error):
             raise error
-        self.note(_WARNING.format(where=where, error=_words_of(error)))
+        message = _WARNING.format(where=where, error=_words_of(error))
+        if self._is_over or not _is_of_surroundings(error):
+            self.note(message)
+        elif message not in self.messages and len(self.messages) < MAX_FAULTS:
+            self.messages.append(message)
 
     def add_foreign(self, where: str, error: BaseException) -> None:
         """Record an exception in the user's code, such as the implementation of a hook.
@@ -67,11 +75,7 @@ class Faults:
         """
         if came_from_signal(error):
             raise error
-        frame = traceback_of(error)
-        while frame is not None and frame.tb_next is not None:
-            frame = frame.tb_next
-        place = (frame.tb_frame.f_code.co_filename, frame.tb_lineno) if frame else None
-        self.note(_FOREIGN.format(where=where, error=_words_of(error)), place)
+        self.note(_FOREIGN.format(where=where, error=_words_of(error)), _place_of(error))
 
     def note(self, message: str, place: tuple[str, int] | None = None) -> None:
         """Record a fault and warn the user.
@@ -145,6 +149,25 @@ def defer_sigint(function: Function) -> Function:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     return cast("Function", call)
+
+
+def _place_of(error: BaseException) -> tuple[str, int] | None:
+    """Return file and line that an exception was raised in."""
+    frame = traceback_of(error)
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    return (frame.tb_frame.f_code.co_filename, frame.tb_lineno) if frame else None
+
+
+def _is_of_surroundings(error: BaseException) -> bool:
+    """Tell whether an error is no fault of ours: what a test has patched, or has used up.
+
+    A warning would change pytest's last line, and nobody could mend what it is about.
+    """
+    if type(error) is OSError and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        return True
+    file, _ = _place_of(error) or (__file__, 0)
+    return not file.startswith((*_OURS, "<")) and "site-packages" not in file
 
 
 def _words_of(error: BaseException) -> str:

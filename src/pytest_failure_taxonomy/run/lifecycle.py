@@ -72,6 +72,7 @@ from pytest_failure_taxonomy.run.verdict_lines import (
     tells_groups,
     verbosity,
 )
+from pytest_failure_taxonomy.system.interpreter import interpreter_as_it_was
 from pytest_failure_taxonomy.system.process import die_with_parent
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
@@ -121,6 +122,7 @@ def begin(config: pytest.Config, *, requested: bool = True) -> None:
 
 
 @defer_sigint
+@interpreter_as_it_was()
 def _begin_run(config: pytest.Config) -> None:
     config.stash[RUN] = None
     try:
@@ -371,10 +373,11 @@ class Run:
             return
         self._is_finished = True
         self.faults.session_is_over()
-        try:
-            self._finish(exit_seen)
-        except BaseException as error:  # noqa: BLE001 - the user's exit status stands
-            self.faults.add("the end of the run", error)
+        with interpreter_as_it_was():
+            try:
+                self._finish(exit_seen)
+            except BaseException as error:  # noqa: BLE001 - the user's exit status stands
+                self.faults.add("the end of the run", error)
 
     def _finish(self, exit_seen: ProcessExit) -> None:
         duration = (self._clock() - self._started_ns) / 1e9

@@ -1,0 +1,72 @@
+"""Work with the interpreter as it was at the start, whatever tests have made of it.
+
+A test may patch a function and never put it back, and a file beside it may have the name of a
+library that this package imports at the end of a run.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import PathFinder
+from types import ModuleType
+from typing import Final
+
+_PATCHED: Final = (builtins, os, os.path)
+_AS_IMPORTED: Final = tuple(dict(vars(module)) for module in _PATCHED)
+_IMPORTED_LATE: Final = (
+    "alembic",
+    "defusedxml",
+    "jinja2",
+    "mako",
+    "markupsafe",
+    "pydantic",
+    "pydantic_core",
+    "regex",
+    "sqlalchemy",
+    "yaml",
+)
+"""The libraries that are imported when they are needed."""
+_PLACES: Final = frozenset({"site-packages", "dist-packages"})
+_PYTHON: Final = os.path.dirname(os.__file__)
+
+
+@contextmanager
+def interpreter_as_it_was() -> Iterator[None]:
+    """Undo for a while what tests have patched, and import libraries past the tests' modules."""
+    patched = [dict(vars(module)) for module in _PATCHED]
+    for module, names in zip(_PATCHED, _AS_IMPORTED, strict=True):
+        vars(module).update(names)
+    path = sys.path[:]
+    sys.path[:] = sorted(path, key=lambda entry: not _is_of_library(entry))
+    hidden = {name: sys.modules.pop(name) for name in _IMPORTED_LATE if _is_hidden(name)}
+    try:
+        yield
+    finally:
+        sys.modules.update(hidden)
+        sys.path[:] = path
+        for module, names in zip(_PATCHED, patched, strict=True):
+            vars(module).update(names)
+
+
+def _is_of_library(path: str | None) -> bool:
+    """Tell whether a path is one of installed libraries, or of Python's own."""
+    return path is not None and (
+        not _PLACES.isdisjoint(str(path).split(os.sep)) or str(path).startswith(_PYTHON)
+    )
+
+
+def _is_hidden(name: str) -> bool:
+    """Tell whether a module of the tests has the name of a library that is installed."""
+    if name not in sys.modules:
+        return False
+    module = sys.modules[name]
+    file = vars(module).get("__file__") if type(module) is ModuleType else None
+    if _is_of_library(file):
+        return False
+    return (
+        PathFinder.find_spec(name, [each for each in sys.path if _is_of_library(each)]) is not None
+    )
