@@ -707,7 +707,7 @@ def test_a_lock_of_another_user(shared: Path) -> None:
         try:
             os.setuid(NOBODY)
             publication = ReportFile(settings, "f" * 32)
-            publication.open({"completeness": "running"})
+            publication.open({"completeness": "running"}, {})
             shown = publication.shown_path(shared)
             name = f"failure-report.{'f' * 32}.json"
             if shown == f"{name} ({lock.name} belongs to another user)":

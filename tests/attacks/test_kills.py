@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -22,8 +22,9 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.cli.main import main
 from tests.attacks.conftest import Attacks
-from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command
+from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command, run_pytest
 from tests.helpers.reports import assert_valid_report
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs a watcher: Linux")
@@ -205,6 +206,74 @@ def _wait_for_end(path: Path) -> dict[str, Any]:
             return report
         assert time.monotonic() < deadline, "the report was never completed"
         time.sleep(0.0005)
+
+
+@pytest.mark.slow
+def test_the_controller_and_the_watcher_are_killed_together(
+    tmp_path: Path, attacks: Attacks
+) -> None:
+    """Each test has passed, failed, was in flight or has not run, by what the workers know; and a
+    failure that nobody could describe is counted.
+    """
+    for number in range(attacks.count(2, 200)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "pytest.ini").write_text("[pytest]\n")
+        suite = SUITE.replace(str(TESTS), "300") + "    assert number % 7\n"
+        (folder / "test_it.py").write_text(suite)
+        command = pytest_command(SWITCH, "-q", "-n", "2", plugins=("xdist",))
+        with subprocess.Popen(
+            command, cwd=folder, env=child_environment(), stdout=subprocess.DEVNULL
+        ) as child:
+            _wait_for_effects(folder / "effects", attacks.random.randrange(1, 290), child)
+            together = [child.pid, *processes_of(folder)]
+            for death in (signal.SIGSTOP, signal.SIGKILL):
+                for process_id in together:
+                    with suppress(ProcessLookupError):
+                        os.kill(process_id, death)
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while processes_of(folder, "cwd"):
+            assert time.monotonic() < deadline, "the workers never ended"
+            time.sleep(0.05)
+        main(["finalize", str(folder / REPORT)])
+        report = json.loads((folder / REPORT).read_bytes())
+        assert_valid_report(report)
+        summary = report["summary"]
+        if report["completeness"] == "full":
+            continue
+        found = sum(summary[name] for name in ("passed", "failed", "in_flight", "not_run"))
+        in_teardown = [test for test in report["in_flight"] if test["phase"] == "teardown"]
+        assert 0 <= found - summary["collected"] <= len(in_teardown), summary
+        listed = len(report["failures"]) + report["limits"]["failures_omitted"]
+        assert listed == summary["failed"]
+        assert list(folder.glob(f".{REPORT}*")) == []
+
+
+def processes_of(folder: Path, by: str = "cmdline") -> list[int]:
+    """Return the processes that work in a folder, or the watchers of its report."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (entry / "cmdline").read_bytes()
+            is_watcher = str(folder / REPORT).encode() in words
+            if is_watcher if by == "cmdline" else (entry / "cwd").readlink() == folder:
+                found.append(int(entry.name))
+    return found
+
+
+def test_a_kill_right_after_the_first_report(tmp_path: Path) -> None:
+    """Its record is there already, so that the report can be completed, and no file stays."""
+    kill = (
+        "import os\nfrom pytest_failure_taxonomy.run.report_file import CrashRecord\n"
+        "CrashRecord.watch = lambda *args, **options: os.kill(os.getpid(), 9)\n"
+    )
+    (tmp_path / "kill.py").write_text(kill)
+    run = run_pytest(tmp_path, "-p", "kill", env={"PYTHONPATH": str(tmp_path)})
+    assert run.status == -signal.SIGKILL
+    assert run.report(completeness="running")["summary"]["collected"] == 0
+    assert main(["finalize", str(tmp_path / REPORT)]) == 1
+    assert run.report(completeness="reconstructed")["verdict"]["kind"] == "process.vanished"
+    assert list(tmp_path.glob(f".{REPORT}*")) == []
 
 
 @pytest.mark.slow

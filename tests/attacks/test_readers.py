@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,29 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy import load_report
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.report.from_ctrf import report_from_ctrf
+from pytest_failure_taxonomy.report.from_json_report import report_from_json_report
+from pytest_failure_taxonomy.report.from_junit import report_from_junit
+from pytest_failure_taxonomy.report.from_reportlog import report_from_reportlog
 from pytest_failure_taxonomy.rules.rules_file import load_rules
+from pytest_failure_taxonomy.taxonomy.evidence import Environment
 from tests.attacks.conftest import Attacks
 from tests.attacks.mutations import mutate
 from tests.attacks.targets import BETWEEN, MAX_INPUT_BYTES, RUN_ID, TARGETS, corpus_of
 from tests.helpers.dead_runs import DeadRun
 from tests.helpers.hostile_files import CANARY, HOSTILE_FILES, canary
+
+ENVIRONMENT = Environment(python="3", platform="x", pytest="9", plugins=(), ci=None)
+FOREIGN = tuple(
+    partial(read, rootdir=Path("/root"), environment=ENVIRONMENT)
+    for read in (
+        report_from_junit,
+        report_from_reportlog,
+        report_from_json_report,
+        report_from_ctrf,
+    )
+)
+"""The readers of other programs' files."""
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -80,7 +98,7 @@ def test_what_is_no_file(tmp_path: Path, sort: str) -> None:
     """A report or a file of rules that is none is refused at once, and its target left alone."""
     path = tmp_path / "hostile"
     HOSTILE_FILES[sort](path)
-    for read in (load_report, load_rules):
+    for read in (load_report, load_rules, *FOREIGN):
         with pytest.raises(FailureTaxonomyError) as refused:
             read(path)
         assert str(refused.value).startswith(str(path))

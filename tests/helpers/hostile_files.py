@@ -50,6 +50,7 @@ HOSTILE_FILES: Final[dict[str, Callable[[Path], object]]] = {
     "link-to-a-file": lambda path: path.symlink_to(canary(path).name),
     "link-to-a-folder": lambda path: path.symlink_to("/etc"),
     "link-to-a-device": lambda path: path.symlink_to("/dev/zero"),
+    "link-to-what-would-wait": lambda path: path.symlink_to("/proc/kmsg"),
     "link-to-a-tty": lambda path: path.symlink_to("/dev/tty"),
 }
 """What makes each sort at a path where there is nothing yet."""

@@ -63,15 +63,13 @@ original = guard.guarded
 def guarded(hook):
     if hook.__qualname__ != os.environ["BROKEN"]:
         return original(hook)
-    @wraps(hook)
-    def broken(*args):
-        raise RuntimeError("broken here")
-    return original(broken)
+    return original(wraps(hook)(broken))
 
 guard.guarded = guarded
 
-def broken(*args):
-    raise RuntimeError("broken here")
+# As if it stood in our own code: what a test's code raises in ours is no fault of ours.
+fault = "def broken(*args): raise RuntimeError('broken here')"
+exec(compile(fault, guard.__file__, "exec"))
 
 from pytest_failure_taxonomy.recorder import progress, session
 
@@ -231,12 +229,11 @@ def test_a_worker_that_can_not_hand_over(folder: Path) -> None:
 
 
 BREAKS: Final = """
-from pytest_failure_taxonomy.recorder.progress import Progress
+from pytest_failure_taxonomy.recorder import progress
 
-def broken(self, nodeid):
-    raise RuntimeError("broken here " + nodeid)
-
-Progress.start = broken
+fault = "def broken(self, nodeid): raise RuntimeError('broken here ' + nodeid)"
+exec(compile(fault, progress.__file__, "exec"))
+progress.Progress.start = broken
 """
 
 
@@ -322,8 +319,8 @@ def test_a_fault_at_the_start(folder: Path, name: str) -> None:
     """The run begins all the same, and the report of an earlier run does not stay."""
     breaks = (
         "from pytest_failure_taxonomy.run import lifecycle\n\n"
-        "def broken(*args, **kwargs):\n"
-        "    raise RuntimeError('broken here')\n\n"
+        "fault = 'def broken(*args, **kwargs): raise RuntimeError(\"broken here\")'\n"
+        "exec(compile(fault, lifecycle.__file__, 'exec'))\n"
         f"lifecycle.{name} = broken\n"
     )
     write(folder, {"test_it.py": PASSING, "breaks.py": breaks, REPORT: "an earlier run's"})
@@ -339,7 +336,8 @@ def test_a_fault_at_the_start_alone(folder: Path) -> None:
     """Where only the first report could not be written, the last one is, and tells of it."""
     breaks = (
         "from pytest_failure_taxonomy.run import lifecycle\n\n"
-        "def broken(*args):\n    raise RuntimeError('broken here')\n\n"
+        "fault = 'def broken(*args, **kwargs): raise RuntimeError(\"broken here\")'\n"
+        "exec(compile(fault, lifecycle.__file__, 'exec'))\n"
         "lifecycle.ReportFile.open = broken\n"
     )
     look = f"import os\n\ndef test_look(): assert not os.path.exists('{REPORT}')\n"
@@ -606,7 +604,10 @@ NEVER_PUT_BACK: Final = {
     "os.urandom": "import os; os.urandom = broken",
     "os.uname": "import os; os.uname = broken",
     "os.environ": "import os; os.environ.clear()",
+    "os.stat": "import os; os.stat = os.lstat = broken",
+    "os.path": "import os; os.path.isfile = os.path.isdir = broken",
     "builtins.open": "import builtins; builtins.open = broken",
+    "builtins.sorted": "import builtins; builtins.sorted = broken",
     "pathlib": "import pathlib; pathlib.Path.open = pathlib.Path.write_text = broken",
     "json.dumps": "import json; json.dumps = json.loads = json.dump = broken",
     "json-gone": "import sys; sys.modules.pop('json')",
@@ -636,7 +637,9 @@ def test_what_a_test_patches_and_never_puts_back(folder: Path, patch: str) -> No
     )
     write(folder, {"test_it.py": test})
     run = run_pytest(folder)
-    assert (run.status, run.outcome) == (1, "1 failed, 1 passed")
+    assert run.status == 1
+    assert run.outcome.startswith("1 failed, 1 passed")
+    assert "failed inside" not in run.stdout, "a warning would change pytest's last line"
     report = run.report()
     assert report["verdict"]["kind"] == "test.failed"
     assert report["failures"][0]["location"] == {
@@ -646,6 +649,34 @@ def test_what_a_test_patches_and_never_puts_back(folder: Path, patch: str) -> No
     duration = report["run"]["duration_seconds"]
     assert duration is None or 0 <= duration < 60
     assert run.told[-1] == f"report: {REPORT}"
+
+
+@posix_only
+@pytest.mark.parametrize("imported", ["", "import jinja2, markupsafe\n"], ids=["", "imported"])
+def test_a_file_of_the_tests_with_the_name_of_a_library(folder: Path, imported: str) -> None:
+    """What is imported at the end of a run is the library, and the tests have their own module."""
+    own = "".join(f"    assert {name}.MINE\n" for name in ("jinja2", "markupsafe") if imported)
+    test = f"{imported}def test_it():\n    assert True\n{own}"
+    write(folder, {"test_it.py": test, "jinja2.py": "MINE = 1\n", "markupsafe.py": "MINE = 1\n"})
+    run = run_pytest(folder, "--failure-taxonomy-html=page.html")
+    assert (run.status, run.outcome) == (0, "1 passed")
+    assert "</html>" in (folder / "page.html").read_text("utf-8")
+
+
+@pytest.mark.skipif("not hasattr(__import__('signal'), 'SIGRTMIN')", reason="of Linux")
+@pytest.mark.parametrize("args", [(), ("--failure-taxonomy-end-stalled",)], ids=["", "end"])
+@pytest.mark.parametrize(
+    "number", ["signal.SIGRTMIN + 10", "signal.SIGRTMIN + 11", "signal.SIGURG", "signal.SIGUSR1"]
+)
+def test_a_signal_that_a_test_sends_itself(
+    folder: Path, number: str, args: tuple[str, ...]
+) -> None:
+    """It ends the process, or does nothing, as without us, whatever signals we use."""
+    test = f"import os, signal\n\ndef test_it(): os.kill(os.getpid(), {number})\n"
+    write(folder, {"test_it.py": test})
+    plain = run_plain_pytest(folder)
+    run = run_pytest(folder, *args)
+    assert run.status == plain.status
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,13 @@ HOLD: Final = (
 
 
 @contextmanager
-def holder(report: Path, then: str = "time.sleep(60)") -> Iterator[subprocess.Popen[str]]:
+def holder(
+    report: Path, then: str = "time.sleep(60)", stdin: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """Have another process take a report's path, and do something then."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD + then, str(report)],
+        stdin=stdin,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         text=True,
@@ -79,6 +82,37 @@ def test_another_process_has_the_path(tmp_path: Path) -> None:
         child.wait()
         assert lock_path(report).exists(), "nobody could remove it"
         assert lock.acquire()
+    lock.release()
+
+
+def test_a_lock_whose_descriptor_is_closed(tmp_path: Path) -> None:
+    """A test that closes all descriptors gives the path to nobody, and the file goes in the end."""
+    report = tmp_path / REPORT
+    lock = ReportLock(report)
+    then = (
+        "os.closerange(3, 70_000); print('closed', flush=True)\n"
+        "sys.stdin.readline(); lock.release(); print('released', flush=True); time.sleep(60)\n"
+    )
+    with holder(report, then, stdin=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert first.stdin is not None
+        assert first.stdout.readline() == "closed\n"
+        assert not lock.acquire()
+        first.stdin.write("\n")
+        first.stdin.flush()
+        assert first.stdout.readline() == "released\n"
+        assert list(tmp_path.iterdir()) == []
+        assert lock.acquire()
+    lock.release()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": 1}', b'{"pid": "x"}', b"\0" * 500])
+def test_a_lock_file_of_anybodys(tmp_path: Path, content: bytes) -> None:
+    """What names no process that runs keeps nobody from the path."""
+    report = tmp_path / REPORT
+    lock_path(report).write_bytes(content)
+    lock = ReportLock(report)
+    assert lock.acquire()
     lock.release()
 
 

@@ -11,14 +11,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_failure_taxonomy.errors import LogError
+from pytest_failure_taxonomy.logs import log_lines
 from pytest_failure_taxonomy.logs.log_lines import (
     MAX_LINE_BYTES,
     TAIL_BYTES,
     Line,
     chunks_of,
     clean,
+    open_argument,
     read_log,
 )
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/random", "/dev/full"])
+@pytest.mark.skipif("sys.platform == 'win32'", reason="of POSIX systems")
+def test_a_log_that_never_ends(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device is refused at once, and a pipe once it has brought too much."""
+    with pytest.raises(LogError, match=f"{path}: this is a device"), open_argument(path):
+        pass
+    monkeypatch.setattr(log_lines, "MAX_STREAM_BYTES", 3 * log_lines.CHUNK_BYTES)
+    with open("/dev/zero", encoding="latin-1") as endless:
+        monkeypatch.setattr("sys.stdin", endless)
+        with pytest.raises(LogError, match="stdin: it doesn't end"), open_argument("-") as chunks:
+            list(chunks)
+    with open_argument("/dev/null") as chunks:
+        assert list(chunks) == []
 
 
 class All:

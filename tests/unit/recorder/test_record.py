@@ -42,6 +42,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
 )
 from pytest_failure_taxonomy.recorder.record.reader import (
     RecordedRun,
+    StartedTest,
     WorkerState,
     parse_record,
     parse_worker,
@@ -609,6 +610,30 @@ def test_the_activity_is_evidence(recording: Recording, folder: Path) -> None:
     assert evidence(run, workers=workers).activity == RunningActivity(
         what="collection", name="pytest_configure", is_hook=True
     )
+
+
+def test_what_a_controller_has_not_heard(recording: Recording, folder: Path) -> None:
+    """A test that a worker has ended is counted, though the controller died before it knew."""
+    nodeids = [f"t.py::{name}" for name in "abcdefg"]
+    progress = recording.progress
+    progress.select(nodeids)
+    for nodeid in nodeids[:4]:
+        progress.start(nodeid)
+    progress.count_pass(nodeids[0])
+    progress.finish(nodeids[0])
+    progress.advance(nodeids[1], IN_TEARDOWN)  # and died before it could count the failure
+    progress.advance(nodeids[2], IN_CALL)
+    passed, failed = 1 + COUNTERS.index("passed"), 1 + COUNTERS.index("failed")
+    flying = StartedTest(nodeid=nodeids[5], phase="call", start_ns=STARTED_NS)
+    workers = {
+        "gw0": WorkerState(endings=bytes([passed, failed, passed, 0, 0, 0, 0])),
+        "gw1": WorkerState(endings=bytes([0, 0, 0, failed, passed, 0, 255]), test=flying),
+        "gw2": WorkerState(endings=b"\1"),
+    }
+    seen = evidence(read(folder), workers=workers)
+    assert (seen.counts.passed, seen.counts.failed, seen.unrecorded.failures) == (3, 2, 2)
+    assert [test.nodeid for test in seen.in_flight] == [nodeids[5]]
+    assert seen.not_run == (nodeids[6],)
 
 
 def test_a_very_long_node_id_of_a_worker_is_cut(folder: Path) -> None:

@@ -271,3 +271,12 @@ def test_options_that_do_not_fit(
     Path("r.json").write_bytes(encode(a_report(1, test_a="failed")))
     assert main(["convert", "r.json", *words]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_what_is_nested_too_deep_is_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two hundred thousand suites in each other are refused in words."""
+    xml = "<testsuites>" + "<testsuite>" * 200_000 + "</testsuite>" * 200_000 + "</testsuites>"
+    assert augmented(tmp_path, xml, a_report(1, test_a="failed")) == 2
+    assert "p.xml: its suites are nested too deep; give what" in capsys.readouterr().err

@@ -163,6 +163,14 @@ def test_shards_of_one_run() -> None:
     assert report["completeness"] == "full"
 
 
+def test_runs_at_the_end_of_time() -> None:
+    """Times that no calendar can add up are no traceback."""
+    reports = [a_run(1, shard=(1, 2)), a_run(2, shard=(2, 2))]
+    for report in reports:
+        report["run"].update(started_at="9999-12-31T23:59:59.999Z", duration_seconds=1e20)
+    assert merged(*reports)["run"]["duration_seconds"] == 1e20
+
+
 @pytest.mark.parametrize(
     ("reports", "expect", "words"),
     [
