@@ -619,7 +619,6 @@ def test_what_a_controller_has_not_heard(recording: Recording, folder: Path) -> 
     progress.select(nodeids)
     for nodeid in nodeids[:4]:
         progress.start(nodeid)
-    progress.count_pass(nodeids[0])
     progress.finish(nodeids[0])
     progress.advance(nodeids[1], IN_TEARDOWN)  # and died before it could count the failure
     progress.advance(nodeids[2], IN_CALL)
