@@ -221,7 +221,7 @@ def test_the_controller_and_the_watcher_are_killed_together(
         (folder / "pytest.ini").write_text("[pytest]\n")
         suite = SUITE.replace(str(TESTS), "300") + "    assert number % 7\n"
         (folder / "test_it.py").write_text(suite)
-        command = pytest_command(SWITCH, "-q", "-n", "2", plugins=("xdist",))
+        command = pytest_command(SWITCH, "-q", "-n", "2", plugins=("failure_taxonomy", "xdist"))
         with subprocess.Popen(
             command, cwd=folder, env=child_environment(), stdout=subprocess.DEVNULL
         ) as child:
