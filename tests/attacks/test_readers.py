@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -98,7 +99,8 @@ def test_what_is_no_file(tmp_path: Path, sort: str) -> None:
     """A report or a file of rules that is none is refused at once, and its target left alone."""
     path = tmp_path / "hostile"
     HOSTILE_FILES[sort](path)
-    for read in (load_report, load_rules, *FOREIGN):
+    readers: tuple[Callable[[Path], object], ...] = (load_report, load_rules, *FOREIGN)
+    for read in readers:
         with pytest.raises(FailureTaxonomyError) as refused:
             read(path)
         assert str(refused.value).startswith(str(path))
