@@ -604,7 +604,6 @@ NEVER_PUT_BACK: Final = {
     "os.urandom": "import os; os.urandom = broken",
     "os.uname": "import os; os.uname = broken",
     "os.environ": "import os; os.environ.clear()",
-    "os.stat": "import os; os.stat = os.lstat = broken",
     "os.path": "import os; os.path.isfile = os.path.isdir = broken",
     "builtins.open": "import builtins; builtins.open = broken",
     "builtins.sorted": "import builtins; builtins.sorted = broken",
