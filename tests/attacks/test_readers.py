@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy import load_report
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
-from pytest_failure_taxonomy.report.from_ctrf import report_from_ctrf
-from pytest_failure_taxonomy.report.from_json_report import report_from_json_report
-from pytest_failure_taxonomy.report.from_junit import report_from_junit
-from pytest_failure_taxonomy.report.from_reportlog import report_from_reportlog
+from pytest_failure_taxonomy.report.foreign import report_from
 from pytest_failure_taxonomy.rules.rules_file import load_rules
 from pytest_failure_taxonomy.taxonomy.evidence import Environment
 from tests.attacks.conftest import Attacks
@@ -28,13 +25,8 @@ from tests.helpers.hostile_files import CANARY, HOSTILE_FILES, canary
 
 ENVIRONMENT = Environment(python="3", platform="x", pytest="9", plugins=(), ci=None)
 FOREIGN = tuple(
-    partial(read, rootdir=Path("/root"), environment=ENVIRONMENT)
-    for read in (
-        report_from_junit,
-        report_from_reportlog,
-        report_from_json_report,
-        report_from_ctrf,
-    )
+    partial(report_from, source, rootdir=Path("/root"), environment=ENVIRONMENT)
+    for source in ("junit", "reportlog", "json-report", "ctrf")
 )
 """The readers of other programs' files."""
 
