@@ -22,6 +22,15 @@ _BRACE: Final = re.compile(
     r"|(?P<literal>\{)(?!(?:[0-9]+(?:,[0-9]*)?|,[0-9]*)\})",
     re.DOTALL,
 )
+MAX_REPEATED: Final = 20_000
+"""Parts of a pattern once its repetitions are written out, each as often as it has to be there.
+Compiling takes 1 µs and 1 kB for each of them, and can't be stopped."""
+_MOST_DIGITS: Final = 12
+_PART: Final = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?#[^)]*\)|(?P<open>\((?:\?(?:P?<[A-Za-z_]\w*>|[A-Za-z-]*:|<?[=!]|>))?)|(?P<close>\))"
+    r"|\{(?P<least>[0-9]+)(?:,[0-9]*)?\}|.",
+    re.DOTALL,
+)
 
 
 class UserPattern:
@@ -65,11 +74,15 @@ def compile_quietly(pattern: str) -> regex.Pattern[str]:
     Raises:
         re.error: the pattern is not a regular expression. The message is that of `re` where `re`
             refuses it, too.
-        OverflowError: the number of a repetition is too large.
+        OverflowError: its repetitions are too large to be compiled.
         RecursionError: the pattern is nested too deeply.
     """
     import regex
 
+    if (parts := _count_parts(pattern)) > MAX_REPEATED:
+        raise OverflowError(
+            f"its repetitions have {parts:,} parts, at most {MAX_REPEATED:,} may be"
+        )
     source = _BRACE.sub(lambda found: r"\{" if found["literal"] else found.group(), pattern)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -79,3 +92,24 @@ def compile_quietly(pattern: str) -> regex.Pattern[str]:
         except regex.error as error:
             re.compile(pattern)
             raise re.error(str(error)) from None
+
+
+def _count_parts(pattern: str) -> int:
+    """Return how many parts a pattern has once its repetitions are written out."""
+    outer: list[int] = []
+    parts = last = 0
+    for found in _PART.finditer(pattern):
+        if found["open"]:
+            outer.append(parts)
+            parts = last = 0
+        elif found["close"] and outer:
+            last = parts
+            parts += outer.pop()
+        elif found["least"]:
+            times = max(1, int(found["least"][:_MOST_DIGITS]))
+            parts += last * (times - 1)
+            last *= times
+        else:
+            last = 1
+            parts += 1
+    return parts + sum(outer)

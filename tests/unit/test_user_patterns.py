@@ -109,3 +109,37 @@ def test_regex_is_imported_with_the_first_pattern() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(
+            "a{9999999}",
+            "(?P<x>a){9999999}",
+            "(?:ab){9999999}",
+            "[ab]{9999999}",
+            r"\d{99999999999}",
+        ),
+        *(
+            "((a){1000}){1000}",
+            "(?:a{1000}b){1000}",
+            "(?:(?=a)){9999999}",
+            "x(y(z{300}){300}){300}",
+        ),
+        *("a{9999999,}", "(a|b){100000}", "(?i:a{200}){200}", r"(\){20}){2000}", "[)]{99999}"),
+    ],
+)
+def test_a_pattern_that_would_be_compiled_for_hours_is_refused(pattern: str) -> None:
+    """Compiling can't be stopped. Repetitions in one another multiply."""
+    with pytest.raises(OverflowError, match=r"its repetitions have [0-9,]+ parts, at most 20,000"):
+        compile_quietly(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["[0-9a-f]{2048}", "(?:[0-9a-f]{2}:){31}", "a{0,9999999}", "a{,9999999}", r"\{[(]{3}\)a{9}x"],
+)
+def test_a_pattern_with_ordinary_repetitions_is_compiled(pattern: str) -> None:
+    """What may be left out takes no room."""
+    assert compile_quietly(pattern).pattern

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.cli.bench_runs import add_storage
-from pytest_failure_taxonomy.cli.output import answer, styled, tell
+from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import safe_text
 
@@ -70,12 +68,11 @@ def execute(options: argparse.Namespace) -> int:
     found = compare(old, new, only_common=options.only_common)
     if options.format == "json":
         models = [each.model_dump(mode="json") for each in found]
-        answer(json.dumps(models, indent=2) + "\n")
+        answer_json(models)
     elif options.format == "markdown":
         answer(_as_markdown(found))
     else:
-        lines = styled((line for each in found for line in _lines(each)), sys.stdout)
-        answer("".join(f"{line}\n" for line in lines))
+        answer_lines(line for each in found for line in _lines(each))
     _tell_rest(old, {(each.task_class, each.old_system_label) for each in found})
     _tell_rest(new, {(each.task_class, each.new_system_label) for each in found})
     return _WORSE if any(each.finding == "worse" for each in found) else 0

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_failure_taxonomy.cli.bench_runs import (
     add_run,
     load_run,
-    print_lines,
     report_for,
     summary,
 )
-from pytest_failure_taxonomy.cli.output import tell
+from pytest_failure_taxonomy.cli.output import answer_lines, tell
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import safe_text
@@ -120,7 +119,7 @@ def execute_regrade(options: argparse.Namespace) -> int:
 
     new = read_run(path, has_outputs=False)
     report = report_for(new)
-    print_lines(_regraded_lines(plan, new, report))
+    answer_lines(_regraded_lines(plan, new, report))
     is_good = report.complete and not problem
     is_failed = report.gate is not None and report.gate.verdict == "FAIL"
     return 0 if is_good and not is_failed else _FAILED
@@ -239,7 +238,7 @@ def execute_regate(options: argparse.Namespace) -> int:
     run = load_run(options, has_outputs=False)
     gate, source = _gate(run, options)
     report = report_for(run, gate)
-    print_lines([*summary(report, run.header.test), Line(text=f"  the gate is {source}")])
+    answer_lines([*summary(report, run.header.test), Line(text=f"  the gate is {source}")])
     return 0 if report.gate is not None and report.gate.verdict == "PASS" else _FAILED
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli.columns import Column, table_lines
-from pytest_failure_taxonomy.cli.output import answer, styled, tell
+from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import safe_text
@@ -125,11 +123,6 @@ def summary(report: BenchRunReport, test: str = "") -> Iterator[Line]:
         yield Line(text=safe_text(line, _MAX_LINE), color=_COLORS.get(verdict) if is_gate else None)
 
 
-def print_lines(lines: Iterable[Line]) -> None:
-    """Print lines to stdout, with colours where it shows them."""
-    answer("".join(f"{line}\n" for line in styled(lines, sys.stdout)))
-
-
 # The list.
 
 
@@ -153,9 +146,9 @@ def execute_list(options: argparse.Namespace) -> int:
             tell(safe_text(str(error), _MAX_LINE))
             code = 2
     if options.format == "json":
-        answer(json.dumps(rows, indent=2) + "\n")
+        answer_json(rows)
     elif rows:
-        print_lines(table_lines(_LISTED, rows))
+        answer_lines(table_lines(_LISTED, rows))
     elif not code:
         tell(f"there is no run in {safe_text(str(options.storage))}; name a folder by --storage")
     return code
@@ -241,7 +234,7 @@ def execute_show(options: argparse.Namespace) -> int:
         shown = _run_as_json(run) if options.case is None else _case_as_json(run, options.case)
         answer(json_text(shown) + "\n")
     else:
-        print_lines(run_lines(run) if options.case is None else case_lines(run, options.case))
+        answer_lines(run_lines(run) if options.case is None else case_lines(run, options.case))
     return 0
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from pytest_failure_taxonomy.cli.options import add_exit_code, add_stage
-from pytest_failure_taxonomy.cli.output import answer
+from pytest_failure_taxonomy.cli.output import answer_json
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.logs.answer import JSONObject, classify_log
 from pytest_failure_taxonomy.logs.log_lines import STDIN, open_argument
@@ -49,7 +48,7 @@ def execute(options: argparse.Namespace) -> int:
         Stage(options.stage),
         None if code is None else exit_code_from_returncode(code),
     )
-    answer(json.dumps(found, indent=2) + "\n")
+    answer_json(found)
     return 0 if found["reason"] is None else 1
 
 

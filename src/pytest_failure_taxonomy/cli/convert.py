@@ -68,7 +68,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.bench_storage is not None and options.to != "html":
         raise SettingsError("convert: --bench-storage is of the page; give --to html with it")
     text = _read(options) if options.source else _render(options)
-    write_answer(options.output, text)
+    write_answer(options.output, text, is_safe=options.to == "github")
     return 0
 
 

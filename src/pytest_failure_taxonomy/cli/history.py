@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli.columns import MAX_CELL, Column, csv_text, table_lines
-from pytest_failure_taxonomy.cli.output import answer, styled, tell
+from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, HistoryError
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
@@ -440,7 +439,7 @@ def _print(
     """Print rows: as a table, Markdown's too, of the columns; as JSON or CSV with every field."""
     chosen = getattr(options, "format", "table")
     if chosen == "json":
-        answer(json.dumps([_plain(row) for row in rows], indent=2) + "\n")
+        answer_json([_plain(row) for row in rows])
     elif chosen == "csv":
         answer(csv_text([_plain(row) for row in rows]))
     elif not rows:
@@ -448,8 +447,7 @@ def _print(
     elif chosen == "markdown":
         answer(_markdown(columns or _fields(rows[0]), rows))
     else:
-        lines = table_lines(columns, rows)
-        answer("".join(f"{line}\n" for line in styled(lines, sys.stdout)))
+        answer_lines(table_lines(columns, rows))
 
 
 def _plain(row: Any) -> dict[str, Any]:

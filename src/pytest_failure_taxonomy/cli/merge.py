@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +15,7 @@ from pytest_failure_taxonomy.aftermath.complete import (
 )
 from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.options import STDOUT, add_output
-from pytest_failure_taxonomy.cli.output import answer, print_verdict, tell, writing_to
+from pytest_failure_taxonomy.cli.output import answer_json, print_verdict, tell, writing_to
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.write import refuse_special_file, write_report
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
@@ -71,7 +70,7 @@ def execute(options: argparse.Namespace) -> int:
         raise ReportError("\n".join(problems))
     report = merger.result()
     if options.output == STDOUT:
-        answer(json.dumps(report, indent=2) + "\n")
+        answer_json(report)
         print_verdict(report, Path("(on stdout)"))
     else:
         path = Path(options.output).absolute()

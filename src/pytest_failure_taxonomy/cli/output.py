@@ -6,6 +6,7 @@ A stream that is closed, full or read by nobody does not change a command's exit
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from typing import Any, Final, TextIO
 from pytest_failure_taxonomy.cli.options import STDOUT
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
-from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths
+from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, safe_lines
 from pytest_failure_taxonomy.report.write import replace_file
 from pytest_failure_taxonomy.system.streams import drop_unwritten, write_words
 
@@ -27,7 +28,24 @@ _NOBODY_READS: Final = frozenset({errno.EPIPE, errno.EBADF})
 
 
 def answer(text: str) -> None:
-    """Write an answer to stdout; if that fails, say so on stderr."""
+    """Write an answer to stdout; if that fails, say so on stderr.
+
+    What is in it reaches a terminal or a CI job's log as text, never as a command.
+    """
+    _answer_as_is(safe_lines(text))
+
+
+def answer_json(value: Any) -> None:
+    """Write an answer as JSON."""
+    answer(json.dumps(value, indent=2) + "\n")
+
+
+def answer_lines(lines: Iterable[Line]) -> None:
+    """Write lines to stdout, with colours where it shows them."""
+    _answer_as_is("".join(f"{line}\n" for line in styled(lines, sys.stdout)))
+
+
+def _answer_as_is(text: str) -> None:
     error = write_words(sys.stdout, text)
     if error is not None and error.errno not in _NOBODY_READS:
         tell(f"stdout: the answer can't be written: {error.strerror}; redirect it elsewhere")
@@ -40,7 +58,7 @@ def tell(message: str) -> None:
 
 def tell_plainly(text: str) -> None:
     """Write lines to stderr."""
-    write_words(sys.stderr, f"{text}\n")
+    write_words(sys.stderr, f"{safe_lines(text)}\n")
 
 
 def print_verdict(report: dict[str, Any], path: Path, *, problem: str | None = None) -> None:
@@ -53,7 +71,7 @@ def print_verdict(report: dict[str, Any], path: Path, *, problem: str | None = N
     """
     lines = verdict_lines(report, str(path), paths=paths_from_here(report), problem=problem)
     # A run that was cut short may have left an unfinished line.
-    tell_plainly("\n".join(["", *styled(lines, sys.stderr)]))
+    write_words(sys.stderr, "\n".join(["", *styled(lines, sys.stderr), ""]))
 
 
 def styled(lines: Iterable[Line], stream: TextIO | None) -> Iterator[str]:
@@ -65,19 +83,25 @@ def styled(lines: Iterable[Line], stream: TextIO | None) -> Iterator[str]:
     """
     colored = _is_colored(stream)
     for line in lines:
-        text = f" {line.text} ".center(_WIDTH, "=") if line.is_title else line.text
+        text = safe_lines(line.text)
+        text = f" {text} ".center(_WIDTH, "=") if line.is_title else text
         style = ";".join([*(["1"] if line.bold else []), *_style(line.color)])
         yield f"\x1b[{style}m{text}\x1b[0m" if colored and style else text
 
 
-def write_answer(output: str, text: str) -> None:
+def write_answer(output: str, text: str, *, is_safe: bool = False) -> None:
     """Write an answer to the file that `-o` names, or to stdout for `STDOUT`.
+
+    Args:
+        output: where to.
+        text: the answer.
+        is_safe: whether it has commands for a CI system on purpose, and all else in it is escaped.
 
     Raises:
         ReportError: The file can't be written.
     """
     if output == STDOUT:
-        answer(text if text.endswith("\n") else f"{text}\n")
+        (_answer_as_is if is_safe else answer)(text if text.endswith("\n") else f"{text}\n")
         return
     path = Path(output).absolute()
     with writing_to(path):

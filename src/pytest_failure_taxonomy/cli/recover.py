@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli.history import values_of_others
-from pytest_failure_taxonomy.cli.output import answer
+from pytest_failure_taxonomy.cli.output import answer_json
 from pytest_failure_taxonomy.logs.log_lines import open_argument
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def execute(options: argparse.Namespace) -> int:
             success=options.success,
             commit=options.commit or (None if report is not None else _commit_here()),
         )
-        answer(json.dumps(_as_json(found, options), indent=2) + "\n")
+        answer_json(_as_json(found, options))
     return 0
 
 

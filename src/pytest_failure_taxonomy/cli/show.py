@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
-from pytest_failure_taxonomy.cli.output import answer, paths_from_here, styled
+from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, paths_from_here
 from pytest_failure_taxonomy.documents.json_path import pick
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
@@ -73,15 +73,14 @@ def execute(options: argparse.Namespace) -> int:
     if options.json is not None:
         answer("".join(f"{_shown(value)}\n" for value in list(pick(report, options.json))))
     elif options.format == "json":
-        answer(json.dumps(report, indent=2) + "\n")
+        answer_json(report)
     elif options.format == "agent":
         from pytest_failure_taxonomy.report.render.agent import render
 
         answer(render(report))
     else:
         where = "stdin" if options.report == _STDIN else options.report
-        lines = styled(_lines(report, where, is_all=options.all), sys.stdout)
-        answer("".join(f"{line}\n" for line in lines))
+        answer_lines(_lines(report, where, is_all=options.all))
     return _FAILED if _is_failed(report) else 0
 
 
@@ -158,16 +157,5 @@ def _answer_retryable(report: dict[str, Any]) -> int:
 
 
 def _shown(value: Any) -> str:
-    """Return a text as it is, and anything else as JSON.
-
-    On a terminal, control characters of a text are escaped, but for the ends of its lines.
-    """
-    if not isinstance(value, str):
-        return json.dumps(value, ensure_ascii=_is_terminal())
-    if not _is_terminal():
-        return value
-    return "\n".join(safe_text(line, len(line) * 6 + 1) for line in value.split("\n"))
-
-
-def _is_terminal() -> bool:
-    return sys.stdout is not None and sys.stdout.isatty()
+    """Return a text as it is, and anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -50,6 +50,10 @@ _CODE: Final = re.compile(
 """What makes a view, a generated column, a virtual table or an index of something it runs."""
 _CODE_IN_OURS: Final = re.compile(rf"{_CODE.pattern}|\b(CHECK|DEFAULT|WHERE)\b", re.IGNORECASE)
 """The same, and what another program's table `tasks` may have, but none of our own tables."""
+_CONNECTION_STRING: Final = re.compile(
+    r"\s*(?:host(?:addr)?|port|dbname|user|pass(?:word|file)|service|ssl\w+|options)\s*=",
+    re.IGNORECASE,
+)
 
 
 def find_url(
@@ -79,6 +83,11 @@ def find_url(
             )
     if "\0" in given:
         raise HistoryError("history: the URL holds a null character; give a path or a URL")
+    if _CONNECTION_STRING.match(given):  # it may hold a password, so it isn't quoted
+        raise HistoryError(
+            "history: it is a connection string of libpq; give a URL of SQLAlchemy, such as "
+            "postgresql://user@host/database"
+        )
     if "://" not in given:
         return URL.create("sqlite", database=str(Path(given).expanduser().absolute()))
     try:

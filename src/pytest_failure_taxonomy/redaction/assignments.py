@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from pytest_failure_taxonomy.redaction.marks import Note, cuts
+from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts
 from pytest_failure_taxonomy.redaction.ordinary_values import (
     is_code,
     is_ordinary_bare,
@@ -70,12 +70,12 @@ _BEARER: Final = re.compile(
     r"(?P<scheme>bearer[ \t]{1,4})(?P<value>[\w.~+/=-]{8,}+)", re.IGNORECASE | re.ASCII
 )
 
-_Removal = tuple[int, int, str]
+_Found = tuple[int, int, str]
 """Where a secret begins and ends, and its id."""
-_LONGEST_JUDGED: Final = 1_000
+_LONGEST_JUDGED: Final = 400
 """Characters by which a value is judged. Without a limit, a line that is all names would take
 quadratic time, because each match would reach to its end."""
-_RemovalOf = Callable[[re.Match[str]], "_Removal | None"]
+_RemovalOf = Callable[[re.Match[str]], "_Found | None"]
 
 _BEHIND_AN_OPTION: Final = frozenset(
     (
@@ -91,7 +91,11 @@ _AROUND_SIGN: Final = " \t\"'\\"
 _LONGEST_LINE: Final = 400
 """Characters before a place in which the start of its line is looked for."""
 
-_QUOTE_OR_ESCAPE: Final = re.compile(r"\\.|[\"']", re.DOTALL)
+# An escape outside of a literal is its quote in a repr, or none.
+_LITERALS: Final = re.compile(
+    r"(?:[^\"'\\]++|\\.?+|\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+')*+", re.DOTALL
+)
+"""Code with the literals in it that end; one that doesn't follows."""
 _BEHIND_A_LITERAL: Final = re.compile(
     r"[ \t]*(?:[-+*%,)\]};:.]|[=!]=|(?:if|else|in|not|and|or|for|is|as)\b|\Z)"
 )
@@ -123,18 +127,23 @@ def words_of_names(lower: str) -> list[str]:
     return words
 
 
-def remove_assignments(text: str, lower: str, words: Iterable[str], note: Note) -> str:
+def remove_assignments(text: str, lower: str, words: Iterable[str], search: Search) -> str:
     """Return the text without the secrets in headers, assignments and options.
 
     Args:
         text: any text.
         lower: the same in lower case.
         words: what `words_of_names` has found in it.
-        note: counts a removal and returns its mark.
+        search: removes what was found.
     """
     for word in words:
-        if word != "pass":  # alone it is the name of something in a pair, and here of nothing
-            text, lower = _without(text, lower, word, note)
+        for expression, removal_of in _EXPRESSIONS.get(word, _BOTH):
+            if expression is _OPTION and "--" not in text and " -" not in text:
+                continue
+            found = _removals(text, lower, word, expression, removal_of, search)
+            changed = search.without(text, found)
+            if changed is not text:
+                text, lower = changed, lower_case(changed)
     return text
 
 
@@ -144,44 +153,29 @@ def lower_case(text: str) -> str:
     return text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
 
 
-def _without(text: str, lower: str, word: str, note: Note) -> tuple[str, str]:
-    if word in _HEADERS:
-        expression, removal_of = _HEADERS[word]
-        text, lower = _edited(text, lower, word, expression, removal_of, note)
-        if word != "auth":
-            return text, lower
-    if "--" in text or " -" in text:
-        text, lower = _edited(text, lower, word, _OPTION, _of_option, note)
-    return _edited(text, lower, word, _ASSIGNMENT, _of_assignment, note)
-
-
-def _edited(
+def _removals(
     text: str,
     lower: str,
     word: str,
     expression: re.Pattern[str],
     removal_of: _RemovalOf,
-    note: Note,
-) -> tuple[str, str]:
-    """Remove what the expression finds where the word stands, if it is a secret."""
-    parts = []
-    done = 0
+    search: Search,
+) -> Iterator[Removal]:
+    """Yield what the expression finds where the word stands, if it is a secret."""
     place = lower.find(word)
     while place >= 0:
+        done = place + len(word)
         limit = place + _LONGEST_JUDGED
         found = expression.match(text, place, limit) if _may_start(lower, word, place) else None
-        removal = removal_of(found) if found else None
-        if found and removal:
-            start, end, name = removal
-            parts += [text[done:start], note(name, text[start:end])]
-            # Every expression ends with its value.
-            whole = expression.match(text, place) if found.end() == limit else None
-            done = max(end, whole.end()) if whole else end
-        place = lower.find(word, max(done, place + len(word)))
-    if not parts:
-        return text, lower
-    text = "".join([*parts, text[done:]])
-    return text, lower_case(text)
+        if found:
+            search.judge(place, found.end())
+            if removal := removal_of(found):
+                start, done, name = removal
+                # Every expression ends with its value.
+                if found.end() == limit and (whole := expression.match(text, place)):
+                    done = max(done, whole.end())
+                yield Removal(start, done, name, text[start:done])
+        place = lower.find(word, done)
 
 
 def _may_start(lower: str, word: str, place: int) -> bool:
@@ -192,7 +186,7 @@ def _may_start(lower: str, word: str, place: int) -> bool:
     return word != "key" or lower.endswith(_OF_A_KEY, max(0, place - 12), place)
 
 
-def _of_header(found: re.Match[str]) -> _Removal | None:
+def _of_header(found: re.Match[str]) -> _Found | None:
     value = found["value"].strip()
     if found["scheme"]:
         is_left = is_prose_of_header(value)
@@ -218,12 +212,12 @@ def _is_no_header(found: re.Match[str], value: str) -> bool:
     return not found["sign"].startswith(":") and _EXPRESSION.match(value) is not None
 
 
-def _of_bearer(found: re.Match[str]) -> _Removal | None:
+def _of_bearer(found: re.Match[str]) -> _Found | None:
     has_digit = any(character.isdigit() for character in found["value"])
     return (*found.span("value"), "bearer") if has_digit else None
 
 
-def _of_option(found: re.Match[str]) -> _Removal | None:
+def _of_option(found: re.Match[str]) -> _Found | None:
     value = found["bare"]
     name = found["name"].lower()
     line = found.string[max(0, found.start() - 90) : found.start()]
@@ -238,7 +232,7 @@ def _of_option(found: re.Match[str]) -> _Removal | None:
     return (*found.span("bare"), mark_id(name))
 
 
-def _of_assignment(found: re.Match[str]) -> _Removal | None:
+def _of_assignment(found: re.Match[str]) -> _Found | None:
     group = next(each for each in ("e", "s", "d", "bare") if found[each] is not None)
     start, end = found.span(group)
     if group in "sd" and _is_between_literals(found.string, start, end):
@@ -251,7 +245,7 @@ def _of_assignment(found: re.Match[str]) -> _Removal | None:
     return None if is_left else (start, end, mark_id(name))
 
 
-def _of_joined_literal(found: re.Match[str], code: str) -> _Removal | None:
+def _of_joined_literal(found: re.Match[str], code: str) -> _Found | None:
     """Return the second literal of `"password=" + "value"`."""
     second = _LITERAL.match(found.string, found.end())
     if second is None or found["sign"] != "=" or code.strip().rstrip("bfruBFRU").strip(" +"):
@@ -264,24 +258,31 @@ def _of_joined_literal(found: re.Match[str], code: str) -> _Removal | None:
     return (*second.span(group), mark_id(name))
 
 
-_HEADERS: Final[dict[str, tuple[re.Pattern[str], _RemovalOf]]] = {
-    "auth": (_HEADER, _of_header),
-    "cookie": (_HEADER, _of_header),
-    "bearer": (_BEARER, _of_bearer),
+_BOTH: Final = ((_OPTION, _of_option), (_ASSIGNMENT, _of_assignment))
+_EXPRESSIONS: Final[Mapping[str, Sequence[tuple[re.Pattern[str], _RemovalOf]]]] = {
+    "auth": ((_HEADER, _of_header), *_BOTH),
+    "cookie": ((_HEADER, _of_header),),
+    "bearer": ((_BEARER, _of_bearer),),
+    "pass": (),  # alone it is the name of something in a pair, and here of nothing
 }
+"""What is tried where a word stands; for all others it is both."""
 
 
-def remove_behind_cut_names(text: str, note: Note) -> str:
+def remove_behind_cut_names(text: str, search: Search) -> str:
     """Return the text without what follows a name of a secret that was cut: `{'Autho...f3xyz'}`."""
-    parts = []
+    return search.without(text, _behind_cut_names(text, search))
+
+
+def _behind_cut_names(text: str, search: Search) -> Iterator[Removal]:
     done = 0
     for start, end in cuts(text):
-        if start < done or not _CUT_NAME.search(text, max(done, start - _LONGEST_CUT_NAME), start):
+        if start < done:
             continue
-        if value := _CUT_VALUE.match(text, end):
-            parts += [text[done:end], note("cut-field")]
+        before = max(done, start - _LONGEST_CUT_NAME)
+        search.judge(before, end)
+        if _CUT_NAME.search(text, before, start) and (value := _CUT_VALUE.match(text, end)):
             done = value.end()
-    return "".join([*parts, text[done:]]) if parts else text
+            yield Removal(end, done, "cut-field", "")
 
 
 def _is_between_literals(text: str, start: int, end: int) -> bool:
@@ -303,13 +304,6 @@ def _is_between_literals(text: str, start: int, end: int) -> bool:
 def _open_quote(text: str, end: int) -> str:
     """Return the quote of the literal that the place is in; the empty text outside of any."""
     earliest = max(0, end - _LONGEST_LINE)
-    line_start = text.rfind("\n", earliest, end) + 1
-    opened = ""
-    for found in _QUOTE_OR_ESCAPE.finditer(text, max(earliest, line_start), end):
-        sign = found.group()
-        if not opened:
-            # An escape outside of a literal is its quote in a repr, or none.
-            opened = sign if len(sign) == 1 else ""
-        elif sign == opened:
-            opened = ""
-    return opened
+    line_start = max(earliest, text.rfind("\n", earliest, end) + 1)
+    literals = _LITERALS.match(text, line_start, end)
+    return text[literals.end() : end][:1] if literals else ""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_failure_taxonomy.redaction import MARK_START
 from pytest_failure_taxonomy.redaction.secret_names import option_id
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.redaction.marks import Note
+    from pytest_failure_taxonomy.redaction.marks import Removal, Search
 
 _PAIR: Final = "pair"
 """The value is `user:password`, in the next argument or behind the option's letter."""
@@ -72,15 +72,20 @@ SOME_IN_ALL: Final = tuple(
     name for name in PROGRAMS if not any(each in name for each in PROGRAMS if each != name)
 )
 """Names of programs; each name of a program has one of these in it."""
-_LETTERS_OF_OPTIONS: Final = frozenset(
-    {option.rpartition(" ")[2][1] for options in PROGRAMS.values() for option in options}
-)
-"""What follows the dash of one of the options."""
-_BEFORE_OPTIONS: Final = frozenset(" '\",\t\n")
+_BY_PROGRAM: Final = {
+    program: {
+        name: (kind, command)
+        for option, kind in options.items()
+        for command, _, name in (option.rpartition(" "),)
+    }
+    for program, options in PROGRAMS.items()
+}
 _LONGEST: Final = 2_000
-"""Characters of a command behind its program's name."""
+"""Characters of a command behind the name of its program, or the value of an option."""
 _STANDS_FOR_ONE: Final = frozenset(("pass", "password", "passwd", "pwd", "secret", "token"))
-_QUOTES: Final = "\"'"
+_LOGIN: Final = "login"
+"""A command that the passwords of some programs belong to."""
+_ID: Final = "password"
 
 
 def redact_arguments(args: Sequence[str], redact: Callable[[str], str]) -> tuple[str, ...]:
@@ -101,8 +106,7 @@ def redact_arguments(args: Sequence[str], redact: Callable[[str], str]) -> tuple
         text = redact(arg)
         name = option_id(option)
         if index in known:
-            start, secret = known[index]
-            text = f"{redact(arg[:start])}{MARK_START}{secret}]"
+            text = f"{redact(arg[: known[index]])}{MARK_START}{_ID}]"
         elif name and arg and not arg.startswith("-") and not text.startswith(MARK_START):
             text = f"{MARK_START}{name}]"
         shown.append(text)
@@ -116,97 +120,102 @@ def secret_arguments(args: Sequence[str]) -> Iterator[tuple[str, str]]:
     for index, arg in enumerate(args):
         name = option_id(args[index - 1]) if index else ""
         if index in known:
-            start, secret = known[index]
-            yield secret, arg[start:]
+            yield _ID, arg[known[index] :]
         elif name and not arg.startswith("-"):
             yield name, arg
 
 
-def secrets_behind(program: str, args: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield where the secrets of a program's arguments stand.
+class _CommandLine:
+    """What a command line has named so far: programs, whose options count, and their commands."""
 
-    Args:
-        program: one of `PROGRAMS`.
-        args: what follows it.
+    def __init__(self) -> None:
+        self._options: dict[str, tuple[str, str]] = {}
+        self._words = {""}
 
-    Yields:
-        The index of an argument, where in it the secret begins, and the secret's id. It ends with
-        the argument.
-    """
-    commands = set()
+    def add(self, word: str) -> None:
+        """Take note of a word that is no option."""
+        program = word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
+        self._options |= _BY_PROGRAM.get(program, {})
+        if word == _LOGIN:
+            self._words.add(word)
+
+    def kind_of(self, option: str) -> str:
+        """Return what sort of value an option has; the empty text if that is no secret."""
+        kind, command = self._options.get(option, ("", ""))
+        return kind if command in self._words else ""
+
+
+def _start_of_secret(kind: str, value: str) -> int:
+    """Return where in an option's value the secret begins; its length if it has none."""
+    user, colon, _ = value.partition(":")
+    return len(user) + len(colon) if kind == _PAIR else 0
+
+
+def _values_of_programs(args: Sequence[str]) -> dict[int, int]:
+    """Return where in which arguments the secrets begin that options of programs take."""
+    found = {}
+    line = _CommandLine()
     expected = ""
     for index, arg in enumerate(args):
-        if expected:
-            yield from _in_value(index, arg, 0, expected)
-            expected = ""
-            continue
-        if not arg.startswith("-"):
-            commands.add(arg)
-            continue
-        for option, kind in PROGRAMS[program].items():
-            before, _, option_name = option.rpartition(" ")
-            if before and before not in commands:
+        kind, start, expected = expected, 0, ""
+        if not kind and not arg.startswith("-"):
+            line.add(arg)
+        elif not kind:
+            name, equals, _ = arg.partition("=")
+            start = len(name) + len(equals) if arg.startswith("--") else 2
+            kind = line.kind_of(arg[:start].removesuffix("="))
+            if not kind or start == len(arg):
+                expected = "" if kind == _TOUCHING else line.kind_of(arg)
                 continue
-            if arg == option_name:
-                expected = "" if kind == _TOUCHING else kind
-            elif option_name.startswith("--") and arg.startswith(f"{option_name}="):
-                yield from _in_value(index, arg, len(option_name) + 1, kind)
-            elif len(option_name) == 2 and arg.startswith(option_name):
-                yield from _in_value(index, arg, len(option_name), kind)
-
-
-def _in_value(index: int, arg: str, start: int, kind: str) -> Iterator[tuple[int, int, str]]:
-    if kind == _PAIR:
-        user, colon, password = arg[start:].partition(":")
-        if colon and password:
-            yield index, start + len(user) + 1, "password"
-    elif arg[start:]:
-        yield index, start, "password"
-
-
-def _values_of_programs(args: Sequence[str]) -> dict[int, tuple[int, str]]:
-    found = {}
-    for at, arg in enumerate(args):
-        program = arg.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
-        if program in PROGRAMS:
-            for index, start, secret in secrets_behind(program, args[at + 1 :]):
-                found[at + 1 + index] = start, secret
+        start += _start_of_secret(kind, arg[start:])
+        if kind and start < len(arg):
+            found[index] = start
     return found
 
 
 def may_hold_command(text: str) -> bool:
     """Return whether the text may hold a command line with one of `PROGRAMS` and its options."""
-    at = text.find("-")
-    while at >= 0:
-        if text[at + 1 : at + 2] in _LETTERS_OF_OPTIONS and text[at - 1 : at] in _BEFORE_OPTIONS:
-            return any(name in text for name in SOME_IN_ALL)
-        at = text.find("-", at + 1)
-    return False
+    has_option = "-" in text and _expressions().begin_of_option.search(text) is not None
+    return has_option and any(name in text for name in SOME_IN_ALL)
 
 
-def remove_from_commands(text: str, note: Note) -> str:
+def remove_from_commands(text: str, search: Search) -> str:
     """Return the text without the secrets on the command lines in it."""
-    program_name, end_of_command, word_of_command = _expressions()
-    parts = []
-    done = 0
-    for program in program_name.finditer(text):
-        if program.start() < done:
-            continue
-        limit = min(len(text), program.end() + _LONGEST)
-        end = end_of_command.search(text, program.end(), limit)
-        # Of `['curl', '-u', …]` the first quote closes the program's name.
-        start = program.end() + (text[program.end()] in _QUOTES)
-        words = list(word_of_command.finditer(text, start, end.start() if end else limit))
-        shown = [word.group().strip(_QUOTES) for word in words]
-        name = program.group().removesuffix(".exe")
-        for index, first, secret in secrets_behind(name, shown):
-            value = shown[index][first:]
-            if _is_none(value):
-                continue
-            begin = text.index(shown[index], words[index].start()) + first
-            parts += [text[done:begin], note(secret, value)]
-            done = begin + len(value)
-    return "".join([*parts, text[done:]]) if parts else text
+    return search.without(text, _secrets_of_commands(text, search))
+
+
+def _secrets_of_commands(text: str, search: Search) -> Iterator[Removal]:
+    """Yield the secrets on the command lines in a text, each of which is read once."""
+    from pytest_failure_taxonomy.redaction.marks import Removal
+
+    expressions = _expressions()
+    place = 0
+    while program := expressions.program.search(text, place):
+        line = _CommandLine()
+        line.add(program["program"])
+        place = program.end()
+        limit = place + _LONGEST
+        while sign := expressions.sign.search(text, place, limit):
+            search.look(sign.start())
+            place = sign.end()
+            if sign["end"] is not None:
+                break
+            if sign["option"] is None:
+                line.add(sign["program"] or sign.group())
+                limit = place + _LONGEST
+            elif kind := line.kind_of(sign["option"]):
+                expression = expressions.touching if kind == _TOUCHING else expressions.value
+                if value := expression.match(text, place, limit):
+                    search.judge(*value.span())
+                    place = value.end()
+                    limit = place + _LONGEST
+                    group = value.lastgroup or 0
+                    start = value.start(group) + _start_of_secret(kind, value[group])
+                    secret = text[start : value.end(group)]
+                    if not _is_none(secret):
+                        yield Removal(start, value.end(group), _ID, secret)
+        else:
+            place = max(place, limit)
 
 
 def _is_none(value: str) -> bool:
@@ -221,15 +230,36 @@ def _is_none(value: str) -> bool:
     )
 
 
+class _Expressions(NamedTuple):
+    begin_of_option: re.Pattern[str]
+    program: re.Pattern[str]
+    sign: re.Pattern[str]
+    """A program, a command of one, an option, or the end of a command."""
+    value: re.Pattern[str]
+    """What follows an option, behind `=`, in the same argument or in the next one."""
+    touching: re.Pattern[str]
+
+
 @cache
-def _expressions() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return what a program's name, the end of a command and a word of it look like."""
+def _expressions() -> _Expressions:
+    options = sorted({name for each in _BY_PROGRAM.values() for name in each})
+    letters = "".join(sorted({name[1] for name in options}))
+    long = "|".join(name for name in options if len(name) > len("-u"))
     names = "|".join(sorted(PROGRAMS, key=lambda each: (-len(each), each)))
-    return (
-        re.compile(rf"(?<![\w.-])(?:{names})(?:\.exe)?(?=[\s\"'])"),
-        re.compile(r"[|;&]|\n(?<!\\\n)|\\n|$"),
-        re.compile(
-            r"(?:\[REDACTED:[^\]\n]{1,120}\]|[^\s\"',\[\]()]|(?<=\w),(?=\w))+"
-            r"|\"[^\"\n]{0,400}\"|'[^'\n]{0,400}'"
+    program = rf"(?<![\w.-])(?P<program>{names})(?:\.exe)?(?=[\s\"'])"
+    between = r"\s\"',\[\]()"
+    value = (
+        r"(?:\"(?P<double>[^\"\n]{1,400})\"|'(?P<single>[^'\n]{1,400})'"
+        r"|(?P<bare>(?:\[REDACTED:[^\]\n]{1,120}\]"
+        rf"|[^{between}\\|;&]|\\(?!n)|(?<=\w),(?=\w)){{1,1000}}+))"
+    )
+    return _Expressions(
+        begin_of_option=re.compile(rf"-(?=[{letters}])(?<=[ '\",\t\n]-)"),
+        program=re.compile(program),
+        sign=re.compile(
+            rf"(?P<end>[|;&]|\n(?<!\\\n)|\\n)|{program}|(?<![^{between}])(?:{_LOGIN}(?![^{between}])"
+            rf"|(?P<option>(?:{long})(?=[{between}=])|-[{letters}]))"
         ),
+        value=re.compile(rf"(?:=|[\"']?(?:\\\n|[\s,])+)?{value}"),
+        touching=re.compile(value),
     )

@@ -8,25 +8,29 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from bisect import bisect_right, insort
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, cached_property
+from html import escape
+from math import inf
 from typing import Final
+from unicodedata import normalize
 from urllib.parse import quote, quote_plus
 
-from pytest_failure_taxonomy.redaction.marks import Note, cuts
+from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts
 from pytest_failure_taxonomy.redaction.ordinary_values import is_ordinary, is_telling
 from pytest_failure_taxonomy.redaction.secret_names import is_secret_variable
 from pytest_failure_taxonomy.redaction.signs import ChangingVariables, base64_parts, url_passwords
 
 _SURE_LENGTH: Final = 8
 """Shorter values are removed only where no letter or digit touches them."""
-_FEWEST_OF_CUT: Final = 4
-"""Characters of a value's start or end that give it away beside a cut."""
 _MOST_OF_CUT: Final = 400
 """Characters of a value's start or end looked for at a cut."""
 _MANY: Final = 50
 """Values from which on those are sorted out that can't be in a text."""
 _CHARACTERS: Final = 4
+"""Characters of a value's start or end that give it away beside a cut, and by which values are
+found that may be in a text."""
 
 _MOST_OF_ENVIRONMENT: Final = 200
 _MOST_LEARNT: Final = 1_000
@@ -36,40 +40,51 @@ _SHORTEST_WRAPPED: Final = 12
 """Characters of a value that is looked for across the ends of lines."""
 
 # The end of a line, as it is or in a repr, with the quotes of two literals around it, and what
-# pytest and quoting put before the next line.
+# pytest and quoting put before the next line. Blanks are read from the first one on alone.
 _LINE_BREAK: Final = re.compile(
-    r"[\"']?[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:[ \t>|+-]|E(?=[ \t])){0,60}(?:[bfru]?[\"'])?"
+    r"[\"']?(?:(?<![ \t])[ \t]++)?(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:[ \t>|+-]|E(?=[ \t])){0,60}"
+    r"(?:[bfru]?[\"'])?"
 )
 
+_QUOTED: Final[tuple[Callable[[str], str], ...]] = (
+    lambda text: repr(text)[1:-1],
+    lambda text: repr(f'"{text}')[2:-1],  # beside the other quote its own has a backslash
+    lambda text: ascii(text)[1:-1],
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+)
+_QUOTED_OTHERWISE: Final = re.compile(r"[\"'\\]|[^ -~]")
+_PERCENT_CODE: Final = re.compile("%[0-9A-F]{2}")
 _PARTS: Final = re.compile(r"[\s;,\"']+")
 _BASIC: Final = re.compile(r"[A-Za-z0-9+/]{8,}={0,2}")
 _LINE_OF_KEY: Final = re.compile(r"[A-Za-z0-9+/=]{40,}")
 
 
-class _Secret:
-    """A value, and what tells quickly that it is not in a text."""
+class _JoinedLines:
+    """A text without the ends of its lines, in which a value may be found that was broken there."""
 
-    def __init__(self, name: str, forms: tuple[str, ...]) -> None:
-        self.name = name
-        self.forms = forms
-        half, end = _CHARACTERS // 2, -_CHARACTERS
-        self.edges = frozenset(edge for form in forms for edge in (form[:_CHARACTERS], form[end:]))
-        # Tokens of one kind begin alike. A line may be broken in one of the two places.
-        middles = tuple((len(form) // 2, form) for form in forms)
-        self.parts = frozenset(
-            part
-            for middle, form in middles
-            for part in (
-                form[middle - half : middle + half],
-                form[middle + half : middle + half + _CHARACTERS],
-            )
-            if len(part) == _CHARACTERS
-        )
+    def __init__(self, source: str) -> None:
+        self._source = source
 
+    @cached_property
+    def text(self) -> str:
+        """The joined lines."""
+        return _LINE_BREAK.sub("", self._source)
 
-def _order(secret: _Secret) -> tuple[int, str]:
-    """Sort a value before those that it holds."""
-    return -len(secret.forms[0]), secret.forms[0]
+    def place(self, position: int) -> int:
+        """Return where in the source a character of the joined lines stands."""
+        joined, original = self._starts[bisect_right(self._starts, (position, inf)) - 1]
+        return original + position - joined
+
+    @cached_property
+    def _starts(self) -> list[tuple[int, int]]:
+        """Where each line begins in the joined lines, and in the source."""
+        starts = [(0, 0)]
+        removed = 0
+        for found in _LINE_BREAK.finditer(self._source):
+            removed += found.end() - found.start()
+            starts.append((found.end() - removed, found.end()))
+        return starts
 
 
 class KnownValues:
@@ -78,80 +93,117 @@ class KnownValues:
     def __init__(self, most: int) -> None:
         """Begin without values. Of more than `most`, the oldest are forgotten."""
         self._most = most
-        self._secrets: dict[str, _Secret] = {}
-        self._in_order: list[_Secret] = []
-        self._by_part: dict[str, set[_Secret]] = {}
-        self._by_edge: dict[str, set[_Secret]] = {}
-        self._new: list[_Secret] = []
+        self._forms: dict[str, tuple[str, ...]] = {}
+        """The forms of each value, the oldest value first."""
+        self._names: dict[str, str] = {}
+        """The id of each form's mark."""
+        self._by_part: dict[str, set[str]] = {}
+        self._new: list[str] = []
         self.count = 0
         """How many were ever added. When it grows, earlier texts are to be searched again."""
 
     def __contains__(self, secret: str) -> bool:
-        return secret in self._secrets
+        return secret in self._forms
 
     def add(self, values: Iterable[tuple[str, str]]) -> None:
         """Add values, each with the id of its mark."""
         for name, secret in values:
-            known = self._secrets.pop(secret, None)
-            if known is None:
-                self.count += 1
+            forms = forms_of(secret)
+            if secret in self._forms:
+                self._forget(secret)
             else:
-                self._remove_from_index(known)
-            added = self._secrets[secret] = _Secret(name=name, forms=forms_of(secret))
-            self._index(added)
-            if known is None:
-                self._new.append(added)
-            if len(self._secrets) > self._most:
-                self._remove_from_index(self._secrets.pop(next(iter(self._secrets))))
+                self.count += 1
+                self._new += forms
+            self._forms[secret] = forms
+            for form in forms:
+                self._names[form] = name
+                for part in _parts_of(form):
+                    self._by_part.setdefault(part, set()).add(form)
+            if len(self._forms) > self._most:
+                self._forget(next(iter(self._forms)))
 
-    def _that_may_stand_in(self, text: str, *, cut: bool) -> Iterable[_Secret]:
-        """Return the values to look for; of very many, those of which four characters are there."""
-        if len(self._in_order) < _MANY:
-            return self._in_order
-        there = {text[at : at + _CHARACTERS] for at in range(len(text) - _CHARACTERS + 1)}
-        found = {secret for part in self._by_part.keys() & there for secret in self._by_part[part]}
-        if cut:
-            edges = self._by_edge.keys() & there
-            found |= {secret for edge in edges for secret in self._by_edge[edge]}
-        return sorted(found, key=_order)
-
-    def _index(self, secret: _Secret) -> None:
-        insort(self._in_order, secret, key=_order)
-        for index, parts in ((self._by_part, secret.parts), (self._by_edge, secret.edges)):
-            for part in parts:
-                index.setdefault(part, set()).add(secret)
-
-    def _remove_from_index(self, secret: _Secret) -> None:
-        self._in_order.remove(secret)
-        for index, parts in ((self._by_part, secret.parts), (self._by_edge, secret.edges)):
-            for part in parts:
-                index[part].discard(secret)
+    def _forget(self, secret: str) -> None:
+        for form in self._forms.pop(secret):
+            self._names.pop(form, None)
+            for part in _parts_of(form):
+                self._by_part[part].discard(form)
 
     def take_new(self) -> list[str]:
         """Return all forms of the values that were added since this was called last."""
         new, self._new = self._new, []
-        return [form for secret in new for form in secret.forms]
+        return new
 
-    def remove(self, text: str, note: Note, *, cut: bool) -> str:
+    def remove(self, text: str, search: Search, *, cut: bool) -> str:
         """Return the text without the values, in any form that they are commonly written in.
 
         Args:
             text: any text.
-            note: counts a removal and returns its mark.
+            search: removes what was found.
             cut: whether the text has places where something was cut out, perhaps of a value.
         """
-        is_wrapped = "\n" in text or "\\n" in text
-        edges = _edges_of_cuts(text) if cut else frozenset()
-        for secret in self._that_may_stand_in(text, cut=cut):
-            for form in secret.forms:
-                begins = form[:_FEWEST_OF_CUT] in text
-                if begins and form in text:
-                    text = _without_value(text, form, secret.name, note)
-                if len(form) >= _SURE_LENGTH and any(edge in form for edge in edges):
-                    text = _without_cut_value(text, form, secret.name, note)
-                if begins and is_wrapped and len(form) >= _SHORTEST_WRAPPED:
-                    text = _without_wrapped_value(text, form, secret.name, note)
-        return text
+        forms = self._that_may_stand_in(text)
+        text = search.without(text, self._whole_values(text, forms, search))
+        return search.without(text, self._cut_values(text, forms, search)) if cut else text
+
+    def _that_may_stand_in(self, text: str) -> Iterable[str]:
+        """Return the forms to look for; of very many, those of which four characters are there."""
+        if len(self._forms) < _MANY:
+            return self._names
+        there = {text[at : at + _CHARACTERS] for at in range(len(text) - _CHARACTERS + 1)}
+        return {form for part in self._by_part.keys() & there for form in self._by_part[part]}
+
+    def _whole_values(self, text: str, forms: Iterable[str], search: Search) -> Iterator[Removal]:
+        lines = _JoinedLines(text) if "\n" in text or "\\n" in text else None
+        # Many forms begin alike, and a few characters are found faster.
+        is_there = cache(text.__contains__)
+        spans = []
+        for form in forms:
+            begins = is_there(form[:_CHARACTERS])
+            if begins and form in text:
+                spans += [(start, -start - len(form), form) for start in _places(text, form)]
+            # A line that is broken in the first four characters isn't in the next four.
+            may_be_wrapped = len(form) >= _SHORTEST_WRAPPED and (
+                begins or is_there(form[_CHARACTERS : 2 * _CHARACTERS])
+            )
+            if lines and may_be_wrapped and form in lines.text:
+                for start in _places(lines.text, form):
+                    last = lines.place(start + len(form) - 1)
+                    spans.append((lines.place(start), -last - 1, form))
+        done = 0
+        for start, minus_end, form in sorted(spans):  # the longest of a place first
+            search.look(start)
+            if -minus_end > done:
+                yield Removal(max(start, done), -minus_end, self._names[form], "")
+                done = -minus_end
+
+    def _cut_values(self, text: str, forms: Iterable[str], search: Search) -> Iterator[Removal]:
+        """Yield the starts of values before cuts, and their ends behind."""
+        edges = _edges_of_cuts(text, search)
+        by_edge: dict[str, list[str]] = {}
+        for form in forms if edges else ():
+            if len(form) >= _SURE_LENGTH:
+                parts = {form[at : at + _CHARACTERS] for at in range(len(form) - _CHARACTERS + 1)}
+                for edge in parts & edges:
+                    by_edge.setdefault(edge, []).append(form)
+        done = 0
+        for start, end in cuts(text) if by_edge else ():
+            before, behind = (
+                text[max(0, start - _CHARACTERS) : start],
+                text[end : end + _CHARACTERS],
+            )
+            search.look(start)
+            best = (0, 0, 0, "")
+            for form in (
+                {*by_edge.get(before, ()), *by_edge.get(behind, ())} if start >= done else ()
+            ):
+                search.judge(start, start + len(form))
+                kept = _length_of_start(text, done, start, form), _length_of_end(text, end, form)
+                best = max(best, (max(kept), *kept, form))
+            longest, length_before, length_behind, form = best
+            if longest >= _CHARACTERS:
+                done = end + length_behind
+                yield Removal(start - length_before, start, self._names[form], "")
+                yield Removal(end, done, "", "")
 
 
 class EnvironmentValues(KnownValues):
@@ -203,65 +255,66 @@ def secret_values(name: str, text: str) -> list[str]:
 
 
 def forms_of(text: str) -> tuple[str, ...]:
-    """Return the value as it is, in a repr, in JSON, in a URL, and in base64 of itself and more."""
+    """Return the value in all forms in which it is looked for.
+
+    That is as it is, with its accents as letters of their own or not, in a URL, in HTML and quoted
+    for a shell; all of these in a repr and in JSON, and the JSON in a repr and in JSON again. Its
+    bytes in a repr, in hexadecimal digits, and in base64 with others.
+    """
     try:
         raw = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a lone surrogate of a text's own
         raw = text.encode("utf-8", "surrogatepass")
-    found = [
-        text,
-        repr(text)[1:-1],
-        repr(raw)[2:-1],
-        json.dumps(text)[1:-1],
-        repr(json.dumps(text)[1:-1])[1:-1],
-        quote(raw, safe=""),
-        quote_plus(raw),
-    ]
+    found = [text, repr(raw)[2:-1]]
+    if not text.isascii():
+        found += [normalize("NFC", text), normalize("NFD", text)]
+    for form in tuple(found):
+        # A lone surrogate has no code in a URL of its own.
+        form_raw = raw if form == text else form.encode("utf-8", "surrogatepass")
+        in_url = [quote(form_raw, safe=""), quote(form_raw), quote_plus(form_raw)]
+        in_html = escape(form)
+        found += in_url
+        found += [_PERCENT_CODE.sub(lambda code: code.group().lower(), each) for each in in_url]
+        found += [in_html, in_html.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")]
+        found += [escape(form, quote=False), form.replace("'", "'\"'\"'")]
+    for _ in range(2 if _QUOTED_OTHERWISE.search(text) else 0):
+        for form in tuple(dict.fromkeys(found)):
+            found += [quoted(form) for quoted in _QUOTED]
     if len(raw) >= _SURE_LENGTH:
+        found += [raw.hex(), raw.hex().upper()]
         for encoded in base64_parts(raw):
             found += [encoded, encoded.translate({43: "-", 47: "_"})]
     return tuple(dict.fromkeys(found))
 
 
-def _without_value(text: str, form: str, name: str, note: Note) -> str:
-    if len(form) >= _SURE_LENGTH:
-        pieces = text.split(form)
-    else:
-        pieces = re.split(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])", text)
-    result = pieces[0]
-    if len(pieces) > 1:
-        marks = [note(name) for _ in pieces[1:]]
-        result += "".join(mark + piece for mark, piece in zip(marks, pieces[1:], strict=True))
-    return result
+def _parts_of(form: str) -> set[str]:
+    """Return parts of which each text has one that holds the form, perhaps cut or broken."""
+    half = _CHARACTERS // 2
+    middle = len(form) // 2 + half  # tokens of one kind begin alike
+    places = (0, len(form) - _CHARACTERS, middle - _CHARACTERS, middle)
+    parts = {form[place : place + _CHARACTERS] for place in places}
+    return {part for part in parts if len(part) == _CHARACTERS}
 
 
-def _edges_of_cuts(text: str) -> frozenset[str]:
+def _places(text: str, form: str) -> Iterator[int]:
+    """Yield where a form stands in a text; a short one where no letter or digit touches it."""
+    if len(form) < _SURE_LENGTH:
+        word = re.compile(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])")
+        yield from (found.start() for found in word.finditer(text))
+        return
+    start = text.find(form)
+    while start >= 0:
+        yield start
+        start = text.find(form, start + len(form))
+
+
+def _edges_of_cuts(text: str, search: Search) -> set[str]:
     """Return the characters right before and behind each cut: a cut value has them, too."""
-    edges = (
-        edge
-        for start, end in cuts(text)
-        for edge in (
-            text[max(0, start - _FEWEST_OF_CUT) : start],
-            text[end : end + _FEWEST_OF_CUT],
-        )
-    )
-    return frozenset(edge for edge in edges if len(edge) == _FEWEST_OF_CUT)
-
-
-def _without_cut_value(text: str, form: str, name: str, note: Note) -> str:
-    """Remove the start of the value before a cut, and its end behind one."""
-    parts = []
-    position = 0
-    for cut_start, cut_end in cuts(text):
-        if cut_start < position:
-            continue
-        before = _length_of_start(text, position, cut_start, form)
-        behind = _length_of_end(text, cut_end, form)
-        if max(before, behind) < _FEWEST_OF_CUT:
-            continue
-        parts += [text[position : cut_start - before], note(name), text[cut_start:cut_end]]
-        position = cut_end + behind
-    return "".join([*parts, text[position:]])
+    edges = set()
+    for start, end in cuts(text):
+        search.look(start)
+        edges |= {text[max(0, start - _CHARACTERS) : start], text[end : end + _CHARACTERS]}
+    return {edge for edge in edges if len(edge) == _CHARACTERS}
 
 
 def _length_of_start(text: str, begin: int, end: int, form: str) -> int:
@@ -281,36 +334,6 @@ def _length_of_end(text: str, begin: int, form: str) -> int:
         if form[-length] == text[begin] and text.startswith(form[-length:], begin):
             return length
     return 0
-
-
-def _without_wrapped_value(text: str, form: str, name: str, note: Note) -> str:
-    """Remove the value where lines were broken inside of it."""
-    if form[-_FEWEST_OF_CUT:] not in text:
-        return text
-    pieces: list[str] = []
-    starts: list[tuple[int, int]] = []  # of each piece: in the joined text, in the text
-    joined_length = position = 0
-    for found in [*_LINE_BREAK.finditer(text), None]:
-        end = found.start() if found else len(text)
-        starts.append((joined_length, position))
-        pieces.append(text[position:end])
-        joined_length += end - position
-        position = found.end() if found else end
-    joined = "".join(pieces)
-    parts = []
-    done = 0
-    place = joined.find(form)
-    while place >= 0:
-        start, end = (_place_in_text(starts, each) for each in (place, place + len(form) - 1))
-        parts += [text[done:start], note(name)]
-        done = end + 1
-        place = joined.find(form, place + len(form))
-    return "".join([*parts, text[done:]])
-
-
-def _place_in_text(starts: list[tuple[int, int]], place: int) -> int:
-    joined, original = starts[bisect_right(starts, place, key=lambda each: each[0]) - 1]
-    return original + place - joined
 
 
 def _values_in(name: str, removed: str) -> list[str]:

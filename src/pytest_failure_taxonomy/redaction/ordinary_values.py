@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from pytest_failure_taxonomy.redaction.marks import is_cut
 
+_remembered = lru_cache(maxsize=4_096)
+"""Texts repeat their values, and a judgement takes microseconds."""
+
 _RUN: Final = re.compile(r"[A-Za-z0-9]+")
+_DIGIT: Final = re.compile(r"\d")
+_LETTER: Final = re.compile(r"[^\W\d_]")
 _WORD_OF_SEVERAL: Final = re.compile(r"[A-Za-z]+[0-9]?|[0-9]")
 _WORD_IN_CAMEL_CASE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _PADDED: Final = re.compile(r"[A-Za-z0-9+/]{8,}={1,2}")
@@ -79,27 +85,28 @@ _DATE_OR_ADDRESS: Final = re.compile(
 )
 
 
+@_remembered
 def looks_random(value: str) -> bool:
     """Return whether a value has what no words have: digits among letters, capitals anywhere."""
     runs = _RUN.findall(value)
     if _PADDED.fullmatch(value) or "..." in value:
         return True
-    has_digit = any(character.isdigit() for character in value)
-    if has_digit and any(character.isalpha() for character in value):
+    if _DIGIT.search(value) and _LETTER.search(value):
         return len(runs) < 2 or not all(_WORD_OF_SEVERAL.fullmatch(run) for run in runs)
     return any(is_of_chance(run) for run in runs if run.isalpha())
 
 
-def is_of_chance(run: str) -> bool:
+def is_of_chance(run: str, shortest_average: float = _SHORTEST_AVERAGE) -> bool:
     """Return whether letters follow one another as in no word, of however many parts."""
     if len(run) < _SHORTEST_OF_CHANCE:
         return False
     words = _WORD_IN_CAMEL_CASE.findall(run)
     if not words:  # nothing but digits: a date, an id
         return False
-    return len(run) < _SHORTEST_AVERAGE * len(words) or max(map(len, words)) > _LONGEST_WORD
+    return len(run) < shortest_average * len(words) or max(map(len, words)) > _LONGEST_WORD
 
 
+@_remembered
 def is_placeholder(value: str) -> bool:
     """Return whether the value says that there is none, or stands for one: `None`, `***`."""
     text = value.strip()
@@ -196,6 +203,7 @@ def is_ordinary(text: str) -> bool:
     )
 
 
+@_remembered
 def is_telling(value: str) -> bool:
     """Return whether a value is long and odd enough to be looked for everywhere.
 
@@ -217,6 +225,8 @@ def is_telling(value: str) -> bool:
     runs = _RUN.findall(value)
     if not all(_PLAIN_RUN.fullmatch(run) and not is_of_chance(run) for run in runs):
         return True
-    has_digit = any(character.isdigit() for character in value)
-    has_letter = any(character.isalpha() for character in value)
-    return has_digit and has_letter and not _SIGNS.isdisjoint(value.rstrip("=!?"))
+    return (
+        _DIGIT.search(value) is not None
+        and _LETTER.search(value) is not None
+        and not _SIGNS.isdisjoint(value.rstrip("=!?"))
+    )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Final
 
-from pytest_failure_taxonomy.redaction.marks import Note
+from pytest_failure_taxonomy.redaction.marks import Removal, Search, removal_of_group
 from pytest_failure_taxonomy.redaction.ordinary_values import (
     is_code,
     is_placeholder,
@@ -82,17 +83,17 @@ _LONGEST_BETWEEN: Final = 400
 """Characters between the sign of a name and that of its value."""
 
 
-def remove_pairs(text: str, lower: str, words: Collection[str], note: Note) -> str:
+def remove_pairs(text: str, lower: str, words: Collection[str], search: Search) -> str:
     """Return the text without the secrets that stand beside a name that is no assignment.
 
     Args:
         text: any text.
         lower: the same in lower case.
         words: which of the words that names of secrets have are in it.
-        note: counts a removal and returns its mark.
+        search: removes what was found.
     """
     for expression, id_of in _expressions(lower, words):
-        text = _edited(text, expression, id_of, note)
+        text = search.without_matches(text, expression, partial(_removal, id_of))
     return text
 
 
@@ -143,19 +144,10 @@ def _places(text: str, word: str) -> Iterator[int]:
         at = text.find(word, at + len(word))
 
 
-def _edited(
-    text: str, expression: re.Pattern[str], removal_of: Callable[[re.Match[str]], str], note: Note
-) -> str:
-    parts = []
-    done = 0
-    for found in expression.finditer(text):
-        name = removal_of(found)
-        if name:
-            group = "value" if found["value"] is not None else "bare"
-            start, end = found.span(group)
-            parts += [text[done:start], note(name, text[start:end])]
-            done = end
-    return "".join([*parts, text[done:]]) if parts else text
+def _removal(id_of: Callable[[re.Match[str]], str], found: re.Match[str]) -> Removal | None:
+    name = id_of(found)
+    group = "value" if found["value"] is not None else "bare"
+    return removal_of_group(found, group, name) if name else None
 
 
 def _id_of_value(found: re.Match[str]) -> str:

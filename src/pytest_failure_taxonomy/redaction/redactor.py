@@ -15,9 +15,10 @@ from pytest_failure_taxonomy.redaction.assignments import (
 )
 from pytest_failure_taxonomy.redaction.commands import may_hold_command, remove_from_commands
 from pytest_failure_taxonomy.redaction.known_values import EnvironmentValues, LearntValues
-from pytest_failure_taxonomy.redaction.marks import MARK, Note, is_cut
+from pytest_failure_taxonomy.redaction.marks import MARK, Note, Search, is_cut
 from pytest_failure_taxonomy.redaction.pairs import remove_pairs
 from pytest_failure_taxonomy.redaction.secret_names import find_secret_key
+from pytest_failure_taxonomy.redaction.signs import SIGNATURES
 from pytest_failure_taxonomy.redaction.tokens import Tokens, may_hold_key, remove_private_keys
 from pytest_failure_taxonomy.redaction.urls import remove_from_urls, remove_signatures
 from pytest_failure_taxonomy.user_patterns import UserPattern
@@ -27,7 +28,7 @@ SECONDS_PER_TEXT: Final = 1.0
 SECONDS_PER_RUN: Final = 10.0
 """CPU time that it may take for all texts of a run."""
 
-_MOST_PASSES: Final = 8
+_MOST_PASSES: Final = 4
 """What was removed can bring two texts together that make a further secret."""
 
 _BETWEEN_TEXTS: Final = "\n\0\n"
@@ -146,20 +147,21 @@ class Redactor:
         What was learnt goes last, so that a mark says what stood there.
         """
         cut = is_cut(text)
+        search = Search(note)
         self._environment.refresh()
         if self._environment.count:
-            text = self._environment.remove(text, note, cut=cut)
+            text = self._environment.remove(text, search, cut=cut)
         if may_hold_key(text):
             text = remove_private_keys(text, note)
-        text = self._tokens.remove(text, note, cut=cut)
+        text = self._tokens.remove(text, search, cut=cut)
         if "@" in text and "://" in text:
-            text = remove_from_urls(text, note)
-        text = _remove_named(text, note)
+            text = remove_from_urls(text, search)
+        text = _remove_named(text, search)
         if may_hold_command(text):
-            text = remove_from_commands(text, note)
+            text = remove_from_commands(text, search)
         if cut:
-            text = remove_behind_cut_names(text, note)
-        return self._learnt.remove(text, note, cut=cut) if self._learnt.count else text
+            text = remove_behind_cut_names(text, search)
+        return self._learnt.remove(text, search, cut=cut) if self._learnt.count else text
 
     def _entry(self, key: str, value: Any) -> Any:
         if _may_be_secret(value) and find_secret_key(key):
@@ -234,19 +236,16 @@ def check_patterns(patterns: Sequence[str]) -> list[str]:
     """Return what is wrong with the user's patterns, one sentence each, in their order."""
     problems = []
     for pattern in patterns:
+        problem = ""
         try:
-            matches_nothing = any(UserPattern(pattern).matches("", SECONDS_PER_TEXT))
-        except (re.error, ValueError, OverflowError, RecursionError, TimeoutError) as error:
-            problems.append(
-                f"{pattern!r}: is no regular expression: {error};"
-                " special characters need a backslash"
-            )
-            continue
-        if matches_nothing:
-            problems.append(
-                f"{pattern!r}: matches the empty text; it must name at least one character to"
-                " remove"
-            )
+            if any(UserPattern(pattern).matches("", SECONDS_PER_TEXT)):
+                problem = "matches the empty text; it must name at least one character to remove"
+        except (OverflowError, RecursionError) as error:
+            problem = f"is too much for a regular expression: {error}; write a simpler one"
+        except (re.error, ValueError, TimeoutError) as error:
+            problem = f"is no regular expression: {error}; special characters need a backslash"
+        if problem:
+            problems.append(f"{pattern!r}: {problem}")
     return problems
 
 
@@ -282,19 +281,19 @@ def _add_texts(value: Any, texts: dict[str, bool | None]) -> bool:
     return True
 
 
-def _remove_named(text: str, note: Note) -> str:
+def _remove_named(text: str, search: Search) -> str:
     """Return the text without the secrets that a name gives away."""
     lower = lower_case(text)
-    if "sig=" in lower or "signature=" in lower:
-        text = remove_signatures(text, note)
+    if any(each in lower for each in SIGNATURES):
+        text = remove_signatures(text, search)
         lower = lower_case(text)
     words = words_of_names(lower)
     if not words:
         return text
-    changed = remove_pairs(text, lower, words, note)
+    changed = remove_pairs(text, lower, words, search)
     if changed != text:
         lower = lower_case(changed)
-    return remove_assignments(changed, lower, words, note)
+    return remove_assignments(changed, lower, words, search)
 
 
 def _mark(name: str, _: str = "", /) -> str:

@@ -35,11 +35,13 @@ _NAMED: Final = re.compile(
 )
 """The rest of a secret's name, and a character with which its value may begin, or which ends an
 element or a tuple's item that has its value elsewhere."""
-_SIGNATURES: Final = ("sig=", "signature=")
+SIGNATURES: Final = ("sig=", "signature=", "sig%3d", "signature%3d")
 _SHORTEST_VALUE: Final = 6
 _WORD: Final = re.compile("[A-Za-z0-9]+")
 _SHORTEST_WORD: Final = 4
 _SHORTEST_HALVED: Final = 12
+_LONGEST_WORD: Final = 60
+"""A line of base64 has 64 letters or more, so no two lines end in such a word."""
 
 _CURRENT_TEST: Final = "PYTEST_CURRENT_TEST"
 
@@ -302,8 +304,8 @@ def _telling_words(value: str) -> Iterator[str]:
     A word is empty, which stands in every text, where no part of the value is long enough.
     """
     raw = value.encode("utf-8", "surrogateescape")
-    for form in (value, *base64_parts(raw)):
-        word = max(_WORD.findall(form), key=len, default="")
+    for form in (value, *base64_parts(raw), raw.hex(), raw.hex().upper()):
+        word = max(_WORD.findall(form), key=len, default="")[:_LONGEST_WORD]
         if len(word) >= _SHORTEST_HALVED:  # a line may be broken in it
             yield from (word[: len(word) // 2], word[len(word) // 2 :])
         else:
@@ -325,7 +327,7 @@ def _is_suspicious(text: str) -> bool:
             if _NAMED.match(text, start):
                 return True
             start = lower.find(part, start + 1)
-    if any(each in lower for each in _SIGNATURES):
+    if any(each in lower for each in SIGNATURES):
         return True
     if may_hold_command(text):
         return True

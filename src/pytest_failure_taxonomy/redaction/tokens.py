@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from pytest_failure_taxonomy.redaction.marks import CONTEXT, CUT, Note, cuts
+from pytest_failure_taxonomy.redaction.marks import (
+    CONTEXT,
+    CUT,
+    Note,
+    Removal,
+    Search,
+    cuts,
+    removal_of_group,
+)
 from pytest_failure_taxonomy.redaction.ordinary_values import looks_random
 from pytest_failure_taxonomy.redaction.signs import (
     LETTERS_OF_HEAD,
@@ -49,10 +57,8 @@ class Tokens:
         self._starts = TokenHeads(table)
         tokens = table["tokens"]
         shapes = table["shapes"]
-        self._heads = sorted(
-            ((prefix, form["id"]) for form in tokens for prefix in form["prefixes"]),
-            key=lambda head: -len(head[0]),
-        )
+        self._ids = {prefix: form["id"] for form in tokens for prefix in form["prefixes"]}
+        self._lengths = sorted({len(prefix) for prefix in self._ids}, reverse=True)
         self._shapes = [(re.compile(each["regex"]), each["id"]) for each in shapes]
         forms = {
             prefix: re.escape(prefix) + _rest_of(form)
@@ -61,6 +67,7 @@ class Tokens:
         }
         anywhere = "|".join(each["regex"] for each in shapes)
         joined = {prefix: forms[prefix] for form in tokens for prefix in joined_heads(form)}
+        self._line_break = re.compile(_LINE_BREAK)
         self._whole = re.compile(
             f"{_START}(?:{_by_first_letter(forms)}|{anywhere})"
             f"|(?<=[A-Za-z0-9]_)(?:{_by_first_letter(joined)})"
@@ -71,37 +78,37 @@ class Tokens:
         )
         # Two letters before a cut are no sign of a token.
         heads = _by_first_letter(
-            {
-                prefix: re.escape(prefix)
-                for prefix, _ in self._heads
-                if len(prefix) >= LETTERS_OF_HEAD
-            }
+            {prefix: re.escape(prefix) for prefix in self._ids if len(prefix) >= LETTERS_OF_HEAD}
         )
         self._cut_head = re.compile(f"{_START_OF_RUN}(?:{heads})")
         self._cut = re.compile(f"{_START_OF_RUN}(?:{heads}){_RUN}{CUT}{_TAIL}")
 
-    def remove(self, text: str, note: Note, *, cut: bool) -> str:
+    def remove(self, text: str, search: Search, *, cut: bool) -> str:
         """Return the text without the tokens in it.
 
         Args:
             text: any text.
-            note: counts a removal and returns its mark.
+            search: removes what was found.
             cut: whether the text has places where something was cut out, perhaps of a token.
         """
         if self._starts.may_stand_in(text):
             if self._starts.may_be_wrapped_in(text):
-                text = self._wrapped.sub(lambda found: self._without_wrapped(found, note), text)
-            text = self._whole.sub(
-                lambda found: note(self._id_of(found.group()), found.group()), text
-            )
+                text = search.without_matches(text, self._wrapped, self._wrapped_token)
+            text = search.without_matches(text, self._whole, self._whole_token)
         if cut and self._may_hold_a_cut_one(text):
-            text = self._cut.sub(lambda found: note(self._id_of(found.group())), text)
+            text = search.without_matches(text, self._cut, self._cut_token)
         return text
 
-    def _without_wrapped(self, found: re.Match[str], note: Note) -> str:
+    def _whole_token(self, found: re.Match[str]) -> Removal:
+        return removal_of_group(found, 0, self._id_of(found.group()))
+
+    def _cut_token(self, found: re.Match[str]) -> Removal:
+        return Removal(*found.span(), self._id_of(found.group()), "")
+
+    def _wrapped_token(self, found: re.Match[str]) -> Removal | None:
         """Remove a token that lines were broken in: as far as its parts belong to it."""
         text = found.group()
-        breaks = list(re.finditer(_LINE_BREAK, text))
+        breaks = list(self._line_break.finditer(text))
         ends = [*(each.start() for each in breaks[1:]), len(text)]
         token = text[: breaks[0].start()]
         end = 0
@@ -118,12 +125,13 @@ class Tokens:
             if taken < len(part):
                 break
         if end == 0 or self._whole.fullmatch(token) is None:
-            return text
-        return note(self._id_of(token), token) + text[end:]
+            return None
+        return Removal(found.start(), found.start() + end, self._id_of(token), token)
 
     def _id_of(self, token: str) -> str:
         """Return the id of the longest head that the token has: `sk-ant-` is not a key of `sk-`."""
-        by_head = (name for prefix, name in self._heads if token.startswith(prefix))
+        heads = (token[:length] for length in self._lengths)
+        by_head = (self._ids[head] for head in heads if head in self._ids)
         by_shape = (name for shape, name in self._shapes if shape.fullmatch(token))
         return next(by_head, None) or next(by_shape, "token")
 

@@ -19,10 +19,14 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 
 # C0 and C1 controls, DEL, bidirectional controls, and the line and paragraph separators: what
 # could move the cursor, recolour the screen, forge a line or reverse the reading direction.
-# Lone surrogates can't be encoded at all.
+# Lone surrogates can't be encoded at all. A CI system takes `##[…]`, `##vso[…]` and
+# `##teamcity[…]` for a command of its own anywhere in a line, and `::…::` at its start.
+_COMMAND: Final = r"(?<=#)#(?=[A-Za-z]{0,20}\[)|(?m:^)[^\S\n]*:(?=:[\w-]+[^:\n]*::)"
 _UNSAFE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]"
+    f"|{_COMMAND}"
 )
+_END_OF_LINE: Final = re.compile(r"\r?\n|\t")
 
 
 def bench_name(bench: Mapping[str, Any]) -> str:
@@ -125,9 +129,10 @@ def _last_blank(text: str, start: int, end: int) -> int:
 
 
 def safe_text(text: str, limit: int = MAX_ONE_LINE) -> str:
-    r"""Return the text as one line that a terminal shows as it is.
+    r"""Return the text as one line that a terminal and the log of a CI job show as it is.
 
-    Control characters appear as escapes such as `\x1b`; what is longer than `limit` ends in `…`.
+    Control characters and commands appear as escapes such as `\x1b`; what is longer than `limit`
+    ends in `…`.
 
     Args:
         text: any text.
@@ -135,6 +140,19 @@ def safe_text(text: str, limit: int = MAX_ONE_LINE) -> str:
     """
     shown = _UNSAFE.sub(_escape, text[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def safe_lines(text: str) -> str:
+    """Return lines of any format as a terminal and the log of a CI job show them.
+
+    The escapes are those of JSON, in which control characters are escapes already.
+    """
+    parts = _END_OF_LINE.split(text)
+    ends = _END_OF_LINE.findall(text)
+    return "".join(
+        f"{_UNSAFE.sub(_escape_for_json, part)}{end}"
+        for part, end in zip(parts, [*ends, ""], strict=True)
+    )
 
 
 def first_line(text: str) -> str:
@@ -183,8 +201,12 @@ def with_place(
 
 
 def _escape(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    before, code = match.group()[:-1], ord(match.group()[-1])
+    return before + (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def _escape_for_json(match: re.Match[str]) -> str:
+    return f"{match.group()[:-1]}\\u{ord(match.group()[-1]):04x}"
 
 
 _PLACE: Final = (

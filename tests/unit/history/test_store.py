@@ -207,6 +207,10 @@ def test_any_text_is_taken(history: History) -> None:
     ("url", "words"),
     [
         ("", "the URL is empty"),
+        *(
+            (f"{before}password=pa55 dbname=x", "history: it is a connection string of libpq; give")
+            for before in ("host=db ", "", " HOST = db://x ", "service=x ", "user=a options=b://c ")
+        ),
         ("nothing://x", "nothing://... is no URL of SQLAlchemy"),
         ("missing/folder/h.db", "there is no folder"),
         ("text.db", "is no SQLite database"),

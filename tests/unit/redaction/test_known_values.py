@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import re
+import shlex
+import unicodedata
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pytest
 from _pytest._io.saferepr import saferepr
 
+from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.redaction.known_values import KnownValues, LearntValues, secret_values
+from pytest_failure_taxonomy.redaction.marks import Search
 from pytest_failure_taxonomy.redaction.ordinary_values import is_telling
 from pytest_failure_taxonomy.redaction.redactor import Redactor
 from pytest_failure_taxonomy.report.text import cap
 from tests.unit.redaction.samples import random_part, survives
 
 PART: Final = random_part("A-Za-z0-9", 24, "environment")
-VALUE: Final = PART[:12] + "/'\"\n+é" + PART[12:]
+VALUE: Final = PART[:12] + "/'\"\n+é<&" + PART[12:]
+ACCENTS: Final = PART[:12] + "/é+ü " + PART[12:]
+LONG: Final = PART * 6
 
 WAYS = (
     "app --api-token {} -v",
@@ -31,31 +39,64 @@ WAYS = (
 )
 
 
-@pytest.mark.parametrize("value", [PART, VALUE])
+@pytest.mark.parametrize("value", [PART, VALUE, ACCENTS, LONG])
 @pytest.mark.parametrize(
     "form",
     [
         str,
         repr,
+        ascii,
         json.dumps,
+        shlex.quote,
+        lambda value: json.dumps(value, ensure_ascii=False),
+        lambda value: json.dumps({"body": json.dumps({"a": value})}),
         lambda value: repr(json.dumps(value)),
         lambda value: repr(value.encode()),
+        lambda value: repr(shlex.quote(value)),
+        quote,
         lambda value: quote(value, safe=""),
+        lambda value: re.sub("%..", lambda code: code.group().lower(), quote_plus(value)),
+        html.escape,
+        lambda value: json.dumps(html.escape(value)),
+        lambda value: html.escape(value, quote=False),
+        lambda value: html.escape(value).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+        lambda value: unicodedata.normalize("NFD", value),
+        lambda value: quote(unicodedata.normalize("NFD", value)),
+        lambda value: value.encode().hex(),
+        lambda value: value.encode().hex().upper(),
+        lambda value: _base64_lines(value, before=50, columns=76),
+        lambda value: _base64_lines(value, before=46, columns=64),
+        lambda value: repr(_base64_lines(value, before=40, columns=64)),
         lambda value: base64.b64encode(value.encode()).decode(),
         lambda value: base64.b64encode(f"u:{value}".encode()).decode(),
         lambda value: base64.b64encode(f"me:{value}".encode()).decode(),
         lambda value: base64.b64encode(f"you:{value}".encode()).decode(),
     ],
 )
-def test_a_value_goes_in_every_form(value: str, form: object) -> None:
+def test_a_value_goes_in_every_form(
+    value: str, form: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As it is, in a repr, JSON, a URL or base64, the value goes and the variable is named."""
     assert callable(form)
-    redactor = Redactor(environment={"MY_API_KEY": value})
-    shown = redactor.redact(f"it said {form(value)}.")
+    monkeypatch.setenv("MY_API_KEY", value)
+    shown = Secrets().redact(f"it said {form(value)}.")
     assert "[REDACTED:env:MY_API_KEY]" in shown
-    assert not survives(PART, shown)
+    for half in (PART[:12], PART[12:]):
+        assert not survives(half, shown)
     encoded = base64.b64encode(value.encode()).decode()
     assert not survives(encoded[4:-4], shown, 8)
+
+
+def _base64_lines(value: str, *, before: int, columns: int) -> str:
+    """Return the value among other bytes in base64, broken into lines."""
+    encoded = base64.b64encode(b"\0" * before + value.encode() + b"\0" * 90).decode()
+    return "\n".join(encoded[at : at + columns] for at in range(0, len(encoded), columns))
+
+
+@pytest.mark.parametrize("form", ["hexadecimal digits of Pass1234", "%70%61", "&#112;", "x" * 90])
+def test_what_has_no_value_in_it_stays(form: str) -> None:
+    """To look for many forms takes nothing else away."""
+    assert Redactor(environment={"MY_API_KEY": VALUE, "OTHER_TOKEN": ACCENTS}).redact(form) == form
 
 
 @pytest.mark.parametrize("around", ["", "aaa", "the value was "])
@@ -201,7 +242,7 @@ def test_few_and_many_values_are_removed_alike(many: int, form: str) -> None:
     text = form.format(values[1]).replace(
         values[1][0] + values[1][1] + "...", values[1][:9] + "..."
     )
-    shown = known.remove(text, lambda name, _="", /: f"[{name}]", cut="..." in text)
+    shown = known.remove(text, Search(lambda name, _="", /: f"[{name}]"), cut="..." in text)
     assert not survives(values[1], shown)
 
 
@@ -210,7 +251,7 @@ def test_the_oldest_values_are_forgotten() -> None:
     values = [random_part("A-Za-z0-9", 24, str(number)) for number in range(5)]
     known = KnownValues(3)
     known.add(("token", value) for value in values)
-    left = known.remove(" ".join(values), lambda name, _="", /: f"[{name}]", cut=False)
+    left = known.remove(" ".join(values), Search(lambda name, _="", /: f"[{name}]"), cut=False)
     assert left.split() == [*values[:2], "[token]", "[token]", "[token]"]
 
 

@@ -15,6 +15,7 @@ from pytest_failure_taxonomy.redaction.redactor import Redactor
 from tests.unit.redaction.samples import random_part, survives
 
 SECRET: Final = random_part("A-Za-z0-9", 24, "a value of no form")
+LETTERS: Final = random_part("A-Za-z", 24, "a token of letters")
 
 GONE: Final = {
     "header": f"> Authorization: Bearer {SECRET}",
@@ -81,9 +82,14 @@ GONE: Final = {
     "netrc on lines": f"machine example.org\n  login me\n  password {SECRET}\n",
     "netrc without login": f"machine example.org password {SECRET} login me",
     "signature of Azure": f"https://a.blob.example.net/c?sv=2022-11-02&se=2024&sig={SECRET}%3D",
+    "signature of Azure in JSON": f'{{"url": "https://x.net/c?sv=1\\u0026sig={SECRET}%3D"}}',
+    "signature of Azure in HTML": f'<a href="https://x.net/c?sv=1&amp;sig={SECRET}%3D">',
+    "signature of Azure in a URL": f"https://y.net/?u=https%3A%2F%2Fx.net%3Fsv%3D1%26sig%3D{SECRET}",
+    "short signature of Azure": f"https://x.net/c?sig={SECRET[:14]}%3D&sv=1",
     "signature of Amazon": f"https://b.example.org/k?X-Amz-Date=1&X-Amz-Signature={SECRET}",
     "user without password": f"https://{SECRET}:@example.org/v1/charges",
     "token as user": f"https://{SECRET}@example.org/me/it.git",
+    "token of letters as user": f"https://{LETTERS}@github.com/me/it.git",
     "slash in a password": f"postgres://me:x/{SECRET}@db.example.org/app",
     "two slashes in a password": f"https://me:/{SECRET}/+@example.org:8080/app",
     "shown beside and again": f"assert Cfg(api_key='{SECRET}') == '{SECRET}'",
@@ -142,6 +148,7 @@ KEPT: Final = {
     "machine": "the machine admin password is not known, default login anonymous",
     "port and address": "http://localhost:8080/path/me@example.org, npm://r:4873/@scope/pkg",
     "user of a URL": "https://john.doe@x.org https://deploy-bot2@x.org https://me%40x1.org@y.org",
+    "names of several words": "https://svc-ci-bot-eu-west@x.org https://DeployBotOfTheShop@x.org",
     "users": "ssh://git@example.org:22/x https://administrator1@example.org",
     "command lines": "curl -u me https://x.org; mysql -u me -p app; docker run -p 8080:80 x",
     "templates": "curl -u $USER:$PASS x; curl -u user:password x; sshpass -p <password> ssh x",
