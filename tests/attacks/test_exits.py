@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.helpers.children import REPORT, child_environment, pytest_command, run_child
+from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command, run_child
 from tests.helpers.reports import read_report
 
 pytestmark = [
@@ -110,3 +110,146 @@ def test_a_signal_that_ends_nothing(tmp_path: Path, name: str) -> None:
     program = f"import os, signal; os.kill(os.getppid(), signal.{name})"
     status, ended = supervise(tmp_path, [sys.executable, "-S", "-c", program])
     assert (status, ended["code"]) == (0, 0)
+
+
+# A pytest that answers 0.
+
+BAD: Final = "def test_it(): assert 0\n"
+GOOD: Final = "def test_it(): pass\n"
+LEAVES: Final = "import sys; sys.exit(0)\n"
+IN_HOOK: Final = "import sys\ndef {}(): sys.exit(0)\n"
+AT_EXIT: Final = {"test_it.py": f"import atexit, os; atexit.register(os._exit, 0)\n{BAD}"}
+CONFTEST: Final = {"conftest.py": LEAVES, "test_it.py": BAD}
+BY_CONFTEST: Final = "conftest.py ended pytest with status 0 before any test ran (conftest.py:1)"
+PYTEST: Final = pytest_command()
+XDIST: Final = pytest_command("-n2", plugins=("failure_taxonomy", "xdist"))
+AS_INSTALLED: Final = [sys.executable, "-m", "pytest"]
+BASELINE: Final = ["--stage=baseline_run", "--", *PYTEST]
+
+
+def in_hook(hook: str, test: str = BAD) -> dict[str, str]:
+    """Return a suite of one test whose conftest leaves in a hook."""
+    return {"conftest.py": IN_HOOK.format(hook), "test_it.py": test}
+
+
+def shell(line: str) -> list[str]:
+    """Return a command that is no pytest and runs one."""
+    return ["sh", "-c", f"{line.format(pytest=' '.join([*PYTEST, SWITCH]))}; true"]
+
+
+ANSWERS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
+    # Its session had failed.
+    "at-exit": (AT_EXIT, PYTEST, 1, "1 test failed"),
+    "at-exit-xdist": (
+        {"conftest.py": "import atexit, os; atexit.register(os._exit, 0)\n", "test_it.py": BAD},
+        XDIST,
+        1,
+        "1 test failed",
+    ),
+    "at-exit-in-a-shell": (AT_EXIT, shell("{pytest}"), 1, "1 test failed"),
+    "sessionfinish": (in_hook("pytest_sessionfinish"), PYTEST, 1, "1 test failed"),
+    "unconfigure": (in_hook("pytest_unconfigure"), PYTEST, 1, "1 test failed"),
+    # It never finished its session.
+    "import": (
+        {"tests/own.py": LEAVES, "tests/conftest.py": "import own\n", "tests/test_it.py": BAD},
+        [*PYTEST, "tests"],
+        3,
+        (
+            "tests/conftest.py ended pytest with status 0 before any test ran (tests/own.py:1, "
+            "from tests/conftest.py)"
+        ),
+    ),
+    "conftest": (CONFTEST, PYTEST, 3, BY_CONFTEST),
+    "conftest-xdist": (CONFTEST, XDIST, 3, BY_CONFTEST),
+    "conftest-in-a-shell": (CONFTEST, shell("{pytest}"), 3, BY_CONFTEST),
+    "conftest-under-coverage": (
+        CONFTEST,
+        [sys.executable, "-m", "coverage", "run", *PYTEST[1:]],
+        3,
+        BY_CONFTEST,
+    ),
+    "conftest-below": (
+        {"a/b/conftest.py": LEAVES, "a/b/test_it.py": BAD},
+        PYTEST,
+        3,
+        "SystemExit: 0 (a/b/conftest.py:1)",
+    ),
+    "configure": (
+        in_hook("pytest_configure"),
+        PYTEST,
+        3,
+        "SystemExit: 0 (conftest.py:2, in pytest_configure)",
+    ),
+    "load-conftests": (
+        {"own.py": IN_HOOK.format("pytest_load_initial_conftests"), "test_it.py": BAD},
+        [*PYTEST, "-p", "own"],
+        3,
+        (
+            "own.py ended pytest with status 0 before any test ran (own.py:2, in "
+            "pytest_load_initial_conftests)"
+        ),
+    ),
+    "plugin": (
+        {"own.py": LEAVES, "test_it.py": BAD},
+        [*AS_INSTALLED, "-p", "own"],
+        3,
+        "own ended pytest with status 0 before any test ran",
+    ),
+    "plugin-of-a-file": (
+        {"own.py": LEAVES, "pytest.ini": "[pytest]\naddopts = -p own\n"},
+        AS_INSTALLED,
+        3,
+        "own (from addopts in pytest.ini) ended pytest with status 0 before any test ran",
+    ),
+    # It is right.
+    "forgiven": (
+        {
+            "conftest.py": "def pytest_sessionfinish(session): session.exitstatus = 0\n",
+            "test_it.py": BAD,
+        },
+        PYTEST,
+        0,
+        "",
+    ),
+    "passed-unconfigure": (
+        in_hook("pytest_unconfigure", GOOD),
+        PYTEST,
+        0,
+        "conftest.py ended pytest with status 0 (conftest.py:2, in pytest_unconfigure)",
+    ),
+    "plugin-and-help": ({"own.py": "", "test_it.py": BAD}, [*AS_INSTALLED, "-pown", "-h"], 0, ""),
+    "plugin-without-us": (
+        {"own.py": "", "test_it.py": BAD},
+        [*AS_INSTALLED, "-pown", "-pno:failure_taxonomy", "--co"],
+        0,
+        "",
+    ),
+    "listed": (CONFTEST, [*PYTEST, "--collect-only"], 0, BY_CONFTEST),
+    "version": (CONFTEST, [*PYTEST, "--version"], 0, ""),
+    # It is a baseline, or the command is no pytest.
+    "baseline": (CONFTEST, BASELINE, 0, "the tests pass before the fix"),
+    "baseline-at-exit": (AT_EXIT, BASELINE, 0, "the tests pass before the fix"),
+    "shell": ({"test_it.py": BAD}, shell("{pytest}"), 0, "1 test failed"),
+    "text": ({}, ["sh", "-c", "echo '1 failed in 0.1s'"], 0, ""),
+}
+
+
+@pytest.mark.attack("answer", ANSWERS, some=8)
+def test_a_pytest_that_answers_0(
+    tmp_path: Path, answer: tuple[Mapping[str, str], list[str], int, str]
+) -> None:
+    """`run` ends with the session's own status, and with 3 where that is not to be had."""
+    files, command, status, words = answer
+    for path, content in {"pytest.ini": "[pytest]\n", **files}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content, "utf-8")
+    ends_options = [] if "--" in command else ["--"]
+    run = run_child(
+        tmp_path,
+        [*RUN[:-1], *ends_options, *command],
+        env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None} if command[:3] == AS_INSTALLED else {},
+    )
+    report = read_report(tmp_path / REPORT)
+    verdict = report["verdict"]
+    assert (run.status, verdict["message"] if verdict else "") == (status, words)
+    assert ("run: pytest" in run.stderr) == (status not in (0, report["exit"]["code"]))

@@ -206,5 +206,6 @@ def test_failures_that_a_plugin_forgives(runs: PytestRuns) -> None:
         }
     }
     assert run.stdout[-1] == (
-        "failure taxonomy: pytest ended with exit code 0 (1 failed); report: failure-report.json"
+        "failure taxonomy: pytest ended with exit code 0, which a plugin or a conftest.py has set "
+        "(1 failed); report: failure-report.json"
     )

@@ -8,6 +8,7 @@ be it named or one of its options given. Nothing is executed.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -22,6 +23,13 @@ from pytest_failure_taxonomy.taxonomy.evidence import RunError
 MAX_BYTES: Final = 1_000_000
 """The size of a configuration file; longer ones are not read."""
 
+OFF_SWITCH: Final = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+_IS_WITHOUT_US: Final = re.compile(
+    r"-[a-zA-Z]*[hV]|--(help|version|markers|fixtures(-per-test)?|funcargs|co|collect-only)"
+    r"|--cache-show.*|--disable-plugin-autoload|(-p)?no:failure_taxonomy"
+)
+"""Options with which a pytest runs no test, or doesn't load this plugin."""
+
 _FILES: Final = (
     "pytest.toml",
     ".pytest.toml",
@@ -35,21 +43,25 @@ _FILES: Final = (
 
 
 def early_refusal(
-    command: Sequence[str], environment: Mapping[str, str], folder: Path
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, code: int | None = None
 ) -> RunError | None:
     """Return the error that pytest must have ended with, if there is one to see.
+
+    A pytest that ended with status 0 and has not loaded this plugin, though nothing keeps it from
+    doing so, was left by one of the plugins that it loads first.
 
     Args:
         command: of pytest.
         environment: of pytest.
         folder: the absolute path that pytest was started in.
+        code: its exit code, if known.
     """
     words = list(command)
     arguments = words[words.index("pytest") + 1 :] if "pytest" in words[1:] else words[1:]
     try:
         file, addopts = _configuration(arguments, folder)
     except _BrokenFileError as error:
-        return RunError(origin="usage", message=str(error))
+        return RunError(origin="usage", message=str(error)) if code != 0 else None
     program = os.path.abspath(shutil.which(command[0]) or "/")
     if os.path.dirname(program) != os.path.dirname(sys.executable):
         return None  # it belongs to another environment, and what is installed there is unknown
@@ -59,6 +71,12 @@ def early_refusal(
         (f" (from addopts in {file})", addopts),
     )
     named = [(place, name) for place, words in written for name in _plugins_in(words)]
+    if code == 0:
+        given = {word for _, words in written for word in words}
+        is_without_us = any(map(_IS_WITHOUT_US.fullmatch, given)) or environment.get(OFF_SWITCH)
+        names = " or ".join(f"{name}{place}" for place, name in named)
+        said = f"{names} ended pytest with status 0 before any test ran"
+        return RunError(origin="plugin", message=said) if names and not is_without_us else None
     in_variable = environment.get("PYTEST_PLUGINS", "").split(",")
     named += [(" (from PYTEST_PLUGINS)", name) for name in in_variable if name]
     for place, name in named:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from pytest_failure_taxonomy.aftermath.complete import ProcessEnd
+from pytest_failure_taxonomy.aftermath.early_refusals import OFF_SWITCH, early_refusal
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.build import build_report
@@ -26,7 +27,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Interruption,
     OutputLine,
     RunContext,
-    RunError,
     RunEvidence,
     ToolMessage,
 )
@@ -60,7 +60,6 @@ except PackageNotFoundError:
 print(state, *sys.version_info[:2])
 """
 _LOWEST_PYTHON: Final = (3, 11)
-_OFF_SWITCH: Final = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 
 
 @value
@@ -154,16 +153,20 @@ def report_of_command(
     if lost_run_id is None and was_pytest:
         evidence = _evidence_of_output(outputs[0], seen, stage)
     if evidence is None:
+        refusal = None
+        if was_pytest and lost_run_id is None:
+            with suppress(Exception):  # it reads foreign files; the report does without them
+                refusal = early_refusal(command, os.environ, folder, seen.exit.code)
+        was_left = refusal is not None and seen.exit.code == 0
         evidence = RunEvidence(
             stage=stage,
             recorded=False,
             is_pytest=was_pytest,
-            early_refusal=_early_refusal(command, folder)
-            if was_pytest and lost_run_id is None
-            else None,
+            early_refusal=refusal,
             finished=seen.exit.signal is None
             and seen.exit.enforced_limit_seconds is None
-            and lost_run_id is None,
+            and lost_run_id is None
+            and not was_left,
             exit=seen.exit,
         )
     if interrupted and evidence.finished and seen.exit.code and not evidence.interruptions:
@@ -188,16 +191,6 @@ def report_of_command(
         faults=() if absence is None else (absence.words,),
         redaction=secrets,
     )
-
-
-def _early_refusal(command: Sequence[str], folder: Path) -> RunError | None:
-    """Return why a pytest ended before it loaded this plugin."""
-    from pytest_failure_taxonomy.aftermath.early_refusals import early_refusal
-
-    try:
-        return early_refusal(command, os.environ, folder)
-    except Exception:  # noqa: BLE001 - it reads foreign files; the report does without them
-        return None
 
 
 def timestamp(at: datetime) -> str:
@@ -289,7 +282,7 @@ def why_unrecorded(command: Sequence[str]) -> Absence | None:
             words=f"pytest-failure-taxonomy is not installed in {name}: the report has nothing to "
             f"go by but the exit code, and the output where that is a file; {right}"
         )
-    is_off = "--disable-plugin-autoload" in command or bool(os.environ.get(_OFF_SWITCH))
+    is_off = "--disable-plugin-autoload" in command or bool(os.environ.get(OFF_SWITCH))
     if state == "installed" and is_off and not any("failure_taxonomy" in word for word in command):
         return Absence(
             words="pytest-failure-taxonomy was not loaded: the plugins of the environment are "

@@ -33,6 +33,7 @@ from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.options import add_stage
 from pytest_failure_taxonomy.cli.output import let_go_of_streams, print_verdict, tell, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
+from pytest_failure_taxonomy.report.limits import own_extension
 from pytest_failure_taxonomy.report.write import refuse_special_file, remove_report, write_report
 from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
@@ -59,8 +60,8 @@ def add_parser(commands: Parsers) -> None:
         usage="%(prog)s [--stage STAGE] [--timeout SECONDS] [--report PATH] -- COMMAND ...",
         description="Run a command of any stage as its parent, and write a report of how it ended. "
         "A pytest gets the plugin's full report, completed with the exact exit status. Ends as the "
-        f"command ended, except with {EXIT_LIMIT} when its time was up, and with {EXIT_UNFINISHED} "
-        "where pytest answered 0 without having finished.",
+        f"command ended, except with {EXIT_LIMIT} when its time was up. Where a pytest answered 0, "
+        f"ends with its session's own status, and with {EXIT_UNFINISHED} if that never finished.",
         allow_abbrev=False,
     )
     add_stage(parser, "the step of an attempt", default=None)
@@ -98,7 +99,9 @@ def execute(options: argparse.Namespace) -> int:
     try:
         end, answer = _supervise(command, options, path)
     except FailureTaxonomyError:
-        _forget_earlier_report(path)
+        earlier = read_report(path)
+        if earlier is not None and earlier["completeness"] != "running":
+            remove_report(path)  # nobody must take it for this run's
         raise
     except Exception as error:
         raise SettingsError(f"run: nothing can be known of the command: {error}") from error
@@ -107,7 +110,10 @@ def execute(options: argparse.Namespace) -> int:
     report: dict[str, Any] | None = None
     problem = None
     try:
-        seen = _process_end(end, options.timeout)
+        seen = end_from_returncode(end.returncode, "supervisor", end.ended_ns)
+        limit = options.timeout if end.limit_reached else None
+        ended = replace(seen.exit, sender=end.sender, enforced_limit_seconds=limit)
+        seen = replace(seen, exit=ended)
         path = Path(answer.report or path)
         report = _report_of_plugin(path, answer, seen, started_at, is_named=bool(options.report))
         if report is None:
@@ -129,17 +135,11 @@ def execute(options: argparse.Namespace) -> int:
             problem = _write(path, report)
             _show_on_github(report, command)
         if report["completeness"] != "full":
-            print_verdict(report, _shown(path, folder), problem=problem)
+            shown = path.relative_to(folder) if path.is_relative_to(folder) else path
+            print_verdict(report, shown, problem=problem)
     except Exception as error:  # noqa: BLE001 - the command's status stands
         tell(f"{path}: the report can't be made: {type(error).__name__}: {error}")
     return _exit_code(end, report)
-
-
-def _forget_earlier_report(path: Path) -> None:
-    """Remove the report of an earlier run, because the command could not be started."""
-    earlier = read_report(path)
-    if earlier is not None and earlier["completeness"] != "running":
-        remove_report(path)
 
 
 def _supervise(
@@ -162,16 +162,6 @@ def _supervise(
         )
     finally:
         mailbox.close()
-
-
-def _report_of_plugin(
-    path: Path, answer: Answer, seen: ProcessEnd, started_at: datetime, *, is_named: bool
-) -> dict[str, Any] | None:
-    """Return the plugin's report, completed; `None` if there is none."""
-    if answer.run_id is not None:
-        seen = replace(seen, left=answer.left)
-        return _complete(path, answer.run_id, seen, answer.record)
-    return None if is_named else _report_from_within(path, seen, started_at)
 
 
 def _report_from_within(
@@ -199,12 +189,17 @@ def _report_from_within(
     return report
 
 
-def _complete(
-    path: Path, run_id: str, seen: ProcessEnd, contents: list[bytes] | None
+def _report_of_plugin(
+    path: Path, answer: Answer, seen: ProcessEnd, started_at: datetime, *, is_named: bool
 ) -> dict[str, Any] | None:
-    """Complete the plugin's report; return `None` if nothing is left of it."""
+    """Return the plugin's report, completed; `None` if there is none, or nothing is left of it."""
+    if answer.run_id is None:
+        return None if is_named else _report_from_within(path, seen, started_at)
+    seen = replace(seen, left=answer.left)
     try:
-        return complete_run(path, run_id, seen, contents=contents, warn=tell, annotate=tell_plainly)
+        return complete_run(
+            path, answer.run_id, seen, contents=answer.record, warn=tell, annotate=tell_plainly
+        )
     except UnwrittenReportError as error:
         tell(
             f"{path}: the report can't be written: {error.strerror}; make room "
@@ -214,18 +209,6 @@ def _complete(
     except (ReportError, OSError) as error:
         tell(f"{path}: the run's own record is lost: {error}")
         return None
-
-
-def _process_end(end: CommandEnd, timeout_seconds: float | None) -> ProcessEnd:
-    seen = end_from_returncode(end.returncode, "supervisor", end.ended_ns)
-    return replace(
-        seen,
-        exit=replace(
-            seen.exit,
-            sender=end.sender,
-            enforced_limit_seconds=timeout_seconds if end.limit_reached else None,
-        ),
-    )
 
 
 def _write(path: Path, report: dict[str, Any]) -> str | None:
@@ -259,24 +242,31 @@ def _show_on_github(report: dict[str, Any], command: list[str]) -> None:
 def _exit_code(end: CommandEnd, report: dict[str, Any] | None) -> int:
     if end.limit_reached:
         return EXIT_LIMIT
-    kinds = {reason["kind"] for reason in report["reasons"]} if report else set()
-    if end.returncode == 0 and "process.exited" in kinds:
-        return EXIT_UNFINISHED
-    if report and _was_ended_as_stalled(report):
-        return EXIT_STALLED
+    if report and end.returncode == 0 and (status := _status_behind(report)):
+        return status
+    evidence = ((report and report["verdict"]) or {}).get("evidence", ())
+    is_stall = any(each["source"] == ENDED_AS_STALLED for each in evidence)
+    if report and is_stall and report["exit"]["signal"] is not None:
+        return EXIT_STALLED  # killed because of --failure-taxonomy-end-stalled
     let_go_of_streams()  # a signal would leave no time for that
     return end_like(end.returncode)
 
 
-def _was_ended_as_stalled(report: dict[str, Any]) -> bool:
-    """Tell whether pytest was killed because of --failure-taxonomy-end-stalled."""
-    evidence = (report["verdict"] or {}).get("evidence", ())
-    is_stall = any(each["source"] == ENDED_AS_STALLED for each in evidence)
-    return is_stall and report["exit"]["signal"] is not None
-
-
-def _shown(path: Path, folder: Path) -> Path:
-    return path.relative_to(folder) if path.is_relative_to(folder) else path
+def _status_behind(report: dict[str, Any]) -> int:
+    """Return the status that a pytest should have ended with instead of 0; 0 if none."""
+    if report["exit"]["code"] != 0 or report["run"]["stage"] == Stage.BASELINE_RUN:
+        return 0
+    status = own_extension(report).get("session_exit_code")
+    if isinstance(status, int) and status:
+        tell(f"run: pytest's session ended with status {status}, and only its process with 0")
+        return status
+    # A `sys.exit(0)` outside of the session; where tests were only listed, none has failed.
+    was_left = report["exit"]["source"] == "exception"
+    lists = {"--co", "--collect-only"}.intersection(report["run"]["invocation"]["args"])
+    if "process.exited" in {each["kind"] for each in report["reasons"]} or (was_left and not lists):
+        tell("run: pytest ended with status 0, but never finished its session")
+        return EXIT_UNFINISHED
+    return 0
 
 
 def _seconds(text: str) -> float:

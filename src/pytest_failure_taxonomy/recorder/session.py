@@ -67,6 +67,8 @@ class SessionRecorder:
             test_files=config.getini("python_files"),
         )
         self.should_fail = ""
+        self.status: int | None = None
+        """The session's own exit status, once it is known."""
         self.failures = Failures(
             self.facts, self.progress, self.exceptions, markers, config.rootpath
         )
@@ -215,7 +217,7 @@ class SessionRecorder:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
-        """Record the session's `shouldfail` after all other plugins may have set it."""
+        """Record the session's status and `shouldfail` after all other plugins have had a say."""
         try:
             return (yield)
         except pytest.exit.Exception as error:
@@ -223,6 +225,7 @@ class SessionRecorder:
             raise
         finally:
             self.should_fail = str(session.shouldfail or "")
+            self.status = int(session.exitstatus)
 
     # The rest is called at the end of a run.
 

@@ -31,9 +31,15 @@ from pytest_failure_taxonomy.recorder.inspection import (
     name_of,
     traceback_of,
 )
-from pytest_failure_taxonomy.recorder.origin import entries_of, is_of_the_user, location
+from pytest_failure_taxonomy.recorder.origin import (
+    entries_of,
+    is_of_the_user,
+    location,
+    own_place_of,
+)
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
+from pytest_failure_taxonomy.taxonomy.values import replace
 
 _ABOUT_A_PLUGIN: Final = ("Error importing plugin", "Missing required plugin")
 """How the usage errors of pytest begin that name a missing plugin."""
@@ -53,6 +59,7 @@ def record_startup_error(
 ) -> ProcessExit:
     """Record an error that left pytest, and return the exit status that follows from it."""
     rootdir = config.rootpath
+    end = _exit_after(error)
     if issubclass(type(error), (KeyboardInterrupt, pytest.exit.Exception)):
         session.pytest_keyboard_interrupt(pytest.ExceptionInfo.from_exception(error))
     elif is_import_failure(error):
@@ -67,14 +74,23 @@ def record_startup_error(
         conftest = _conftest_left_by(error)
         loaded = "" if conftest is None else location(conftest, None, rootdir).path
         traceback, formatted = _short_traceback(error)
+        words = words_of(error, rootdir, loaded, formatted)
+        if end.code == 0:
+            place = own_place_of(error, rootdir)
+            name = loaded or (place.path if place else "a plugin")
+            when = " before any test ran" if session.status is None else ""
+            words = words.removeprefix("SystemExit").removeprefix(": 0").strip()
+            words = f"{name} ended pytest with status 0{when} {words}"
+            source = "pytest" if session.status == 0 else "exception"
+            end = replace(end, session_code=session.status, source=source)
         session.record_error(
             "plugin" if conftest is None else "conftest",
             error,
-            message=loaded and words_of(error, rootdir, loaded, formatted),
+            message=words,
             formatted=formatted,
             traceback=traceback,
         )
-    return _exit_after(error)
+    return end
 
 
 def exit_code_of(status: int) -> int:

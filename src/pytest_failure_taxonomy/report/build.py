@@ -12,7 +12,13 @@ from math import isfinite
 from typing import Any, Final
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, Limits, Redaction
+from pytest_failure_taxonomy.report.limits import (
+    OWN_NAME,
+    JSONObject,
+    Limits,
+    Redaction,
+    own_extension,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Completeness,
@@ -264,13 +270,8 @@ def _in_flight(test: InFlightTest, limits: Limits) -> JSONObject:
 
 
 def _test_run(test: TestRun) -> JSONObject:
-    return {
-        "nodeid": test.nodeid,
-        "outcome": test.outcome,
-        "start_seconds": _seconds(test.start_seconds),
-        "duration_seconds": _seconds(test.duration_seconds),
-        "worker": test.worker,
-    }
+    times = ("start_seconds", "duration_seconds")
+    return {**to_dict(test), **{name: _seconds(getattr(test, name)) for name in times}}
 
 
 def _stalled_activity(stalled: SeenStall, limits: Limits) -> JSONObject:
@@ -348,6 +349,7 @@ def _own_extensions(
         if repository is None
         else {"repository": repository.name, "merge_base": repository.merge_base},
         "attempt": _plain(context.attempt),
+        "session_exit_code": run.exit.session_code if run.exit.code == 0 else None,
     }
     said = {name: each for name, each in own.items() if each}
     return {OWN_NAME: said} if said else {}
@@ -427,6 +429,12 @@ def amend_report(
     limits = Limits()
     return {
         **with_stalls_at_end(report, stalls),
+        "extensions": {
+            **report["extensions"],
+            OWN_NAME: {**own_extension(report), "session_exit_code": before},
+        }
+        if end.code == 0
+        else report["extensions"],
         "exit": exit_as_json(evidence, judgement),
         "verdict": verdict_as_before(report["verdict"], verdict_as_json(judgement.verdict, limits)),
         "reasons": reasons_as_json(judgement, limits),

@@ -405,8 +405,9 @@ _PYTEST_KINDS: Final[Mapping[int, tuple[str, tuple[str, ...]]]] = MappingProxyTy
 )
 """What pytest's exit codes are most likely to come from, and what else they could."""
 
-_CODES_OF_REFUSALS: Final = frozenset({1, 3, 4})
-"""Exit codes of a pytest that can't load a plugin or read its files; versions of it differ."""
+_CODES_OF_REFUSALS: Final = frozenset({0, 1, 3, 4})
+"""Exit codes of a pytest that can't load a plugin or read its files; versions of it differ. With 0
+a plugin has ended it."""
 
 
 def judge_command(
@@ -420,8 +421,6 @@ def judge_command(
         is_pytest: what was run is a pytest.
         refusal: an error that must have stopped that pytest before it loaded a plugin.
     """
-    if code == 0:
-        return
     if refusal is not None and code in _CODES_OF_REFUSALS:
         yield finding(
             f"{refusal.origin}.error",
@@ -430,6 +429,8 @@ def judge_command(
             confidence="likely",
             words=words_of_run_error(refusal),
         )
+        return
+    if code == 0:
         return
     kind = "command.failed"
     ambiguous: tuple[str, ...] = ()
