@@ -6,7 +6,6 @@ count of failed tests, and only its own object says why.
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import suppress
 from typing import Any
@@ -67,17 +66,13 @@ def coverage_shortfall(plugin: Any) -> str:
         plugin: the plugin object of pytest-cov.
     """
     try:
+        from coverage.results import should_fail_under  # what pytest-cov asks
+
         total, required = float(plugin.cov_total), float(plugin.options.cov_fail_under)
-        if not _is_below(total, required, int(plugin.options.cov_precision or 0)):
+        if not should_fail_under(total, required, int(plugin.options.cov_precision or 0)):
             return ""
     except Exception:  # noqa: BLE001 - a foreign object, which may do whatever it likes
         return ""
-    # Rounded down, so that 99.999 % is not shown as 100 %.
-    return f"coverage {math.floor(total * 100) / 100:g} % is below the required {required:g} %"
-
-
-def _is_below(total: float, required: float, precision: int) -> bool:
-    """Compare as coverage.py does: 99.999 % is not 100 %."""
-    if required == 100 and total < 100:
-        return True
-    return round(total, precision) < required
+    # As pytest-cov shows it, with more digits where it would look as if it were enough.
+    digits = next((n for n in range(2, 9) if round(total, n) < required), 2)
+    return f"coverage {total:.{digits}f} % is below the required {required:g} %"

@@ -417,13 +417,11 @@ class Run:
                 release_mailbox(self._settings.mailbox)
         self._show(report, problem)
 
-    def _kept(self, report: dict[str, Any]) -> dict[str, Any]:
-        is_shown = self._settings.faces.html is not None
-        return kept_cases(self._config, report) if is_shown else {}
-
     def _show(self, report: dict[str, Any], problem: str | None) -> None:
         """Write the report's other formats, and print the verdict."""
-        shown_lines, faults = show_faces(report, self._settings.faces, self._kept(report))
+        faces = self._settings.faces
+        kept = {} if faces.html is None else kept_cases(self._config, report)
+        shown_lines, faults = show_faces(report, faces, kept)
         started_in = self._config.invocation_params.dir
         shown = "" if problem else self._report_file.shown_path(started_in)
         level = verbosity(self._config)
@@ -441,7 +439,7 @@ class Run:
             if problem is None:  # without a report there is nothing to complete
                 lines += watcher_lines(report)
             path = "" if problem else self._report_file.path_from(started_in)
-            lines += self._past_runs.lines(path)
+            lines += self._past_runs.lines(report, path)
             stays = stays_lines(self._report_file.remains)
             print_lines(
                 self._config,
@@ -468,6 +466,9 @@ class Run:
         coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, if it measures
         if coverage is not None and not evidence.should_fail:
             evidence = replace(evidence, coverage=coverage_shortfall(coverage))
+        bench = self._config.pluginmanager.get_plugin(BENCH_PLUGIN)
+        if bench is not None and not evidence.should_fail:
+            evidence = replace(evidence, should_fail=bench.why_failed)
         if self._every_test is not None:
             evidence = replace(evidence, tests=self._every_test.tests())
             evidence = self._accept_known(evidence, duration)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pytest_failure_taxonomy.history.recording import record_run
 from pytest_failure_taxonomy.report.limits import OWN_NAME
-from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.render.terminal import Line, accepted_words
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.run.settings import KNOWN_BY_HISTORY, Settings
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
@@ -70,7 +70,7 @@ class PastRuns:
             found = compare_with_known(
                 known,
                 [
-                    (failure.nodeid, judgement.fingerprint)
+                    (failure.nodeid, None if failure.crashed else judgement.fingerprint)
                     for failure, judgement in zip(evidence.failures, judged.failures, strict=False)
                 ],
                 today=datetime.now().astimezone().date().isoformat(),
@@ -84,13 +84,15 @@ class PastRuns:
                 name=self._settings.known_name,
             )
             unlisted, notes = list(found.unlisted), found.notes
-        is_accepted = not unlisted and _has_failed_tests_alone(evidence)
+        others = _other_than_failed_tests(evidence)
+        is_accepted = not unlisted and not others
         self._known = {
             "by": safe_text(self._settings.known_name),
             "accepted": is_accepted,
             "failures": len(evidence.failures),
             "unknown": unlisted[:MAX_NAMED],
             "unknown_count": len(unlisted),
+            "others": others,
             "notes": list(notes),
         }
         if not is_accepted:
@@ -104,18 +106,24 @@ class PastRuns:
         if self._settings.history is not None and self._why_not is None:
             self._why_not = record_run(report, self._settings.history)
 
-    def lines(self, report_path: str) -> list[Line]:
+    def lines(self, report: dict[str, Any], report_path: str) -> list[Line]:
         """Return the lines about entries of known failures, and about a history that failed.
 
         Args:
-            report_path: of the report, from where pytest was started; empty if there is none.
+            report: the report's JSON object.
+            report_path: of its file, from where pytest was started; empty if there is none.
         """
         lines = [_yellow(note) for note in (self._known or {}).get("notes", ())]
         known = self._known
+        if report["verdict"] is not None and (accepted := accepted_words(report)):
+            lines.append(_yellow(accepted))  # a verdict on what crashed takes the usual place
         if known is not None and known["unknown_count"] and known["failures"]:
             count = known["unknown_count"]
             names = ", ".join(known["unknown"]) + (", ..." if count > MAX_NAMED else "")
             lines.append(_yellow(f"not known by {known['by']}: {count} of them: {names}"))
+        elif known is not None and known["failures"] and known["others"]:
+            words = f"known by {known['by']} and not accepted, because {known['others']}"
+            lines.append(_yellow(f"all failures are {words}"))
         if self._why_not is not None:
             words = f"the run is not in the history: {self._why_not}"
             if report_path:
@@ -134,21 +142,19 @@ def has_password(url: str) -> bool:
         return True
 
 
-def _has_failed_tests_alone(run: RunEvidence) -> bool:
-    """Tell whether all that made a session fail is tests that failed, and all of them were run."""
-    others = (
-        run.should_fail,
-        run.coverage,
-        run.collection_failures,
-        run.errors,
-        run.interruptions,
-        run.mismatch,
-        run.in_flight,
-        run.ended_tests,
-        run.not_run,
-        run.unrecorded,
+def _other_than_failed_tests(run: RunEvidence) -> str:
+    """Say what made a session fail besides tests that failed; empty if nothing."""
+    workers = any(each.ending != "finished" and each.crashed_on is None for each in run.workers)
+    others: tuple[tuple[object, str], ...] = (
+        (run.should_fail, run.should_fail),
+        (run.coverage, run.coverage),
+        (run.collection_failures, "something could not be collected"),
+        (run.errors or run.mismatch or run.unrecorded, "there were errors outside of tests"),
+        (workers, "a worker died without a test"),
+        (run.interruptions or run.in_flight or run.ended_tests or run.not_run, "tests are missing"),
+        (run.exit.code != _TESTS_FAILED or not run.failures, f"exit code {run.exit.code}"),
     )
-    return run.exit.code == _TESTS_FAILED and bool(run.failures) and not any(others)
+    return next((words for is_so, words in others if is_so), "")
 
 
 def _yellow(words: str) -> Line:

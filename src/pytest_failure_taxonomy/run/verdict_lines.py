@@ -16,6 +16,7 @@ from _pytest._io import TerminalWriter  # public only through the reporter, whic
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import ShownPaths
 from pytest_failure_taxonomy.taxonomy.evidence import Faces
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 _SECTION: Final = "failure_taxonomy_groups"
 MAX_GROUPS: Final = 20
@@ -152,6 +153,6 @@ def lines_of_groups(report: dict[str, Any], paths: ShownPaths) -> list[Line]:
     lines = list(group_lines({**report, "groups": groups[:MAX_GROUPS]}, paths))
     more = len(groups) - MAX_GROUPS
     if more > 0:
-        words = "1 more group" if more == 1 else f"{more} more groups"
+        words = counted(more, "more group")
         lines.append(Line(text=f"{words}; failure-taxonomy show --all lists them"))
     return _folded(lines) if _is_on_gitlab() else lines

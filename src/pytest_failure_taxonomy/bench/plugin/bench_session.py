@@ -142,6 +142,8 @@ class BenchSession:
         self._results = Results()
         self._reports: list[SourcedReport] | None = None
         self._json_problem = ""
+        self.why_failed = ""
+        """Why the run is not good, whatever its tests say; known at the end of the session."""
         self._is_checked = False
         self.classes = TaskClasses(config)
         workers = int(given.get("workercount", 0))
@@ -421,10 +423,10 @@ class BenchSession:
         self._read_runs()
         self._read_journal()
         self._write_json()
-        why = next(self._why_failed(), None)
-        if why is not None and session.exitstatus == 0:
+        self.why_failed = next(self._why_failed(), "")
+        if self.why_failed and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-            session.shouldfail = why
+            session.shouldfail = self.why_failed
 
     def _why_failed(self) -> Iterator[str]:
         from pytest_failure_taxonomy.bench.plugin.bench_terminal import is_gate_failed
