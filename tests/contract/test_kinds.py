@@ -184,7 +184,7 @@ KINDS_THAT_RUNS_GIVE: Final = (
     (
         "coverage.failed",
         "TESTS_FAILED",
-        ended(1, coverage="coverage 55 % is below the required 99 %"),
+        ended(1, coverage="coverage 55.00 % is below the required 99 %"),
     ),
 )
 

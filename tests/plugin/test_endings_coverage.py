@@ -45,11 +45,11 @@ def test_a_threshold_that_is_missed(runs: PytestRuns, workers: list[str]) -> Non
     )
     assert run.report["failures"] == []
     verdict = run.report["verdict"]
-    assert verdict["message"] == "coverage 75 % is below the required 100 %"
+    assert verdict["message"] == "coverage 75.00 % is below the required 100 %"
     assert verdict["retryable"] is False
     _, *lines = run.stdout[run.stdout.index(lines_title(run)) :]
     assert lines == [
-        "TESTS_FAILED [coverage.failed]: coverage 75 % is below the required 100 % (1 passed)",
+        "TESTS_FAILED [coverage.failed]: coverage 75.00 % is below the required 100 % (1 passed)",
         "report: failure-report.json",
     ]
 

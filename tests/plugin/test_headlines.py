@@ -62,7 +62,7 @@ ENDINGS: Final = (
         "setting-of-a-plugin",
         "usage.error]: Unknown config option: django_find_project (set in pytest.ini) "
         "(pytest-django has it: pip install pytest-django)",
-        ["not run: 1 of 1 tests"],
+        ["not run: 1 of 1 test"],
         files={"pytest.ini": "[pytest]\ndjango_find_project = 1\naddopts = --strict-config\n"},
     ),
     Ending("path", "usage.error]: file or directory not found: nowhere", args=["nowhere"]),
@@ -75,13 +75,13 @@ ENDINGS: Final = (
         "keyword-of-a-file",
         "usage.error]: Wrong expression passed to '-k': and and: at column 1: expected not OR left "
         "parenthesis OR identifier; got and (from addopts in pytest.ini)",
-        ["not run: 1 of 1 tests"],
+        ["not run: 1 of 1 test"],
         files={"pytest.ini": "[pytest]\naddopts = -k 'and and'\n"},
     ),
     Ending(
         "setting",
         "usage.error]: Unknown config option: no_such_key (set in pytest.ini)",
-        ["not run: 1 of 1 tests"],
+        ["not run: 1 of 1 test"],
         files={"pytest.ini": "[pytest]\nno_such_key = 1\naddopts = --strict-config\n"},
     ),
     Ending(
@@ -136,7 +136,7 @@ ENDINGS: Final = (
         "hook-later",
         "internal.error]: KeyError: 'x' (own.py:1, from conftest.py, in "
         "pytest_collection_modifyitems)",
-        ["not run: 1 of 1 tests"],
+        ["not run: 1 of 1 test"],
         files={
             "conftest.py": "import own\ndef pytest_collection_modifyitems(): own.f()\n",
             "own.py": "def f(): {}['x']\n",
@@ -145,7 +145,7 @@ ENDINGS: Final = (
     Ending(
         "hook-of-a-plugin",
         "internal.error]: KeyError: 'gone' (foreign.py:1, in pytest_collection_modifyitems)",
-        ["not run: 1 of 1 tests"],
+        ["not run: 1 of 1 test"],
         files={
             "pytest.ini": "[pytest]\npythonpath=.venv/lib/site-packages\naddopts = -p foreign\n",
             ".venv/lib/site-packages/foreign.py": "def pytest_collection_modifyitems(): "
@@ -166,7 +166,7 @@ ENDINGS: Final = (
                 "see: tests/test_a.py: ModuleNotFoundError: No module named 'tomli_wx' "
                 "(tests/test_a.py:1)"
             ),
-            "not run: 1 of 1 tests",
+            "not run: 1 of 1 collected test",
         ],
         files={"tests/test_a.py": MISSING},
     ),
@@ -175,7 +175,7 @@ ENDINGS: Final = (
         "collection.error]: own.py imports tomli_wx, which is not installed (from test_a.py)",
         [
             "see: test_a.py: ModuleNotFoundError: No module named 'tomli_wx' (own.py:1)",
-            "not run: 1 of 1 tests",
+            "not run: 1 of 1 collected test",
         ],
         files={"test_a.py": "import own\n", "own.py": MISSING},
     ),
@@ -184,7 +184,7 @@ ENDINGS: Final = (
         "collection.error]: test_a.py imports own.gone, which does not exist",
         [
             "see: test_a.py: ModuleNotFoundError: No module named 'own.gone' (test_a.py:1)",
-            "not run: 1 of 1 tests",
+            "not run: 1 of 1 collected test",
         ],
         files={"test_a.py": "import own.gone\n", "own/__init__.py": ""},
     ),
@@ -193,14 +193,14 @@ ENDINGS: Final = (
         "collection.error]: sub/conftest.py imports tomli_wx, which is not installed",
         [
             "see: sub: ModuleNotFoundError: No module named 'tomli_wx' (sub/conftest.py:1)",
-            "not run: 1 of 1 tests",
+            "not run: 1 of 1 collected test",
         ],
         files={"sub/conftest.py": MISSING, "sub/test_a.py": PASSING},
     ),
     Ending(
         "syntax",
         "collection.error]: SyntaxError: invalid syntax (sub/test_a.py:1)",
-        ["not run: 1 of 1 tests"],
+        ["not run: 1 of 1 collected test"],
         files={"sub/test_a.py": "def x(:\n"},
     ),
     Ending(
@@ -210,14 +210,14 @@ ENDINGS: Final = (
         "division by zero (test_c.py:1)",
         [
             "first: test_a.py: ModuleNotFoundError: No module named 'tomli_wx' (test_a.py:1)",
-            "not run: 1 of 1 tests",
+            "not run: 1 of 1 collected test",
         ],
         files={"test_a.py": MISSING, "test_b.py": "def x(:\n", "test_c.py": "1 / 0\n"},
     ),
     Ending(
         "parameter",
         "collection.error]: In test_a.py::test_a: function uses no argument 'x'",
-        ["not run: 1 of 1 tests"],
+        ["not run: 1 of 1 collected test"],
         files={
             "test_a.py": "import pytest\n@pytest.mark.parametrize('x', [1])\ndef test_a(): pass\n"
         },

@@ -152,7 +152,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
                     "installed"
                 ),
                 "see: test_it.py: ModuleNotFoundError: No module named 'no_such' (test_it.py:1)",
-                "not run: 1 of 1 tests",
+                "not run: 1 of 1 collected test",
             ],
             id="collection.error",
         ),

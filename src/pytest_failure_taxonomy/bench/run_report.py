@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.bench.models import (
 from pytest_failure_taxonomy.bench.reducers import CaseRun, reduce_runs
 from pytest_failure_taxonomy.bench.run_figures import LowerBound, ProviderLoss
 from pytest_failure_taxonomy.bench.slices import TaggedCase, scores_by_key, scores_by_tag
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -297,7 +298,7 @@ def _blocked(report: BenchRunReport) -> str:
         any(mode.severity == "block" for mode in score.failure_modes)
         for _, score in report.per_case
     )
-    of_all = f"{blocked} of {_cases(report.counts.scheduled)}"
+    of_all = f"{blocked} of {counted(report.counts.scheduled, 'case')}"
     listed = ", ".join(f"{code} ({count})" for code, count in codes)
     return f"{of_all} ended with a failure mode of severity block: {listed}"
 
@@ -328,7 +329,7 @@ def _too_few(report: BenchRunReport, settings: GateSettings) -> str:
         return ""
     if needed == 1:
         return "no case passed"
-    return f"{_cases(passed)} passed; at least {needed} are needed"
+    return f"{counted(passed, 'case')} passed; at least {needed} are needed"
 
 
 def _distinct_passed(report: BenchRunReport) -> int:
@@ -342,7 +343,7 @@ def _distinct_passed(report: BenchRunReport) -> int:
 def _missing(report: BenchRunReport) -> tuple[str, ...]:
     """Return how many cases have no score, and why."""
     counts = report.counts
-    of_all = f"of {_cases(counts.scheduled)}"
+    of_all = f"of {counted(counts.scheduled, 'case')}"
     reasons = []
     if lost := counts.started - counts.graded:
         reasons.append(f"{lost} {of_all} started and left no score")
@@ -370,8 +371,3 @@ def cut_share(share: float) -> str:
     """Return a share with three digits, truncated: 0.9496 has not reached 0.950."""
     # Rounded to twelve digits first, so that 0.3, stored as 0.29999999999999998, stays 0.300.
     return f"{share:.12f}"[:5]
-
-
-def _cases(count: int) -> str:
-    """Return a number of cases in words."""
-    return f"{count} case" if count == 1 else f"{count} cases"

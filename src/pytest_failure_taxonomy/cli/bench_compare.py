@@ -10,6 +10,7 @@ from pytest_failure_taxonomy.cli.bench_runs import add_storage
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.comparing import ComparedRun
@@ -105,8 +106,7 @@ def _name(found: BenchComparison) -> str:
 def _outcome(found: BenchComparison) -> str:
     from pytest_failure_taxonomy.bench.run_summary import difference_words
 
-    cases = "1 case" if found.n == 1 else f"{found.n} cases"
-    return f"{cases}, mean {_means(found)}, {difference_words(found)}"
+    return f"{counted(found.n, 'case')}, mean {_means(found)}, {difference_words(found)}"
 
 
 def _means(found: BenchComparison) -> str:

@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.cli.output import answer_lines, tell
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchRunReport, GateSettings, TaskClass
@@ -167,7 +168,9 @@ def _regraded(plan: Regrading) -> tuple[Path | None, str]:
 def _regraded_lines(plan: Regrading, new: KeptRun, report: BenchRunReport) -> Iterator[Line]:
     graded = plan.having("graded")
     run_id = plan.run.header.run_id
-    yield Line(text=safe_text(f"regraded {_cases(len(graded))} of {run_id}", _MAX_LINE), bold=True)
+    yield Line(
+        text=safe_text(f"regraded {counted(len(graded), 'case')} of {run_id}", _MAX_LINE), bold=True
+    )
     for words in _notes(plan):
         yield Line(text=safe_text(f"  {words}", _MAX_LINE), color="yellow")
     yield from summary(report, new.header.test)
@@ -224,10 +227,6 @@ def _changes(old: KeptRun, new: KeptRun) -> Iterator[str]:
 def _listed(names: Sequence[str]) -> str:
     more = len(names) - _MAX_IDS
     return ", ".join(names[:_MAX_IDS]) + (f" and {more} more" if more > 0 else "")
-
-
-def _cases(count: int) -> str:
-    return f"{count} case" if count == 1 else f"{count} cases"
 
 
 # Regate.

@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.errors import FailureTaxonomyError, HistoryError
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import to_dict
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
@@ -220,7 +221,7 @@ def _add(options: argparse.Namespace) -> int:
     if getattr(options, "format", "table") == "json":
         answer(json.dumps({"added": added, "known": known, "refused": len(problems)}) + "\n")
     else:
-        answer(f"{_count(added, 'run')} added, {known} known already\n")
+        answer(f"{counted(added, 'run')} added, {known} known already\n")
     return 2 if problems else 0
 
 
@@ -316,19 +317,16 @@ def _new(options: argparse.Namespace) -> int:
         states = states_of(history, report)
     rows = [
         {
-            "state": states[each["fingerprint"]].state,
-            "words": state_words(to_dict(states[each["fingerprint"]])),
-            "count": each["count"],
-            "fingerprint": each["fingerprint"],
-            "reason": each["reason"],
-            "kind": each["kind"],
-            "title": each["title"],
-            "first_seen": states[each["fingerprint"]].first_seen,
-            "first_commit": states[each["fingerprint"]].first_commit,
-            "runs": states[each["fingerprint"]].runs,
-            "last_passed_commit": states[each["fingerprint"]].last_passed_commit,
+            "state": state.state,
+            "words": state_words(to_dict(state)),
+            **{name: each[name] for name in ("count", "fingerprint", "reason", "kind", "title")},
+            "first_seen": state.first_seen,
+            "first_commit": state.first_commit,
+            "runs": state.runs,
+            "last_passed_commit": state.last_passed_commit,
         }
         for each in report["groups"]
+        for state in (states[each["fingerprint"]],)
     ]
     columns = [
         Column("state", lambda row: row["words"]),
@@ -429,7 +427,7 @@ def _prune(options: argparse.Namespace) -> int:
             history, before=options.before, project=options.project, dry_run=options.dry_run
         )
     verb = "would be removed" if options.dry_run else "removed"
-    answer(f"{_count(removed, 'run')} {verb}\n")
+    answer(f"{counted(removed, 'run')} {verb}\n")
     return 0
 
 
@@ -513,7 +511,3 @@ def _seconds(seconds: float | None) -> str:
 
 def _percent(rate: float) -> str:
     return f"{rate:.1%}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

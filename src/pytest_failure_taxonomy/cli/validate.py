@@ -13,6 +13,7 @@ from pytest_failure_taxonomy.cli.output import answer, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.system.own_files import read_named_file
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
@@ -153,8 +154,7 @@ def _check_task_class(path: Path) -> str:
 
     task_class = load_task_class(path)
     times = task_class.settings.repeat
-    count = len(task_class.cases) // times
-    cases = "1 case" if count == 1 else f"{count} cases"
+    cases = counted(len(task_class.cases) // times, "case")
     return f"task class, {cases}" + (f", each run {times} times" if times > 1 else "")
 
 
@@ -170,8 +170,7 @@ def _check_report(path: Path) -> str:
 def _check_rules(path: Path) -> str:
     from pytest_failure_taxonomy.rules.rules_file import load_rules
 
-    count = len(load_rules(path))
-    return "1 rule" if count == 1 else f"{count} rules"
+    return counted(len(load_rules(path)), "rule")
 
 
 SORTS: Final = (

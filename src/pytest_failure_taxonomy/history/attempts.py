@@ -188,25 +188,14 @@ def _insert(connection: Connection, attempt: Mapping[str, Any]) -> None:
 def _attempts_of(
     connection: Connection, subtask: str, *, without: str | None = None
 ) -> list[PastAttempt]:
+    columns = [ATTEMPTS.c[name] for name in PastAttempt.__annotations__ if name in ATTEMPTS.c]
     rows = connection.execute(
-        select(ATTEMPTS)
+        select(*columns, ATTEMPTS.c.commit_id.label("commit"))
         .where(ATTEMPTS.c.subtask_id == subtask)
         .order_by(ATTEMPTS.c.at, ATTEMPTS.c.id)
     )
     return [
-        PastAttempt(
-            subtask_id=row.subtask_id,
-            approach=row.approach,
-            success=row.success,
-            error=row.error,
-            failure_type=row.failure_type,
-            reason=row.reason,
-            run_id=row.run_id,
-            commit=row.commit_id,
-            at=row.at,
-        )
-        for row in rows
-        if without is None or row.run_id != without
+        PastAttempt(**row) for row in rows.mappings() if without is None or row["run_id"] != without
     ]
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Text, case, cast, func, select
 from pytest_failure_taxonomy.history.questions import FAILING, Wanted, matches, of_runs
 from pytest_failure_taxonomy.history.store import WATCHED_RUNS, History, parts
 from pytest_failure_taxonomy.history.tables import OUTCOMES, RUNS, TESTS
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 WINDOW_RUNS: Final = WATCHED_RUNS
 """How many runs, the latest ones, tell which tests are flaky."""
@@ -34,7 +34,7 @@ class FlakyRow:
 
     nodeid: str
     runs: int
-    """Runs of which its outcome is known, from the last pass before its first failure on."""
+    """Runs since it was first seen, without those in which it was skipped or did not run."""
     failures: int
     rate: float
     low: float
@@ -145,7 +145,42 @@ def flaky_facts(connection: Connection, window: Any, ids: Any) -> list[FlakyFact
     ).all():
         if run.number in outcomes:
             seen.add(run, outcomes[run.number])
-    return seen.flaky()
+    found = seen.flaky()
+    unwritten = _passes_unwritten(connection, window, [each.id for each in found])
+    return [replace(each, runs=each.runs + unwritten.get(each.id, 0)) for each in found]
+
+
+def _passes_unwritten(connection: Connection, window: Any, ids: list[int]) -> dict[int, int]:
+    """Return how often tests have passed before the first outcome of theirs that is written down.
+
+    A test's passes are written down from its first failure on, with the last one before it. Until
+    then it has passed in each run that came to its end, from the one on in which it was first seen.
+    """
+    found: dict[int, int] = {}
+    for some in parts(ids):
+        first = (
+            select(OUTCOMES.c.test_id, func.min(window.c.started_at).label("at"))
+            .join(window, window.c.number == OUTCOMES.c.run_number)
+            .where(OUTCOMES.c.test_id.in_(some))
+            .group_by(OUTCOMES.c.test_id)
+            .subquery()
+        )
+        passes = (
+            select(TESTS.c.id, func.count())
+            .select_from(TESTS)
+            .join(first, first.c.test_id == TESTS.c.id)
+            .join(RUNS, RUNS.c.project_id == TESTS.c.project_id)
+            .join(window, window.c.number == RUNS.c.number)
+            .where(
+                TESTS.c.first_seen <= RUNS.c.started_at,
+                RUNS.c.started_at < first.c.at,
+                RUNS.c.completeness == "full",
+                RUNS.c.not_run == 0,
+            )
+            .group_by(TESTS.c.id)
+        )
+        found.update(tuple(row) for row in connection.execute(passes))
+    return found
 
 
 def _tests_with(outcomes: Collection[str]) -> Any:
@@ -229,13 +264,9 @@ def _flaky_row(facts: FlakyFacts, nodeid: str) -> FlakyRow:
         advice = "watch" if high >= WORTH_QUARANTINE else "keep"
     return FlakyRow(
         nodeid=nodeid,
-        runs=facts.runs,
-        failures=facts.failures,
         rate=facts.failures / facts.runs,
         low=low,
         high=high,
-        commits=facts.commits,
-        changes=facts.changes,
-        last_failed=facts.last_failed,
         advice=advice,
+        **{name: getattr(facts, name) for name in FlakyRow.__annotations__ if hasattr(facts, name)},
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy import ColumnElement, Select, Table, and_, func, select
 
 from pytest_failure_taxonomy.history.store import History, remove_runs
 from pytest_failure_taxonomy.history.tables import (
@@ -106,36 +106,16 @@ def list_runs(history: History, wanted: Wanted | None = None, *, limit: int = 20
     A filter by node id finds the runs in which a test of that name failed; one by reason, kind or
     owner looks at verdicts.
     """
+    columns = [RUNS.c[name] for name in RunRow.__annotations__ if name in RUNS.c]
     query = (
-        select(RUNS, PROJECTS.c.name.label("project"))
+        select(*columns, RUNS.c.commit_id.label("commit"), PROJECTS.c.name.label("project"))
         .join(PROJECTS)
         .where(*of_runs(wanted), *_of_verdicts(wanted))
         .order_by(RUNS.c.started_at.desc(), RUNS.c.number.desc())
         .limit(limit)
     )
     with history.reading() as connection:
-        rows = connection.execute(query).all()
-    return [
-        RunRow(
-            id=row.id,
-            project=row.project,
-            started_at=row.started_at,
-            duration_seconds=row.duration_seconds,
-            stage=row.stage,
-            reason=row.reason,
-            kind=row.kind,
-            owner=row.owner,
-            nodeid=row.nodeid,
-            message=row.message,
-            commit=row.commit_id,
-            branch=row.branch,
-            passed=row.passed,
-            failed=row.failed,
-            errors=row.errors,
-            completeness=row.completeness,
-        )
-        for row in rows
-    ]
+        return [RunRow(**row) for row in connection.execute(query).mappings()]
 
 
 def find_top(history: History, wanted: Wanted | None = None, *, limit: int = 20) -> list[CauseRow]:
@@ -157,26 +137,18 @@ def find_top(history: History, wanted: Wanted | None = None, *, limit: int = 20)
     if causes:
         counted = counted.where(RUN_CAUSES.c.cause_id.in_(select(CAUSES.c.id).where(*causes)))
     best = counted.subquery()
+    names = CauseRow.__annotations__.keys() - {"runs"}
+    columns = [CAUSES.c[name] for name in names if name in CAUSES.c]
     query = (
-        select(CAUSES, best.c.runs.label("times"), best.c.failures, best.c.seconds)
+        select(*columns, best.c.runs, best.c.failures, best.c.seconds)
         .join(best, best.c.cause_id == CAUSES.c.id)
         .order_by(best.c.runs.desc(), best.c.failures.desc(), CAUSES.c.id)
     )
     with history.reading() as connection:
-        rows = connection.execute(query).all()
+        rows = connection.execute(query).mappings().all()
+    # Sums are decimal numbers in PostgreSQL.
     return [
-        CauseRow(
-            fingerprint=row.fingerprint,
-            reason=row.reason,
-            kind=row.kind,
-            title=row.title,
-            owner=row.owner,
-            runs=int(row.times),
-            failures=int(row.failures),
-            seconds=float(row.seconds),
-            first_seen=row.first_seen,
-            last_seen=row.last_seen,
-        )
+        CauseRow(**{**row, "failures": int(row["failures"]), "seconds": float(row["seconds"])})
         for row in rows
     ]
 
@@ -246,36 +218,24 @@ def of_runs(wanted: Wanted | None, *, nodeid: bool = True) -> list[ColumnElement
     return found
 
 
-def _of_verdicts(wanted: Wanted | None) -> list[ColumnElement[bool]]:
+def _of_verdicts(wanted: Wanted | None, table: Table = RUNS) -> list[ColumnElement[bool]]:
+    """Return the conditions on what runs, or causes, are found to have."""
     if wanted is None:
         return []
-    found = [*matches(RUNS.c.kind, wanted.kind)]
+    found = [*matches(table.c.kind, wanted.kind)]
     if wanted.reason is not None:
-        found.append(RUNS.c.reason == wanted.reason)
+        found.append(table.c.reason == wanted.reason)
     if wanted.owner is not None:
-        found.append(RUNS.c.owner == wanted.owner)
+        found.append(table.c.owner == wanted.owner)
     return found
 
 
 def _of_causes(wanted: Wanted | None) -> list[ColumnElement[bool]]:
-    if wanted is None:
-        return []
-    found = [*matches(CAUSES.c.kind, wanted.kind)]
-    if wanted.reason is not None:
-        found.append(CAUSES.c.reason == wanted.reason)
-    if wanted.owner is not None:
-        found.append(CAUSES.c.owner == wanted.owner)
-    if wanted.nodeid is not None:
-        found.append(CAUSES.c.id.in_(_causes_of_tests(wanted.nodeid)))
+    found = _of_verdicts(wanted, CAUSES)
+    if wanted is not None and wanted.nodeid is not None:
+        of_tests = select(FAILURES.c.cause_id).join(TESTS, TESTS.c.id == FAILURES.c.test_id)
+        found.append(CAUSES.c.id.in_(of_tests.where(*matches(TESTS.c.nodeid, wanted.nodeid))))
     return found
-
-
-def _causes_of_tests(pattern: str) -> Select[tuple[int]]:
-    return (
-        select(FAILURES.c.cause_id)
-        .join(TESTS, TESTS.c.id == FAILURES.c.test_id)
-        .where(*matches(TESTS.c.nodeid, pattern))
-    )
 
 
 def matches(column: Any, pattern: str | None) -> list[ColumnElement[bool]]:

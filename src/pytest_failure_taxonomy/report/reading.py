@@ -26,6 +26,7 @@ from pytest_failure_taxonomy.report.input_files import (
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -143,7 +144,7 @@ def _with_new_fields(old: Any, new: Mapping[str, None]) -> Any:
 
 
 def _list_problems(problems: list[ErrorDetails], where: str) -> str:
-    count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
+    count = counted(len(problems), "problem")
     head = (
         f"{where}: not a report of schema version {SCHEMA_VERSION}, {count};"
         " `failure-taxonomy schema` prints what would be right"

@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
 )
 from pytest_failure_taxonomy.taxonomy.kinds import Kind
+from pytest_failure_taxonomy.taxonomy.words import counted, enumerated
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.judgement import Finding
@@ -70,7 +71,7 @@ def headline_of(kind: Kind, findings: Sequence[Finding], count: int) -> str:
     phrase = kind.phrase(count)
     subtests = sum(finding.is_subtest for finding in findings)
     if subtests:
-        phrase = f"{phrase} ({subtests} subtest{'s' if subtests > 1 else ''})"
+        phrase = f"{phrase} ({counted(subtests, 'subtest')})"
     named = [*dict.fromkeys(words for each in findings for words in each.words if words)]
     if not named:
         return phrase
@@ -84,16 +85,12 @@ def headline_of(kind: Kind, findings: Sequence[Finding], count: int) -> str:
     if len(shown) < len(named):
         left = [each.nodeid for each in findings if each.nodeid and not {*each.words} & {*shown}]
         is_of_files = kind.name == "collection.error" and left
-        shown.append(_few(left) if is_of_files else f"{len(named) - len(shown)} more")
+        shown.append(
+            enumerated(left[:MAX_NODES], len(left))
+            if is_of_files
+            else f"{len(named) - len(shown):,} more"
+        )
     return f"{phrase}: {'; '.join(shown)}"
-
-
-def _few(nodeids: Sequence[str]) -> str:
-    """Name the first nodes, and say how many more there are."""
-    shown = [*nodeids[:MAX_NODES]]
-    if len(nodeids) > MAX_NODES:
-        shown.append(f"{len(nodeids) - MAX_NODES} more")
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def words_of_test_failure(failure: TestFailure) -> tuple[str, ...]:

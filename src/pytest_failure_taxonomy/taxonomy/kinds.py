@@ -29,7 +29,7 @@ class Kind(NamedTuple):
 
     def phrase(self, count: int) -> str:
         """Say in words that this happened to `count` tests, or `count` times."""
-        return self.one if count == 1 else self.many.replace("{count}", str(count))
+        return self.one if count == 1 else self.many.replace("{count}", f"{count:,}")
 
 
 _TESTS = FailureReason.TESTS_FAILED

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import counted, enumerated
 
 MismatchSort = Literal["parameters", "membership", "order"]
 
@@ -158,7 +159,7 @@ def text_of_mismatch(mismatch: CollectionMismatch) -> str:
     """Return what to do about it, and all that is known: one paragraph for each list."""
     first = _workers_words(mismatch.workers)
     sorts = dict.fromkeys(sort for each in mismatch.variants for sort in sorts_of(each))
-    lines = [*(_ADVICE[sort] for sort in sorts), f"{first}: {_tests_words(mismatch.tests)}"]
+    lines = [*(_ADVICE[sort] for sort in sorts), f"{first}: {counted(mismatch.tests, 'test')}"]
     for variant in mismatch.variants:
         lines += _lines_of_variant(variant, first)
     if mismatch.variants_omitted:
@@ -203,7 +204,7 @@ def _words_of_variant(variant: CollectedVariant, first: str) -> str:
     if variant.parameters:
         one = variant.parameters[0]
         more = variant.parameters_count - 1
-        also = f", and those of {_more_tests(more)}" if more > 0 else ""
+        also = f", and those of {counted(more, 'more test')}" if more > 0 else ""
         return (
             f"the parameters of {_short(function_of(one.nodeid))} differ from process to process "
             f"({_parameters_words(one.nodeid)} in {first}, "
@@ -217,7 +218,7 @@ def _words_of_variant(variant: CollectedVariant, first: str) -> str:
         return f"{others} found {few}, which {first} did not"
     moved = variant.moved
     if moved is None:
-        return f"{others} collected {_tests_words(variant.tests)}"
+        return f"{others} collected {counted(variant.tests, 'test')}"
     if function_of(moved.nodeid) == function_of(moved.other_nodeid):
         return (
             f"the parameters of {_short(function_of(moved.nodeid))} are in another order "
@@ -231,7 +232,7 @@ def _words_of_variant(variant: CollectedVariant, first: str) -> str:
 
 
 def _lines_of_variant(variant: CollectedVariant, first: str) -> Iterator[str]:
-    yield f"{_workers_words(variant.workers)}: {_tests_words(variant.tests)}"
+    yield f"{_workers_words(variant.workers)}: {counted(variant.tests, 'test')}"
     for one in variant.parameters[:MAX_EXAMPLES]:
         yield f"  other parameters: {_short(one.nodeid)} in {first}"
         yield f"                    {_short(one.other_nodeid)} here"
@@ -251,15 +252,7 @@ def _lines_of_variant(variant: CollectedVariant, first: str) -> Iterator[str]:
 def _rest(count: int, shown: int) -> Iterator[str]:
     left = count - min(shown, MAX_EXAMPLES)
     if left > 0:
-        yield f"  and {_more_tests(left)}"
-
-
-def _more_tests(count: int) -> str:
-    return "1 more test" if count == 1 else f"{count} more tests"
-
-
-def _tests_words(count: int) -> str:
-    return "1 test" if count == 1 else f"{count} tests"
+        yield f"  and {counted(left, 'more test')}"
 
 
 def _count_workers(mismatch: CollectionMismatch) -> int:
@@ -269,17 +262,12 @@ def _count_workers(mismatch: CollectionMismatch) -> int:
 
 def _workers_words(workers: Sequence[str]) -> str:
     """Name some workers, and say how many more there are."""
-    return _listed([_short(worker) for worker in workers[:MAX_NAMED]], len(workers))
+    return enumerated([_short(worker) for worker in workers[:MAX_NAMED]], len(workers))
 
 
 def _few_words(nodeids: Sequence[str], count: int) -> str:
     """Name some tests, and say how many more there are."""
-    return _listed([_short(nodeid) for nodeid in nodeids[:MAX_NAMED]], count)
-
-
-def _listed(shown: Sequence[str], count: int) -> str:
-    parts = [*shown, *([f"{count - len(shown)} more"] if count > len(shown) else [])]
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return enumerated([_short(nodeid) for nodeid in nodeids[:MAX_NAMED]], count)
 
 
 def _parameters_words(nodeid: str) -> str:

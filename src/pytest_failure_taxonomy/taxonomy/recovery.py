@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
     import re
@@ -179,7 +180,8 @@ def _after_failed_verification(attempt_count: int) -> Advice:
         )
     return Advice(
         action=RecoveryAction.SKIP,
-        reason=f"The check still fails after {_attempts(attempt_count)}; the limit is {limit}.",
+        reason=f"The check still fails after {counted(attempt_count, 'attempt')}; "
+        f"the limit is {limit}.",
         hints=("Leave this subtask, and go on with those that do not need it.",),
     )
 
@@ -193,7 +195,8 @@ def _after_unknown(attempt_count: int) -> Advice:
         )
     return Advice(
         action=RecoveryAction.ESCALATE,
-        reason=f"It still fails after {_attempts(attempt_count)}, and the type is not known.",
+        reason=f"It still fails after {counted(attempt_count, 'attempt')}, "
+        "and the type is not known.",
         hints=("Show a human the error; look at the machine, the network and the services.",),
     )
 
@@ -214,10 +217,6 @@ _ALWAYS: Final = {
     ),
 }
 """Advice for types after which the next step is always the same."""
-
-
-def _attempts(count: int) -> str:
-    return "1 attempt" if count == 1 else f"{count} attempts"
 
 
 def _known_type(failure_type: FailureType | str) -> FailureType:

@@ -89,6 +89,7 @@ def outcomes_of(history: History, outcomes: str, **given: Any) -> None:
         ("PPFFF", {}, None),
         ("PPFFPP", {}, None),  # made and mended
         ("PFPF", {}, (2, 4, 0, 3)),
+        ("PPPPPPPPPFPPPF", {}, (2, 14, 0, 3)),  # passes before the first failure count
         ("PF", {"commit": "c" * 40}, (1, 2, 1, 1)),
         ("PR", {}, (1, 2, 0, 0)),
         ("FFF", {"commit": "c" * 40}, None),
@@ -101,6 +102,21 @@ def test_flaky_tests(
     outcomes_of(history, outcomes, **given)
     found = [(row.failures, row.runs, row.commits, row.changes) for row in find_flaky(history)]
     assert found == ([] if expected is None else [expected])
+
+
+def test_runs_before_a_test_are_none_of_its_own(history: History) -> None:
+    """Neither do runs count in which it did not exist yet, of another project, or cut short."""
+    others = [{}, {"test_a": "passed"}, {"test_a": "passed"}, {"test_a": "passed"}]
+    for number, outcomes in enumerate(others, 1):
+        add(history, a_report(number, test_b="passed", **outcomes))
+    add(history, a_report(5, project="other", test_b="passed"))
+    short = a_report(6, test_b="passed")
+    short["summary"]["not_run"] = 1
+    add(history, short)
+    for number, outcome in enumerate(("failed", "passed", "failed"), 7):
+        add(history, a_report(number, test_a=outcome, test_b="passed"))
+    (row,) = find_flaky(history)
+    assert (row.failures, row.runs) == (2, 6)
 
 
 def test_branches_do_not_make_a_test_flaky(history: History) -> None:

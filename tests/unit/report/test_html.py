@@ -21,14 +21,26 @@ from pytest_failure_taxonomy.bench.comparing import compared_run
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.render.html import render
-from pytest_failure_taxonomy.report.render.html.overview import command_of
+from pytest_failure_taxonomy.report.render.html.overview import command_of, overview_of
 from pytest_failure_taxonomy.report.render.html.shown import LINE_CLASSES, line_class, seconds_words
 from pytest_failure_taxonomy.report.render.html.timing import timing_of
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.text import change_free_texts
-from pytest_failure_taxonomy.taxonomy.evidence import Completeness, RunEvidence
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Completeness,
+    Counts,
+    RunEvidence,
+    TestOutcome,
+    TestRun,
+)
 from tests.helpers.page_scenes import SCENES, many, one_failure, stall, worker_died
-from tests.helpers.reports import assert_valid_report, make_full_run, make_report, make_run
+from tests.helpers.reports import (
+    assert_valid_report,
+    make_failure,
+    make_full_run,
+    make_report,
+    make_run,
+)
 from tests.unit.report.test_build import _run
 
 ALERT: Final = "<script>alert(1)</script>"
@@ -323,6 +335,33 @@ def test_a_page_says_where_a_timeline_is_missing() -> None:
     assert report["tests"] is None
     assert "This report has no list of all tests" in words_of(render(report))
     assert "--failure-taxonomy-html" in words_of(render(report))
+
+
+def test_counts_that_overlap_say_so() -> None:
+    """Each test has one part of the bar, and what is counted twice has a word for it."""
+    outcomes: tuple[TestOutcome, ...] = ("passed", "failed", "failed", "error")
+    tests = tuple(
+        TestRun(nodeid=f"t.py::t{n}", outcome=each, start_seconds=0.0, duration_seconds=0.1)
+        for n, each in enumerate(outcomes)
+    )
+    failures = (
+        make_failure(nodeid="t.py::t1"),
+        make_failure(nodeid="t.py::t2", crashed=True),
+        make_failure(nodeid="t.py::t3", phase="teardown"),
+    )
+    counts = Counts(collected=4, passed=2, failed=2, errors=1)
+    seen = overview_of(make_report(make_run(failures=failures, counts=counts, tests=tests)))
+    assert [(part.name, part.width) for part in seen["parts"]] == [
+        ("passed", 25.0),
+        ("failed", 50.0),
+        ("errors", 25.0),
+    ]
+    assert [(words, count) for words, _, count in seen["counts"] if count] == [
+        ("passed", 2),
+        ("failed", 2),
+        ("error (1 in teardowns, beside their tests' own outcome)", 1),
+        ("crashed (of those failed)", 1),
+    ]
 
 
 def test_numbers_of_any_size_are_shown() -> None:

@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, read_t
 from pytest_failure_taxonomy.documents.yaml_files import Form, why_no_file
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 MAX_YAML_BYTES: Final = 4 * 1024 * 1024
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
@@ -191,7 +192,8 @@ def _read_csv(path: Path, problems: Problems) -> Iterator[Tree]:
     for line, cells in rows:
         has_rows = True
         if len(cells) != len(names):
-            what = f"the row has {_cells(len(cells))}, and the first row names {len(names)} columns"
+            what = f"the row has {counted(len(cells), 'cell')}, and the first row names"
+            what += f" {len(names)} columns"
             problems.add(line, f"{what}; give each column one cell, quoted if it holds a comma")
             continue
         fields = _fields_of(dict(zip(names, cells, strict=True)), line, problems)
@@ -270,10 +272,6 @@ def _check_header(names: list[str], line: int, problems: Problems) -> bool:
         what = f"no column is named id; {_CSV_RIGHT}"
         problems.add(line, what)
     return len(problems) == before
-
-
-def _cells(count: int) -> str:
-    return "1 cell" if count == 1 else f"{count} cells"
 
 
 def _fields_of(row: Mapping[str, str], line: int, problems: Problems) -> dict[str, Any] | None:

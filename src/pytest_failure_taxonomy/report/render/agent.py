@@ -19,6 +19,7 @@ from pytest_failure_taxonomy.report.render.places import stall_words
 from pytest_failure_taxonomy.report.render.terminal import own_texts
 from pytest_failure_taxonomy.report.text import encodable, first_line, safe_text, telling_line
 from pytest_failure_taxonomy.taxonomy.recovery import explain_recovery
+from pytest_failure_taxonomy.taxonomy.words import counted, counts_in_words
 
 MAX_TOKENS: Final = 2_000
 MAX_WEIGHT: Final = 4 * MAX_TOKENS - 600
@@ -136,7 +137,7 @@ def _verdict(report: JSONObject) -> Iterator[str]:
     yield _line(_end_words(report))
     yield _line(_count_words(report))
     for held in report["reasons"][1:]:
-        yield _line(f"also: {held['count']} x {held['reason']} {held['kind']}")
+        yield _line(f"also: {held['count']:,} x {held['reason']} {held['kind']}")
     if report["completeness"] == "reconstructed":
         yield _line("the report was made from what was left of the run; it may lack details")
     for note in [*own_texts(report, "notes"), *own_texts(report, "faults")][:_MOST_NOTES]:
@@ -165,12 +166,9 @@ def _end_words(report: JSONObject) -> str:
 
 
 def _count_words(report: JSONObject) -> str:
-    counts = report["summary"]
     names = ("failed", "errors", "passed", "skipped", "xfailed", "xpassed", "flaky", "in_flight")
-    said = [f"{counts[name]} {name.replace('_', ' ')}" for name in names if counts[name]]
-    if report["not_run"]["count"]:
-        said.append(f"{report['not_run']['count']} not run")
-    return f"tests: {', '.join(said) or 'none ran'}"
+    counts = counts_in_words(report["summary"], (*names, "not_run"))
+    return f"tests: {counts or 'none ran'}"
 
 
 def _advice(report: JSONObject) -> Iterator[str]:
@@ -273,7 +271,7 @@ def _telling(lines: list[str], room: int) -> Iterator[str]:
 def _group_entries(report: JSONObject) -> Iterator[tuple[list[str], str | None]]:
     for group in report["groups"]:
         failure = _failure_of(report, group)
-        lines = [f"{group['count']} x {first_line(group['title'])}"]
+        lines = [f"{group['count']:,} x {first_line(group['title'])}"]
         lines.append(f"is: {group['reason']} {group['kind']}")
         if group["nodeids"]:
             more = len(group["nodeids"]) - 1
@@ -346,7 +344,7 @@ def _in_flight(report: JSONObject) -> Iterator[str]:
     if not tests and not stalls:
         yield "in flight: none"
         return
-    yield "in flight: 1 test" if len(tests) == 1 else f"in flight: {len(tests)} tests"
+    yield f"in flight: {counted(len(tests), 'test')}"
     for test in tests[:_MOST_IN_FLIGHT]:
         elapsed = test["elapsed_seconds"]
         since = "" if elapsed is None else f", for {elapsed:.1f} s"

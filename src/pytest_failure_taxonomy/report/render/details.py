@@ -17,6 +17,7 @@ from pytest_failure_taxonomy.report.text import (
     safe_text,
     telling_line,
 )
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 MAX_NODEIDS: Final = 5
 """Node ids that are listed of one group, and of the tests that were not run."""
@@ -94,7 +95,7 @@ def _run_words(run: dict[str, Any]) -> str:
 
 def _reason_lines(report: dict[str, Any]) -> Iterator[Line]:
     for held in report["reasons"]:
-        yield _line(f"{held['count']} x {held['reason']} [{held['kind']}]")
+        yield _line(f"{held['count']:,} x {held['reason']} [{held['kind']}]")
 
 
 def group_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
@@ -104,7 +105,7 @@ def group_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
         title = paths.words(first_line(group["title"]))
         history = _history_words(report, group)
         seen = f": {history}" if history else ""
-        yield _line(f"{group['count']} x {title}{owner}{seen}", bold=True)
+        yield _line(f"{group['count']:,} x {title}{owner}{seen}", bold=True)
         for nodeid in group["nodeids"][:MAX_NODEIDS]:
             yield _line(f"    {paths.nodeid(nodeid)}")
         yield from _more(len(group["nodeids"]))
@@ -192,7 +193,7 @@ def _stall_lines(report: dict[str, Any]) -> Iterator[Line]:
 def _not_run_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
     count = report["not_run"]["count"]
     if count:
-        yield Line(text="1 test" if count == 1 else f"{count} tests")
+        yield Line(text=counted(count, "test"))
         for nodeid in report["not_run"]["nodeids"][:MAX_NODEIDS]:
             yield _line(f"    {paths.nodeid(nodeid)}")
         yield from _more(count)
@@ -204,13 +205,13 @@ def _worker_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
         ended = f", {signal}" if signal else "" if code is None else f", exit code {code}"
         crashed = worker["crashed_on"]
         on = f", died on {paths.nodeid(crashed)}" if crashed else ""
-        yield _line(f"{worker['id']}: {worker['tests']} tests{ended}{on}")
+        yield _line(f"{worker['id']}: {counted(worker['tests'], 'test')}{ended}{on}")
 
 
 def _bench_lines(report: dict[str, Any]) -> Iterator[Line]:
     for bench in report["bench"]:
         counts, mean = bench["counts"], bench["mean_score"]
-        words = [f"{counts['passed']} of {counts['scheduled']} cases passed"]
+        words = [f"{counts['passed']:,} of {counted(counts['scheduled'], 'case')} passed"]
         if mean is not None:
             words.append(f"mean score {mean:.3f}")
         if bench["lower_bound_95"]["value"] is not None:

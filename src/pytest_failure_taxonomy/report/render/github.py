@@ -21,7 +21,6 @@ from pytest_failure_taxonomy.report.render.history_words import in_brackets, wor
 from pytest_failure_taxonomy.report.render.places import (
     Place,
     Repository,
-    counted,
     running_words,
     stall_words,
     words_of_verdict,
@@ -29,6 +28,7 @@ from pytest_failure_taxonomy.report.render.places import (
 from pytest_failure_taxonomy.report.text import bench_name, first_line, safe_text
 from pytest_failure_taxonomy.system.own_files import open_shared, read_descriptor
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 MAX_OF_A_KIND: Final = 10
 """GitHub shows no more errors, warnings and notices, each, of one step."""
@@ -118,7 +118,7 @@ def _of_group(
     level: str,
     prefix: str = "",
 ) -> Annotation:
-    count = f"{group['count']} x " if group["count"] > 1 else ""
+    count = f"{group['count']:,} x " if group["count"] > 1 else ""
     owner = f" ({group['owner']})" if group["owner"] else ""
     history = in_brackets(words_of_group(report, group))
     nodeids = group["nodeids"]
@@ -129,7 +129,7 @@ def _of_group(
         lines=(
             f"{count}{first_line(group['title'])}{owner}{history}",
             *nodeids[:MAX_NODEIDS],
-            *([f"and {more} more"] if more > 0 else []),
+            *([f"and {more:,} more"] if more > 0 else []),
         ),
         place=repository.place_of_group(group),
     )

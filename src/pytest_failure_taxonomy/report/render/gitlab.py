@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.report.render.places import (
 )
 from pytest_failure_taxonomy.report.text import first_line, safe_text
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 _NO_FILE: Final = ".gitlab-ci.yml"
 """GitLab wants a file. What no file is to blame for is put on that which describes the job."""
@@ -112,7 +113,7 @@ def _of_verdict(report: dict[str, Any], repository: Repository) -> Issue:
 def _of_group(report: dict[str, Any], group: dict[str, Any], repository: Repository) -> Issue:
     nodeids = group["nodeids"]
     first = f"{nodeids[0]}: " if nodeids else ""
-    count = f" ({group['count']} failures)" if group["count"] > 1 else ""
+    count = f" ({counted(group['count'], 'failure')})" if group["count"] > 1 else ""
     history = in_brackets(words_of_group(report, group))
     return Issue(
         kind=group["kind"],

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.limits import own_extension
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 _COMMIT: Final = 7
 
@@ -50,9 +51,8 @@ def state_words(history: Mapping[str, Any]) -> str:
     since = _day(history["first_seen"])
     commit = history.get("first_commit")
     place = f" ({commit[:_COMMIT]})" if isinstance(commit, str) and commit else ""
-    count = f", {runs} run" if runs == 1 else f", {runs} runs"
     words = {"came_back": "came back, first seen", "flaky": "flaky, since"}
-    return f"{words.get(state, 'known since')} {since}{place}{count}"
+    return f"{words.get(state, 'known since')} {since}{place}, {counted(runs, 'run')}"
 
 
 def _day(at: str | datetime | None) -> str:

@@ -18,7 +18,6 @@ from pytest_failure_taxonomy.report.render.details import merged_lines
 from pytest_failure_taxonomy.report.render.history_words import words_of_group
 from pytest_failure_taxonomy.report.render.places import (
     Repository,
-    counted,
     joined,
     running_words,
     stall_words,
@@ -26,6 +25,7 @@ from pytest_failure_taxonomy.report.render.places import (
 )
 from pytest_failure_taxonomy.report.render.terminal import own_texts, verdict_lines
 from pytest_failure_taxonomy.report.text import bench_name, cap, first_line, safe_text
+from pytest_failure_taxonomy.taxonomy.words import counted, noun_of_count
 
 MAX_BYTES: Final = 1024 * 1024 - 1
 """GitHub drops the whole summary of a step that is larger than 1 MiB."""
@@ -122,8 +122,8 @@ def _counts(report: dict[str, Any]) -> str:
     named = [name for name in _COUNTS if summary[name]]
     if not named:
         return ""
-    rows = ([name.replace("_", " ") for name in named], [str(summary[name]) for name in named])
-    return _table(rows[0], [rows[1]], "--:")
+    heads = [noun_of_count(name, summary[name]) for name in named]
+    return _table(heads, [[f"{summary[name]:,}" for name in named]], "--:")
 
 
 def _sections(report: dict[str, Any]) -> Iterator[tuple[str, str, int, Iterable[str]]]:
@@ -164,8 +164,8 @@ def _group(report: dict[str, Any], group: dict[str, Any], repository: Repository
     )
     nodeids = "".join(f"- {_code(nodeid)}\n" for nodeid in group["nodeids"][:MAX_NODEIDS])
     more = len(group["nodeids"]) - MAX_NODEIDS
-    rest = f"- and {more} more\n" if more > 0 else ""
-    count = f"{group['count']} x "
+    rest = f"- and {more:,} more\n" if more > 0 else ""
+    count = f"{group['count']:,} x "
     head = f"#### {count}{_code(first_line(group['title']))}\n\n{about}\n\n{nodeids}{rest}\n"
     return head + _traceback_of(group, repository)
 

@@ -123,11 +123,6 @@ def stall_words(stall: Mapping[str, Any]) -> str:
     return f"{words_at(stall['state'], stall['where'])} for {stall['seconds']:.0f} s"
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def joined(words: Iterable[str]) -> str:
     """Return the words that are not empty, with middle dots between them."""
     return " \u00b7 ".join(filter(None, words))

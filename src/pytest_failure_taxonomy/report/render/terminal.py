@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.taxonomy.headlines import (
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import counted, counts_in_words
 
 MAX_LINES: Final = 6
 MAX_CAUSES: Final = 2
@@ -101,14 +102,14 @@ def _headline(report: dict[str, Any], paths: ShownPaths) -> str:
     message = paths.words(verdict["message"], _named(report))
     likely = "" if verdict["confidence"] == "certain" else ", likely"
     passed = report["summary"]["passed"]
-    also = f" ({passed} passed)" if passed else ""
+    also = f" ({passed:,} passed)" if passed else ""
     seen = in_brackets(words_of_verdict(report))
     return safe_text(f"{verdict['reason']} [{verdict['kind']}{likely}]: {message}{also}{seen}")
 
 
 def _success_line(report: dict[str, Any], where: str) -> Line:
     summary = report["summary"]
-    counts = ", ".join(f"{summary[name]} {name}" for name in _COUNTED if summary[name])
+    counts = counts_in_words(summary, _COUNTED)
     failed = summary["failed"] or summary["errors"]
     notes = own_texts(report, "notes")
     if report["run"]["stage"] == Stage.BASELINE_RUN:
@@ -117,14 +118,15 @@ def _success_line(report: dict[str, Any], where: str) -> Line:
         # Where no plugin has looked and no counts were printed, none are known.
         is_known = counts or report["environment"]["pytest"] != "unknown"
         tests = f" ({counts or 'no test ran'})" if is_known else ""
-        what = _accepted_words(report)
-        what = what or ("pytest ended with exit code 0" if failed else "no failure")
+        what = accepted_words(report)
+        set_elsewhere = "pytest ended with exit code 0, which a plugin or a conftest.py has set"
+        what = what or (set_elsewhere if failed else "no failure")
         said = "; ".join([f"{what}{tests}", *notes])
     report_words = f"; report: {where}" if where else ""
     return Line(text=safe_text(f"failure taxonomy: {said}{report_words}"), color="green")
 
 
-def _accepted_words(report: dict[str, Any]) -> str:
+def accepted_words(report: dict[str, Any]) -> str:
     """Say that failures are known, where that has made a run end with exit code 0."""
     known = own_extension(report).get("known")
     if not isinstance(known, dict) or known.get("accepted") is not True:
@@ -154,8 +156,8 @@ def _baseline_words(summary: dict[str, int], counts: str, notes: list[str]) -> s
     failed = summary["failed"]
     if not failed:
         return f"valid baseline ({counts})"
-    passed = f" ({summary['passed']} passed)" if summary["passed"] else ""
-    tests = "1 test failed, as it" if failed == 1 else f"{failed} tests failed, as they"
+    passed = f" ({summary['passed']:,} passed)" if summary["passed"] else ""
+    tests = "1 test failed, as it" if failed == 1 else f"{failed:,} tests failed, as they"
     return f"valid baseline: {tests} should{passed}"
 
 
@@ -270,17 +272,17 @@ def _causes(report: dict[str, Any], paths: ShownPaths) -> list[str]:
     count = sum(group["count"] for group in groups)
     if count == len(groups):
         return []
-    causes = "1 cause" if len(groups) == 1 else f"{len(groups)} causes"
     largest = [
-        f"{group['count']} x {paths.words(first_line(group['title']))}"
+        f"{group['count']:,} x {paths.words(first_line(group['title']))}"
         + in_brackets(words_of_group(report, group))
         for group in groups[:MAX_CAUSES]
         if group["count"] > 1
     ]
     rest = len(groups) - len(largest)
     if rest:
-        largest.append(f"{rest} more")
-    return [f"{count} failures, {causes}: {', '.join(largest)}"]
+        largest.append(f"{rest:,} more")
+    causes = counted(len(groups), "cause")
+    return [f"{counted(count, 'failure')}, {causes}: {', '.join(largest)}"]
 
 
 def _other_reasons(report: dict[str, Any]) -> list[str]:
@@ -301,13 +303,16 @@ def _left_line(report: dict[str, Any], paths: ShownPaths) -> Line | None:
     running = report["in_flight"]
     if running:
         first = running[0]
-        more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+        more = f" and {len(running) - 1:,} more" if len(running) > 1 else ""
         elapsed = first["elapsed_seconds"]
         since = first["phase"] if elapsed is None else f"{first['phase']}, {elapsed:.1f} s"
         words.append(f"in flight: {paths.nodeid(first['nodeid'])} ({since}){more}")
     not_run = report["not_run"]["count"]
     if not_run:
-        words.append(f"not run: {not_run} of {report['summary']['collected']} tests")
+        summary = report["summary"]
+        noun = "collected test" if report["collection_errors"] else "test"
+        noun = "selected test" if summary["deselected"] else noun
+        words.append(f"not run: {not_run:,} of {counted(summary['collected'], noun)}")
     return Line(text=safe_text("; ".join(words)), color="yellow") if words else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -11,10 +12,12 @@ from pytest_failure_taxonomy.report.render.details import merged_lines
 from pytest_failure_taxonomy.report.render.history_words import words_of_verdict
 from pytest_failure_taxonomy.report.render.html.shown import file_of, seconds_words
 from pytest_failure_taxonomy.report.render.terminal import own_texts, verdict_lines
+from pytest_failure_taxonomy.taxonomy.words import noun_of_count
 
 _SUCCESS: Final = "failure taxonomy: "
 _REPORT: Final = "report: "
 _COLLECTION: Final = "collection.error"
+_TEARDOWN: Final = "test.teardown_error"
 _NOT_TESTS: Final = ("conftest.error", "usage.error", "plugin.error", "internal.error")
 
 _COUNTS: Final = (
@@ -22,7 +25,16 @@ _COUNTS: Final = (
     *("rerun", "skipped", "xfailed", "xpassed", "deselected", "collection_errors", "warnings"),
 )
 _PARTS: Final = ("passed", "xfailed", "skipped", "xpassed", "failed", "errors", "in_flight")
-"""Counts of which each test is in one; with `not_run` they are all of a run's tests."""
+"""Counts of which each test is in one, errors of teardowns apart; with `not_run` they are all of a
+run's tests."""
+_PART_OF_OUTCOME: Final = {"error": "errors", "flaky": "passed"}
+_ALSO: Final = {
+    "crashed": "failed",
+    "timed_out": "failed or errors",
+    "flaky": "passed",
+    "collection_errors": "errors",
+}
+"""Counts whose tests are in another one, too."""
 
 _ACTIONS: Final = {
     "retry": "Run it again.",
@@ -62,41 +74,23 @@ def overview_of(report: dict[str, Any]) -> dict[str, Any]:
     """Return what the template needs to know besides the report itself."""
     verdict = report["verdict"]
     lines = [line.text for line in verdict_lines(report, "") if not line.is_title]
-    headline = lines[0]
+    passed = report["summary"]["passed"]
+    also = f" ({passed:,} passed)" if passed else ""
+    root = str(report["run"]["invocation"]["rootdir"]).replace("\\", "/").rstrip("/")
     return {
-        "tone": _tone(report),
-        "project": _project(report),
-        "headline": _heading(report, headline),
+        "tone": "bad" if verdict else "open" if report["completeness"] == "running" else "good",
+        "project": root.rpartition("/")[2] or "pytest",
+        "headline": verdict["message"] + also if verdict else lines[0].removeprefix(_SUCCESS),
         "seen": "" if verdict is None else words_of_verdict(report),
         "lines": [] if verdict is None else [each for each in lines[1:] if each != _REPORT],
         "steps": list(_steps(report)),
-        "counts": [(name.replace("_", " "), name, report["summary"][name]) for name in _COUNTS],
-        "parts": _parts(report["summary"]),
+        "counts": list(_counts(report)),
+        "parts": _parts(report),
         "facts": list(_facts(report)),
         "notes": [*own_texts(report, "notes"), *own_texts(report, "faults")],
         "merged": [line.text for line in merged_lines(report) if not line.is_title],
         "cut": [(name.replace("_", " "), n) for name, n in report["limits"].items() if n],
     }
-
-
-def _tone(report: dict[str, Any]) -> str:
-    if report["verdict"] is not None:
-        return "bad"
-    return "open" if report["completeness"] == "running" else "good"
-
-
-def _project(report: dict[str, Any]) -> str:
-    root = str(report["run"]["invocation"]["rootdir"]).replace("\\", "/").rstrip("/")
-    return root.rpartition("/")[2] or "pytest"
-
-
-def _heading(report: dict[str, Any], headline: str) -> str:
-    """Return the verdict in words, as the terminal has them."""
-    verdict = report["verdict"]
-    if verdict is None:
-        return headline.removeprefix(_SUCCESS)
-    passed = report["summary"]["passed"]
-    return str(verdict["message"]) + (f" ({passed} passed)" if passed else "")
 
 
 def _steps(report: dict[str, Any]) -> Iterator[Step]:
@@ -160,8 +154,25 @@ def command_of(nodeid: str) -> str:
     return f"pytest {shlex.quote(target)}"
 
 
-def _parts(summary: dict[str, int]) -> list[Part]:
-    counts = {name: summary[name] for name in (*_PARTS, "not_run")}
+def _counts(report: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Yield each count with its words and its name; the words say what is counted twice."""
+    torn = sum(each["count"] for each in report["reasons"] if each["kind"] == _TEARDOWN)
+    for name in _COUNTS:
+        count = report["summary"][name]
+        words = noun_of_count(name, count)
+        if name in _ALSO:
+            words += f" (of those {_ALSO[name]})"
+        elif name == "errors" and torn:
+            words += f" ({torn:,} in teardowns, beside their tests' own outcome)"
+        yield words, name, count
+
+
+def _parts(report: dict[str, Any]) -> list[Part]:
+    counts = {name: report["summary"][name] for name in (*_PARTS, "not_run")}
+    if report["tests"]:  # with these each test counts once
+        outcomes = (each["outcome"] for each in report["tests"])
+        ended = Counter(_PART_OF_OUTCOME.get(outcome, outcome) for outcome in outcomes)
+        counts |= {name: ended[name] for name in _PARTS}
     total = sum(counts.values())
     parts, start = [], 0.0
     for name, count in counts.items():

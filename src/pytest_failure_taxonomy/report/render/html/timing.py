@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.report.render.html.shown import file_of, seconds_words
+from pytest_failure_taxonomy.taxonomy.words import counted
 
 _MAX_LISTED: Final = 10
 _DIGITS: Final = 3
@@ -154,7 +155,7 @@ def _lane(
         busy += max(0.0, stop - max(start, until))
         until = max(until, stop)
     idle = max(0.0, (until if is_dead else end) - spans[0][0] - busy)
-    count = "1 test" if len(spans) == 1 else f"{len(spans):,} tests"
+    count = counted(len(spans), "test")
     words = f"{count}, {seconds_words(busy)} busy, {seconds_words(idle)} idle"
     if not has_all:
         words = f"{count} running at the end"
