@@ -242,12 +242,13 @@ def _show_on_github(report: dict[str, Any], command: list[str]) -> None:
 def _exit_code(end: CommandEnd, report: dict[str, Any] | None) -> int:
     if end.limit_reached:
         return EXIT_LIMIT
-    if report and end.returncode == 0 and (status := _status_behind(report)):
-        return status
-    evidence = ((report and report["verdict"]) or {}).get("evidence", ())
-    is_stall = any(each["source"] == ENDED_AS_STALLED for each in evidence)
-    if report and is_stall and report["exit"]["signal"] is not None:
-        return EXIT_STALLED  # killed because of --failure-taxonomy-end-stalled
+    with suppress(LookupError, TypeError, AttributeError):  # a report may be anybody's
+        if report and end.returncode == 0 and (status := _status_behind(report)):
+            return status
+        evidence = ((report and report["verdict"]) or {"evidence": ()})["evidence"]
+        is_stall = any(each["source"] == ENDED_AS_STALLED for each in evidence)
+        if report and is_stall and report["exit"]["signal"] is not None:
+            return EXIT_STALLED  # killed because of --failure-taxonomy-end-stalled
     let_go_of_streams()  # a signal would leave no time for that
     return end_like(end.returncode)
 
