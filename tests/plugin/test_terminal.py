@@ -358,7 +358,7 @@ def test_all_six_lines(pytester: pytest.Pytester, folder: Path) -> None:
             "1 file or node could not be collected (INTERNAL_ERROR); "
             "the run was interrupted from the keyboard (INTERRUPTED)"
         ),
-        "in flight: test_b.py::test_stop (call, N s); not run: 1 of 7 tests",
+        "in flight: test_b.py::test_stop (call, N s); not run: 1 of 7 collected tests",
         WROTE,
     ]
 
