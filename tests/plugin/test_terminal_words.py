@@ -267,7 +267,7 @@ def test_a_skipped_module(tmp_path: Path, workers: int) -> None:
         ),
         pytest.param(
             PASSING + "import pytest\n@pytest.fixture\ndef bad(): 1 / 0\ndef test_b(bad): pass\n",
-            "valid baseline (1 passed, 1 errors)",
+            "valid baseline (1 passed, 1 error)",
             id="error",
         ),
     ],
