@@ -8,12 +8,17 @@ by `is`, and a text is the one that pytest has formatted already.
 
 from __future__ import annotations
 
-import inspect
 import signal
 import traceback
 from collections.abc import Callable
 from opcode import opmap
-from types import FunctionType, MethodType, TracebackType
+from types import (
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    TracebackType,
+)
 from typing import Any, Final, cast
 
 _PLAIN: Final = (str, int, float, bool, bytes, type(None))
@@ -86,8 +91,12 @@ def is_plain(value: object) -> bool:
 
 
 def attribute_of(one: object, name: str, default: Any = None) -> Any:
-    """Return an attribute of an instance or a module, past properties and `__getattr__`."""
-    return inspect.getattr_static(one, name, default)
+    """Return what an instance or a module itself holds under a name, not what its class has."""
+    for base in bases_of(type(one)):
+        holder = _NAMES(base).get("__dict__")
+        if type(holder) is GetSetDescriptorType or type(holder) is MemberDescriptorType:
+            return dict.get(holder.__get__(one), name, default)
+    return default
 
 
 def function_in(one: object) -> FunctionType | None:
