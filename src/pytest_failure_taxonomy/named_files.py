@@ -26,7 +26,7 @@ STORAGE: Final = ".bench"
 RUN_SUFFIX: Final = ".jsonl"
 """Of a kept run's file."""
 
-_REPORT: Final = "--failure-taxonomy-report"
+REPORT: Final = "--failure-taxonomy-report"
 _HISTORY: Final = "--failure-taxonomy-history"
 _BASELINE: Final = "--bench-baseline"
 _STORAGE: Final = "--bench-storage"
@@ -103,7 +103,7 @@ def _named_files(config: Any, report: Path | None) -> Iterator[_NamedFile]:
     has_benches = hasattr(config.known_args_namespace, "bench_json")
     ours = (*(() if report is None else _OURS), *(_OF_BENCHES if has_benches else ()))
     if report is not None:
-        yield _NamedFile(_REPORT, report)
+        yield _NamedFile(REPORT, report)
         for path in _files_of_history(config):
             yield _NamedFile(_HISTORY, path)
         for variable in filter(os.environ.get, _OF_GITHUB):

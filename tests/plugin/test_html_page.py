@@ -68,7 +68,12 @@ def test_a_missing_jinja2_is_one_line_of_the_run(runs: PytestRuns) -> None:
     runs.write(
         {
             "test_it.py": "def test_fine(): pass",
-            "conftest.py": "import sys\nsys.modules['jinja2'] = None",
+            "conftest.py": "import sys\n"
+            "class Absent:\n"
+            "    def find_spec(name, *_):\n"
+            "        if name == 'jinja2': raise ModuleNotFoundError(name=name)\n"
+            "sys.meta_path.insert(0, Absent)\n"
+            "sys.modules.pop('jinja2', None)\n",
         }
     )
     run = runs.run(PAGE)

@@ -756,21 +756,6 @@ def test_rubbish_does_not_spoil_what_others_return(pytester: pytest.Pytester, fo
 
 
 @pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        pytest.param("raise SystemExit(9)", 9, id="SystemExit"),
-        pytest.param("raise KeyboardInterrupt", -2, id="KeyboardInterrupt"),
-    ],
-)
-def test_a_hook_that_ends_the_process_leaves_a_report(folder: Path, body: str, status: int) -> None:
-    """What is meant to end the process does so, and the report has been written all the same."""
-    write(folder, {"conftest.py": f"{ADDS}{body}\n"})
-    run = run_pytest(folder)
-    assert run.status == status
-    assert run.report()["verdict"] is None
-
-
-@pytest.mark.parametrize(
     ("value", "shown"),
     [
         pytest.param("'\\ud800'", "\\ud800", id="lone-surrogate"),

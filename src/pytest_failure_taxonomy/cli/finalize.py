@@ -14,7 +14,7 @@ from pytest_failure_taxonomy.aftermath.complete import (
 )
 from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.options import add_exit_code
-from pytest_failure_taxonomy.cli.output import print_verdict, tell, tell_plainly
+from pytest_failure_taxonomy.cli.output import annotate, print_verdict, tell
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.reasons import signal_of_exit_code
@@ -57,7 +57,7 @@ def execute(options: argparse.Namespace) -> int:
         raise ReportError(f"{path}: the run is still going on; finalize it when it has ended")
     try:
         completed = complete_run(
-            path, report["run"]["id"], _end(options.exit_code), warn=tell, annotate=tell_plainly
+            path, report["run"]["id"], _end(options.exit_code), warn=tell, annotate=annotate
         )
     except OSError as error:
         raise ReportError(f"{path}: the report can't be written: {error.strerror}") from error

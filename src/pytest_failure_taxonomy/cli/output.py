@@ -61,6 +61,11 @@ def tell_plainly(text: str) -> None:
     write_words(sys.stderr, f"{safe_lines(text)}\n")
 
 
+def annotate(command: str) -> None:
+    """Write a workflow command for GitHub to stderr, in which all that is foreign is escaped."""
+    write_words(sys.stderr, f"{command}\n")
+
+
 def print_verdict(report: dict[str, Any], path: Path, *, problem: str | None = None) -> None:
     """Print a report's verdict to stderr, so that stdout has only the output of the command.
 

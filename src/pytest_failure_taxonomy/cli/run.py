@@ -31,7 +31,7 @@ from pytest_failure_taxonomy.aftermath.unrecorded import (
 )
 from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.options import add_stage
-from pytest_failure_taxonomy.cli.output import let_go_of_streams, print_verdict, tell, tell_plainly
+from pytest_failure_taxonomy.cli.output import annotate, let_go_of_streams, print_verdict, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
 from pytest_failure_taxonomy.report.limits import own_extension
 from pytest_failure_taxonomy.report.write import refuse_special_file, remove_report, write_report
@@ -182,10 +182,10 @@ def _report_from_within(
             if not is_still_running(path, report):
                 within = replace(seen, exit=end)
                 run_id = report["run"]["id"]
-                return complete_run(path, run_id, within, annotate=tell_plainly) or report
+                return complete_run(path, run_id, within, annotate=annotate) or report
     if report["verdict"] is None and report["exit"]["code"] != seen.exit.code:
         return None  # that pytest passed, and something else in the command failed
-    annotate_late(report, tell_plainly)
+    annotate_late(report, annotate)
     return report
 
 
@@ -198,7 +198,7 @@ def _report_of_plugin(
     seen = replace(seen, left=answer.left)
     try:
         return complete_run(
-            path, answer.run_id, seen, contents=answer.record, warn=tell, annotate=tell_plainly
+            path, answer.run_id, seen, contents=answer.record, warn=tell, annotate=annotate
         )
     except UnwrittenReportError as error:
         tell(
@@ -234,7 +234,7 @@ def _show_on_github(report: dict[str, Any], command: list[str]) -> None:
     problems = write_faces(report, faces)
     lines, more = github_lines(report, faces)
     for line in lines:
-        tell_plainly(line)
+        annotate(line)
     for problem in (*problems, *more):
         tell(problem)
 

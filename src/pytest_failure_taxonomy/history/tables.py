@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -23,6 +24,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
 )
 
 METADATA: Final = MetaData()
@@ -92,10 +94,17 @@ TESTS: Final = Table(
     Column("median_seconds", Float),
     Column("durations", LargeBinary),
     UniqueConstraint("project_id", "digest", name="ft_tests_by_digest"),
-    postgresql_with={"fillfactor": 45},  # room to update a row beside its old version
 )
 """One row a test, updated in place. `digest` is BLAKE2b of the node id, 16 bytes in hexadecimal,
 because PostgreSQL can't index long texts."""
+# Room to update a row beside its old version. (`postgresql_with` is new in SQLAlchemy 2.1.)
+event.listen(
+    TESTS,
+    "after_create",
+    DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy's
+        "ALTER TABLE ft_tests SET (fillfactor = 45)"
+    ).execute_if(dialect="postgresql"),
+)
 
 OUTCOMES: Final = Table(
     "ft_outcomes",

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_failure_taxonomy.aftermath.mailbox import find_mailbox, read_message
 from pytest_failure_taxonomy.errors import RulesError, SettingsError
-from pytest_failure_taxonomy.named_files import absolute, chosen, refused_files
+from pytest_failure_taxonomy.named_files import REPORT, absolute, chosen, refused_files
 from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Faces, Shard
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, parse_stage
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -133,8 +133,11 @@ def read_settings(config: pytest.Config) -> Settings:
             ini_report,
         )
         refused = refused_files(config, report)
-        if refused:
+        if any(each.startswith(f"{REPORT} ") or report.name in each for each in refused):
             raise SettingsError(*refused)
+        if refused:  # the report says so, and nothing else is written
+            problems += refused
+            faces, history, known = Faces(), None, None
     except SettingsError as error:
         raise SettingsError(*error.args, *problems) from error
     return Settings(

@@ -30,7 +30,7 @@ _SHORT: Final = re.compile(r"(-[a-zA-Z])(?!-).*")
 @cache
 def names_by_distribution(sort: Sort) -> Mapping[str, Sequence[str]]:
     """Return the names of one sort that distributions have."""
-    text = pkgutil.get_data(__package__, "data/plugins.toml") or b""
+    text = pkgutil.get_data(__name__.rpartition(".")[0], "data/plugins.toml") or b""
     plugins = tomllib.loads(text.decode()).items()
     return MappingProxyType({name: added[sort] for name, added in plugins if sort in added})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from importlib.metadata import version
 from typing import Any, Final
 
 import pytest
@@ -612,7 +613,15 @@ def pytest_runtest_makereport(item, call):
     ("args", "mark", "plugin"),
     [
         pytest.param(("--reruns=2", "-n", "2"), "", "", id="option-xdist"),
-        pytest.param(("--force-reruns=2", "--only-rerun=."), "", "", id="force"),
+        pytest.param(
+            ("--force-reruns=2", "--only-rerun=."),
+            "",
+            "",
+            id="force",
+            marks=pytest.mark.skipif(
+                version("pytest-rerunfailures") < "16", reason="is new in pytest-rerunfailures 16"
+            ),
+        ),
         pytest.param(("-o", "reruns=2"), "", "", id="ini"),
         pytest.param((), "flaky", "", id="mark"),
         pytest.param((), "", CALLS_AGAIN, id="another-plugin"),

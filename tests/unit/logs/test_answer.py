@@ -313,7 +313,7 @@ ERROR a.py - ValueError: x
         ("=== 2 passed, 16 errors in 0.1s ===", "test.setup_error", 16, "the setup of 16 tests"),
         ("t.py .FFFF [100%]", "test.failed", 4, "4 tests failed"),
         (f"{FAILED_LOG}\n=== 16 failed in 0.1s ===", "test.failed", 15, "15 tests failed"),
-        ("=== 5000 failed in 0.1s ===", "test.failed", 5000, "5000 tests failed"),
+        ("=== 5000 failed in 0.1s ===", "test.failed", 5000, "5,000 tests failed"),
         ("collected 0 items / 9 errors\n9 errors in 0.1s", "collection.error", 9, "9 files"),
         (ONE_OF_NINE, "collection.error", 9, "9 files"),
     ],
