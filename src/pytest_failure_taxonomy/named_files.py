@@ -7,6 +7,7 @@ is refused before it writes anything, whatever the spelling of the paths.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,6 +27,16 @@ STORAGE: Final = ".bench"
 RUN_SUFFIX: Final = ".jsonl"
 """Of a kept run's file."""
 
+CONNECTION_STRING: Final = re.compile(
+    r"\s*(?:host(?:addr)?|port|dbname|user|pass(?:word|file)|service|ssl\w+|options)\s*=",
+    re.IGNORECASE,
+)
+"""A database in libpq's form, which may hold a password: it is refused, and never quoted."""
+NO_CONNECTION_STRING: Final = (
+    "it is a connection string of libpq; give a URL of SQLAlchemy, such as "
+    "postgresql://user@host/database"
+)
+
 REPORT: Final = "--failure-taxonomy-report"
 _HISTORY: Final = "--failure-taxonomy-history"
 _BASELINE: Final = "--bench-baseline"
@@ -43,6 +54,8 @@ _OTHERS: Final = {
     "debug": "--debug",
 }
 """Options of pytest and of well-known plugins that write a file, by their names in the config."""
+_WRITES: Final = (REPORT, "--failure-taxonomy-html", "--failure-taxonomy-junit", "--bench-json")
+_DATABASE: Final = b"SQLite format 3\0"
 _OF_GITHUB: Final = ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")
 
 
@@ -90,6 +103,8 @@ def refused_files(config: Any, report: Path | None = None) -> list[str]:
             what = "a name of the run's own record"
         elif is_ours and by != _HISTORY and real.is_relative_to(history):
             what = "in the folder of the history"
+        elif by in _WRITES and _is_database(real):
+            what = "a database"
         elif by != _BASELINE and real.suffix == RUN_SUFFIX and real.parent in storages:
             what = "in the folder of kept runs"
         else:
@@ -115,6 +130,11 @@ def _named_files(config: Any, report: Path | None) -> Iterator[_NamedFile]:
         if text and (name, text) != ("failure_taxonomy_known", "history"):
             by = _OTHERS.get(name) or f"--{name.replace('_', '-')}"
             yield _NamedFile(by, absolute(base, text), is_ours=name in ours)
+    coverage = getattr(config.known_args_namespace, "cov_report", None)  # pytest-cov's
+    for text in coverage.values() if isinstance(coverage, dict) else ():
+        if isinstance(text, str):
+            path = absolute(config.invocation_params.dir, text)
+            yield _NamedFile("--cov-report", path, is_ours=False)
     if config.inipath is not None:
         yield _NamedFile("the configuration file", config.inipath, is_ours=False)
 
@@ -125,7 +145,8 @@ def _files_of_history(config: Any) -> list[Path]:
     if text.lower() in _NO_PATHS:
         text = os.environ.get(VARIABLE) or str(config.rootpath / FOLDER / NAME)
     name = sqlite_file(text)
-    return [absolute(base, f"{name}{ending}") for ending in ("", *SIDE_FILES) if name]
+    names = dict.fromkeys((name, unquote(name)))  # a URL may have its file in percent codes
+    return [absolute(base, each + ending) for each in names for ending in ("", *SIDE_FILES) if name]
 
 
 def _given(config: Any, name: str) -> tuple[str, Path]:
@@ -136,6 +157,14 @@ def _given(config: Any, name: str) -> tuple[str, Path]:
     text, base = chosen(config, getattr(config.known_args_namespace, name, None), ini)
     is_path = isinstance(text, str) and text.strip() and "\0" not in text
     return text if is_path else "", base
+
+
+def _is_database(path: Path) -> bool:
+    if not path.is_file():  # a pipe would wait
+        return False
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(len(_DATABASE)) == _DATABASE
+    return False
 
 
 def sqlite_file(url: str) -> str:

@@ -66,6 +66,16 @@ BETWEEN: Final = (
     "def pytest_sessionstart(session):\n"
     "    if os.environ.get('PYTEST_XDIST_WORKER') == 'gw0': os._exit(3)\n"
 )
+COUNTS: Final = """\
+import pytest
+@pytest.hookimpl(wrapper=True)
+def pytest_{hook}(session):
+    result = yield
+    session.testsfailed += 1
+    return result
+"""
+"""A plugin that has found something wrong, and counts it as a failure."""
+IS_COUNTED: Final = "a plugin has counted failures that are none of a test"
 NO_GATE: Final = "the gate of bench echo failed"
 
 RUNS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
@@ -102,6 +112,18 @@ RUNS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
         [*BY_FILE, *XDIST],
         1,
         "a worker died without a test",
+    ),
+    "counted": (
+        suite(FAILS, PASSES, conftest=COUNTS.format(hook="runtestloop")),
+        BY_FILE,
+        1,
+        IS_COUNTED,
+    ),
+    "counted-at-the-end-xdist": (
+        suite(FAILS, PASSES, conftest=COUNTS.format(hook="sessionfinish")),
+        [*BY_FILE, *XDIST],
+        1,
+        IS_COUNTED,
     ),
     "crash-by-fingerprint": (
         {**suite(DIES, PASSES), "known.yaml": "- fingerprint: {}\n"},
@@ -141,3 +163,32 @@ def test_nothing_but_failed_tests_is_known(
     run = run_child(tmp_path, command, env=env)
     assert (run.status, words in run.stdout) == (status, True), run.stdout
     assert read_report(tmp_path / "failure-report.json")["exit"]["code"] == status
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["-q"], ["-qq"], ["-q", "-n2", "--tb=no"], ["-p", "no:terminal"], [f"{SWITCH}-summary=off"]],
+    ids=" ".join,
+)
+def test_a_green_run_with_failures_is_never_silent(tmp_path: Path, args: list[str]) -> None:
+    """However quiet a run is, it says that known failures have made its status 0."""
+    for path, content in {"pytest.ini": "[pytest]\n", "known.yaml": EVERY, **suite(FAILS)}.items():
+        (tmp_path / path).write_text(content, "utf-8")
+    plugins = ("failure_taxonomy", "xdist")
+    run = run_child(tmp_path, pytest_command(SWITCH, *BY_FILE, *args, plugins=plugins))
+    assert run.status == 0
+    words = "1 failure, which is known (known.yaml), so the exit status is 0"
+    assert (run.stdout + run.stderr).count(words) == 1
+
+
+def test_a_status_that_a_plugin_has_set_is_never_silent(tmp_path: Path) -> None:
+    """So it is where a plugin of the user's has made the status 0."""
+    sets = (
+        "import pytest\n@pytest.hookimpl(trylast=True)\n"
+        "def pytest_sessionfinish(session): session.exitstatus = 0\n"
+    )
+    for path, content in {"pytest.ini": "[pytest]\n", **suite(FAILS, conftest=sets)}.items():
+        (tmp_path / path).write_text(content, "utf-8")
+    run = run_child(tmp_path, pytest_command(SWITCH, "-q", plugins=("failure_taxonomy",)))
+    assert run.status == 0
+    assert "exit code 0, which a plugin or a conftest.py has set" in run.stdout

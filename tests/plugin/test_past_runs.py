@@ -148,15 +148,25 @@ def test_commands_without_the_extra(
     assert run.stderr == f"failure-taxonomy: {WHAT_TO_INSTALL}\n"
 
 
-def test_a_history_that_cannot_be_reached(runs: PytestRuns) -> None:
+@pytest.mark.parametrize("url", ["me:geh3im-Pw@127.0.0.1:1/x", "127.0.0.1:1/x?Password=geh3im-Pw"])
+def test_a_history_that_cannot_be_reached(runs: PytestRuns, url: str) -> None:
     """One line says so, without the password, and the run is as it would be without it."""
     (runs.path / "broken").touch()
-    run = runs.run_unchecked(f"{HISTORY}=postgresql://me:geheim@127.0.0.1:1/x")
+    run = runs.run_unchecked(f"{HISTORY}=postgresql://{url}")
     assert run.exit_status == 1
     (line,) = (line for line in run.stdout if "is not in the history" in line)
     assert line.endswith("; add it by: failure-taxonomy history add failure-report.json")
-    assert "geheim" not in "\n".join(run.stdout) + json.dumps(run.report)
+    assert "geh3im-Pw" not in "\n".join(run.stdout) + json.dumps(run.report)
     assert run.report["groups"][0]["history"] is None
+
+
+def test_a_history_in_the_form_of_libpq(runs: PytestRuns) -> None:
+    """It is refused and not quoted, and no file has its name."""
+    run = runs.run(f"{HISTORY}=host=127.0.0.1 port=1 password=geheim dbname=x")
+    assert run.exit_status == 4
+    assert f"{HISTORY}: it is a connection string of libpq; give a URL" in "\n".join(run.stderr)
+    assert "geheim" not in "\n".join([*run.stdout, *run.stderr])
+    assert [path.name for path in runs.path.iterdir() if "geheim" in path.name] == []
 
 
 def test_a_history_that_is_slow(runs: PytestRuns, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("there.html", "pytest.ini", "h.db"):
         (tmp_path / name).touch()
+    (tmp_path / "old.db").write_bytes(b"SQLite format 3\0 and more")
     (tmp_path / "sub").mkdir()
     (tmp_path / "here").symlink_to(".")
     (tmp_path / "to-there").symlink_to("there.html")
@@ -82,6 +83,12 @@ def test_spellings_of_one_file(folder: Path, html: str, junit: str) -> None:
         ({"html": "h.db", "history": "sqlite:///h.db?timeout=1"}, ["--history and --html"]),
         ({"html": "h.db", "history": "sqlite+pysqlite:////{folder}/h.db"}, ["--history and "]),
         ({"html": "h.db", "history": "sqlite:///file:h%2edb?uri=true"}, ["--history and --html"]),
+        ({"html": "h.db", "history": "sqlite:////{folder}/%68.db"}, ["--history and --html both"]),
+        ({"html": "old.db"}, ["--html: old.db is a database; give another file"]),
+        ({"bench_json": "old.db"}, ["--bench-json: old.db is a database"]),
+        ({"history": "old.db"}, []),
+        ({"html": "x", "cov_report": {"xml": "x", "term": None}}, ["--html and --cov-report"]),
+        ({"history": "h.db", "cov_report": {"xml": "sub/../h.db"}}, ["--history and --cov-report"]),
         ({"html": "h.db-wal", "history": "h.db"}, ["--history and --html both name h.db-wal"]),
         ({"html": "h.db", "history": "postgresql://x/h.db"}, []),
         ({"html": "x", "xmlpath": "x"}, ["--html and --junitxml both name x"]),
@@ -110,9 +117,12 @@ def test_spellings_of_one_file(folder: Path, html: str, junit: str) -> None:
         ({"html": "a\0", "junit": "a\0"}, []),
     ],
 )  # fmt: skip
-def test_pairs_of_options(folder: Path, options: dict[str, str], expected: list[str]) -> None:
+def test_pairs_of_options(folder: Path, options: dict[str, Any], expected: list[str]) -> None:
     """All problems are told at once; what is no file, and what is none of ours, is none."""
-    given: dict[str, Any] = {name: each.format(folder=folder) for name, each in options.items()}
+    given: dict[str, Any] = {
+        name: each.format(folder=folder) if isinstance(each, str) else each
+        for name, each in options.items()
+    }
     found = refused(folder, **given)
     assert len(found) == len(expected), found
     for line, start in zip(found, expected, strict=True):

@@ -13,7 +13,14 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from pytest_failure_taxonomy.errors import HistoryError
-from pytest_failure_taxonomy.named_files import FOLDER, NAME, SIDE_FILES, VARIABLE
+from pytest_failure_taxonomy.named_files import (
+    CONNECTION_STRING,
+    FOLDER,
+    NAME,
+    NO_CONNECTION_STRING,
+    SIDE_FILES,
+    VARIABLE,
+)
 from pytest_failure_taxonomy.report.text import safe_text
 
 try:
@@ -50,10 +57,6 @@ _CODE: Final = re.compile(
 """What makes a view, a generated column, a virtual table or an index of something it runs."""
 _CODE_IN_OURS: Final = re.compile(rf"{_CODE.pattern}|\b(CHECK|DEFAULT|WHERE)\b", re.IGNORECASE)
 """The same, and what another program's table `tasks` may have, but none of our own tables."""
-_CONNECTION_STRING: Final = re.compile(
-    r"\s*(?:host(?:addr)?|port|dbname|user|pass(?:word|file)|service|ssl\w+|options)\s*=",
-    re.IGNORECASE,
-)
 
 
 def find_url(
@@ -83,11 +86,8 @@ def find_url(
             )
     if "\0" in given:
         raise HistoryError("history: the URL holds a null character; give a path or a URL")
-    if _CONNECTION_STRING.match(given):  # it may hold a password, so it isn't quoted
-        raise HistoryError(
-            "history: it is a connection string of libpq; give a URL of SQLAlchemy, such as "
-            "postgresql://user@host/database"
-        )
+    if CONNECTION_STRING.match(given):
+        raise HistoryError(f"history: {NO_CONNECTION_STRING}")
     if "://" not in given:
         return URL.create("sqlite", database=str(Path(given).expanduser().absolute()))
     try:

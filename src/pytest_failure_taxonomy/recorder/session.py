@@ -67,6 +67,9 @@ class SessionRecorder:
             test_files=config.getini("python_files"),
         )
         self.should_fail = ""
+        self.uncounted = 0
+        """Failures that the session has counted, and that no report was of."""
+        self._failed_reports = 0
         self.status: int | None = None
         """The session's own exit status, once it is known."""
         self.failures = Failures(
@@ -163,6 +166,7 @@ class SessionRecorder:
             self.progress.count("skipped")
         if not report.failed:
             return
+        self._failed_reports += 1
         self.progress.count("errors")
         if self.facts.mismatch is not None and is_of_mismatch(report):
             return  # it names a worker, and no node that could not be collected
@@ -225,6 +229,7 @@ class SessionRecorder:
             raise
         finally:
             self.should_fail = str(session.shouldfail or "")
+            self.uncounted = session.testsfailed - self._failed_reports
             self.status = int(session.exitstatus)
 
     # The rest is called at the end of a run.
@@ -295,6 +300,7 @@ class SessionRecorder:
     def _record_other_than_passed(self, report: pytest.TestReport) -> None:
         outcome = cast("str", report.outcome)
         if outcome == "failed":
+            self._failed_reports += 1
             self.failures.see(report)
         elif outcome == "rerun":  # pytest-rerunfailures
             self.failures.supersede(report)

@@ -6,6 +6,7 @@ Only this module knows all the parts. `plugin` imports it when the report is on.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -48,6 +49,7 @@ from pytest_failure_taxonomy.recorder.worker import (
 )
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import (
+    accepted_words,
     problem_lines,
     stays_lines,
     verdict_lines,
@@ -74,6 +76,7 @@ from pytest_failure_taxonomy.run.verdict_lines import (
 )
 from pytest_failure_taxonomy.system.interpreter import interpreter_as_it_was
 from pytest_failure_taxonomy.system.process import die_with_parent
+from pytest_failure_taxonomy.system.streams import write_words
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
     Environment,
@@ -448,6 +451,12 @@ class Run:
             )
         elif level > -2:
             print_lines(self._config, faults)
+        is_blocked = self._config.pluginmanager.is_blocked("terminal")
+        if self._accepts_failures and (
+            is_blocked or level <= -2 or self._settings.summary == "off"
+        ):
+            # Nothing turns a failed run green without a word.
+            write_words(sys.stderr, f"failure taxonomy: {safe_text(accepted_words(report))}\n")
         print_lines(self._config, shown_lines)
 
     def _links(self, report: dict[str, Any], paths: ShownPaths, shown: str) -> dict[str, str]:
@@ -480,7 +489,7 @@ class Run:
         def build(seen: RunEvidence) -> dict[str, Any]:
             return self._build(attribute(seen, self._settings.rules)[0], "full", duration)
 
-        accepted = self._past_runs.accept(evidence, build)
+        accepted = self._past_runs.accept(evidence, build, self.session.uncounted)
         self._accepts_failures = accepted.exit != evidence.exit
         return accepted
 

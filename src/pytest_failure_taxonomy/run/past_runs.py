@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pytest_failure_taxonomy.history.recording import record_run
 from pytest_failure_taxonomy.report.limits import OWN_NAME
@@ -44,13 +44,14 @@ class PastRuns:
         return None if url is None or has_password(url) else url
 
     def accept(
-        self, evidence: RunEvidence, build: Callable[[RunEvidence], dict[str, Any]]
+        self, evidence: RunEvidence, build: Callable[[RunEvidence], dict[str, Any]], uncounted: int
     ) -> RunEvidence:
         """Return the evidence of a run; with exit code 0 if tests failed and all of it is known.
 
         Args:
             evidence: of a session that has ended.
             build: returns the report of evidence.
+            uncounted: failures that a plugin has counted beside those of tests.
         """
         known = self._settings.known
         if known is None:
@@ -84,7 +85,7 @@ class PastRuns:
                 name=self._settings.known_name,
             )
             unlisted, notes = list(found.unlisted), found.notes
-        others = _other_than_failed_tests(evidence)
+        others = _other_than_failed_tests(evidence, uncounted)
         is_accepted = not unlisted and not others
         self._known = {
             "by": safe_text(self._settings.known_name),
@@ -137,12 +138,15 @@ class PastRuns:
 def has_password(url: str) -> bool:
     """Tell whether a URL has a password, which must not be written down."""
     try:
-        return "://" in url and urlsplit(url).password is not None
+        parts = urlsplit(url)
+        names = [name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+        is_in_query = any(word in name for name in names for word in ("pass", "secret", "token"))
+        return "://" in url and (parts.password is not None or is_in_query)
     except ValueError:
         return True
 
 
-def _other_than_failed_tests(run: RunEvidence) -> str:
+def _other_than_failed_tests(run: RunEvidence, uncounted: int) -> str:
     """Say what made a session fail besides tests that failed; empty if nothing."""
     workers = any(each.ending != "finished" and each.crashed_on is None for each in run.workers)
     others: tuple[tuple[object, str], ...] = (
@@ -151,6 +155,7 @@ def _other_than_failed_tests(run: RunEvidence) -> str:
         (run.collection_failures, "something could not be collected"),
         (run.errors or run.mismatch or run.unrecorded, "there were errors outside of tests"),
         (workers, "a worker died without a test"),
+        (uncounted > 0, "a plugin has counted failures that are none of a test"),
         (run.interruptions or run.in_flight or run.ended_tests or run.not_run, "tests are missing"),
         (run.exit.code != _TESTS_FAILED or not run.failures, f"exit code {run.exit.code}"),
     )

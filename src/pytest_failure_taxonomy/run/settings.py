@@ -13,7 +13,14 @@ import pytest
 
 from pytest_failure_taxonomy.aftermath.mailbox import find_mailbox, read_message
 from pytest_failure_taxonomy.errors import RulesError, SettingsError
-from pytest_failure_taxonomy.named_files import REPORT, absolute, chosen, refused_files
+from pytest_failure_taxonomy.named_files import (
+    CONNECTION_STRING,
+    NO_CONNECTION_STRING,
+    REPORT,
+    absolute,
+    chosen,
+    refused_files,
+)
 from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Faces, Shard
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, parse_stage
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -205,6 +212,9 @@ def _history(config: pytest.Config, option: str | None, problems: list[str]) -> 
     if option is None and ini.lower() in ("", "false", "no", "off", "0"):
         return None
     url, base = chosen(config, option, "" if ini.lower() in ("true", "yes", "on", "1") else ini)
+    if url and CONNECTION_STRING.match(url):
+        problems.append(f"--failure-taxonomy-history: {NO_CONNECTION_STRING}")
+        return None
     if url and "://" not in url:
         path = absolute(base, url)
         if os.path.isdir(path) or url.endswith(".py"):

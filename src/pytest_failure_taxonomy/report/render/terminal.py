@@ -75,13 +75,15 @@ def verdict_lines(
         report: the report's JSON object.
         where: the report's path as the user should see it; empty where there is none.
         paths: shows the paths in it.
-        quiet: one line for the verdict, none for a success.
+        quiet: one line for the verdict, none for a success without failures.
         problem: what went wrong with the report itself, in words.
         groups: the lines of the groups of failures, where they are shown, too.
     """
     verdict = report["verdict"]
     if verdict is None:
-        lines = [] if quiet else [_success_line(report, where if problem is None else "")]
+        # A status of 0 in spite of failures is said however quiet the run is.
+        is_told = not quiet or report["summary"]["failed"] or report["summary"]["errors"]
+        lines = [_success_line(report, where if problem is None else "")] if is_told else []
         return [*lines, *problem_lines(problem)]
     headline = Line(text=_headline(report, paths), color="red", bold=True)
     ending = problem_lines(problem) or [Line(text=f"report: {safe_text(where)}")]
