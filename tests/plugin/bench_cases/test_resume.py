@@ -238,7 +238,7 @@ def test_named_runs(runs: PytestRuns) -> None:
         (["--bench-resume=nothing"], "--bench-resume: there is no run nothing in"),
         (["--bench-resume", "bench"], "--bench-resume: bench is no run; write --bench-resume=late"),
         (["--bench-resume", "--bench-no-save"], "leave --bench-no-save out"),
-        (["--bench-storage=pytest.ini"], "pytest.ini is no folder; name another folder"),
+        (["--bench-storage=bench/echo/rubric.py"], "rubric.py is no folder; name another folder"),
         (["--bench-resume=pytest.ini"], "its first line does not describe a run"),
     ],
 )
