@@ -160,7 +160,7 @@ def _given(config: Any, name: str) -> tuple[str, Path]:
 
 
 def _is_database(path: Path) -> bool:
-    if not path.is_file():  # a pipe would wait
+    if not os.path.isfile(path):  # a pipe would wait
         return False
     with suppress(OSError), path.open("rb") as file:
         return file.read(len(_DATABASE)) == _DATABASE

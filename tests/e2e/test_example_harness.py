@@ -126,7 +126,10 @@ def test_a_report_tells_by_itself(recover: Recover) -> None:
     ("words", "told"),
     [
         (("--approach", " "), "approach: it is empty; give a few words"),
-        (("--approach", "a", "--error", "missing"), "missing: there is no such file; give the file"),
+        (
+            ("--approach", "a", "--error", "missing"),
+            "missing: there is no such file; give",
+        ),
         (("--approach", "a", "--report", "missing"), "missing: "),
     ],
 )

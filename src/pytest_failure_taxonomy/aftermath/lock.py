@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 # Bound here, because a test may replace them in their modules and never put them back.
 from json import dumps, loads
-from os import close, fstat, ftruncate, getpid, lstat, pread, pwrite, unlink
+from os import SEEK_SET, close, fstat, ftruncate, getpid, lseek, lstat, read, unlink, write
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,7 +64,8 @@ class ReportLock:
             return False
         with suppress(OSError):  # a full disk: then the lock alone has to do
             ftruncate(descriptor, 0)
-            pwrite(descriptor, dumps(read_identity(getpid())).encode("ascii"), 0)
+            lseek(descriptor, 0, SEEK_SET)
+            write(descriptor, dumps(read_identity(getpid())).encode("ascii"))
         self._descriptor = descriptor
         self._identity = identity_of(fstat(descriptor))
         _held.add(self._path)
@@ -102,7 +103,8 @@ class ReportLock:
 def _names_other(descriptor: int) -> bool:
     """Tell whether the file of a lock names another process that still runs."""
     with suppress(OSError, ValueError, TypeError, KeyError):
-        owner = loads(pread(descriptor, _MAX_BYTES, 0))
+        lseek(descriptor, 0, SEEK_SET)
+        owner = loads(read(descriptor, _MAX_BYTES))
         return bool(owner["pid"] != getpid() and is_alive(owner))
     return False
 

@@ -237,7 +237,7 @@ class RecordedRun:
     missing: Mapping[str, int]
     """By name of event: how many were counted and are not in the file."""
     is_lost: bool
-    """An event could not be written, as on a full disk."""
+    """What is missing could not be written, as on a full disk; a kill loses an event, too."""
     notes: tuple[str, ...] = ()
     """Sentences about what could not be read."""
     activity: RunningActivity | None = None
@@ -322,7 +322,7 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
         timer=numbers.timer,
         is_reported=numbers.is_reported,
         missing=missing,
-        is_lost=bool(numbers.loss),
+        is_lost=bool(numbers.loss and missing),
         notes=tuple(notes),
         activity=numbers.activity,
     )
