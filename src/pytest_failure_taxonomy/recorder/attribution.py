@@ -96,16 +96,16 @@ class Attributor:
             answer = node.ihook.pytest_failure_taxonomy_classify(
                 exception=error, nodeid=node.nodeid, phase=phase
             )
-            return None if answer is None else _from_answer(answer)
+            if answer is None:
+                return None
+            if not isinstance(answer, tuple) or len(answer) != 2:
+                raise TypeError(  # told as any other fault of the hook
+                    f"{answer!r} returned; a pair of reason and kind, or None, is right"
+                )
+            return attribution(*answer, source="hook")
         except BaseException as failure:  # noqa: BLE001 - foreign
             self._faults.add_foreign(_HOOK, failure)
             return None
-
-
-def _from_answer(answer: object) -> Attribution:
-    if not isinstance(answer, tuple) or len(answer) != 2:
-        raise TypeError(f"{answer!r} returned; a pair of reason and kind, or None, is right")
-    return attribution(*answer, source="hook")
 
 
 class MarkerFinder:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -129,16 +128,13 @@ def _read_distribution(info: str) -> Distribution:
     text = _read(f"{info}/METADATA") or _read(f"{info}/PKG-INFO") or _read(info)
     fields = dict(reversed(_FIELDS.findall(text.partition("\n\n")[0])))
     name, _, version = os.path.basename(info).rpartition(".")[0].partition("-")
+    entry_points = _read(f"{info}/entry_points.txt").replace("\r\n", "\n")
+    sections = _ENTRY_POINTS.findall(entry_points)
     return Distribution(
         fields.get("Name", name),
         fields.get("Version", version),
-        tuple(_plugin_modules(_read(f"{info}/entry_points.txt"))),
+        tuple(module for section in sections for module in _MODULE.findall(section)),
     )
-
-
-def _plugin_modules(entry_points: str) -> Iterator[str]:
-    for section in _ENTRY_POINTS.findall(entry_points.replace("\r\n", "\n")):
-        yield from _MODULE.findall(section)
 
 
 def _read(path: str) -> str:

@@ -57,7 +57,8 @@ class EveryTest:
             kept.seconds += report.duration
             if report.outcome == "passed":
                 if report.when == "call" and not hasattr(report, "context"):
-                    _pass(kept, is_expected=not hasattr(report, "wasxfail"))
+                    passed: TestOutcome = "xpassed" if hasattr(report, "wasxfail") else "passed"
+                    kept.outcome = "flaky" if kept.has_failed_before else passed
             elif not hasattr(report, "context"):  # after a failed subtest its test's own follows
                 _other(kept, report)
         except BaseException as error:  # noqa: BLE001 - as in guard.guarded
@@ -85,13 +86,6 @@ class EveryTest:
             for nodeid, kept in zip(shown, ended.values(), strict=True)
         ]
         return tuple(sorted(found, key=lambda each: each.start_seconds or 0.0))
-
-
-def _pass(kept: _Kept, *, is_expected: bool) -> None:
-    if kept.has_failed_before:
-        kept.outcome = "flaky"
-    else:
-        kept.outcome = "passed" if is_expected else "xpassed"
 
 
 def _other(kept: _Kept, report: pytest.TestReport) -> None:

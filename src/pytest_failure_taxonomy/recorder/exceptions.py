@@ -293,14 +293,10 @@ def missing_fixtures_beside(error: BaseException) -> list[str]:
         missing: Any = error
         found = missing.request.node._fixtureinfo.name2fixturedefs  # noqa: SLF001 - there is no public way
         asked = dict.fromkeys(missing.request.fixturenames)
-        known = {missing.argname, "request", *found, *_parameters_of(missing.request.node)}
+        parameters = getattr(getattr(missing.request.node, "callspec", None), "params", {})
+        known = {missing.argname, "request", *found, *parameters}
         return [f"fixture {name!r} not found" for name in asked if name not in known]
     return []
-
-
-def _parameters_of(item: Any) -> dict[str, Any]:
-    parameters: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
-    return parameters
 
 
 def is_import_failure(error: BaseException) -> bool:

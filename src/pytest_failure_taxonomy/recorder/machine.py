@@ -72,7 +72,7 @@ def describe_environment(pytest_version: str, plugins: Iterable[Any] = ()) -> En
         plugins: the distributions of the plugins that pytest has loaded.
     """
     return Environment(
-        python=_python_version(),
+        python=".".join(map(str, sys.version_info[:3])),
         platform=_platform_name(),
         pytest=pytest_version,
         plugins=tuple(sorted(set(map(_name_and_version, plugins)))),
@@ -90,11 +90,6 @@ def memory_use() -> MemoryUse | None:
         peak_rss_bytes=peak_rss_bytes(),
     )
     return None if use == MemoryUse() else use
-
-
-def _python_version() -> str:
-    """Return the interpreter's version, such as `3.11.7`."""
-    return ".".join(map(str, sys.version_info[:3]))
 
 
 def _platform_name() -> str:
