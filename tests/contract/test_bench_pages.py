@@ -49,6 +49,8 @@ PROGRAMS: Final = {
     "failure-taxonomy": [sys.executable, "-m", "pytest_failure_taxonomy"],
 }
 ENVIRONMENT: Final = {
+    # `run -- pytest` takes the first pytest on the path: it has to be that of these tests.
+    "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     "PYTEST_ADDOPTS": "-p failure_taxonomy -p failure_taxonomy_bench -p xdist",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
@@ -183,7 +185,8 @@ def check_the_workflow(folder: Path) -> None:
     install, *commands = [step["run"] for step in steps if "run" in step]
     assert install in read_page(HOW_TO).partition("## ")[0]
     for command in commands:
-        assert run_command(folder, command)[0] == 0
+        status, output = run_command(folder, command)
+        assert status == 0, f"{command}\n{output}"
     (upload,) = [step for step in steps if "upload-artifact" in step.get("uses", "")]
     assert upload["if"] == "always()"
     assert all((folder / name).is_file() for name in upload["with"]["path"].split())
