@@ -1,4 +1,4 @@
-"""Build the report's JSON object, schema version 1.1, from evidence and judgement, or amend one.
+"""Build the report's JSON object, schema version 1.2, from evidence and judgement, or amend one.
 
 This is plain data on purpose: the model in `model.py` says the same shape for readers, and the
 tests hold the two together, but importing pydantic would cost each run 50 ms or more.
@@ -47,8 +47,8 @@ from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES, Fai
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
 
-SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.1"
-SCHEMA_VERSION: Final = "1.1"
+SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.2"
+SCHEMA_VERSION: Final = "1.2"
 MAX_ATTRIBUTIONS: Final = 100
 """How many attributions `extensions` lists."""
 
@@ -94,6 +94,7 @@ def build_report(
             )
         ],
         "groups": [_group(each, limits) for each in limits.listed("groups", judgement.groups)],
+        "causes": causes_as_json(judgement, limits),
         "collection_errors": [
             _collection_error(*each, limits)
             for each in zip(
@@ -113,6 +114,7 @@ def build_report(
         "stalls": [_stalled_activity(each, limits) for each in run.stalls],
         "tests": None if run.tests is None else [_test_run(each) for each in run.tests],
         "not_run": {"count": len(run.not_run), "nodeids": limits.nodeids(run.not_run)},
+        "order": None,
         "workers": [
             {
                 "id": worker.id,
@@ -124,7 +126,7 @@ def build_report(
             for worker in run.workers
         ],
         "bench": [],
-        "environment": _plain(context.environment),
+        "environment": {**_plain(context.environment), "distributions": None},
         "limits": None,
         "extensions": _own_extensions(run, judgement, context, faults),
     }
@@ -186,6 +188,28 @@ def reasons_as_json(judgement: Judgement, limits: Limits) -> list[JSONObject]:
             "nodeids": limits.nodeids(held.nodeids),
         }
         for held in judgement.reasons
+    ]
+
+
+def causes_as_json(judgement: Judgement, limits: Limits) -> list[JSONObject]:
+    """Return the field `causes`; what a history and experiments say of them is added later."""
+    return [
+        {
+            "key": cause.key,
+            "what": limits.message(cause.what),
+            "fix": cause.fix,
+            "reason": str(cause.reason),
+            "kind": cause.kind,
+            "owner": cause.owner,
+            "retryable": cause.retryable,
+            "charge_to": None,
+            "count": cause.count,
+            "nodeids": limits.nodeids(cause.nodeids),
+            "fingerprints": list(cause.fingerprints),
+            "history": None,
+            "proof": None,
+        }
+        for cause in limits.listed("causes", judgement.causes)
     ]
 
 

@@ -93,6 +93,7 @@ class Limits:
             "tracebacks_omitted": 0,
             "nodeids_omitted": 0,
             "groups_omitted": 0,
+            "causes_omitted": 0,
             "texts_truncated": 0,
         }
         self._characters_left = MAX_TRACEBACKS
@@ -230,6 +231,7 @@ _LISTS: Final = (
     ("collection_errors", "collection_errors_omitted"),
     ("internal_errors", "internal_errors_omitted"),
     ("groups", "groups_omitted"),
+    ("causes", "causes_omitted"),
 )
 """Lists of a report and the fields of `limits` that count what they lack."""
 
@@ -289,10 +291,10 @@ def _with_fewer(report: JSONObject, tracebacks: int | None, entries: int | None)
             for before, after in zip(kept, part[name], strict=True)
         )
     if entries is not None:
-        nodeids = [report["not_run"], *report["reasons"], *part["groups"]]
+        nodeids = [report["not_run"], *report["reasons"], *part["groups"], *part["causes"]]
         limits["nodeids_omitted"] += sum(len(each["nodeids"][entries:]) for each in nodeids)
         part["not_run"] = _with_fewer_nodeids(report["not_run"], entries)
-        for name in ("reasons", "groups"):
+        for name in ("reasons", "groups", "causes"):
             part[name] = [_with_fewer_nodeids(each, entries) for each in part[name]]
     return {**part, "limits": limits}
 

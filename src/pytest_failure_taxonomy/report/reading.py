@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 MAX_PROBLEMS: Final = 100
 """Problems of one file that are listed."""
 
-_FIRST_SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
+_OLD_SCHEMA_IDS: Final = {
+    version: f"urn:pytest-failure-taxonomy:failure-report:{version}" for version in ("1.0", "1.1")
+}
 _NEW_FIELDS: Final[dict[str, dict[str, None]]] = {
     "run": {"shard": None},
     "verdict": {"owner": None},
@@ -43,9 +45,9 @@ _NEW_FIELDS: Final[dict[str, dict[str, None]]] = {
     "collection_errors": {"origin": None},
     "in_flight": dict.fromkeys(("stall", "output", "stack", "location")),
     "workers": {"peak_rss_bytes": None},
-    "environment": {"watcher": None, "memory": None, "git": None},
+    "environment": dict.fromkeys(("watcher", "memory", "git", "distributions")),
 }
-"""The fields that version 1.1 added, by the object, or the list of objects, that has them."""
+"""The fields that versions 1.1 and 1.2 added, by the object, or the list of them, that has them."""
 
 _RIGHT: Final = "a report is the JSON file that `pytest --failure-taxonomy` writes"
 _VERSION: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})")
@@ -122,15 +124,20 @@ def _check_version(version: object, where: str) -> None:
 
 
 def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
-    """Return a report of schema version 1.0 as one of 1.1 whose new fields are null or empty.
+    """Return a report of an older schema version as one whose new fields are null or empty.
 
     The bytes of any other are returned as they are, so that what is wrong with them is found there.
     """
-    if content.get("schema_version") != "1.0" or content.get("$schema") != _FIRST_SCHEMA_ID:
+    version = str(content.get("schema_version"))
+    if version not in _OLD_SCHEMA_IDS or content.get("$schema") != _OLD_SCHEMA_IDS[version]:
         return data
     content = {**content, "$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
     content.setdefault("stalls", [])
     content.setdefault("tests", None)
+    content.setdefault("causes", [])
+    content.setdefault("order", None)
+    if isinstance(content.get("limits"), dict):
+        content["limits"] = {"causes_omitted": 0, **content["limits"]}
     for field, new in _NEW_FIELDS.items():
         if field in content:
             content[field] = _with_new_fields(content[field], new)

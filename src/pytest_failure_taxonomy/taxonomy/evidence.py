@@ -85,6 +85,28 @@ class MemoryPressure:
 
 
 @value
+class Fact:
+    """One thing that an exception holds besides its message."""
+
+    name: str
+    """`errno`, `filename`, `host`, `port`, `status`, `url`, `name` (of a module), `distribution`
+    (that has it), and others that the table of causes asks for."""
+    text: str
+
+
+@value
+class LinkedException:
+    """An exception that another one was raised from, or while it was handled."""
+
+    bases: tuple[str, ...]
+    """Dotted names of its classes, itself first, in method resolution order, without `object`."""
+    message: str
+    is_cause: bool
+    """Whether the other one was raised `from` it."""
+    facts: tuple[Fact, ...] = ()
+
+
+@value
 class RaisedException:
     """Describe an exception without holding on to it."""
 
@@ -104,6 +126,12 @@ class RaisedException:
     """The frame that raised it."""
     memory: MemoryPressure | None = None
     """Of a `MemoryError`: the limit of which most was used when it was seen, if there is one."""
+    facts: tuple[Fact, ...] = ()
+    """What its fields and the standard library's own frames say, each name once."""
+    chain: tuple[LinkedException, ...] = ()
+    """What it was raised from, or while it was handled, from the nearest to the root."""
+    fixture: str | None = None
+    """The name of the fixture whose setup or teardown raised it."""
 
 
 @value

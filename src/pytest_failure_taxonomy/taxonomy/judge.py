@@ -49,6 +49,9 @@ from pytest_failure_taxonomy.taxonomy.headlines import (
     words_of_test_failure,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    MAX_EVIDENCE,
+    Cause,
+    Evidence,
     Finding,
     HeldReason,
     Judgement,
@@ -60,7 +63,8 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     message_of,
     owner_of_most,
     primary_of,
-    pronounce,
+    stacks_of,
+    words_of_evidence,
 )
 from pytest_failure_taxonomy.taxonomy.kinds import (
     KINDS,
@@ -110,28 +114,64 @@ def judge(run: RunEvidence) -> Judgement:
         if not found:
             judged = replace(judged, notes=_baseline_notes(run))
     held = group_findings(found)
+    causes = _causes_of(found)
     lines: tuple[OutputLine, ...] = ()
     if run.output is not None:
         kinds = (primary_of(held).kind, *(each.kind for each in held)) if held else ()
         lines = deciding_lines(run.output, kinds, is_cut_off=not run.finished)
-    verdict = _verdict(held, run, judged, lines)
-    return replace(judged, verdict=verdict, reasons=held, lines=lines)
+    verdict = _verdict(held, causes, run, judged, lines)
+    return replace(judged, verdict=verdict, reasons=held, causes=causes, lines=lines)
+
+
+def _causes_of(found: Sequence[Finding]) -> tuple[Cause, ...]:
+    if not found:
+        return ()
+    # Imported here, because a run without failures has no causes.
+    from pytest_failure_taxonomy.taxonomy.causes import gather_causes
+
+    return gather_causes(found)
 
 
 def _verdict(
     held: Sequence[HeldReason],
+    causes: Sequence[Cause],
     run: RunEvidence,
     judged: Judgement,
     lines: Sequence[OutputLine],
 ) -> Verdict | None:
     if not held:
         return None
+    from pytest_failure_taxonomy.taxonomy.causes import (
+        action_of,
+        headline_of_run,
+        retryable_of,
+    )
+
     primary = primary_of(held)
-    failure_type = primary.findings[0].failure_type or FailureType.UNKNOWN
+    first = primary.findings[0]
+    least, action = action_of(causes)
+    failure_type = least.failure_type
     if lines and failure_type is FailureType.UNKNOWN:
         failure_type = type_in_text("\n".join(line.text for line in lines))
-    owner = owner_of_most(_exceptions_of(primary, run, judged))
-    return pronounce(primary, run, failure_type, owner)
+    return Verdict(
+        reason=primary.reason,
+        kind=primary.kind,
+        confidence="likely" if run.unrecorded else first.confidence,
+        failure_type=failure_type,
+        recovery_action=action,
+        retryable=retryable_of(causes),
+        message=headline_of_run(causes, run),
+        nodeid=next(iter(least.nodeids), None),
+        evidence=(
+            *(
+                Evidence(source=found.source, detail=words_of_evidence(found))
+                for found in primary.findings[:MAX_EVIDENCE]
+            ),
+            *stacks_of(run, first),
+        ),
+        ambiguous=first.ambiguous,
+        owner=owner_of_most(_exceptions_of(primary, run, judged)),
+    )
 
 
 def _exceptions_of(
@@ -218,6 +258,8 @@ def _from_failures(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
             headline=_headline_of(failure, one.kind),
             is_subtest=failure.part == "subtest",
             words=words_of_test_failure(failure),
+            failure=failure,
+            fingerprint=one.fingerprint,
         )
 
 
@@ -257,6 +299,8 @@ def _from_collection(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
             nodeid=failed.nodeid or None,
             failure_type=one.failure_type,
             words=words_of_collection_failure(failed),
+            failure=failed,
+            fingerprint=one.fingerprint,
         )
 
 
@@ -269,6 +313,7 @@ def _from_errors(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
                 error.message,
                 failure_type=one.failure_type,
                 words=words_of_run_error(error),
+                failure=error,
             )
 
 
