@@ -24,6 +24,7 @@ with suppress(ImportError):
 
 # An example that a busy machine ran slowly is no failure.
 settings.register_profile("steady", settings(deadline=None))
+settings.register_profile("few", settings(deadline=None, max_examples=20))
 settings.load_profile("steady")
 
 _HERE: Final = Path(__file__).parent
