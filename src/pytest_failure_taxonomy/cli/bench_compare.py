@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.cli.bench_runs import add_storage
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
-from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import counted
 

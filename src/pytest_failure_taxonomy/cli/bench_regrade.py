@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.cli.bench_runs import (
 )
 from pytest_failure_taxonomy.cli.output import answer_lines, tell
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import counted
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_failure_taxonomy.cli.columns import Column, table_lines
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.text import safe_text
 
 if TYPE_CHECKING:

@@ -310,7 +310,7 @@ def _flaky(options: argparse.Namespace) -> int:
 
 def _new(options: argparse.Namespace) -> int:
     from pytest_failure_taxonomy.history.novelty import states_of
-    from pytest_failure_taxonomy.report.render.history_words import state_words
+    from pytest_failure_taxonomy.report.summary import state_words
 
     report, _ = _load(options.report)
     with _open(options) as history:

@@ -15,8 +15,10 @@ from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines
 from pytest_failure_taxonomy.documents.json_path import pick
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
+from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.render.details import detail_lines, merged_lines
-from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
+from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.report.summary import codes_of
 from pytest_failure_taxonomy.report.text import safe_text
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def add_parser(commands: Parsers) -> None:
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--all", action="store_true", help="print groups, failures, and all else that it holds"
+        "--all", action="store_true", help="print causes, failures, and all else that it holds"
     )
     what.add_argument(
         "--json",
@@ -150,7 +152,7 @@ def _answer_retryable(report: dict[str, Any]) -> int:
     else:
         said = {True: "yes", False: "no", None: "not known"}[verdict["retryable"]]
         message = verdict["message"]
-        words = f"{said}: {verdict['reason']} [{verdict['kind']}]: {message}"
+        words = f"{said}: {message} {codes_of(verdict)}"
         is_worth_it = verdict["retryable"] is True
     answer(f"{safe_text(words)}\n")
     return 0 if is_worth_it else _FAILED

@@ -49,12 +49,12 @@ from pytest_failure_taxonomy.recorder.worker import (
 )
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import (
-    accepted_words,
     problem_lines,
     stays_lines,
     verdict_lines,
     watcher_lines,
 )
+from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import ShownPaths, safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.run.benches import BENCH_PLUGIN, add_benches, kept_cases, kept_in
@@ -68,7 +68,8 @@ from pytest_failure_taxonomy.run.report_file import (
 )
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
 from pytest_failure_taxonomy.run.verdict_lines import (
-    lines_of_groups,
+    is_on_gitlab,
+    lines_of_causes,
     print_lines,
     show_faces,
     tells_groups,
@@ -437,7 +438,8 @@ class Run:
                 paths=paths,
                 quiet=level < 0,
                 problem=problem,
-                groups=lines_of_groups(report, paths) if is_long else (),
+                listed=lines_of_causes(report, paths) if is_long else (),
+                is_folded=is_on_gitlab(),
             )
             if problem is None:  # without a report there is nothing to complete
                 lines += watcher_lines(report)

@@ -10,7 +10,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pytest_failure_taxonomy.history.recording import record_run
 from pytest_failure_taxonomy.report.limits import OWN_NAME
-from pytest_failure_taxonomy.report.render.terminal import Line, accepted_words
+from pytest_failure_taxonomy.report.lines import Line
+from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.run.settings import KNOWN_BY_HISTORY, Settings
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence

@@ -22,7 +22,7 @@ from typing import Final
 
 from pytest_failure_taxonomy.report.foreign import object_at, objects_at
 from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, own_extension
-from pytest_failure_taxonomy.report.render.terminal import own_texts
+from pytest_failure_taxonomy.report.summary import own_texts
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 

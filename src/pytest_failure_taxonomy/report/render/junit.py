@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.limits import JSONObject
-from pytest_failure_taxonomy.report.render.terminal import own_texts
+from pytest_failure_taxonomy.report.summary import own_texts
 from pytest_failure_taxonomy.report.text import safe_text
 
 XUNIT1, XUNIT2 = "xunit1", "xunit2"

@@ -8,14 +8,10 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.report.limits import own_extension
-from pytest_failure_taxonomy.report.render.details import merged_lines
-from pytest_failure_taxonomy.report.render.history_words import words_of_verdict
 from pytest_failure_taxonomy.report.render.html.shown import file_of, seconds_words
-from pytest_failure_taxonomy.report.render.terminal import own_texts, verdict_lines
+from pytest_failure_taxonomy.report.summary import merged_runs, summarise
 from pytest_failure_taxonomy.taxonomy.words import noun_of_count
 
-_SUCCESS: Final = "failure taxonomy: "
-_REPORT: Final = "report: "
 _COLLECTION: Final = "collection.error"
 _TEARDOWN: Final = "test.teardown_error"
 _NOT_TESTS: Final = ("conftest.error", "usage.error", "plugin.error", "internal.error")
@@ -73,22 +69,21 @@ class Part(NamedTuple):
 def overview_of(report: dict[str, Any]) -> dict[str, Any]:
     """Return what the template needs to know besides the report itself."""
     verdict = report["verdict"]
-    lines = [line.text for line in verdict_lines(report, "") if not line.is_title]
-    passed = report["summary"]["passed"]
-    also = f" ({passed:,} passed)" if passed else ""
+    summary = summarise(report)
+    lines = [summary.see, summary.left]
     root = str(report["run"]["invocation"]["rootdir"]).replace("\\", "/").rstrip("/")
     return {
         "tone": "bad" if verdict else "open" if report["completeness"] == "running" else "good",
         "project": root.rpartition("/")[2] or "pytest",
-        "headline": verdict["message"] + also if verdict else lines[0].removeprefix(_SUCCESS),
-        "seen": "" if verdict is None else words_of_verdict(report),
-        "lines": [] if verdict is None else [each for each in lines[1:] if each != _REPORT],
+        "headline": summary.headline,
+        "seen": "",
+        "lines": [each for each in lines if each],
         "steps": list(_steps(report)),
         "counts": list(_counts(report)),
         "parts": _parts(report),
         "facts": list(_facts(report)),
-        "notes": [*own_texts(report, "notes"), *own_texts(report, "faults")],
-        "merged": [line.text for line in merged_lines(report) if not line.is_title],
+        "notes": list(summary.notes),
+        "merged": merged_runs(report),
         "cut": [(name.replace("_", " "), n) for name, n in report["limits"].items() if n],
     }
 

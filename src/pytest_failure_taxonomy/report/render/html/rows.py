@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.render.history_words import words_of_group
 from pytest_failure_taxonomy.report.render.html.overview import command_of
 from pytest_failure_taxonomy.report.render.html.shown import LINE_CLASSES, line_class
 from pytest_failure_taxonomy.report.render.html.timing import Timing
+from pytest_failure_taxonomy.report.summary import history_words
 from pytest_failure_taxonomy.report.text import first_line, safe_text, telling_line
 
 _MAX_SAID: Final = 300
@@ -210,7 +210,7 @@ def _only_name(nodeid: str, group: dict[str, Any], files: Table) -> dict[str, An
 
 def _group(report: dict[str, Any], group: dict[str, Any], members: list[int]) -> dict[str, Any]:
     passed = (group["history"] or {}).get("last_passed_commit")
-    seen = words_of_group(report, group)
+    seen = history_words(report, group["history"], [group["fingerprint"]])
     return _filled(
         title=first_line(group["title"]),
         count=group["count"],

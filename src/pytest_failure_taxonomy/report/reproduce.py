@@ -1,0 +1,165 @@
+"""The command that runs a failed test again, as the run itself ran it.
+
+A report has the arguments of its run. What of them is no selection, no report and no look of the
+terminal belongs to the test; pytest reads its configuration by itself.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import shlex
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pytest_failure_taxonomy.report.limits import REDACTED, JSONObject, own_extension
+from pytest_failure_taxonomy.report.text import encodable, safe_text
+from pytest_failure_taxonomy.taxonomy.values import value
+
+LONGEST_NODEID: Final = 400
+"""Characters; a longer one is no command for people."""
+_OURS: Final = ("--failure-taxonomy-", "--why-")
+_RULES: Final = "--failure-taxonomy-rules"
+_BEGINS_AN_OPTION: Final = ("-", "@")
+
+
+@value
+class Reproduction:
+    """How to run tests of a run again."""
+
+    program: str
+    """With the options of the run, for a POSIX shell."""
+    folder: str
+    """Where to run it."""
+    missing: tuple[str, ...]
+    """What of the run the command can't have, in words."""
+    has_cache: bool
+    """Whether `--lf` knows what has failed."""
+
+    def command(self, nodeid: str) -> str:
+        """Return the command that runs one test; empty where there can't be one.
+
+        What a shell can't be given, such as a control character, a secret that was removed or
+        a megabyte, is only in the parameters or the names of a test: then the next larger part is
+        run, all parameters of the test or its whole file.
+        """
+        path, separator, names = nodeid.partition("::")
+        for target in (nodeid, f"{path}{separator}{names.partition('[')[0]}", path):
+            is_safe = safe_text(target, len(target) + 1) == target == encodable(target)
+            if 0 < len(target) <= LONGEST_NODEID and is_safe and REDACTED not in target:
+                # pytest would take these for an option, and for a file of arguments.
+                here = "./" if target.startswith(_BEGINS_AN_OPTION) else ""
+                return f"{self.program} {shlex.quote(here + target)}"
+        return ""
+
+
+def reproduction_of(report: JSONObject) -> Reproduction:
+    """Return how to run the tests of a report again."""
+    invocation = report["run"]["invocation"]
+    own = own_extension(report).get("invocation")
+    own = own if isinstance(own, dict) else {}
+    kept = list(_kept(invocation["args"], _files_of(report)))
+    secret = [words for words in kept if REDACTED in " ".join(words) or not _is_plain(words)]
+    names = ", ".join(words[0].partition("=")[0] for words in secret)
+    options = [word for words in kept if words not in secret for word in words]
+    program = str(own.get("program", "pytest"))
+    variables = own.get("variables")
+    return Reproduction(
+        program=" ".join([program, *map(shlex.quote, options)]),
+        folder=invocation["rootdir"],
+        missing=(
+            *([f"the value of {names} is not in the report"] if names else []),
+            *(f"the run had the environment variable {name}" for name in _texts(variables)),
+        ),
+        has_cache=own.get("cache") is not False and "no:cacheprovider" not in options,
+    )
+
+
+def _is_plain(words: Sequence[str]) -> bool:
+    return all(safe_text(each, len(each) + 1) == each == encodable(each) for each in words)
+
+
+def _texts(found: object) -> list[str]:
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
+def _kept(args: Sequence[str], files: frozenset[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the options that belong to the test, each with its value.
+
+    Args:
+        args: of the run.
+        files: files and folders of its tests, which are no values.
+    """
+    table = _table()
+    words = list(args)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            return
+        if len(word) < 2 or not word.startswith("-"):
+            continue  # what to run
+        if not word.startswith("--"):
+            yield from _short(word, words, table)
+            continue
+        name, is_joined, _ = word.partition("=")
+        sort = _sort_of(name, table)
+        has_value = sort.endswith("with_value") or (
+            not sort and bool(words) and not _is_selection(words[0], files)
+        )
+        value_of = (words.pop(0),) if has_value and not is_joined and words else ()
+        if not sort.startswith("left_out"):
+            yield word, *value_of
+
+
+def _short(word: str, words: list[str], table: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Yield what is kept of a word such as `-xvs` or `-pno:randomly`, and take its value."""
+    for at, letter in enumerate(word[1:], 1):
+        sort = _sort_of(f"-{letter}", table)
+        if sort.endswith("with_value"):
+            rest = word[at + 1 :]
+            given = (f"-{letter}{rest}",) if rest else (f"-{letter}", *words[:1])
+            del words[: 0 if rest else 1]
+            if sort.startswith("kept"):
+                yield given
+            return
+        if not sort.startswith("left_out"):
+            yield (f"-{letter}",)
+
+
+def _sort_of(name: str, table: Mapping[str, str]) -> str:
+    """Return the list of the table that an option is in; empty for one that nobody knows."""
+    if name.startswith(_OURS):
+        return "kept_with_value" if name == _RULES else "left_out_with_value"
+    return table.get(name, "")
+
+
+def _is_selection(word: str, files: frozenset[str]) -> bool:
+    """Tell whether a word after an option of unknown plugins is no value of it."""
+    path = word.partition("::")[0].removeprefix("./").rstrip("/")
+    return word.startswith("-") or "::" in word or path.endswith(".py") or path in files
+
+
+def _files_of(report: JSONObject) -> frozenset[str]:
+    """Return the files of the tests that a report names, and the folders above them."""
+    listed: Iterable[Mapping[str, Any]] = (
+        *report["failures"],
+        *report["collection_errors"],
+        *report["in_flight"],
+        *(report["tests"] or ()),
+    )
+    found: set[str] = {"."}
+    for path in {each["nodeid"].partition("::")[0] for each in listed}:
+        parts = path.split("/")
+        # A run that was started in a folder names them from there.
+        found.update(
+            "/".join(parts[start:end])
+            for start in range(len(parts))
+            for end in range(start + 1, len(parts) + 1)
+        )
+    return frozenset(found)
+
+
+def _table() -> dict[str, str]:
+    text = pkgutil.get_data("pytest_failure_taxonomy.taxonomy", "data/options.toml") or b""
+    lists = tomllib.loads(text.decode()).items()
+    return {name: sort for sort, names in lists for name in names}
