@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -90,7 +91,7 @@ def _split(path: str) -> tuple[str, str, str]:
 def _find(folder: str, relative: str) -> Distribution | None:
     """Return the distribution that has a top-level module, or a file of a namespace package."""
     top = relative.partition("/")[0].partition(".")[0]
-    same = _SEPARATORS.sub("-", top).lower()
+    same = normal_name(top)
     named = [each for each in _listed(folder) if _name_in(each) == same]
     others = [each for each in _listed(folder) if each not in named]
     sure = next((each for each in (*named, *others) if _has(folder, each, top, relative)), None)
@@ -100,10 +101,10 @@ def _find(folder: str, relative: str) -> Distribution | None:
 
 def _has(folder: str, info: str, top: str, relative: str) -> bool:
     """Tell whether a distribution lists a file of its own, or a module by its top-level name."""
-    tops = _read(f"{folder}/{info}/top_level.txt").split()
+    tops = read_text(f"{folder}/{info}/top_level.txt").split()
     if tops and top not in tops:
         return False
-    record = "\n" + _read(f"{folder}/{info}/RECORD")
+    record = "\n" + read_text(f"{folder}/{info}/RECORD")
     if record == "\n":
         return top in tops
     if "/" in relative:
@@ -113,7 +114,7 @@ def _has(folder: str, info: str, top: str, relative: str) -> bool:
 
 def _name_in(info: str) -> str:
     """Return the name of a distribution as the name of its folder has it, in its normal form."""
-    return _SEPARATORS.sub("-", info.partition("-")[0].removesuffix(".egg")).lower()
+    return normal_name(info.partition("-")[0].removesuffix(".egg"))
 
 
 @lru_cache(maxsize=100)
@@ -125,10 +126,10 @@ def _listed(folder: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1_000)
 def _read_distribution(info: str) -> Distribution:
-    text = _read(f"{info}/METADATA") or _read(f"{info}/PKG-INFO") or _read(info)
+    text = read_text(f"{info}/METADATA") or read_text(f"{info}/PKG-INFO") or read_text(info)
     fields = dict(reversed(_FIELDS.findall(text.partition("\n\n")[0])))
     name, _, version = os.path.basename(info).rpartition(".")[0].partition("-")
-    entry_points = _read(f"{info}/entry_points.txt").replace("\r\n", "\n")
+    entry_points = read_text(f"{info}/entry_points.txt").replace("\r\n", "\n")
     sections = _ENTRY_POINTS.findall(entry_points)
     return Distribution(
         fields.get("Name", name),
@@ -137,7 +138,20 @@ def _read_distribution(info: str) -> Distribution:
     )
 
 
-def _read(path: str) -> str:
+def normal_name(name: str) -> str:
+    """Return the form of a distribution's name by which names are compared."""
+    return _SEPARATORS.sub("-", name).lower()
+
+
+def metadata_in(folder: str) -> Iterator[str]:
+    """Yield the metadata of the distributions that are installed to a folder."""
+    for info in _listed(folder):
+        text = read_text(f"{folder}/{info}/METADATA") or read_text(f"{folder}/{info}/PKG-INFO")
+        yield text.partition("\n\n")[0]
+
+
+def read_text(path: str) -> str:
+    """Return the text of a file, an empty one where it can't be read."""
     with suppress(OSError, ValueError), open(path, encoding="utf-8", errors="replace") as file:
         return file.read(_MAX_BYTES)
     return ""

@@ -21,6 +21,7 @@ from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import Attributor
 from pytest_failure_taxonomy.recorder.inspection import (
     bases_of,
+    cause_or_context_of,
     direct_cause_of,
     dotted_name_of,
     field_of,
@@ -150,7 +151,9 @@ class ExceptionMemory:
             self._reserve = None
         self._origins.collected = _test_module_of(node)
         formatted = longrepr.exception_in(report.longrepr)
-        raised = describe_exception(error, self._origins, formatted)
+        raised = describe_exception(
+            error, self._origins, formatted, report.longrepr, is_in_fixtures=report.when != "call"
+        )
         said = longrepr.words_for_people(report.longrepr)
         if said:
             others = missing_fixtures_beside(error)
@@ -189,7 +192,7 @@ class ExceptionMemory:
         error = cause_of(call.excinfo.value)
         self._origins.collected = _test_module_of(node)
         formatted = longrepr.exception_in(report.longrepr)
-        described = describe_exception(error, self._origins, formatted)
+        described = describe_exception(error, self._origins, formatted, report.longrepr)
         said = words_of_refusal(call.excinfo.value)
         if said:
             described = replace(described, message=said)
@@ -224,26 +227,46 @@ class ExceptionMemory:
 
 
 def describe_exception(
-    error: BaseException, origins: OriginFinder, formatted: str = ""
+    error: BaseException,
+    origins: OriginFinder,
+    formatted: str = "",
+    shown: object = None,
+    *,
+    is_in_fixtures: bool = False,
 ) -> RaisedException:
-    """Describe an exception by its type, message and origin.
+    """Describe an exception by its type, message and origin, and by what is behind it.
 
     Args:
         error: has been raised.
         origins: finds where it comes from.
         formatted: type and text, as for `inspection.text_of`.
+        shown: what pytest has formatted, with the exceptions that it was raised from.
+        is_in_fixtures: was raised where fixtures are set up or torn down.
     """
     kind = type(error)
     origin, frame = origins.find(error)
+    bases = tuple(map(dotted_name_of, bases_of(kind)[:-1]))
+    more: dict[str, Any] = {}
+    # A plain assertion holds nothing, and to load what reads the rest takes time and memory.
+    is_more = kind is not AssertionError or cause_or_context_of(error)[0] is not None
+    if is_in_fixtures or (is_more and kind is not MemoryError):
+        with suppress(OSError, MemoryError):  # a test has used up all descriptors, or all memory
+            from pytest_failure_taxonomy.recorder import facts
+
+            rootdir = origins.rootdir
+            more["fixture"] = facts.fixture_of(error) if is_in_fixtures else None
+            more["facts"] = facts.facts_of(error, bases, frame, rootdir) if is_more else ()
+            more["chain"] = facts.chain_of(error, shown, rootdir) if is_more else ()
     return RaisedException(
         type=name_of(kind),
         module=module_of(kind),
         message=message_of(error, formatted),
-        bases=tuple(map(dotted_name_of, bases_of(kind)[:-1])),
+        bases=bases,
         raised_in=raising_module(traceback_of(error)),
         origin=origin,
         frame=frame,
         memory=memory_pressure() if issubclass(kind, MemoryError) else None,
+        **more,
     )
 
 
