@@ -5,11 +5,12 @@ Only this module knows all the parts. `plugin` imports it when the report is on.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -48,6 +49,7 @@ from pytest_failure_taxonomy.recorder.worker import (
     may_be_worker,
 )
 from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.render.terminal import (
     problem_lines,
     stays_lines,
@@ -72,7 +74,7 @@ from pytest_failure_taxonomy.run.verdict_lines import (
     lines_of_causes,
     print_lines,
     show_faces,
-    tells_groups,
+    tells_causes,
     verbosity,
 )
 from pytest_failure_taxonomy.system.interpreter import interpreter_as_it_was
@@ -166,7 +168,7 @@ def startup_failed(config: pytest.Config, error: BaseException) -> None:
             begin(config)
     run = config.stash[RUN]
     if run is not None and not run.has_main:
-        run.finish(record_startup_error(run.session, error, config))
+        run.finish_with(error)
 
 
 class Run:
@@ -191,6 +193,7 @@ class Run:
         self._accepts_failures = False
         self._process_id = _getpid()
         self._is_finished = False
+        self._speaks_last = False
         self._clock = time.monotonic_ns
         self._started_ns = self._clock()
         self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -357,7 +360,7 @@ class Run:
         try:
             status = yield
         except BaseException as error:
-            self.finish(record_startup_error(self.session, error, self._config))
+            self.finish_with(error)
             raise
         self.finish(ProcessExit(code=exit_code_of(int(status or 0)), source="pytest"))
         return pytest.ExitCode.OK if self._accepts_failures else status
@@ -367,6 +370,11 @@ class Run:
         if self._settings.mailbox is not None:
             return send_to_supervisor(self._settings.mailbox, self._id, descriptors)
         return self._crash_record.hand_over(descriptors)
+
+    def finish_with(self, error: BaseException) -> None:
+        """Finish a run that an error ends, of which pytest or Python is about to tell."""
+        self._speaks_last = is_program()
+        self.finish(record_startup_error(self.session, error, self._config))
 
     def finish(self, exit_seen: ProcessExit) -> None:
         """Judge the run, write its report and print the verdict; further calls do nothing.
@@ -429,9 +437,11 @@ class Run:
         started_in = self._config.invocation_params.dir
         shown = "" if problem else self._report_file.shown_path(started_in)
         level = verbosity(self._config)
+        lines: list[Line] = []
+        links = None
         if level > -2 and self._settings.summary != "off":
             paths = ShownPaths(str(self._config.rootpath), str(started_in))
-            is_long = tells_groups(self._settings.summary, level)
+            is_long = tells_causes(self._settings.summary, level)
             lines = verdict_lines(
                 report,
                 shown,
@@ -445,21 +455,31 @@ class Run:
                 lines += watcher_lines(report)
             path = "" if problem else self._report_file.path_from(started_in)
             lines += self._past_runs.lines(report, path)
-            stays = stays_lines(self._report_file.remains)
-            print_lines(
-                self._config,
-                [*lines, *faults, *stays],
-                partial(self._links, report, paths, shown),
-            )
-        elif level > -2:
-            print_lines(self._config, faults)
+            faults += stays_lines(self._report_file.remains)
+            links = partial(self._links, report, paths, shown)
+        lines += faults if level > -2 else []
+        # What ends pytest before or outside of its session it tells after its last hook.
+        speak = partial(self._print, [*lines], shown_lines, links)
         is_blocked = self._config.pluginmanager.is_blocked("terminal")
         if self._accepts_failures and (
             is_blocked or level <= -2 or self._settings.summary == "off"
         ):
             # Nothing turns a failed run green without a word.
             write_words(sys.stderr, f"failure taxonomy: {safe_text(accepted_words(report))}\n")
-        print_lines(self._config, shown_lines)
+        if self._speaks_last:
+            atexit.register(speak)
+        else:
+            speak()
+
+    def _print(
+        self,
+        lines: Sequence[Line],
+        annotations: Sequence[Line],
+        links: Callable[[], Mapping[str, str]] | None,
+    ) -> None:
+        if _getpid() == self._process_id:  # a fork has the same to do at its end
+            print_lines(self._config, lines, links)
+            print_lines(self._config, annotations)
 
     def _links(self, report: dict[str, Any], paths: ShownPaths, shown: str) -> dict[str, str]:
         from pytest_failure_taxonomy.run.hyperlinks import link_targets

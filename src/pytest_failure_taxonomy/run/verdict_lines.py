@@ -118,7 +118,7 @@ def show_faces(
     return [Line(text=each) for each in lines], [Line(text=each, color="yellow") for each in faults]
 
 
-def tells_groups(summary: str | None, level: int) -> bool:
+def tells_causes(summary: str | None, level: int) -> bool:
     """Tell whether the causes are told with their tests.
 
     Args:

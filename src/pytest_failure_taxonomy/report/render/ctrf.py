@@ -22,7 +22,7 @@ from typing import Final
 
 from pytest_failure_taxonomy.report.foreign import object_at, objects_at
 from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, own_extension
-from pytest_failure_taxonomy.report.summary import own_texts
+from pytest_failure_taxonomy.report.summary import CauseSummary, own_texts, summarise
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 
@@ -51,7 +51,7 @@ _MOST_ATTEMPTS: Final = 100
 """Earlier attempts of one test that are listed."""
 _LONGEST_SECONDS: Final = 1e9
 _OF_SESSION: Final = (
-    *("schema_version", "completeness", "exit", "verdict", "reasons", "groups"),
+    *("schema_version", "completeness", "exit", "verdict", "reasons", "groups", "causes"),
     *("collection_errors", "internal_errors", "stalls", "limits"),
 )
 """Fields of a report that CTRF has no place for, as they are."""
@@ -144,7 +144,9 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
         failures.setdefault(failure["nodeid"], []).append(failure)
     running = {test["nodeid"]: test for test in report["in_flight"]}
     retries = _retries_of_flaky(report)
-    owners = {each["fingerprint"]: each["owner"] for each in report["groups"] if each["owner"]}
+    causes: dict[str | int, CauseSummary] = {}
+    for cause in summarise(report).causes:
+        causes |= dict.fromkeys((*cause.nodeids, *map(id, cause.failures)), cause)
     seen: set[str] = set()
     for run in _runs(report, failures):
         nodeid = run["nodeid"]
@@ -153,12 +155,12 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
         seen.add(nodeid)
         test = _test(run, started_at)
         if nodeid in running:
-            test |= _unfinished(running[nodeid], report)
+            test |= _unfinished(running[nodeid], causes.get(nodeid))
         again = 0
         if run["outcome"] == "flaky":
             test["flaky"], again = True, retries or 0
         elif nodeid in failures:
-            test |= _failed(failures[nodeid], owners)
+            test |= _failed(failures[nodeid], causes.get(id(failures[nodeid][0])))
             lasted = [_milliseconds(each["duration_seconds"]) or 0 for each in failures[nodeid]]
             test["duration"] = test["duration"] or sum(lasted)  # of the phases that failed
             again = max(failure["attempts"] for failure in failures[nodeid]) - 1
@@ -218,20 +220,18 @@ def _test(run: JSONObject, started_at: int) -> JSONObject:
     return test
 
 
-def _unfinished(running: JSONObject, report: JSONObject) -> JSONObject:
+def _unfinished(running: JSONObject, cause: CauseSummary | None) -> JSONObject:
     """Return what is said of a test that was running when the run ended.
 
-    That is no outcome; but the test that the verdict names has failed, or a run that died in it
-    would look as if it had passed.
+    That is no outcome; but a test that is of a cause has failed, or a run that died in it would
+    look as if it had passed.
     """
-    verdict = report["verdict"]
-    is_named = verdict is not None and verdict["nodeid"] == running["nodeid"]
     elapsed = _milliseconds(running["elapsed_seconds"])
     said = f"it was in its {running['phase']} when the run ended"
     more: JSONObject = {
-        "status": "failed" if is_named else "other",
+        "status": "other" if cause is None else "failed",
         "rawStatus": "in_flight",
-        "message": f"{verdict['message']}; {said}" if is_named else said,
+        "message": said if cause is None else f"{cause.text}; {said}",
         **({} if elapsed is None else {"duration": elapsed}),
     }
     stack = running["stack"] or (running["stall"] or {}).get("stack")
@@ -242,7 +242,7 @@ def _unfinished(running: JSONObject, report: JSONObject) -> JSONObject:
     return {**more, "extra": {OWN_NAME: {"in_flight": running}}}
 
 
-def _failed(failures: list[JSONObject], owners: Mapping[str, str]) -> JSONObject:
+def _failed(failures: list[JSONObject], cause: CauseSummary | None) -> JSONObject:
     """Return what is said of a failed test: the first of its failures, and all in `extra`."""
     first = failures[0]
     traces = [failure["traceback"] for failure in failures if failure["traceback"]]
@@ -253,9 +253,9 @@ def _failed(failures: list[JSONObject], owners: Mapping[str, str]) -> JSONObject
         "extra": {OWN_NAME: {"failures": failures}},
         **({"trace": "\n\n".join(traces)} if traces else {}),
     }
-    owner = owners.get(first["fingerprint"] or "")
-    if owner:
-        failed["labels"]["owner"] = owner
+    if cause is not None:
+        said = {"cause": cause.text, "fix": cause.fix, "owner": cause.owner}
+        failed["labels"] |= {name: words for name, words in said.items() if words}
     if first["worker"]:
         failed["threadId"] = first["worker"]
     return failed

@@ -14,8 +14,9 @@ from xml.etree import ElementTree as ET
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.limits import JSONObject
-from pytest_failure_taxonomy.report.summary import own_texts
+from pytest_failure_taxonomy.report.summary import CauseSummary, own_texts, summarise
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.words import seconds_words
 
 XUNIT1, XUNIT2 = "xunit1", "xunit2"
 FAMILIES: Final = (XUNIT2, XUNIT1)
@@ -36,6 +37,8 @@ _OF_A_TEST: Final = ("reason", "kind", "failure_type", "fingerprint", "rule", "w
 _SUITE_COUNTS: Final = ("tests", "failures", "errors", "skipped")
 
 _Failures = Mapping[str, list[JSONObject]]
+_Causes = Mapping[int | str, CauseSummary]
+"""The causes of a report, by the identity of each of its failures and by node id."""
 
 
 def render(report: JSONObject, family: str = XUNIT2) -> str:
@@ -48,9 +51,10 @@ def render(report: JSONObject, family: str = XUNIT2) -> str:
     root = ET.Element("testsuites", {"name": "pytest tests"})
     suite = ET.SubElement(root, "testsuite", {"name": "pytest"})
     _describe_run(suite, report)
-    for case in _cases(report, family):
+    causes = _causes_of(report)
+    for case in _cases(report, causes, family):
         suite.append(case)
-    for case in _session_cases(report):
+    for case in _session_cases(report, causes):
         suite.append(case)
     _count(suite)
     return _as_text(root)
@@ -81,14 +85,14 @@ def augment(path: Path, report: JSONObject) -> str:
     cases = [case for suite in suites for case in suite.findall("testcase")]
     _refuse_other_run(path, cases, report)
     family = XUNIT1 if any("file" in case.attrib for case in cases) else XUNIT2
-    failures = _by_place(_failures_of(report))
+    failures, causes = _by_place(_failures_of(report)), _causes_of(report)
     for case in cases:
         for failure in failures.get(_place_of(case), ()):
-            _add_to(case, failure, family)
+            _add_to(case, failure, causes, family)
     if suites:
         _describe_run(suites[0], report)
         known = {case.get("name") for case in cases}
-        for case in _session_cases(report, known=known):
+        for case in _session_cases(report, causes, known=known):
             suites[0].append(case)
         _count(suites[0])
     try:
@@ -111,6 +115,13 @@ def address(nodeid: str) -> tuple[str, str]:
 def clean(text: str) -> str:
     """Return a text that XML can hold: other characters become escapes such as `#x1B`."""
     return _NOT_IN_XML.sub(lambda found: f"#x{ord(found.group()):02X}", text)
+
+
+def _causes_of(report: JSONObject) -> _Causes:
+    causes: dict[int | str, CauseSummary] = {}
+    for cause in summarise(report).causes:
+        causes |= dict.fromkeys((*cause.nodeids, *map(id, cause.failures)), cause)
+    return causes
 
 
 def _failures_of(report: JSONObject) -> dict[str, list[JSONObject]]:
@@ -176,7 +187,7 @@ def _fill(properties: ET.Element, given: Mapping[str, Any]) -> None:
             ET.SubElement(properties, "property", attributes)
 
 
-def _cases(report: JSONObject, family: str) -> Iterator[ET.Element]:
+def _cases(report: JSONObject, causes: _Causes, family: str) -> Iterator[ET.Element]:
     """Yield the tests that a report names, each once."""
     failures = _failures_of(report)
     flying = {each["nodeid"]: each for each in report["in_flight"]}
@@ -192,7 +203,7 @@ def _cases(report: JSONObject, family: str) -> Iterator[ET.Element]:
         case = _case(nodeid, seconds, _place(of_test), family)
         yield case
         if nodeid in flying and not of_test:
-            _add_in_flight(case, flying[nodeid], report)
+            _add_in_flight(case, flying[nodeid], causes.get(nodeid), report)
         elif not of_test:
             _add_outcome(case, test.get("outcome"))
         for number, failure in enumerate(of_test):
@@ -200,7 +211,7 @@ def _cases(report: JSONObject, family: str) -> Iterator[ET.Element]:
             if number and failure["phase"] == "teardown":  # as pytest does it, for Jenkins' sake
                 place = _case(nodeid, failure["duration_seconds"] or 0.0, None, family)
                 yield place
-            _add_failure(place, failure, family)
+            _add_failure(place, failure, causes, family)
 
 
 def _place(failures: Iterable[JSONObject]) -> JSONObject | None:
@@ -218,7 +229,7 @@ def _case(nodeid: str, seconds: float, place: JSONObject | None, family: str) ->
     return ET.Element("testcase", given)
 
 
-def _add_failure(case: ET.Element, failure: JSONObject, family: str) -> None:
+def _add_failure(case: ET.Element, failure: JSONObject, causes: _Causes, family: str) -> None:
     raised, origin = failure["exception"] or {}, failure["origin"] or {}
     said = raised.get("message") or ""
     message = f"{raised['type']}: {said}" if raised else said
@@ -231,21 +242,29 @@ def _add_failure(case: ET.Element, failure: JSONObject, family: str) -> None:
     element.set("type", failure["kind"])
     begins = "" if failure["phase"] == "call" else f"failed on {failure['phase']} with "
     element.set("message", clean(f"{begins}{message}" or failure["kind"]))
-    element.text = clean("\n".join([*_facts(failure, origin), failure["traceback"] or ""]))
+    element.text = clean("\n".join([*_facts(failure, causes), failure["traceback"] or ""]))
     if family == XUNIT1:
         _add_properties(case, failure, origin)
 
 
-def _facts(failure: JSONObject, origin: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines above a traceback that say what sort of failure it is."""
-    yield f"{failure['reason']} [{failure['kind']}]"
-    owner = origin.get("owner")
-    if owner:
+def _facts(failure: JSONObject, causes: _Causes) -> Iterator[str]:
+    """Yield the lines above a traceback: what is to be mended, and what sort of failure it is."""
+    yield from _words_of(causes.get(id(failure)))
+    origin = failure["origin"] or {}
+    if origin.get("owner"):
         package = f" ({origin['package']})" if origin.get("package") else ""
-        yield f"owner: {owner}{package}"
+        yield f"owner: {origin['owner']}{package}"
     if failure["fingerprint"]:
         yield f"fingerprint: {failure['fingerprint']}"
+    yield f"[{failure['reason']} {failure['kind']}]"
     yield ""
+
+
+def _words_of(cause: CauseSummary | None) -> Iterator[str]:
+    if cause is not None:
+        yield f"{cause.text}{cause.remarks}"
+        if cause.fix:
+            yield f"fix: {cause.fix}"
 
 
 def _add_properties(case: ET.Element, failure: JSONObject, origin: Mapping[str, Any]) -> None:
@@ -257,30 +276,37 @@ def _add_properties(case: ET.Element, failure: JSONObject, origin: Mapping[str, 
     _fill(properties, {"owner": origin.get("owner"), "package": origin.get("package")})
 
 
-def _add_to(case: ET.Element, failure: JSONObject, family: str) -> None:
+def _add_to(case: ET.Element, failure: JSONObject, causes: _Causes, family: str) -> None:
     """Add what a report knows of a failure to a case that pytest wrote."""
     origin = failure["origin"] or {}
     tag = "failure" if failure["phase"] == "call" else "error"
     for element in case.findall(tag):
         if element.get("type") is None:
             element.set("type", failure["kind"])
-            element.text = "\n".join([*map(clean, _facts(failure, origin)), element.text or ""])
+            element.text = "\n".join([*map(clean, _facts(failure, causes)), element.text or ""])
             if family == XUNIT1:
                 _add_properties(case, failure, origin)
             return
 
 
-def _add_in_flight(case: ET.Element, test: JSONObject, report: JSONObject) -> None:
+def _add_in_flight(
+    case: ET.Element, test: JSONObject, cause: CauseSummary | None, report: JSONObject
+) -> None:
     verdict = report["verdict"] or {}
     element = ET.SubElement(case, "error")
-    element.set("type", clean(verdict.get("kind") or "process.vanished"))
-    seconds = f", for {test['elapsed_seconds']:.1f} s" if test["elapsed_seconds"] else ""
-    element.set("message", f"it was running when the run ended{seconds}")
+    kind = verdict.get("kind") if cause is None else cause.kind
+    element.set("type", clean(kind or "process.vanished"))
+    lasted = f", for {seconds_words(test['elapsed_seconds'])}" if test["elapsed_seconds"] else ""
+    element.set("message", f"it was running when the run ended{lasted}")
     stall = test["stall"] or {}
     element.text = clean(
         "\n".join(
             each
-            for each in (verdict.get("message"), stall.get("where"), test.get("stack"))
+            for each in (
+                *(_words_of(cause) if cause else (verdict.get("message"),)),
+                stall.get("where"),
+                test.get("stack"),
+            )
             if isinstance(each, str) and each
         )
     )
@@ -300,11 +326,14 @@ def _add_outcome(case: ET.Element, outcome: str | None) -> None:
         ET.SubElement(case, tag, {"message": "the report has no room for its traceback"})
 
 
-def _session_cases(report: JSONObject, *, known: Iterable[str | None] = ()) -> Iterator[ET.Element]:
+def _session_cases(
+    report: JSONObject, causes: _Causes, *, known: Iterable[str | None] = ()
+) -> Iterator[ET.Element]:
     """Yield a case for each failure that is no test's.
 
     Args:
         report: its JSON object.
+        causes: of the report.
         known: names of cases that are there already, such as what could not be collected.
     """
     names, kinds = set(known), {each["kind"] for each in report["failures"]}
@@ -312,18 +341,26 @@ def _session_cases(report: JSONObject, *, known: Iterable[str | None] = ()) -> I
         kinds.add("collection.error")
         name = address(failed["nodeid"])[1]
         if name not in names:
-            text = failed["traceback"] or failed["message"]
-            yield _session_case("", name, "collection.error", _COLLECTION, text)
+            words = (
+                *_words_of(causes.get(id(failed))),
+                "",
+                failed["traceback"] or failed["message"],
+            )
+            yield _session_case("", name, "collection.error", _COLLECTION, "\n".join(words))
     for error in report["internal_errors"]:
         kinds.add(error["kind"])
-        text = error["traceback"] or ""
+        text = "\n".join((*_words_of(causes.get(id(error))), "", error["traceback"] or ""))
         yield _session_case(SESSION, error["kind"], error["kind"], error["message"], text)
     verdict = report["verdict"]
     if report["completeness"] == "running":  # a file without a failure would pass for a success
         yield _session_case(SESSION, "running", "running", _RUNNING, "")
-    if verdict is not None and verdict["kind"] not in kinds:
-        evidence = "\n".join(each["detail"] for each in verdict["evidence"])
-        yield _session_case(SESSION, verdict["kind"], verdict["kind"], verdict["message"], evidence)
+    for cause in summarise(report).causes if verdict is not None else ():
+        if not cause.failures and cause.kind not in kinds:
+            kinds.add(cause.kind)
+            is_verdict = cause.kind == verdict["kind"]
+            evidence = [each["detail"] for each in verdict["evidence"]] if is_verdict else []
+            text = "\n".join((*_words_of(cause), *evidence))
+            yield _session_case(SESSION, cause.kind, cause.kind, cause.text, text)
 
 
 def _session_case(classname: str, name: str, kind: str, message: str, text: str) -> ET.Element:
