@@ -31,6 +31,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunEvidence,
     SeenStall,
     Stall,
+    Surroundings,
     TestFailure,
     TestRun,
 )
@@ -373,6 +374,9 @@ def _own_extensions(
         if repository is None
         else {"repository": repository.name, "merge_base": repository.merge_base},
         "attempt": _plain(context.attempt),
+        "surroundings": _plain(context.surroundings)
+        if context.surroundings != Surroundings()
+        else None,
         "session_exit_code": run.exit.session_code if run.exit.code == 0 else None,
     }
     said = {name: each for name, each in own.items() if each}

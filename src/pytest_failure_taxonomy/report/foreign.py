@@ -392,18 +392,6 @@ def count_at(holder: Mapping[str, Any], name: str) -> int:
     return int(found) if found is not None and found < _MOST_SECONDS else 0
 
 
-def object_at(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return an object of an object of anybody's; an empty one where there is none."""
-    found = holder.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def objects_at(holder: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the objects in a list of an object of anybody's."""
-    found = holder.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-
-
 def exit_code_of(tests: Sequence[ToldTest], collectors: Sequence[ToldCollector]) -> int:
     """Return the exit code that pytest must have had, where a file doesn't say it."""
     if any(test.failures or test.outcome in ("failed", "error") for test in tests):

@@ -23,15 +23,13 @@ from pytest_failure_taxonomy.report.foreign import (
     exit_code_of,
     hint_for,
     number_at,
-    object_at,
-    objects_at,
     read_document,
     refuse_duplicates,
     text_at,
     time_from,
 )
 from pytest_failure_taxonomy.report.input_files import MAX_WORD, refusal
-from pytest_failure_taxonomy.report.limits import OWN_NAME
+from pytest_failure_taxonomy.report.limits import OWN_NAME, object_at, objects_at
 from pytest_failure_taxonomy.report.text import safe_text, telling_line
 from pytest_failure_taxonomy.taxonomy.evidence import (
     ErrorOrigin,

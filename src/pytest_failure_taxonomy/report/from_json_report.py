@@ -18,14 +18,13 @@ from pytest_failure_taxonomy.report.foreign import (
     count_at,
     hint_for,
     number_at,
-    object_at,
-    objects_at,
     read_document,
     refuse_duplicates,
     text_at,
     time_from,
 )
 from pytest_failure_taxonomy.report.input_files import refusal
+from pytest_failure_taxonomy.report.limits import object_at, objects_at
 from pytest_failure_taxonomy.report.text import safe_text, telling_line
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,

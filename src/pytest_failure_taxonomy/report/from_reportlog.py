@@ -20,8 +20,6 @@ from pytest_failure_taxonomy.report.foreign import (
     ToldTest,
     hint_for,
     number_at,
-    object_at,
-    objects_at,
     text_at,
     time_from,
 )
@@ -32,6 +30,7 @@ from pytest_failure_taxonomy.report.input_files import (
     read_input,
     refusal,
 )
+from pytest_failure_taxonomy.report.limits import object_at, objects_at
 from pytest_failure_taxonomy.report.text import safe_text, telling_line
 from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,

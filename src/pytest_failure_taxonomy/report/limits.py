@@ -25,8 +25,25 @@ OWN_NAME: Final = "pytest_failure_taxonomy"
 
 def own_extension(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return what our own extension holds; in a report of anybody's it may be of any type."""
-    own = report["extensions"].get(OWN_NAME)
-    return own if isinstance(own, dict) else {}
+    return object_at(report["extensions"], OWN_NAME)
+
+
+def object_at(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an object of an object of anybody's; an empty one where there is none."""
+    found = holder.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def objects_at(holder: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the objects in a list of an object of anybody's."""
+    found = holder.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def texts_at(holder: Mapping[str, Any], name: str) -> list[str]:
+    """Return the texts in a list of an object of anybody's."""
+    found = holder.get(name)
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 _SEARCHED_AT_ONCE: Final = 10_000

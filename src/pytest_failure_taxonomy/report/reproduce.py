@@ -12,12 +12,18 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.limits import REDACTED, JSONObject, own_extension
+from pytest_failure_taxonomy.report.limits import (
+    REDACTED,
+    JSONObject,
+    object_at,
+    own_extension,
+    texts_at,
+)
 from pytest_failure_taxonomy.report.text import encodable, safe_text
 from pytest_failure_taxonomy.taxonomy.values import value
 
-LONGEST_NODEID: Final = 400
-"""Characters; a longer one is no command for people."""
+LONGEST_WORD: Final = 400
+"""Characters; what is longer is no command for people."""
 _OURS: Final = ("--failure-taxonomy-", "--why-")
 _RULES: Final = "--failure-taxonomy-rules"
 _BEGINS_AN_OPTION: Final = ("-", "@")
@@ -45,8 +51,7 @@ class Reproduction:
         """
         path, separator, names = nodeid.partition("::")
         for target in (nodeid, f"{path}{separator}{names.partition('[')[0]}", path):
-            is_safe = safe_text(target, len(target) + 1) == target == encodable(target)
-            if 0 < len(target) <= LONGEST_NODEID and is_safe and REDACTED not in target:
+            if _can_be_given(target):
                 # pytest would take these for an option, and for a file of arguments.
                 here = "./" if target.startswith(_BEGINS_AN_OPTION) else ""
                 return f"{self.program} {shlex.quote(here + target)}"
@@ -56,31 +61,31 @@ class Reproduction:
 def reproduction_of(report: JSONObject) -> Reproduction:
     """Return how to run the tests of a report again."""
     invocation = report["run"]["invocation"]
-    own = own_extension(report).get("invocation")
-    own = own if isinstance(own, dict) else {}
-    kept = list(_kept(invocation["args"], _files_of(report)))
-    secret = [words for words in kept if REDACTED in " ".join(words) or not _is_plain(words)]
-    names = ", ".join(words[0].partition("=")[0] for words in secret)
-    options = [word for words in kept if words not in secret for word in words]
-    program = str(own.get("program", "pytest"))
-    variables = own.get("variables")
+    around = object_at(own_extension(report), "surroundings")
+    args = invocation["args"] if report["environment"]["pytest"] != "unknown" else []
+    kept = list(_kept(args, _files_of(report)))
+    lost = [words for words in kept if not _can_be_given(" ".join(words))]
+    options = [word for words in kept if words not in lost for word in words]
+    variables = texts_at(around, "variables")
+    names = ", ".join(words[0].partition("=")[0] for words in lost)
     return Reproduction(
-        program=" ".join([program, *map(shlex.quote, options)]),
+        program=" ".join(["pytest", *map(shlex.quote, options)]),
         folder=invocation["rootdir"],
         missing=(
-            *([f"the value of {names} is not in the report"] if names else []),
-            *(f"the run had the environment variable {name}" for name in _texts(variables)),
+            *([f"{names}, which had a value that the report doesn't have"] if names else []),
+            *(
+                f"the environment variable {name}, which the run had"
+                for name in texts_at(around, "variables")
+            ),
         ),
-        has_cache=own.get("cache") is not False and "no:cacheprovider" not in options,
+        has_cache=around.get("cache") is not False and "no:cacheprovider" not in options,
     )
 
 
-def _is_plain(words: Sequence[str]) -> bool:
-    return all(safe_text(each, len(each) + 1) == each == encodable(each) for each in words)
-
-
-def _texts(found: object) -> list[str]:
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+def _can_be_given(text: str) -> bool:
+    """Tell whether a shell can be given a text: nothing in it was escaped, cut or removed."""
+    is_safe = safe_text(text, len(text) + 1) == text == encodable(text)
+    return 0 < len(text) <= LONGEST_WORD and is_safe and REDACTED not in text
 
 
 def _kept(args: Sequence[str], files: frozenset[str]) -> Iterator[tuple[str, ...]]:

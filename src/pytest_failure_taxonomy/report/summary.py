@@ -11,7 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.limits import JSONObject, own_extension
+from pytest_failure_taxonomy.report.limits import (
+    JSONObject,
+    object_at,
+    objects_at,
+    own_extension,
+    texts_at,
+)
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, first_line
 from pytest_failure_taxonomy.taxonomy.headlines import words_at
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
@@ -105,7 +111,7 @@ def summarise(report: JSONObject, paths: ShownPaths = AS_REPORTED) -> RunSummary
         report: its report's JSON object.
         paths: shows the paths in it.
     """
-    verdict = report["verdict"]
+    verdict, own = report["verdict"], own_extension(report)
     causes = tuple(_causes(report, paths))
     headline, see = _success(report), ""
     if verdict is not None:
@@ -123,8 +129,16 @@ def summarise(report: JSONObject, paths: ShownPaths = AS_REPORTED) -> RunSummary
         advice=_advice(report, causes),
         left=_left(report, paths),
         counts=counts_in_words(report["summary"], COUNTED),
-        notes=(*own_texts(report, "notes"), *own_texts(report, "faults")),
+        notes=(*texts_at(own, "notes"), *texts_at(own, "faults")),
     )
+
+
+def causes_by_failure(report: JSONObject) -> dict[str | int, CauseSummary]:
+    """Return the causes of a report by node id, and by the identity of each of its failures."""
+    found: dict[str | int, CauseSummary] = {}
+    for cause in summarise(report).causes:
+        found |= dict.fromkeys((*cause.nodeids, *map(id, cause.failures)), cause)
+    return found
 
 
 def codes_of(verdict: Mapping[str, Any]) -> str:
@@ -134,29 +148,18 @@ def codes_of(verdict: Mapping[str, Any]) -> str:
     return f"[{verdict['reason']} {' or '.join(kinds)}{likely}]"
 
 
-def own_texts(report: JSONObject, name: str) -> list[str]:
-    """Return the texts of a list in our own extension, such as `notes`."""
-    texts = own_extension(report).get(name)
-    return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
-
-
 def accepted_words(report: JSONObject) -> str:
     """Say that failures are known, where that has made a run end with exit code 0."""
-    if not _accepts_failures(report):
+    known = object_at(own_extension(report), "known")
+    if known.get("accepted") is not True:
         return ""
-    known = own_extension(report)["known"]
     count = known.get("failures")
     failures = "1 failure, which is" if count == 1 else f"{count} failures, which are all"
     return f"{failures} known ({known.get('by')}), so the exit status is 0"
 
 
-def _accepts_failures(report: JSONObject) -> bool:
-    known = own_extension(report).get("known")
-    return isinstance(known, dict) and known.get("accepted") is True
-
-
 def _success(report: JSONObject) -> str:
-    summary, notes = report["summary"], own_texts(report, "notes")
+    summary, notes = report["summary"], texts_at(own_extension(report), "notes")
     counts = counts_in_words(summary, COUNTED)
     if report["run"]["stage"] == Stage.BASELINE_RUN:
         return _baseline(summary, counts, notes)
@@ -184,14 +187,14 @@ def _baseline(summary: dict[str, int], counts: str, notes: list[str]) -> str:
 def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
     causes = report["causes"]
     if report["verdict"] is None:
-        known = report["groups"] if _accepts_failures(report) else ()
+        known = report["groups"] if accepted_words(report) else ()
         causes = [_cause_of_group(each) for each in known]
     failures = _Failures(report)
     attributions = _attributions(report)
     for cause in causes:
         found = tuple(failures.of(cause))
         history = cause["history"]
-        rule = next((each["rule"] for each in found if each.get("rule") in attributions), None)
+        rules = (attributions.get(each.get("rule")) for each in found)
         yield CauseSummary(
             key=cause["key"],
             count=cause["count"],
@@ -202,7 +205,7 @@ def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
             kind=cause["kind"],
             owner=cause["owner"],
             retryable=cause["retryable"],
-            about=attributions[rule] if rule else "",
+            about=next(filter(None, rules), ""),
             history=history_words(report, history, cause["fingerprints"]),
             state=history["state"] if history else None,
             last_passed_commit=history["last_passed_commit"] if history else None,
@@ -245,15 +248,14 @@ class _Failures:
         yield from said or errors
 
 
-def _attributions(report: JSONObject) -> dict[str, str]:
+def _attributions(report: JSONObject) -> dict[object, str]:
     """Return who owns what a rule matches and where to read on, by the rule."""
-    said = own_extension(report).get("attributions")
     found = {}
-    for each in said if isinstance(said, list) else ():
-        if isinstance(each, dict) and isinstance(each.get("rule"), str):
-            words = [each[name] for name in ("owner", "link") if isinstance(each.get(name), str)]
-            found[each["rule"]] = ", ".join(words)
-    return {rule: words for rule, words in found.items() if words}
+    for said in objects_at(own_extension(report), "attributions"):
+        words = [said[name] for name in ("owner", "link") if isinstance(said.get(name), str)]
+        if words and isinstance(said.get("rule"), str):
+            found[said["rule"]] = ", ".join(words)
+    return found
 
 
 def _named(
@@ -284,9 +286,7 @@ def _history(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
 
 def _kept_of(report: JSONObject, name: str) -> JSONObject:
     """Return what our extension has of the history of one thing."""
-    all_of_it = own_extension(report).get("history")
-    found = all_of_it.get(name) if isinstance(all_of_it, dict) else None
-    return found if isinstance(found, dict) else {}
+    return object_at(object_at(own_extension(report), "history"), name)
 
 
 def history_words(
@@ -390,21 +390,16 @@ def stall_words(stall: Mapping[str, Any]) -> str:
 
 def merged_runs(report: JSONObject) -> list[str]:
     """Return one line for each run that a report was merged from, with its own verdict."""
-    merged = own_extension(report).get("merged")
-    runs = merged.get("runs") if isinstance(merged, dict) else None
-    listed = runs if isinstance(runs, list) else []
-    return [_run_words(run) for run in listed if isinstance(run, dict)]
+    runs = objects_at(object_at(own_extension(report), "merged"), "runs")
+    return list(map(_run_words, runs))
 
 
 def _run_words(run: JSONObject) -> str:
     """Say which run it was, and how it ended, whatever the types of its fields are."""
-    names = []
-    about, verdict = run.get("run"), run.get("verdict")
-    about = about if isinstance(about, dict) else {}
-    stage, shard = about.get("stage"), about.get("shard")
-    if isinstance(stage, str):
-        names.append(stage)
-    if isinstance(shard, dict):
+    about, verdict = object_at(run, "run"), run.get("verdict")
+    stage, shard = about.get("stage"), object_at(about, "shard")
+    names = [stage] if isinstance(stage, str) else []
+    if shard:
         names.append(f"shard {shard.get('index')} of {shard.get('total')}")
     name = ", ".join(names) or str(about.get("id", "a run"))
     if isinstance(verdict, dict):

@@ -88,6 +88,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Repository,
     RunContext,
     RunEvidence,
+    Surroundings,
     WatcherState,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
@@ -104,6 +105,9 @@ RUN = pytest.StashKey["Run | None"]()
 MAX_ERROR: Final = 4_000
 """Characters of a usage error. It has a line for each problem, whatever a path or a value contains.
 """
+
+_VARIABLES: Final = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+"""Environment variables from which pytest takes options and plugins."""
 
 _getpid = os.getpid  # kept, because a test may replace it in its module
 
@@ -570,6 +574,10 @@ class Run:
             attempt=self._settings.attempt,
             history=self._past_runs.url_for_record,
             faces=self._settings.faces,
+            surroundings=Surroundings(
+                variables=tuple(name for name in _VARIABLES if os.environ.get(name)),
+                cache=self._config.pluginmanager.has_plugin("cacheprovider"),
+            ),
         )
 
 

@@ -677,6 +677,16 @@ class Attempt:
 
 
 @value
+class Surroundings:
+    """What a run had besides its arguments that a command which repeats it has not."""
+
+    variables: tuple[str, ...] = ()
+    """Names of the environment variables that are set from which pytest takes options."""
+    cache: bool = True
+    """Whether pytest's cache knows what has failed."""
+
+
+@value
 class Shard:
     """Which part of a suite that is spread over several jobs a run is."""
 
@@ -763,3 +773,4 @@ class RunContext:
     """Where the run is to be recorded: a URL without password, empty for the default; `None` for
     nowhere."""
     faces: Faces = Faces()
+    surroundings: Surroundings = Surroundings()

@@ -20,9 +20,15 @@ from datetime import datetime
 from math import isfinite
 from typing import Final
 
-from pytest_failure_taxonomy.report.foreign import object_at, objects_at
-from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, own_extension
-from pytest_failure_taxonomy.report.summary import CauseSummary, own_texts, summarise
+from pytest_failure_taxonomy.report.limits import (
+    OWN_NAME,
+    JSONObject,
+    object_at,
+    objects_at,
+    own_extension,
+    texts_at,
+)
+from pytest_failure_taxonomy.report.summary import CauseSummary, causes_by_failure
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 
@@ -126,14 +132,14 @@ def _counts(report: JSONObject) -> JSONObject:
 
 def _session(report: JSONObject) -> JSONObject:
     """Return what is true of the run as a whole and of no single test."""
-    notes = own_texts(report, "notes")
+    notes = texts_at(own_extension(report), "notes")
     if report["tests"] is None:
         notes = [*notes, WITHOUT_TESTS]
     return {
         "stage": report["run"]["stage"],
         **{name: report[name] for name in _OF_SESSION},
         "notes": notes,
-        "faults": own_texts(report, "faults"),
+        "faults": texts_at(own_extension(report), "faults"),
     }
 
 
@@ -144,9 +150,7 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
         failures.setdefault(failure["nodeid"], []).append(failure)
     running = {test["nodeid"]: test for test in report["in_flight"]}
     retries = _retries_of_flaky(report)
-    causes: dict[str | int, CauseSummary] = {}
-    for cause in summarise(report).causes:
-        causes |= dict.fromkeys((*cause.nodeids, *map(id, cause.failures)), cause)
+    causes = causes_by_failure(report)
     seen: set[str] = set()
     for run in _runs(report, failures):
         nodeid = run["nodeid"]

@@ -13,8 +13,12 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.limits import JSONObject
-from pytest_failure_taxonomy.report.summary import CauseSummary, own_texts, summarise
+from pytest_failure_taxonomy.report.limits import JSONObject, own_extension, texts_at
+from pytest_failure_taxonomy.report.summary import (
+    CauseSummary,
+    causes_by_failure,
+    summarise,
+)
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import seconds_words
 
@@ -37,8 +41,7 @@ _OF_A_TEST: Final = ("reason", "kind", "failure_type", "fingerprint", "rule", "w
 _SUITE_COUNTS: Final = ("tests", "failures", "errors", "skipped")
 
 _Failures = Mapping[str, list[JSONObject]]
-_Causes = Mapping[int | str, CauseSummary]
-"""The causes of a report, by the identity of each of its failures and by node id."""
+_Causes = Mapping[str | int, CauseSummary]
 
 
 def render(report: JSONObject, family: str = XUNIT2) -> str:
@@ -51,7 +54,7 @@ def render(report: JSONObject, family: str = XUNIT2) -> str:
     root = ET.Element("testsuites", {"name": "pytest tests"})
     suite = ET.SubElement(root, "testsuite", {"name": "pytest"})
     _describe_run(suite, report)
-    causes = _causes_of(report)
+    causes = causes_by_failure(report)
     for case in _cases(report, causes, family):
         suite.append(case)
     for case in _session_cases(report, causes):
@@ -85,7 +88,7 @@ def augment(path: Path, report: JSONObject) -> str:
     cases = [case for suite in suites for case in suite.findall("testcase")]
     _refuse_other_run(path, cases, report)
     family = XUNIT1 if any("file" in case.attrib for case in cases) else XUNIT2
-    failures, causes = _by_place(_failures_of(report)), _causes_of(report)
+    failures, causes = _by_place(_failures_of(report)), causes_by_failure(report)
     for case in cases:
         for failure in failures.get(_place_of(case), ()):
             _add_to(case, failure, causes, family)
@@ -115,13 +118,6 @@ def address(nodeid: str) -> tuple[str, str]:
 def clean(text: str) -> str:
     """Return a text that XML can hold: other characters become escapes such as `#x1B`."""
     return _NOT_IN_XML.sub(lambda found: f"#x{ord(found.group()):02X}", text)
-
-
-def _causes_of(report: JSONObject) -> _Causes:
-    causes: dict[int | str, CauseSummary] = {}
-    for cause in summarise(report).causes:
-        causes |= dict.fromkeys((*cause.nodeids, *map(id, cause.failures)), cause)
-    return causes
 
 
 def _failures_of(report: JSONObject) -> dict[str, list[JSONObject]]:
@@ -175,7 +171,7 @@ def _describe_run(suite: ET.Element, report: JSONObject) -> None:
     _fill(properties, given)
     if report["tests"] is None:
         _fill(properties, {"note": "tests that passed are counted in the report, and not listed"})
-    for number, note in enumerate(own_texts(report, "notes"), 1):
+    for number, note in enumerate(texts_at(own_extension(report), "notes"), 1):
         _fill(properties, {f"note.{number}": note})
 
 
