@@ -20,6 +20,7 @@ _PROGRAM: Final = """\
 import sys
 sys.path.insert(0, sys.argv.pop(1))
 from pytest_failure_taxonomy.bench.kept_reports import main
+from pytest_failure_taxonomy.taxonomy.words import listed
 main(*sys.argv[1:])
 """
 
@@ -75,9 +76,8 @@ def _name_lost(report: dict[str, Any], task_class: str, lost: list[list[str]]) -
     verdict = report["verdict"]
     if verdict is None:
         return
-    named = ", ".join(case_id for case_id, _ in lost[:_MAX_NAMED])
-    more = f" and {len(lost) - _MAX_NAMED} more" if len(lost) > _MAX_NAMED else ""
-    detail = f"cases of {task_class} that ran when the process ended: {named}{more}"
+    named = listed([case_id for case_id, _ in lost], _MAX_NAMED)
+    detail = f"cases of {task_class} that ran when the process ended: {named}"
     verdict["evidence"] = [*verdict["evidence"], {"source": "bench", "detail": detail}]
     nodeids = [nodeid for _, nodeid in lost if nodeid]
     if len(nodeids) == 1 and verdict["nodeid"] is not None:

@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.recorder.origin import is_of_the_user, is_own, loca
 from pytest_failure_taxonomy.system.own_files import read_file
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import and_more
 
 Source = Literal["py-spy", "faulthandler", "current frames"]
 
@@ -200,9 +201,8 @@ def _lines_of_thread(thread: Thread) -> Iterator[str]:
     for frame in thread.frames[:MAX_SHOWN_FRAMES]:
         line = "?" if frame.line is None else frame.line
         yield f'  File "{frame.path}", line {line}, in {frame.function}'
-    left = len(thread.frames) - MAX_SHOWN_FRAMES
-    if left > 0:
-        yield f"  ... and {left} more"
+    if rest := and_more(len(thread.frames) - MAX_SHOWN_FRAMES):
+        yield f"  ...{rest}"
     if not thread.frames:
         yield "  no Python code"
 

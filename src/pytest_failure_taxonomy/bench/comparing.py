@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.bench.run_report import distinct_name
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 NOT_COMPLETE: Final = "none: a run is not complete"
 
@@ -270,9 +271,7 @@ def _cases(names: Iterable[str]) -> str:
 
 
 def _names(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    more = len(listed) - _MAX_NAMES
-    return ", ".join(map(shown, listed[:_MAX_NAMES])) + (f" and {more} more" if more > 0 else "")
+    return listed(list(map(shown, sorted(names))), _MAX_NAMES)
 
 
 # What the comparison says.

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench.run_report import count_codes, cut_share
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,10 +179,8 @@ def flip_words(found: BenchComparison, *, most: int = _MAX_FLIPS) -> list[str]:
     for flip, verb in (("now_fails", "no longer passes"), ("now_passes", "now passes")):
         names = [each.case_id for each in found.changes if each.flip == flip]
         if names:
-            more = len(names) - most
-            listed = ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
             count = f"{len(names)} {verb}" if len(names) == 1 else f"{len(names)} {_PLURAL[flip]}"
-            words.append(f"{count}: {listed}")
+            words.append(f"{count}: {listed(names, most)}")
     return words
 
 

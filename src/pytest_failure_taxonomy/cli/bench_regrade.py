@@ -19,7 +19,7 @@ from pytest_failure_taxonomy.cli.output import answer_lines, tell
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.taxonomy.words import counted, listed
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchRunReport, GateSettings, TaskClass
@@ -225,8 +225,7 @@ def _changes(old: KeptRun, new: KeptRun) -> Iterator[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_IDS
-    return ", ".join(names[:_MAX_IDS]) + (f" and {more} more" if more > 0 else "")
+    return listed(names, _MAX_IDS)
 
 
 # Regate.

@@ -12,6 +12,7 @@ from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchRunReport, GateSettings
@@ -275,8 +276,7 @@ def run_lines(run: KeptRun) -> Iterator[Line]:
     for state in ("lost", "not run"):
         ids = [row["case_id"] for row in rows if row["state"] == state]
         if ids:
-            more = f" and {len(ids) - _MAX_IDS} more" if len(ids) > _MAX_IDS else ""
-            words = f"{state}: {', '.join(ids[:_MAX_IDS])}{more}"
+            words = f"{state}: {listed(ids, _MAX_IDS)}"
             yield Line(text=safe_text(words, _MAX_LINE), color="yellow")
 
 

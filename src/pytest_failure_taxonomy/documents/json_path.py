@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 MAX_KEYS: Final = 40
 """Keys that an error lists."""
@@ -124,8 +125,7 @@ def _shown(parts: tuple[Part, ...]) -> str:
 def _content_words(value: Any) -> str:
     if isinstance(value, dict):
         keys = [json.dumps(key) if not key.isidentifier() else key for key in value]
-        more = f" and {len(keys) - MAX_KEYS} more" if len(keys) > MAX_KEYS else ""
-        return f"has the keys {', '.join(keys[:MAX_KEYS])}{more}" if keys else "is empty"
+        return f"has the keys {listed(keys, MAX_KEYS)}" if keys else "is empty"
     if isinstance(value, list):
         if not value:
             return "is an empty list"

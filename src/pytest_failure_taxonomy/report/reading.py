@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.report.input_files import (
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -157,8 +157,8 @@ def _list_problems(problems: list[ErrorDetails], where: str) -> str:
         " `failure-taxonomy schema` prints what would be right"
     )
     lines = [f"  {_json_path(each['loc'])}: {_words(each)}" for each in problems[:MAX_PROBLEMS]]
-    if len(problems) > MAX_PROBLEMS:
-        lines.append(f"  ... and {len(problems) - MAX_PROBLEMS} more")
+    if more := and_more(len(problems) - MAX_PROBLEMS):
+        lines.append(f"  ...{more}")
     return "\n".join([head, *lines])
 
 

@@ -73,10 +73,7 @@ def reproduction_of(report: JSONObject) -> Reproduction:
         folder=invocation["rootdir"],
         missing=(
             *([f"{names}, which had a value that the report doesn't have"] if names else []),
-            *(
-                f"the environment variable {name}, which the run had"
-                for name in texts_at(around, "variables")
-            ),
+            *(f"the environment variable {name}, which the run had" for name in variables),
         ),
         has_cache=around.get("cache") is not False and "no:cacheprovider" not in options,
     )

@@ -93,6 +93,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import and_more
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
@@ -156,7 +157,7 @@ def _usage_error(problems: Sequence[str]) -> pytest.UsageError:
     left = MAX_ERROR
     for number, problem in enumerate(problems):
         if left <= 0:
-            lines.append(f"and {len(problems) - number} more")
+            lines.append(and_more(len(problems) - number).strip())
             break
         lines.append(safe_text(problem, left))
         left -= len(lines[-1])
