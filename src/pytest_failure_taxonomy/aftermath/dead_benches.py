@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.recorder.record.reader import KeptBenches, RecordedRun
 from pytest_failure_taxonomy.report.limits import OWN_NAME, fit_benches
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 MAX_SECONDS: Final = 60.0
 """How long reading the files may take; ten thousand cases take about two seconds."""
@@ -20,7 +21,6 @@ _PROGRAM: Final = """\
 import sys
 sys.path.insert(0, sys.argv.pop(1))
 from pytest_failure_taxonomy.bench.kept_reports import main
-from pytest_failure_taxonomy.taxonomy.words import listed
 main(*sys.argv[1:])
 """
 
