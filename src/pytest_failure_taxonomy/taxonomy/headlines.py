@@ -40,22 +40,10 @@ _NAMED_ALONE: Final = frozenset(
 )
 """Kinds whose own words add nothing to what a single failure of theirs says of itself."""
 
-# Compiled when needed: most runs have nothing to say.
-_MISSING_MODULE: Final = (
-    r"ModuleNotFoundError: No module named '(?P<name>[\w.]+)'"
-    r"(?: \((?P<path>[^()]+):\d+(?:, from (?P<loaded>[^()]+))?\))?"
-)
-_MISSING_FIXTURE: Final = r"fixture '([^']+)' not found"
 FIXTURE_ERROR: Final = "FixtureLookupError"
 """What pytest raises for a fixture that nobody has."""
 TYPES_OF_PYTEST: Final = frozenset({FIXTURE_ERROR, "CollectError", "ImportPathMismatchError"})
 """Exceptions of pytest's whose text says all. pytest shows it without their type, and so do we."""
-
-_REFUSED: Final = ("unrecognized arguments: ", "Unknown config option: ")
-"""How pytest begins to speak of an option or a setting that nobody has."""
-_ASYNC_TEST: Final = "async def functions are not natively supported"
-"""What pytest says of an async test that no plugin runs."""
-_ASYNCIO: Final = 'pip install "pytest-failure-taxonomy[asyncio]"'
 
 
 def headline_of(kind: Kind, findings: Sequence[Finding], count: int) -> str:
@@ -94,24 +82,11 @@ def headline_of(kind: Kind, findings: Sequence[Finding], count: int) -> str:
 
 
 def words_of_test_failure(failure: TestFailure) -> tuple[str, ...]:
-    """Name what is missing where a test can't run: fixtures, or a plugin for async tests."""
+    """Name the fixtures that are missing where a test can't run."""
     raised = failure.exception
-    if raised is not None and raised.message.startswith(_ASYNC_TEST):
-        return (f"{_ASYNC_TEST} (pytest-asyncio runs them: {_ASYNCIO})",)
     if raised is None or raised.type != FIXTURE_ERROR:
         return ()
-    names = re.findall(_MISSING_FIXTURE, raised.message)
-    if not names:
-        return (one_line(raised.message),)
-    from pytest_failure_taxonomy.taxonomy.known_plugins import distributions_with
-
-    return tuple(_missing_fixture(name, distributions_with("fixtures", name)) for name in names)
-
-
-def _missing_fixture(name: str, known: tuple[str, ...]) -> str:
-    have = "has one" if len(known) == 1 else "have one"
-    hint = f" ({' and '.join(known)} {have})" if known else ""
-    return f"fixture {name!r} not found{hint}"
+    return (one_line(raised.message),)
 
 
 _PYTESTS_REFUSAL: Final = "Collector.CollectError"
@@ -134,23 +109,13 @@ def words_of_collection_failure(failure: CollectionFailure) -> tuple[str, ...]:
     via = f", from {file}" if is_elsewhere else ""
     name = re.escape(place.path.rpartition("/")[2])  # as a SyntaxError says it, or by its path
     said = re.sub(rf" \((?:[^()]*[/\\])?{name}, line {place.line}\)$", "", said)
-    return (_without_python(f"{said} ({place.path}:{place.line}{via})"),)
+    return (f"{said} ({place.path}:{place.line}{via})",)
 
 
 def words_of_run_error(error: RunError) -> tuple[str, ...]:
     """Say what pytest, a conftest or a plugin has said of itself, place and name included."""
     said = one_line(error.message)
-    return (_without_python(said) + _plugin_with_option(said),) if said else ()
-
-
-def _plugin_with_option(said: str) -> str:
-    """Return how to install the plugin whose option or setting pytest doesn't know."""
-    if not said.startswith(_REFUSED):
-        return ""
-    from pytest_failure_taxonomy.taxonomy.known_plugins import hint_for
-
-    hint = hint_for(said)
-    return f" ({hint})" if hint else ""
+    return (said,) if said else ()
 
 
 def words_at(state: str, where: str | None) -> str:
@@ -194,16 +159,6 @@ def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str
 def is_worded_by_pytest(exception_type: str, *, is_test: bool) -> bool:
     """Tell whether an exception is pytest's own and its text is written for people."""
     return exception_type in TYPES_OF_PYTEST or (not is_test and exception_type in OUTCOMES)
-
-
-def _without_python(said: str) -> str:
-    """Put Python's words for a missing module into a sentence about who imports it."""
-    found = re.fullmatch(_MISSING_MODULE, said)
-    if found is None or found["path"] is None:
-        return said
-    why = "does not exist" if "." in found["name"] else "is not installed"
-    via = f" (from {found['loaded']})" if found["loaded"] else ""
-    return f"{found['path']} imports {found['name']}, which {why}{via}"
 
 
 def first_lines(text: str) -> str:
