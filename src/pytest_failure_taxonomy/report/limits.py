@@ -66,6 +66,8 @@ MAX_FAILURES: Final = MAX_LISTED
 more."""
 MAX_NODEIDS: Final = 1_000
 """Node ids in any one list."""
+MAX_NODEIDS_OF_PART: Final = 20
+"""Node ids of one group or cause that a merged report keeps of each run."""
 MAX_MESSAGE: Final = 2_000
 MAX_TRACEBACK: Final = 10_000
 """Also the most that any text without a narrower cap may have: a parameter can make a node id of

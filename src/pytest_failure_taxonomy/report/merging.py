@@ -21,20 +21,28 @@ from pytest_failure_taxonomy.errors import BenchError, ReportError
 from pytest_failure_taxonomy.report.build import (
     SCHEMA_ID,
     SCHEMA_VERSION,
-    findings_of,
+    causes_as_json,
     reasons_as_json,
-    verdict_as_before,
     verdict_as_json,
 )
 from pytest_failure_taxonomy.report.limits import (
     MAX_FAILURES,
     MAX_NODEIDS,
+    MAX_NODEIDS_OF_PART,
     OWN_NAME,
     JSONObject,
     Limits,
 )
 from pytest_failure_taxonomy.report.model import Merged
+from pytest_failure_taxonomy.report.rejudging import (
+    causes_of,
+    causes_of_groups,
+    counts_of,
+    findings_of,
+    verdict_as_before,
+)
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.causes import gather_causes
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
@@ -42,16 +50,16 @@ from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_GROUPS: Final = 200
-"""Groups of one run that its summary keeps, the biggest ones."""
+"""Groups and causes of one run that its summary keeps, the first ones of each."""
 MAX_NODEIDS_OF_RUN: Final = 100
 """Node ids of one reason that it keeps."""
-MAX_NODEIDS_OF_GROUP: Final = 20
 MAX_TESTS: Final = 200_000
 """How many tests a merged report lists; of more, none: a list with holes would pass for whole."""
 MAX_NOTES: Final = 20
 _LISTS: Final = ("failures", "collection_errors", "internal_errors", "in_flight", "stalls")
 """Lists that a rerun replaces."""
 _OTHER_LISTS: Final = ("workers", "bench")
+_GROUPINGS: Final = ("groups", "causes")
 _COUNTED_OMISSIONS: Final = (
     ("failures", "failures_omitted"),
     ("collection_errors", "collection_errors_omitted"),
@@ -193,7 +201,7 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
     if merged is None:
         return None
     try:
-        return Merged.model_validate(_with_shards(merged)).model_dump(mode="json")
+        merged = Merged.model_validate(_with_new_fields(merged)).model_dump(mode="json")
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -201,14 +209,22 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
             f"run {report['run']['id']}: what it says of its runs is damaged: "
             f"{safe_text(where)}: {safe_text(first['msg'])}; merge the reports of its runs again"
         ) from None
+    for run in merged["runs"]:
+        run["causes"] = run["causes"] or causes_of_groups(run)
+    return merged
 
 
-def _with_shards(merged: Any) -> Any:
-    """Return what a merged report says of its runs; older ones had no shards of benches."""
+def _with_new_fields(merged: Any) -> Any:
+    """Return what a merged report says of its runs; older ones had no shards and no causes."""
     runs = merged.get("runs") if isinstance(merged, dict) else None
     if not isinstance(runs, list):
         return merged
-    filled = [{"bench_shards": [], **run} if isinstance(run, dict) else run for run in runs]
+    filled = []
+    for run in runs:
+        if isinstance(run, dict) and isinstance(run.get("limits"), dict):
+            limits = {"causes_omitted": 0, **run["limits"]}
+            run = {"bench_shards": [], "causes": [], **run, "limits": limits}  # noqa: PLW2901 - filled
+        filled.append(run)
     return {**merged, "runs": filled}
 
 
@@ -238,14 +254,17 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
             {**held, "nodeids": held["nodeids"][:MAX_NODEIDS_OF_RUN]} for held in report["reasons"]
         ],
         "summary": report["summary"],
-        "groups": [
-            {**group, "nodeids": group["nodeids"][:MAX_NODEIDS_OF_GROUP]}
-            for group in report["groups"][:MAX_GROUPS]
-        ],
-        "limits": {
-            **report["limits"],
-            "groups_omitted": report["limits"]["groups_omitted"]
-            + len(report["groups"][MAX_GROUPS:]),
+        **{
+            name: [
+                {**each, "nodeids": each["nodeids"][:MAX_NODEIDS_OF_PART]}
+                for each in report[name][:MAX_GROUPS]
+            ]
+            for name in _GROUPINGS
+        },
+        "limits": report["limits"]
+        | {
+            f"{name}_omitted": report["limits"][f"{name}_omitted"] + len(report[name][MAX_GROUPS:])
+            for name in _GROUPINGS
         },
         "not_run": report["not_run"]["count"],
         "notes": _texts(own, "notes") + _texts(own, "faults"),
@@ -344,12 +363,19 @@ def _build(
     parts = _cut([_emptied(part) if part.id in aside else part for part in parts])
     active = [part for part in parts if part.id not in replaced]
     failing = [part for part in active if part.id not in aside]
+    summary = _summary(parts, replaced, aside)
+    new = [*_missing(active, expect), *_failed_gates(joined)]
     judgement = judge(
         RunEvidence(
             stage=Stage.FINAL_TEST,
             recorded=False,
             exit=ProcessExit(code=None, source="none"),
-            settled=(*_findings(active), *_missing(active, expect), *_failed_gates(joined)),
+            counts=counts_of(summary),
+            settled=(*(found for part in active for found in findings_of(part.about)), *new),
+            settled_causes=(
+                *(cause for part in active for cause in causes_of(part.about)),
+                *gather_causes(new),
+            ),
         )
     )
     limits = Limits()
@@ -373,9 +399,12 @@ def _build(
         "exit": exits[0] if exits else dict(_NO_EXIT),
         "verdict": verdict,
         "reasons": reasons_as_json(judgement, limits),
-        "summary": _summary(parts, replaced, aside),
+        "summary": summary,
         "failures": _joined(parts, "failures"),
         "groups": groups[:MAX_FAILURES],
+        "causes": causes_as_json(
+            judgement, limits, [cause for part in active for cause in part.about["causes"]]
+        ),
         "collection_errors": _joined(parts, "collection_errors"),
         "internal_errors": _joined(parts, "internal_errors"),
         "in_flight": _joined(parts, "in_flight"),
@@ -385,6 +414,7 @@ def _build(
             "count": sum(part.about["not_run"] for part in failing),
             "nodeids": _joined(parts, "not_run"),
         },
+        "order": None,
         "workers": _joined(parts, "workers"),
         "bench": [*_joined(parts, "bench"), *joined],
         "environment": next(each.environment for each in parts if each.environment is not None),
@@ -486,11 +516,6 @@ def _without_rerun_options(args: Sequence[str]) -> Iterator[str]:
     return (
         each for each in args if each not in _RERUN_OPTIONS and not each.startswith(_RERUN_VALUES)
     )
-
-
-def _findings(parts: Iterable[_Part]) -> Iterator[Finding]:
-    for part in parts:
-        yield from findings_of(part.about)
 
 
 def _missing(parts: Sequence[_Part], expect: int | None) -> Iterator[Finding]:

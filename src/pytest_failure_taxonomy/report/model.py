@@ -719,6 +719,8 @@ class MergedRun(ClosedModel):
     """Its own counts of tests."""
     groups: _Listed[FailureGroup]
     """Its own groups of failures."""
+    causes: _Listed[Cause]
+    """Its own causes."""
     limits: Limits
     """The limits that it ran under."""
     not_run: _Count

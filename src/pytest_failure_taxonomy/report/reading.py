@@ -25,6 +25,7 @@ from pytest_failure_taxonomy.report.input_files import (
 )
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.rejudging import causes_of_groups
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
@@ -102,7 +103,8 @@ def parse_report(data: bytes, where: str) -> FailureReport:
         raise _refusal(where, f"{_JSON_SORTS[type(content)]} and not an object")
     _check_version(content.get("schema_version"), where)
     try:
-        return FailureReport.model_validate_json(_brought_up_to_date(content, data))
+        report = FailureReport.model_validate_json(_brought_up_to_date(content, data))
+        return report if "causes" in content else _with_causes(report)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
     # What the standard library takes and pydantic does not: half a surrogate pair, 200 levels.
@@ -142,6 +144,12 @@ def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
         if field in content:
             content[field] = _with_new_fields(content[field], new)
     return json.dumps(content).encode("ascii")
+
+
+def _with_causes(report: FailureReport) -> FailureReport:
+    """Return a report of an older schema version with the causes that its groups tell."""
+    content = report.model_dump(mode="json", by_alias=True)
+    return FailureReport.model_validate({**content, "causes": causes_of_groups(content)})
 
 
 def _with_new_fields(old: Any, new: Mapping[str, None]) -> Any:

@@ -47,7 +47,7 @@ CLOSED_FIELDS: Final = frozenset(
         *("$schema", "schema_version", "completeness", "stage", "started_at", "id", "fingerprint"),
         *("reason", "kind", "confidence", "failure_type", "recovery_action"),
         *("phase", "severity", "verdict", "owner", "state", "what", "outcome", "first_seen"),
-        *("finding", "flip"),
+        *("finding", "flip", "charge_to", "status"),
     }
 )
 """Fields of a report whose words are our own. A password may well be `final_test`, and a
@@ -69,7 +69,8 @@ def change_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 def is_closed(name: str, value: Any, fields: Container[str] = CLOSED_FIELDS) -> bool:
     """Tell whether a field holds one word of our own."""
-    return name in fields and type(value) is str and len(value) < _LONG and value.isascii()
+    is_of_ours = name in fields and type(value) is str and len(value) < _LONG
+    return is_of_ours and value.isascii() and " " not in value
 
 
 def change_free_texts(

@@ -7,12 +7,19 @@ exactly one cause.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, TestFailure
-from pytest_failure_taxonomy.taxonomy.headlines import said_in_one_line
-from pytest_failure_taxonomy.taxonomy.judgement import Cause, CauseOwner, Finding, owner_of_most
+from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
+from pytest_failure_taxonomy.taxonomy.headlines import (
+    OUTCOMES,
+    PYTESTS_REFUSAL,
+    TYPES_OF_PYTEST,
+    one_line,
+    said_in_one_line,
+)
+from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding, owner_of_most
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.recognition import recognise
 from pytest_failure_taxonomy.taxonomy.recovery import (
@@ -20,17 +27,32 @@ from pytest_failure_taxonomy.taxonomy.recovery import (
     RecoveryAction,
     recovery_of_failure,
 )
+from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
+    from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException, RunEvidence
+    from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
     from pytest_failure_taxonomy.taxonomy.recognition import Diagnosis
+
+MAX_WHAT: Final = 200
+"""Characters of the sentence of a cause, its place included."""
+_MAX_NAME: Final = 80
+"""Characters of the name of a test; its parameters can be of any length."""
+
+_MAX_PATH: Final = 120
 
 _FIRST: Final = (
     *("collection.", "conftest.", "usage.", "plugin."),
     *("internal.", "process.", "worker."),
 )
-"""How kinds begin that explain what else failed, or did not run."""
+"""How kinds begin that explain what else failed, or did not run; stalls do so, too."""
+_LAST: Final = ("interrupt.", "process.", "session.", "stage.", "exit_status.")
+"""How the kinds begin of endings that came after what had failed."""
+_AT_A_NODE: Final = ("process.", "worker.", "test.", "collection.", "session.", "stage.")
+"""How the kinds begin of endings that are others at another node."""
+_STATES: Final = ("new", "came_back", None, "known", "flaky")
+"""What a history says, in the order in which people want to see it."""
 
 _LEAST_RECOVERABLE: Final = (
     RecoveryAction.ESCALATE,
@@ -41,9 +63,15 @@ _LEAST_RECOVERABLE: Final = (
 )
 """The order in which one action stands for several."""
 
+_PLAIN: Final = ("AssertionError: ", "Failed: ")
+"""Exceptions that say nothing by their type: a check has failed."""
+_CONFTEST: Final = r"[^\s'\"()]*conftest\.py"
+
 
 def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
     """Return the causes of what was found: first what explains others, then the biggest.
+
+    All failures of one fingerprint are in one cause.
 
     Args:
         findings: all of a run, in the order of the evidence. What was only said, as by a marker, is
@@ -51,31 +79,84 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
     """
     findings = list(findings)
     seen = [each for each in findings if not each.is_hearsay] or findings
+    with_subtests = {
+        each.nodeid
+        for each in seen
+        if isinstance(each.failure, TestFailure) and each.failure.part == "subtest"
+    }
+    keys: dict[str, str] = {}
     members: dict[str, _Members] = {}
     for found in seen:
-        diagnosis = recognise(found)
-        key = diagnosis.key if diagnosis is not None else found.fingerprint or _key_of(found)
-        members.setdefault(key, _Members(diagnosis)).add(found)
-    causes = [each.as_cause(key) for key, each in members.items()]
-    return tuple(sorted(causes, key=lambda cause: (not explains_others(cause.kind), -cause.count)))
+        key = keys.get(found.fingerprint) if found.fingerprint else None
+        if key is None:
+            diagnosis = recognise(found)
+            key = diagnosis.key if diagnosis is not None else _key_of(found)
+            if found.fingerprint:
+                keys[found.fingerprint] = key
+            if key not in members:
+                members[key] = _Members(found, diagnosis)
+        failure = found.failure
+        is_sum = isinstance(failure, TestFailure) and failure.part == "sum"
+        members[key].add(found, is_counted=not is_sum or found.nodeid not in with_subtests)
+    return in_order(each.as_cause(key) for key, each in members.items())
 
 
-def explains_others(kind: str) -> bool:
-    """Tell whether what is of this kind may be why other things failed or did not run."""
-    return kind.startswith(_FIRST)
+def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
+    """Return causes in the order in which they are shown."""
+    return tuple(sorted(causes, key=lambda cause: place_of_cause(cause.kind, None, cause.count)))
 
 
-def action_of(causes: Sequence[Cause]) -> tuple[Cause, RecoveryAction]:
-    """Return the cause that is least easily recovered from, and the action that it takes."""
+def place_of_cause(kind: str, state: str | None, count: int) -> tuple[bool, int, int]:
+    """Return where a cause stands: what explains others, then what is new, then the biggest.
+
+    Args:
+        kind: its kind.
+        state: what a history says of it; `None` where it says nothing.
+        count: how much of it there is.
+    """
+    explains_others = kind.startswith(_FIRST) or kind.endswith(".stalled")
+    return not explains_others, _STATES.index(state), -count
+
+
+def join_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
+    """Return the causes of several runs, those of one key as one."""
+    joined: dict[str, Cause] = {}
+    for cause in causes:
+        known = joined.get(cause.key)
+        if known is None:
+            joined[cause.key] = cause
+            continue
+        joined[cause.key] = replace(
+            known,
+            retryable=_all_retryable((known.retryable, cause.retryable)),
+            count=known.count + cause.count,
+            unnamed=known.unnamed + cause.unnamed,
+            **{
+                name: tuple(dict.fromkeys((*getattr(known, name), *getattr(cause, name))))
+                for name in ("nodeids", "tests", "files", "fingerprints")
+            },
+        )
+    return in_order(joined.values())
+
+
+def action_of(causes: Iterable[Cause], kind: str) -> tuple[Cause, RecoveryAction]:
+    """Return the cause that is least easily recovered from, and the action that it takes.
+
+    Of equals it is the first one of the verdict's kind, if there is one.
+    """
     actions = [
         (cause, recovery_of_failure(cause.failure_type, cause.retryable)) for cause in causes
     ]
-    return min(actions, key=lambda each: _LEAST_RECOVERABLE.index(each[1]))
+    return min(actions, key=lambda each: (_LEAST_RECOVERABLE.index(each[1]), each[0].kind != kind))
 
 
 def retryable_of(causes: Sequence[Cause]) -> bool | None:
     """Tell whether the same run again can pass: only where no cause speaks against it."""
-    answers = {cause.retryable for cause in causes}
+    return _all_retryable(cause.retryable for cause in causes)
+
+
+def _all_retryable(answers: Iterable[bool | None]) -> bool | None:
+    answers = set(answers)
     if answers == {True}:
         return True
     return False if False in answers else None
@@ -83,71 +164,230 @@ def retryable_of(causes: Sequence[Cause]) -> bool | None:
 
 def headline_of_run(causes: Sequence[Cause], run: RunEvidence) -> str:
     """Return what failed in one line: the one cause there is, or how many there are."""
-    tests = len({nodeid for cause in causes if cause.tests for nodeid in cause.nodeids})
-    ran = run.counts.collected - len(run.not_run)
-    failed = f"{tests:,} of {counted(max(ran, tests), 'test')} failed" if tests else ""
+    endings = [cause for cause in causes if not (cause.tests or cause.files or cause.unnamed)]
+    failed = _failed_in_words(causes, run)
     if len(causes) == 1:
-        return f"{failed}: {causes[0].what}" if failed else causes[0].what
-    return f"{failed or causes[0].what}, {counted(len(causes), 'cause')}"
+        return f"{failed}: {causes[0].what}" if failed and causes[0].tests else causes[0].what
+    if not failed:
+        first, *others = endings
+        if len(others) > 1:
+            return f"{first.what}, and {len(others)} more causes"
+        return f"{first.what}, {_joined_by(others[0])} {others[0].what}"
+    if len(endings) == 1:
+        rest = len(causes) - 1
+        among = f", {counted(rest, 'cause')}" if rest > 1 else ""
+        return f"{failed}{among}, {_joined_by(endings[0])} {endings[0].what}"
+    return f"{failed}, {counted(len(causes), 'cause')}"
+
+
+def _failed_in_words(causes: Sequence[Cause], run: RunEvidence) -> str:
+    """Say how many tests failed, and how many files could not be collected."""
+    tests = len({nodeid for cause in causes for nodeid in cause.tests})
+    tests += sum(cause.unnamed for cause in causes)
+    files = len({nodeid for cause in causes for nodeid in cause.files})
+    ran = run.counts.collected - len(run.not_run)
+    told = []
+    if tests:
+        of = f" of {ran:,}" if ran > tests else ""
+        told.append(f"{tests:,}{of} {'test' if max(ran, tests) == 1 else 'tests'} failed")
+    if files:
+        told.append(f"{counted(files, 'file' if tests else 'test file')} can't be collected")
+    return ", ".join(told)
+
+
+def _joined_by(ending: Cause) -> str:
+    came_later = ending.kind.startswith(_LAST) or ending.kind.endswith(".stalled")
+    return "then" if came_later else "and"
 
 
 class _Members:
-    """What was found of one cause."""
+    """What was found of one cause, of which only the first and the node ids are kept."""
 
-    def __init__(self, diagnosis: Diagnosis | None) -> None:
+    def __init__(self, first: Finding, diagnosis: Diagnosis | None) -> None:
+        self._first = first
         self._diagnosis = diagnosis
-        self._findings: list[Finding] = []
+        self._first_test: TestFailure | None = None
+        self._counts: dict[tuple[FailureReason, str], int] = {}
+        self._answers: set[bool | None] = set()
+        self._raised: list[RaisedException | None] = []
+        self._nodeids: dict[str, None] = {}
+        self._tests: dict[str, None] = {}
+        self._files: dict[str, None] = {}
+        self._fingerprints: dict[str, None] = {}
+        self._unnamed = 0
+        self._fixtures: set[str | None] = set()
+        self._places: set[tuple[str, int | None] | None] = set()
 
-    def add(self, found: Finding) -> None:
-        self._findings.append(found)
+    def add(self, found: Finding, *, is_counted: bool) -> None:
+        failure, kind = found.failure, (found.reason, found.kind)
+        self._counts[kind] = self._counts.get(kind, 0) + is_counted * found.count
+        self._answers.add(self._retryable(found))
+        for fingerprint in (found.fingerprint, *found.explains):
+            if fingerprint:
+                self._fingerprints[fingerprint] = None
+        if found.nodeid:
+            self._nodeids[found.nodeid] = None
+        if failure is not None:
+            self._raised.append(failure.exception)
+        if isinstance(failure, TestFailure):
+            raised, place = failure.exception, failure.location
+            self._first_test = self._first_test or failure
+            self._tests[failure.nodeid] = None
+            self._fixtures.add(None if raised is None else raised.fixture)
+            self._places.add(None if place is None else (place.path, place.line))
+        elif isinstance(failure, CollectionFailure):
+            self._files[failure.nodeid] = None
+        elif found.kind == "test.failed" and found.nodeid is None:
+            self._unnamed += found.count
+
+    def _retryable(self, found: Finding) -> bool | None:
+        """Return what a rule of the user's says, else what is known of the cause, or the kind."""
+        failure, diagnosis = found.failure, self._diagnosis
+        said = failure.attributed if isinstance(failure, TestFailure) else None
+        if said is not None and said.retryable is not None:
+            return said.retryable
+        if diagnosis is not None and diagnosis.retryable is not None:
+            return diagnosis.retryable
+        if found.retryable is not None:
+            return found.retryable
+        return describe_kind(found.kind, found.reason).retryable
 
     def as_cause(self, key: str) -> Cause:
-        first, diagnosis = self._findings[0], self._diagnosis
-        kind = describe_kind(first.kind, first.reason)
-        retryable = kind.retryable if first.retryable is None else first.retryable
-        raised = [each.failure.exception for each in self._findings if each.failure is not None]
-        owner: CauseOwner | None = owner_of_most(raised)
-        fix, what = None, _what_of(first)
-        if diagnosis is not None:
-            retryable, fix, what = diagnosis.retryable, diagnosis.fix, diagnosis.what
-            owner = diagnosis.owner or owner
-        nodeids = dict.fromkeys(each.nodeid for each in self._findings if each.nodeid)
+        diagnosis = self._diagnosis
+        reason, kind = max(self._counts, key=self._counts.__getitem__)  # of equals, the first
+        nodeids, tests = tuple(self._nodeids), tuple(self._tests)
         return Cause(
             key=_digest(key),
-            what=what,
-            fix=fix,
-            reason=first.reason,
-            kind=first.kind,
-            owner=owner,
-            retryable=retryable,
-            failure_type=first.failure_type or FailureType.UNKNOWN,
-            count=len(self._findings),
-            nodeids=tuple(nodeids),
-            tests=len({each.nodeid for each in self._findings if _is_test(each)}),
-            files=sum(isinstance(each.failure, CollectionFailure) for each in self._findings),
-            fingerprints=tuple(
-                dict.fromkeys(each.fingerprint for each in self._findings if each.fingerprint)
-            ),
+            what=self._what(),
+            fix=None if diagnosis is None else diagnosis.fix,
+            reason=reason,
+            kind=kind,
+            owner=(diagnosis and diagnosis.owner) or owner_of_most(self._raised),
+            retryable=_all_retryable(self._answers),
+            failure_type=self._first.failure_type or FailureType.UNKNOWN,
+            count=sum(self._counts.values()) or 1,
+            nodeids=nodeids,
+            tests=nodeids if tests == nodeids else tests,
+            files=tuple(self._files),
+            unnamed=self._unnamed,
+            fingerprints=tuple(self._fingerprints),
         )
 
+    def _what(self) -> str:
+        """Return what is wrong, and where."""
+        found, sentence = self._first, ""
+        if self._diagnosis is not None:
+            sentence = self._diagnosis.what
+        elif found.failure is not None and not found.headline:
+            sentence = next(iter(found.words), _sentence_of(found.failure))
+        if not sentence:
+            return one_line(self._in_words_of_the_kind(), MAX_WHAT)
+        where = self._where(sentence)
+        if not where:
+            return one_line(sentence, MAX_WHAT)
+        return f"{one_line(sentence, max(_MAX_NAME, MAX_WHAT - len(where)))}: {where}"
 
-def _is_test(found: Finding) -> bool:
-    return isinstance(found.failure, TestFailure)
+    def _in_words_of_the_kind(self) -> str:
+        """Return what happened in the words of its kind, with the name of the test that it was."""
+        found = self._first
+        kind = describe_kind(found.kind, found.reason)
+        words = found.headline or ": ".join(filter(None, (kind.one, *found.words[:1])))
+        count = len(self._tests) or sum(self._counts.values())
+        if count > 1 and kind.many != kind.one:
+            rest = words.removeprefix(kind.one)
+            return kind.phrase(count) + ("" if rest == words else rest)
+        nodeid = found.nodeid
+        if nodeid is None or nodeid in words:
+            return words
+        if "1 test " in words:
+            place = "" if self._first_test is None else _place_in_words(self._first_test.location)
+            return words.replace("1 test", _name_of(nodeid), 1) + place
+        if not found.kind.startswith("process."):
+            return words
+        head, colon, rest = words.partition(": ")
+        return f"{head} while it ran {nodeid}{colon}{rest}"
+
+    def _where(self, sentence: str) -> str:
+        """Return what can't be imported, or where the tests failed, for `: ` to stand before."""
+        failure = self._first.failure
+        if self._files:
+            where = self._files_in_words(sentence)
+            tests = f"{counted(len(self._tests), 'test')} failed" if self._tests else ""
+            return ", ".join(filter(None, (where, tests)))
+        if isinstance(failure, RunError) and failure.origin == "conftest":
+            file = re.search(_CONFTEST, failure.message)
+            is_named = file is None or file[0] in sentence
+            return "" if is_named or file is None else f"{file[0]} can't be imported"
+        return "" if self._first_test is None else self._tests_in_words(self._first_test)
+
+    def _files_in_words(self, sentence: str) -> str:
+        raised = self._raised[0]
+        is_import = raised is not None and raised.type not in _REFUSALS
+        first = next(iter(self._files))
+        how = "imported" if is_import and "::" not in first else "collected"
+        if len(self._files) == 1:
+            file = first.partition("::")[0]
+            is_named = file in sentence and not self._tests
+            return "" if is_named else f"{one_line(first, _MAX_PATH)} can't be {how}"
+        return f"{counted(len(self._files), 'test file')} can't be {how}"
+
+    def _tests_in_words(self, first: TestFailure) -> str:
+        name, place = _name_of(first.nodeid), _place_in_words(first.location)
+        [fixture, *others] = self._fixtures
+        if fixture is not None and not others:
+            return f"fixture {fixture}{place}"
+        if len(self._tests) == 1:
+            return f"{name}{place}"
+        origin = None if first.exception is None else first.exception.origin
+        if len(self._places) == 1 and place and origin is not None and origin.function:
+            return f"{origin.function}{place}"
+        return f"first {name}{place}"
 
 
-def _what_of(found: Finding) -> str:
-    """Return what nobody recognises in the words of the exception, or of its kind."""
-    failure = found.failure
-    if isinstance(failure, TestFailure) and failure.exception is not None:
-        raised = failure.exception
-        said = said_in_one_line(raised.type, raised.message, is_test=True)
-        place = failure.location
-        return said if place is None else f"{said}: {failure.nodeid} ({place.path}:{place.line})"
-    return found.headline or describe_kind(found.kind, found.reason).phrase(1)
+_REFUSALS: Final = TYPES_OF_PYTEST | OUTCOMES | {PYTESTS_REFUSAL}
+"""Types of exceptions that stop a collection and do not come from an import."""
+
+
+def _sentence_of(failure: TestFailure | CollectionFailure | RunError) -> str:
+    """Return what nobody recognises in its own words; a failed check needs no exception's name."""
+    said = failure.attributed if isinstance(failure, TestFailure) else None
+    if said is not None and said.source == "test" and said.detail:
+        return one_line(said.detail)
+    raised = failure.exception
+    if raised is None:
+        words = one_line(failure.message)
+    else:
+        words = said_in_one_line(raised.type, raised.message, is_test=True)
+    for plain in _PLAIN:
+        words = words.removeprefix(plain)
+    return words
+
+
+def _name_of(nodeid: str) -> str:
+    return one_line(nodeid.partition("::")[2] or nodeid, _MAX_NAME)
+
+
+def _place_in_words(place: Location | None) -> str:
+    if place is None:
+        return ""
+    path = place.path if len(place.path) <= _MAX_PATH else f"…{place.path[-_MAX_PATH:]}"
+    return f" ({path})" if place.line is None else f" ({path}:{place.line})"
 
 
 def _key_of(found: Finding) -> str:
-    return f"{found.kind} {found.nodeid or ''}"
+    """Return what failures have in common that one change mends, where nobody recognises it."""
+    failure = found.failure
+    raised = None if failure is None else failure.exception
+    if isinstance(failure, TestFailure) and raised is not None and raised.fixture is not None:
+        origin = raised.origin
+        file = "" if origin is None else (origin.entry.partition(": ")[0] or origin.path)
+        return f"fixture {raised.fixture} {file} {raised.module}.{raised.type} {found.reason}"
+    if found.fingerprint:
+        return found.fingerprint
+    if isinstance(failure, RunError):
+        return f"{found.kind} {one_line(failure.message)}"
+    nodeid = found.nodeid if found.kind.startswith(_AT_A_NODE) else None
+    return f"{found.reason} {found.kind} {nodeid or ''}"
 
 
 def _digest(key: str) -> str:

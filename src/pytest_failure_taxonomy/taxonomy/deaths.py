@@ -168,11 +168,11 @@ def judge_worker(worker: WorkerEnd) -> Finding:
         kind = "interrupt.keyboard"
     elif worker.limit is not None and is_ended_by_limit(worker):
         kind, likely, headline = "test.timeout", True, headline_of_timeout(worker.limit)
-    elif worker.oom_kill is not None:
-        reason = FailureReason.SANDBOX_ERROR
-        headline = f"{KINDS[kind].one} for want of memory: {words_of_oom_kill(worker.oom_kill)}"
-    elif worker.signal == "SIGKILL" and worker.out_of_memory:
-        reason, likely = FailureReason.SANDBOX_ERROR, True
+    else:
+        is_likely_oom = worker.signal == "SIGKILL" and worker.out_of_memory
+        if worker.oom_kill is not None or is_likely_oom:
+            reason, likely = FailureReason.SANDBOX_ERROR, worker.oom_kill is None
+        headline = _headline_of_worker(worker, doing)
     return finding(
         kind,
         "xdist worker",
@@ -181,8 +181,21 @@ def judge_worker(worker: WorkerEnd) -> Finding:
         reason=reason,
         confidence="likely" if likely else "certain",
         headline=headline,
-        words=(doing,) if doing else (),
     )
+
+
+def _headline_of_worker(worker: WorkerEnd, doing: str) -> str:
+    """Say how an xdist worker died: `gw0 died (SIGSEGV) while it ran test_x.py::test_y`."""
+    how = "died"
+    if worker.oom_kill is not None:
+        how += f" for want of memory ({words_of_oom_kill(worker.oom_kill)})"
+    elif worker.signal is not None:
+        how += f" ({worker.signal})"
+    elif worker.exit_code is not None:
+        how = f"left with exit code {worker.exit_code}"
+    if worker.crashed_on:
+        doing = f"it ran {worker.crashed_on}"
+    return f"{worker.id} {how} while {doing}" if doing else f"{worker.id} {how}"
 
 
 ENDED_AS_STALLED: Final = "--failure-taxonomy-end-stalled"

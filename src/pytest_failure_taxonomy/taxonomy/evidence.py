@@ -13,7 +13,7 @@ from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.judgement import Finding
+    from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding
     from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
 
 
@@ -645,6 +645,8 @@ class RunEvidence:
     """Every test that ran or was skipped, in order of its start; `None` where nobody asked."""
     settled: tuple[Finding, ...] = ()
     """Findings of a report that is judged again, now with the end of its process."""
+    settled_causes: tuple[Cause, ...] = ()
+    """What these findings come from."""
 
 
 @value

@@ -1,14 +1,13 @@
-"""The message of a verdict: what happened, and the thing that it happened to.
+"""What was refused, broken or missing, by its name: the words of what failed.
 
 A kind's own words are true of every failure of the kind. Read alone, as `-q` shows them, they say
-where to look no better than an exit code does, so what was refused, broken or missing is named.
+where to look no better than an exit code does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -17,68 +16,19 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     SeenStall,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.kinds import Kind
-from pytest_failure_taxonomy.taxonomy.words import counted, enumerated
 
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.judgement import Finding
-
-MAX_ALL: Final = 320
-"""Characters that all the things may take that a message names; it counts the others."""
 MAX_WORDS: Final = 240
-"""Characters that one of them may take."""
+"""Characters that what is said of one thing may take."""
 MAX_LINES: Final = 1_500
 """Characters of a stack that a piece of evidence quotes."""
-MAX_NODES: Final = 3
-"""Nodes that are named of those for which there is no more room."""
 
 OUTCOMES: Final = frozenset({"Failed", "Skipped"})
 """The same of what pytest raises where a node can't be collected."""
-
-_NAMED_ALONE: Final = frozenset(
-    {"usage.error", "conftest.error", "plugin.error", "internal.error", "collection.error"}
-)
-"""Kinds whose own words add nothing to what a single failure of theirs says of itself."""
 
 FIXTURE_ERROR: Final = "FixtureLookupError"
 """What pytest raises for a fixture that nobody has."""
 TYPES_OF_PYTEST: Final = frozenset({FIXTURE_ERROR, "CollectError", "ImportPathMismatchError"})
 """Exceptions of pytest's whose text says all. pytest shows it without their type, and so do we."""
-
-
-def headline_of(kind: Kind, findings: Sequence[Finding], count: int) -> str:
-    """Return what happened in one line, with the names of what it happened to.
-
-    Args:
-        kind: of all of the findings.
-        findings: at least one, in the order of the evidence.
-        count: how often it happened.
-    """
-    if count == 1 and findings[0].headline:
-        return findings[0].headline
-    phrase = kind.phrase(count)
-    subtests = sum(finding.is_subtest for finding in findings)
-    if subtests:
-        phrase = f"{phrase} ({counted(subtests, 'subtest')})"
-    named = [*dict.fromkeys(words for each in findings for words in each.words if words)]
-    if not named:
-        return phrase
-    if count == 1 and kind.name in _NAMED_ALONE:
-        return named[0]
-    shown = named[:1]
-    for words in named[1:]:
-        if sum(map(len, shown)) + len(words) > MAX_ALL:
-            break
-        shown.append(words)
-    if len(shown) < len(named):
-        left = [each.nodeid for each in findings if each.nodeid and not {*each.words} & {*shown}]
-        is_of_files = kind.name == "collection.error" and left
-        shown.append(
-            enumerated(left[:MAX_NODES], len(left))
-            if is_of_files
-            else f"{len(named) - len(shown):,} more"
-        )
-    return f"{phrase}: {'; '.join(shown)}"
 
 
 def words_of_test_failure(failure: TestFailure) -> tuple[str, ...]:
@@ -89,7 +39,7 @@ def words_of_test_failure(failure: TestFailure) -> tuple[str, ...]:
     return (one_line(raised.message),)
 
 
-_PYTESTS_REFUSAL: Final = "Collector.CollectError"
+PYTESTS_REFUSAL: Final = "Collector.CollectError"
 """The type by which pytest itself refuses a file; it tells users nothing."""
 
 
@@ -98,7 +48,7 @@ def words_of_collection_failure(failure: CollectionFailure) -> tuple[str, ...]:
     raised = failure.exception
     said = (
         one_line(failure.message)
-        if raised is None or raised.type == _PYTESTS_REFUSAL
+        if raised is None or raised.type == PYTESTS_REFUSAL
         else said_in_one_line(raised.type, raised.message, is_test=False)
     )
     place = failure.location
@@ -169,17 +119,17 @@ def first_lines(text: str) -> str:
     return f"{shown}\n  ..."
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, limit: int = MAX_WORDS) -> str:
     """Return a text's first line; with those that follow where it is the head of a list.
 
-    A long line is cut between words where possible: half of a secret would not be recognised as
+    A longer line is cut between words where possible: half of a secret would not be recognised as
     one.
     """
     lines = [line for each in text.splitlines() if (line := each.strip())]
     if not lines:
         return ""
     line = " ".join(lines) if lines[0].endswith(":") else lines[0]
-    if len(line) <= MAX_WORDS:
+    if len(line) <= limit:
         return line
-    end = line.rfind(" ", MAX_WORDS // 2, MAX_WORDS)
-    return f"{line[: end if end > 0 else MAX_WORDS]} …"
+    end = line.rfind(" ", limit // 2, limit)
+    return f"{line[: end if end > 0 else limit]} …"

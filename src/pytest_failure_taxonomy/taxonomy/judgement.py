@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner
-from pytest_failure_taxonomy.taxonomy.headlines import first_lines, headline_of
-from pytest_failure_taxonomy.taxonomy.kinds import describe_kind, rank_of, reason_of
+from pytest_failure_taxonomy.taxonomy.headlines import first_lines
+from pytest_failure_taxonomy.taxonomy.kinds import rank_of, reason_of
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.recovery import (
     FailureType,
@@ -88,8 +88,6 @@ class Finding:
     """Kinds that it could be, where the evidence can't tell."""
     headline: str | None = None
     """What the verdict says in place of the kind's own words, where it is found on one test."""
-    is_subtest: bool = False
-    """What it was found on is a subtest of its test."""
     retryable: bool | None = None
     """What a rule says of it; `None` where the kind decides."""
     failure_type: FailureType | None = None
@@ -102,6 +100,8 @@ class Finding:
     """What it was found on, where that has a place and an exception."""
     fingerprint: str = ""
     """Of that failure."""
+    explains: tuple[str, ...] = ()
+    """Fingerprints of failures that it is the end of, and that are no findings of their own."""
 
 
 def finding(
@@ -192,12 +192,14 @@ class Cause:
     """Failures, files that could not be collected and endings of the run, together."""
     nodeids: tuple[str, ...]
     """Each once, in the order of the evidence."""
-    tests: int
-    """How many of those are tests that failed."""
-    files: int
-    """How many could not be collected."""
+    tests: tuple[str, ...]
+    """Those of tests that failed."""
+    files: tuple[str, ...]
+    """Those of what could not be collected."""
     fingerprints: tuple[str, ...]
     """Of its failures, each once."""
+    unnamed: int = 0
+    """How many more tests failed whose node ids are not known."""
 
 
 @value
@@ -300,11 +302,6 @@ def owner_of_most(raised: Iterable[RaisedException | None]) -> CodeOwner | None:
             counts[owner] = counts.get(owner, 0) + 1
     order = get_args(CodeOwner)
     return min(counts, key=lambda each: (-counts[each], order.index(each)), default=None)
-
-
-def message_of(held: HeldReason) -> str:
-    """Return in one line what happened, and what it happened to."""
-    return headline_of(describe_kind(held.kind, held.reason), held.findings, held.count)
 
 
 def stacks_of(run: RunEvidence, first: Finding) -> Iterator[Evidence]:

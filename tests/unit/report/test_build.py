@@ -54,6 +54,7 @@ NOTHING_CUT = {
     "tracebacks_omitted": 0,
     "nodeids_omitted": 0,
     "groups_omitted": 0,
+    "causes_omitted": 0,
     "texts_truncated": 0,
 }
 
@@ -241,12 +242,14 @@ def test_the_keys_stand_in_the_published_order() -> None:
         "summary",
         "failures",
         "groups",
+        "causes",
         "collection_errors",
         "internal_errors",
         "in_flight",
         "stalls",
         "tests",
         "not_run",
+        "order",
         "workers",
         "bench",
         "environment",
@@ -375,7 +378,7 @@ def _cut(report: dict[str, Any]) -> dict[str, int]:
                 failures=tuple(make_failure(nodeid=f"t::{n}") for n in range(MAX_FAILURES + 3))
             ),
             ("failures", MAX_FAILURES),
-            {"failures_omitted": 3, "nodeids_omitted": 6},
+            {"failures_omitted": 3, "nodeids_omitted": 9},
             id="failures",
         ),
         pytest.param(
@@ -385,7 +388,12 @@ def _cut(report: dict[str, Any]) -> dict[str, int]:
                 )
             ),
             ("collection_errors", MAX_FAILURES),
-            {"collection_errors_omitted": 2, "groups_omitted": 2, "nodeids_omitted": 2},
+            {
+                "collection_errors_omitted": 2,
+                "groups_omitted": 2,
+                "causes_omitted": 2,
+                "nodeids_omitted": 2,
+            },
             id="collection errors",
         ),
         pytest.param(
@@ -422,7 +430,7 @@ def test_node_ids_that_were_cut_are_counted() -> None:
     assert len(report["reasons"][0]["nodeids"]) == MAX_NODEIDS
     assert report["not_run"]["count"] == over
     assert len(report["not_run"]["nodeids"]) == MAX_NODEIDS
-    assert _cut(report) == {"failures_omitted": 5, "nodeids_omitted": 15}
+    assert _cut(report) == {"failures_omitted": 5, "nodeids_omitted": 20}
 
 
 @pytest.mark.parametrize(
@@ -490,12 +498,12 @@ def test_a_node_id_of_any_length_is_cut_wherever_it_stands() -> None:
     nodeid = f"test_a.py::test_b[{'x' * 1_000_000}]"
     report = make_report(make_run(failures=(make_failure(nodeid=nodeid),), not_run=(nodeid,)))
     assert_valid_report(report)
-    assert len(encode(report)) < 60_000
+    assert len(encode(report)) < 70_000
     shown = report["failures"][0]["nodeid"]
     assert shown.startswith("test_a.py::test_b[xxx")
     assert shown.endswith("xxx]")
     assert report["reasons"][0]["nodeids"] == report["not_run"]["nodeids"] == [shown]
-    assert _cut(report) == {"texts_truncated": 6}
+    assert _cut(report) == {"texts_truncated": 7}
 
 
 @pytest.mark.parametrize("length", [100, 20_000])
