@@ -71,7 +71,6 @@ from pytest_failure_taxonomy.taxonomy.kinds import (
     STAGE_KINDS,
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
 )
-from pytest_failure_taxonomy.taxonomy.memory_pressure import words_of_pressure
 from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -260,7 +259,7 @@ def _from_failures(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
             retryable=one.retryable,
             failure_type=one.failure_type,
             headline=_headline_of(failure, one.kind),
-            words=_words_of(failure, one.kind),
+            words=words_of_test_failure(failure),
             failure=failure,
             fingerprint=one.fingerprint,
         )
@@ -299,16 +298,6 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
     if failure.stall is not None and kind == "test.stalled":
         return f"{KINDS[kind].one}: {words_of_stall(failure.stall)}"
     return None
-
-
-def _words_of(failure: TestFailure, kind: str) -> tuple[str, ...]:
-    """Return what is missing where a test can't run: memory, fixtures or a plugin."""
-    raised = failure.exception
-    if raised is None or "builtins.MemoryError" not in raised.bases:
-        return words_of_test_failure(failure)
-    is_limit = kind == "sandbox.memory" and raised.memory is not None
-    limit = f" ({words_of_pressure(raised.memory)})" if is_limit and raised.memory else ""
-    return (f"the memory ran out{limit}",)
 
 
 def _from_markers(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
