@@ -117,6 +117,22 @@ def test_in_a_chain(how):
         raise ValueError("after") from error
 
 
+@HOW
+@pytest.mark.parametrize("name", ["response", "request", "pool", "args"])
+def test_property_of_a_known_library(name, how):
+    body = {"__module__": "requests.exceptions", name: property(hostile("known", how))}
+    raise type("RequestException", (Exception,), body)("x")
+
+
+@HOW
+def test_what_a_known_library_holds(how):
+    held = {"status_code": property(hostile("held", how)), "__getattr__": hostile("held", how)}
+    error = type("RequestException", (Exception,), {"__module__": "requests.exceptions"})("x")
+    error.response = type("Response", (), held)()
+    error.request = made("request", how)
+    raise error
+
+
 @pytest.fixture
 def broken(how):
     yield

@@ -31,6 +31,12 @@ SORTS: Final = (
     "def test_{n}_raises(): raise ValueError('not so')\n",
     "def test_{n}_raises_too(): raise KeyError('nor so')\n",
     "def test_{n}_memory(): raise MemoryError\n",
+    "import os\ndef test_{n}_variable(): os.environ['NO_SUCH_VARIABLE']\n",
+    (
+        "def test_{n}_chain():\n"
+        "    try: open('/no/such/file')\n"
+        "    except OSError as error: raise RuntimeError('broken') from error\n"
+    ),
     "@pytest.mark.xfail(strict=True)\ndef test_{n}_strict(): pass\n",
     "def test_{n}_agent():\n    print('[GZA_FAILURE:MAX_TURNS]')\n    assert 0\n",
     "def test_{n}_passes(): pass\n",

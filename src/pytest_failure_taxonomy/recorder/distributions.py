@@ -1,18 +1,22 @@
-"""Find the distribution that an installed file belongs to.
+"""Find the distribution that an installed file belongs to, or that a missing module is of.
 
 `importlib.metadata` would read all of them, which takes a tenth of a second in a large environment.
 Here only the names of their folders are listed, and the few files of those that come into question
 are read. None of it runs unless code of a distribution has raised something.
+
+The name of a module is not that of a distribution, and agents run what they read. So for a missing
+module a name counts only where the metadata of the project or of an installed distribution ask for
+it.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import sys
 from contextlib import suppress
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.recorder.origin import LIBRARIES
 
@@ -26,6 +30,13 @@ _FIELDS: Final = re.compile(r"^(Name|Version):[ \t]*(.+?)[ \t]*$", re.MULTILINE)
 _ENTRY_POINTS: Final = re.compile(r"^\[pytest11\]$([^\[]*)", re.MULTILINE)
 _MODULE: Final = re.compile(r"^[^#;=\n]+=\s*([\w.]+)", re.MULTILINE)
 _SEPARATORS: Final = re.compile(r"[-_.]+")
+_REQUIRED: Final = re.compile(r"^Requires-Dist:(.+)$", re.MULTILINE)
+_REQUIREMENT: Final = re.compile(
+    r"^\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?=\s*(?:$|[\[(<>=!~;@#,]))", re.ASCII | re.MULTILINE
+)
+_REQUIREMENTS: Final = re.compile(r"req.*\.(in|txt)$")
+_NEVER_INSTALLED: Final = frozenset({"conftest", "docs", "examples", "test", "testing", "tests"})
+"""Folders and modules of a project that are part of no distribution."""
 
 
 class Distribution(NamedTuple):
@@ -68,6 +79,22 @@ def distribution_of(path: str) -> Distribution | None:
     return _find(folder, relative if is_namespace else top)
 
 
+def distribution_with(module: str, root: str) -> dict[str, str]:
+    """Return the fact that says who has a missing module; none where that is not sure.
+
+    Args:
+        module: dotted name.
+        root: the root directory, absolute.
+    """
+    is_built = not _project(root).keys().isdisjoint(("project", "build-system"))
+    if module not in _NEVER_INSTALLED and (is_built or os.path.isfile(f"{root}/setup.py")):
+        places = f"src/{module}", f"src/{module}.py", f"{module}/__init__.py", f"{module}.py"
+        if any(os.path.exists(f"{root}/{place}") for place in places):
+            return {"own_package": "."}
+    found = _asked_for(root).get(_normal(module))
+    return {"distribution": found} if found else {}
+
+
 def is_installed_at(folder: str) -> bool:
     """Tell whether distributions are installed to a folder, whatever it is called."""
     return any(each.endswith(".dist-info") for each in _listed(folder))
@@ -91,7 +118,7 @@ def _split(path: str) -> tuple[str, str, str]:
 def _find(folder: str, relative: str) -> Distribution | None:
     """Return the distribution that has a top-level module, or a file of a namespace package."""
     top = relative.partition("/")[0].partition(".")[0]
-    same = normal_name(top)
+    same = _normal(top)
     named = [each for each in _listed(folder) if _name_in(each) == same]
     others = [each for each in _listed(folder) if each not in named]
     sure = next((each for each in (*named, *others) if _has(folder, each, top, relative)), None)
@@ -101,10 +128,10 @@ def _find(folder: str, relative: str) -> Distribution | None:
 
 def _has(folder: str, info: str, top: str, relative: str) -> bool:
     """Tell whether a distribution lists a file of its own, or a module by its top-level name."""
-    tops = read_text(f"{folder}/{info}/top_level.txt").split()
+    tops = _read(f"{folder}/{info}/top_level.txt").split()
     if tops and top not in tops:
         return False
-    record = "\n" + read_text(f"{folder}/{info}/RECORD")
+    record = "\n" + _read(f"{folder}/{info}/RECORD")
     if record == "\n":
         return top in tops
     if "/" in relative:
@@ -114,7 +141,7 @@ def _has(folder: str, info: str, top: str, relative: str) -> bool:
 
 def _name_in(info: str) -> str:
     """Return the name of a distribution as the name of its folder has it, in its normal form."""
-    return normal_name(info.partition("-")[0].removesuffix(".egg"))
+    return _normal(info.partition("-")[0].removesuffix(".egg"))
 
 
 @lru_cache(maxsize=100)
@@ -126,10 +153,10 @@ def _listed(folder: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1_000)
 def _read_distribution(info: str) -> Distribution:
-    text = read_text(f"{info}/METADATA") or read_text(f"{info}/PKG-INFO") or read_text(info)
+    text = _read(f"{info}/METADATA") or _read(f"{info}/PKG-INFO") or _read(info)
     fields = dict(reversed(_FIELDS.findall(text.partition("\n\n")[0])))
     name, _, version = os.path.basename(info).rpartition(".")[0].partition("-")
-    entry_points = read_text(f"{info}/entry_points.txt").replace("\r\n", "\n")
+    entry_points = _read(f"{info}/entry_points.txt").replace("\r\n", "\n")
     sections = _ENTRY_POINTS.findall(entry_points)
     return Distribution(
         fields.get("Name", name),
@@ -138,20 +165,42 @@ def _read_distribution(info: str) -> Distribution:
     )
 
 
-def normal_name(name: str) -> str:
+@lru_cache(maxsize=10)
+def _project(root: str) -> dict[str, Any]:
+    from tomllib import loads
+
+    with suppress(ValueError):
+        return loads(_read(f"{root}/pyproject.toml"))
+    return {}
+
+
+@lru_cache(maxsize=10)
+def _asked_for(root: str) -> dict[str, str]:
+    """Return the distributions that the project and the installed ones ask for, by normal names."""
+    texts: list[str] = []
+    for info in (f"{folder}/{name}" for folder in sys.path for name in _listed(folder)):
+        texts += _REQUIRED.findall(_read(f"{info}/METADATA") or _read(f"{info}/PKG-INFO"))
+    with suppress(OSError):
+        files = sorted(filter(_REQUIREMENTS.match, os.listdir(root)))
+        texts += [_read(f"{root}/{name}") for name in files]
+    with suppress(AttributeError, TypeError):  # a table is of another form
+        project, poetry = (_project(root).get(each, {}) for each in ("project", "tool"))
+        poetry = poetry.get("poetry", {})
+        groups = project.get("optional-dependencies", {}) | _project(root).get(
+            "dependency-groups", {}
+        )
+        of_poetry = [each.get("dependencies", ()) for each in poetry.get("group", {}).values()]
+        asked = project.get("dependencies", ()), *groups.values(), poetry.get("dependencies", ())
+        texts += [text for each in (*asked, *of_poetry) for text in each if type(text) is str]
+    return {_normal(name): name for text in texts for name in _REQUIREMENT.findall(text)}
+
+
+def _normal(name: str) -> str:
     """Return the form of a distribution's name by which names are compared."""
     return _SEPARATORS.sub("-", name).lower()
 
 
-def metadata_in(folder: str) -> Iterator[str]:
-    """Yield the metadata of the distributions that are installed to a folder."""
-    for info in _listed(folder):
-        text = read_text(f"{folder}/{info}/METADATA") or read_text(f"{folder}/{info}/PKG-INFO")
-        yield text.partition("\n\n")[0]
-
-
-def read_text(path: str) -> str:
-    """Return the text of a file, an empty one where it can't be read."""
+def _read(path: str) -> str:
     with suppress(OSError, ValueError), open(path, encoding="utf-8", errors="replace") as file:
         return file.read(_MAX_BYTES)
     return ""

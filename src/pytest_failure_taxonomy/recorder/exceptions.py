@@ -253,10 +253,12 @@ def describe_exception(
         with suppress(OSError, MemoryError):  # a test has used up all descriptors, or all memory
             from pytest_failure_taxonomy.recorder import facts
 
-            rootdir = origins.rootdir
-            more["fixture"] = facts.fixture_of(error) if is_in_fixtures else None
-            more["facts"] = facts.facts_of(error, bases, frame, rootdir) if is_more else ()
-            more["chain"] = facts.chain_of(error, shown, rootdir) if is_more else ()
+            if is_in_fixtures:
+                more["fixture"] = facts.fixture_of(error)
+            if is_more:
+                issued = frame if issubclass(kind, Warning) else None
+                more["facts"] = facts.facts_of(error, bases, origins, issued)
+                more["chain"] = facts.chain_of(error, shown, origins)
     return RaisedException(
         type=name_of(kind),
         module=module_of(kind),
