@@ -7,11 +7,8 @@ plain assertion.
 
 from __future__ import annotations
 
-import pkgutil
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
@@ -22,6 +19,7 @@ from pytest_failure_taxonomy.recorder.distributions import distribution_with
 from pytest_failure_taxonomy.recorder.inspection import attribute_of, bases_of, dotted_name_of
 from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.taxonomy.evidence import Fact, LinkedException, RaisingFrame
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 MAX_LINKS: Final = 8
 """Exceptions that are read of one chain."""
@@ -60,7 +58,7 @@ def facts_of(
     if not _WITH_FRAMES.isdisjoint(bases):
         _read_frames(error, facts, origins)
     for base in bases:
-        for name, paths in _table()["fields"].get(base, {}).items():
+        for name, paths in packaged_table("facts")["fields"].get(base, {}).items():
             _add(facts, name, error, paths)
     if "command" in facts:
         facts["command"] = facts["command"].strip().partition(" ")[0]
@@ -125,12 +123,6 @@ def fixture_of(error: BaseException) -> str | None:
     return None
 
 
-@cache
-def _table() -> Mapping[str, Any]:
-    text = pkgutil.get_data("pytest_failure_taxonomy.taxonomy", "data/facts.toml") or b""
-    return tomllib.loads(text.decode())
-
-
 def _read_frames(error: BaseException, facts: dict[str, str], origins: origin.OriginFinder) -> None:
     """Add what the innermost frames say, those of libraries; the outermost of them counts."""
     entries = origin.entries_of(inspection.traceback_of(error))
@@ -144,7 +136,7 @@ def _read_frames(error: BaseException, facts: dict[str, str], origins: origin.Or
             if place is not None:
                 facts["breakpoint"] = f"{place.path}:{place.line}"
             return
-        variables = _table()["frames"].get(f"{module}.{code.co_qualname}")
+        variables = packaged_table("facts")["frames"].get(f"{module}.{code.co_qualname}")
         if variables is not None:
             facts["raised_by"] = module
             for name, path in variables.items():
