@@ -54,7 +54,7 @@ def test_a_part_that_is_not_there_breaks_the_build() -> None:
 def test_the_contents_are_those_of_the_index() -> None:
     """The site's navigation has a page for each link of the index, under its heading."""
     made = filled("README.md")
-    assert ":caption: How to\n\nhow-to/write-rules\n" in made
+    assert ":caption: Begin\n\nmy-ci-is-red\n" in made
     assert ":caption: Project\n\n../README\n" in made
 
 
@@ -67,13 +67,28 @@ def test_options_show_their_help() -> None:
     assert "| `bench_root` | " in bench
 
 
+def test_the_fields_of_a_kept_run_are_all_there() -> None:
+    """The page of the file has each field of its records with its words."""
+    made = filled("reference/run-file.md")
+    for field in ("run.run_id", "cases.cases[].digest", "attempt.transcript"):
+        assert f"\n| `{field}` | " in made
+
+
+def test_every_command_shows_its_help() -> None:
+    """The page of the command has the help of each command, and of those below it."""
+    made = filled("reference/command-line.md")
+    for name in ("run", "show", "history", "history flaky", "bench regate"):
+        assert f"usage: failure-taxonomy {name} " in made
+
+
 def test_kinds_and_fields_are_all_there() -> None:
     """Each kind is put in words, and each field has the words of its schema."""
     kinds = filled("reference/reasons-and-kinds.md")
     assert [kind for kind in KINDS if f"\n| `{kind}` | " not in kinds] == []
     fields = filled("reference/report.md")
-    assert "\n| `failures[].exception.type` | " in fields
-    assert "\n| `bench[].per_case[].score` | " in fields
+    assert "\n| `failures[].exception.type` | string | " in fields
+    assert "\n| `bench[].per_case[].score` | number | " in fields
+    assert "\n| `verdict.retryable` | boolean or null | " in fields
     assert [line for line in fields.splitlines() if line.endswith("|  |")] == []
 
 
