@@ -18,17 +18,17 @@ _INTRODUCTION: Final = """\
 # The fault matrix
 
 What the report says after each way to die, in six configurations: of three tests, `test_a` passes,
-`test_b` dies, `test_c` would pass. `tests/plugin/test_fault_matrix.py` brings each death about, reads
-the report every 5 ms, and checks that it is valid at every moment, says success only where pytest
-finished its session, and says at the end what stands here; that the caller gets the exit code that
-plain pytest gives (`run` alone makes a 3 of a 0 that an unfinished session left); and that no process
-of ours is left, and no file but the report.
+`test_b` dies, `test_c` would pass. `tests/plugin/test_fault_matrix.py` brings each death about,
+reads the report every 5 ms, and checks that it is valid at every moment, says success only where
+pytest finished its session, and says at the end what stands here; that the caller gets the exit
+code that plain pytest gives (`run` alone makes a 3 of a 0 that an unfinished session left); and
+that no process of ours is left, and no file but the report.
 
 A cell holds the verdict's [kind](../reference/reasons-and-kinds.md#kinds), in brackets who knows
 how the process ended (`exit.source`), and the exit code that the caller sees, as a shell shows it.
-A question mark is what was inferred (*likely*). *Passed* is a verdict of `null`. What is not named in
-the last column ends as with the plugin alone, or under `run` with `-n 2` as with `-n 2`, each with
-its own second process.
+A question mark is what was inferred (*likely*). *Passed* is a verdict of `null`. What is not named
+in the last column ends as with the plugin alone, or under `run` with `-n 2` as with `-n 2`, each
+with its own second process.
 
 | configuration | what is run | who sees the process end |
 |---|---|---|
@@ -63,7 +63,7 @@ def render_page() -> str:
     titles = ["the death of `test_b`", "the plugin alone", "where it is otherwise"]
     rows = [_row(titles), "|" + "---|" * len(titles), *(_row(_cells(fault)) for fault in FAULTS)]
     table = "".join(f"{row}\n" for row in rows)
-    notes = "".join(_note(fault) for fault in FAULTS if fault.note not in ("", "As before."))
+    notes = "".join(_note(fault) for fault in FAULTS if fault.note)
     return f"{_INTRODUCTION}\n## The matrix\n\n{table}\n{_WORDS}{notes}{_MORE}"
 
 
