@@ -7,10 +7,12 @@ The comment is replaced by Markdown before Sphinx reads the page.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.resources import files
 from io import StringIO
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -90,6 +92,26 @@ def options(page: str) -> str:
 def bench_options(page: str) -> str:
     """Return the options and ini values that the bench's plugin registers."""
     return _options("failure_taxonomy_bench")
+
+
+def causes(page: str) -> str:
+    """Return what recognised causes say, whether a retry can help, and what is offered to do."""
+    lines = ["| it says | a retry helps | what is offered |", "|---|---|---|"]
+    for what, row in recognised().items():
+        helps = {True: "yes", False: "no"}.get(row.get("retryable"), "not known")
+        offered = "; ".join(f"`{each}`" for each in row.get("fix", ()))
+        lines.append(f"| {_in_cell(what)} | {helps} | {_in_cell(offered)} |")
+    return "\n".join(lines)
+
+
+def recognised() -> dict[str, dict[str, Any]]:
+    """Return the rows of the table of causes by what they say, the first of as many."""
+    table = files("pytest_failure_taxonomy.taxonomy") / "data" / "causes.toml"
+    rows = tomllib.loads(table.read_text("utf-8"))
+    by_words: dict[str, dict[str, Any]] = {}
+    for row in (*rows["environment"], *rows["code"]):
+        by_words.setdefault(row["what"], row)
+    return by_words
 
 
 def kinds(page: str) -> str:
@@ -220,6 +242,7 @@ PARTS: Final[Mapping[str, Part]] = MappingProxyType(
         "contents": Part("", contents),
         "options": Part("What `pytest --help` says", options),
         "bench options": Part("What `pytest --help` says", bench_options),
+        "causes": Part("All recognised causes", causes),
         "kinds": Part("Kinds on the terminal", kinds),
         "report fields": Part("All fields", fields),
         "run fields": Part("All fields", run_fields),

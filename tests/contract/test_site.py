@@ -67,6 +67,14 @@ def test_options_show_their_help() -> None:
     assert "| `bench_root` | " in bench
 
 
+def test_every_recognised_cause_is_there() -> None:
+    """The page on causes has a row for each sentence of the table."""
+    made = filled("explanation/causes.md")
+    rows = [line for line in made.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == len(from_code.recognised()) > 80
+    assert "\n| {name} is not installed | no | `{install}` |" in made
+
+
 def test_the_fields_of_a_kept_run_are_all_there() -> None:
     """The page of the file has each field of its records with its words."""
     made = filled("reference/run-file.md")
