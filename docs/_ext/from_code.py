@@ -146,7 +146,7 @@ def _type_of(schema: dict[str, Any], node: dict[str, Any]) -> str:
     if "$ref" in node:
         return _type_of(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
     if "anyOf" in node:
-        (some,) = (each for each in node["anyOf"] if each.get("type") != "null")
+        some, *_ = (each for each in node["anyOf"] if each.get("type") != "null")
         return f"{_type_of(schema, some)} or null"
     if "prefixItems" in node:
         return "pair"
@@ -161,7 +161,7 @@ def _resolved(schema: dict[str, Any], node: dict[str, Any]) -> tuple[dict[str, A
     if "$ref" in node:
         return _resolved(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
     if "anyOf" in node:
-        (some,) = (each for each in node["anyOf"] if each.get("type") != "null")
+        some, *_ = (each for each in node["anyOf"] if each.get("type") != "null")
         return _resolved(schema, some)
     if "prefixItems" in node:
         return _resolved(schema, node["prefixItems"][-1])[0], False

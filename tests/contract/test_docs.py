@@ -383,6 +383,7 @@ def test_the_caps_are_documented() -> None:
         "limits.tracebacks_omitted": f"{limits.MAX_TRACEBACKS:,} characters of them together",
         "limits.nodeids_omitted": f"{limits.MAX_NODEIDS:,} in any one list",
         "limits.groups_omitted": f"{limits.MAX_FAILURES:,} listed",
+        "limits.causes_omitted": f"{limits.MAX_FAILURES:,} listed",
         "limits.texts_truncated": f"messages and evidence {limits.MAX_MESSAGE:,} characters, "
         f"tracebacks and all others {limits.MAX_TRACEBACK:,}",
     }
