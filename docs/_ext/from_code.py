@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _ASKED: Final = re.compile(r"^<!-- from the code: ([a-z ]+) -->$", re.MULTILINE)
 _MEMBERS: Final = "\n   :members:\n   :undoc-members:\n   :exclude-members: model_config"
 _CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+HELPS: Final[Mapping[bool | None, str]] = {True: "yes", False: "no", None: "not known"}
 _LISTED: Final = re.compile(r"^- \[(.+?)\]\(([^)#]+)\.md\)", re.MULTILINE)
 
 
@@ -98,7 +99,7 @@ def causes(page: str) -> str:
     """Return what recognised causes say, whether a retry can help, and what is offered to do."""
     lines = ["| it says | a retry helps | what is offered |", "|---|---|---|"]
     for what, row in recognised().items():
-        helps = {True: "yes", False: "no"}.get(row.get("retryable"), "not known")
+        helps = HELPS[row.get("retryable")]
         offered = "; ".join(f"`{each}`" for each in row.get("fix", ()))
         lines.append(f"| {_in_cell(what)} | {helps} | {_in_cell(offered)} |")
     return "\n".join(lines)
