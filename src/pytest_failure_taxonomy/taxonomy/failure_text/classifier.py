@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pytest_failure_taxonomy.taxonomy.failure_text.exception_types import (
-    CRASHES,
     failure_type_of_heads,
 )
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
@@ -151,7 +150,7 @@ def _by_published_phrases(lowered: str) -> FailureType | None:
 
 
 def _is_crash(heads: tuple[Head, ...], excerpt: _Excerpt) -> bool:
-    from pytest_failure_taxonomy.taxonomy.failure_text.phrases import CRASH_REPORTS
+    from pytest_failure_taxonomy.taxonomy.failure_text.phrases import CRASH_REPORTS, CRASHES
 
     return (heads != () and CRASHES.issuperset(heads)) or excerpt.has(CRASH_REPORTS)
 

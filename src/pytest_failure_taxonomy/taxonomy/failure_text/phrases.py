@@ -48,3 +48,7 @@ CRASH_REPORTS: Final = Patterns(_TABLES["crash_reports"])
 WIDER_PHRASES: Final = tuple(
     (FailureType(each["type"]), Patterns(each)) for each in _TABLES["wider"]
 )
+CRASHES: Final[frozenset[str]] = frozenset(_TABLES["crashes"])
+NAMES_IN_TEXT: Final = {
+    name: FailureType(kind) for kind, names in _TABLES["exceptions"].items() for name in names
+}
