@@ -53,7 +53,7 @@ def said_of(report: dict[str, Any], nodeid: str) -> str:
     "args",
     [
         ("--env=staging", "--size", "3 x", "--slow", "tests"),
-        ("--slow", "tests/test_it.py", "-o", "xfail_strict=true", "-k", "env or ini", "-v"),
+        ("--slow", "tests/test_it.py", "-o", "xfail_strict=true", "-k", "env or ini"),
         ("-qx", "--size", "7", "--maxfail", "3", "--junitxml=j.xml", "tests/test_it.py::test_env"),
     ],
 )

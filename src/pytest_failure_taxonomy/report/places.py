@@ -38,10 +38,12 @@ class Repository:
         self._prefix = _below(rootdir, workspace) or ""
         self._rootdir = rootdir if self._prefix else ""
         self._workspace = workspace
+        self._running = {test["nodeid"]: test for test in report["in_flight"]}
 
     def place_of_cause(self, cause: CauseSummary) -> Place | None:
         """Return where the first failure of a cause was raised, or else its test's file."""
-        for failure in cause.failures:
+        running = (self._running[each] for each in cause.nodeids if each in self._running)
+        for failure in (*cause.failures, *running):
             if "nodeid" in failure and (place := self.place_of(failure)) is not None:
                 return place
         return next(filter(None, map(self.file_of, cause.nodeids)), None)

@@ -258,7 +258,7 @@ def _failed(failures: list[JSONObject], cause: CauseSummary | None) -> JSONObjec
         **({"trace": "\n\n".join(traces)} if traces else {}),
     }
     if cause is not None:
-        said = {"cause": cause.text, "fix": cause.fix, "owner": cause.owner}
+        said = {"cause": cause.key, "fix": cause.fix, "owner": cause.owner}
         failed["labels"] |= {name: words for name, words in said.items() if words}
     if first["worker"]:
         failed["threadId"] = first["worker"]
