@@ -1,18 +1,17 @@
 """Read from the output of pip, uv, npm, git and Docker what their exit codes don't say.
 
-`tool_messages.toml` has the wordings.
+`taxonomy/data/tools.toml` has the wordings.
 """
 
 from __future__ import annotations
 
-import pkgutil
 import re
-import tomllib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from pytest_failure_taxonomy.logs.log_lines import Line
 from pytest_failure_taxonomy.taxonomy.evidence import OutputLine, ToolCause, ToolMessage
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 MAX_LINES_AFTER: Final = 50
 """How far from the end a message may be: what came long before was got over."""
@@ -33,8 +32,7 @@ class Wording(NamedTuple):
 
 def _wordings() -> Iterator[Wording]:
     """Yield what each tool says, in the order of the table; the first that fits a line decides."""
-    table = pkgutil.get_data(__name__.rpartition(".")[0], "tool_messages.toml") or b""
-    for row in tomllib.loads(table.decode())["wording"]:
+    for row in packaged_table("tools")["wording"]:
         for pattern in row["patterns"]:
             is_vague = pattern.startswith("~")
             yield Wording(

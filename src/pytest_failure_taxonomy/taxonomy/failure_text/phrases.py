@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pkgutil
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 
 class Patterns:
@@ -28,9 +27,7 @@ class Patterns:
         self.in_lower_case: Final[bool] = table.get("in_lower_case", False)
 
 
-_TABLES: Final = tomllib.loads(
-    (pkgutil.get_data("pytest_failure_taxonomy.taxonomy", "data/phrases.toml") or b"").decode()
-)
+_TABLES: Final = packaged_table("phrases")
 _SOURCE: Final[str] = _TABLES["source"]
 _PATH: Final[str] = _TABLES["path"]
 
