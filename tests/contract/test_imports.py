@@ -21,7 +21,8 @@ PURE: Final = frozenset(
         *("pkgutil", "tomllib"),  # the packaged tables
         "__future__",
         "collections",
-        "collections.abc",
+        "builtins",
+    "collections.abc",
         "enum",
         "fnmatch",
         "functools",
