@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.taxonomy.evidence import RunError, TestFailure
@@ -75,7 +75,7 @@ class Diagnosis:
 class _Link(NamedTuple):
     """An exception of a chain, as far as it counts here."""
 
-    names: Sequence[str]
+    names: tuple[str, ...]
     """Dotted names of its classes, itself first."""
     message: str
     facts: Sequence[Fact] = ()
@@ -129,30 +129,30 @@ def _links_of(failure: TestFailure | CollectionFailure | RunError) -> list[_Link
     """Return the exceptions that may tell the cause, the one that was seen first."""
     raised = failure.exception
     links: list[_Link] = []
-    if isinstance(failure, RunError):
-        links.append(_Link((f"pytest.{failure.origin}",), failure.message))
     if raised is not None:
-        links.append(_Link(dotted_names(raised), raised.message, raised.facts))
+        links.append(_Link(_names_of(dotted_names(raised)), raised.message, raised.facts))
         links += _links_behind(raised)
     elif failure.message.startswith(_XPASS):
         links.append(_Link(("pytest.xpass",), failure.message.removeprefix(_XPASS).strip()))
     elif (found := _TYPE_AND_TEXT.match(failure.message)) is not None:
         name = found[1] if "." in found[1] else f"builtins.{found[1]}"
-        links.append(_Link((name,), failure.message[found.end() :]))
-    return [_Link([*_names_of(each.names)], *each[1:]) for each in links]
+        links.append(_Link(_names_of((name,)), failure.message[found.end() :]))
+    if isinstance(failure, RunError):  # asked first: pytest says more than what it stumbled over
+        links.append(_Link((f"pytest.{failure.origin}",), failure.message))
+    return links
 
 
-def _names_of(names: Sequence[str]) -> Iterator[str]:
-    """Yield the dotted names of a class and its bases, and the module that it is from.
+@lru_cache(maxsize=1_000)
+def _names_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the dotted names of a class and its bases, and the module that it is from.
 
     A log or another program's file tells nothing of the bases. Of Python's own they are known.
     """
     module, _, name = names[0].rpartition(".")
     own = getattr(builtins, name, None) if module == "builtins" and len(names) == 1 else None
     if isinstance(own, type):
-        names = [f"builtins.{each.__name__}" for each in own.__mro__[:-1]]
-    yield from map(public_name, names)
-    yield public_name(f"{module}.")
+        names = tuple(f"builtins.{each.__name__}" for each in own.__mro__[:-1])
+    return (*map(public_name, names), public_name(f"{module}."))
 
 
 def _links_behind(raised: RaisedException) -> Iterator[_Link]:
@@ -165,11 +165,11 @@ def _links_behind(raised: RaisedException) -> Iterator[_Link]:
             return
         is_passed_on = is_passed_on and is_wrapper
         names, message = each.bases, each.message
-        yield _Link(names, message, each.facts, is_passed_on)
+        yield _Link(_names_of(names), message, each.facts, is_passed_on)
     for wrapper, pattern in _head()["quoting"].items():
         found = _compiled(pattern).match(message[:MAX_READ])
         if found and any(name.startswith(wrapper) for name in names):
-            yield _Link((found["name"],), found["message"], (), is_passed_on)
+            yield _Link(_names_of((found["name"],)), found["message"], (), is_passed_on)
 
 
 def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
@@ -178,9 +178,8 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
     told = _ERRNO.match(message) if "builtins.OSError" in link.names else None
     own = {} if told is None else {name: each or "" for name, each in told.groupdict().items()}
     own |= {fact.name: fact.text for fact in link.facts}
-    known = {row.number: row for name in link.names for row in _rows_of(name)}
     partial = None
-    for _, row in sorted(known.items()):
+    for row in _rows_of(link.names):
         if not link.is_passed_on and not row.is_environment:
             continue
         found = _compiled(row.given.get("text", "")).search(message)
@@ -340,9 +339,16 @@ def _blocks() -> list[str]:
     return packaged_text("causes").split("\n[[")
 
 
+@lru_cache(maxsize=1_000)
+def _rows_of(names: tuple[str, ...]) -> tuple[_Row, ...]:
+    """Return the rows about a class with these names, in the order of the table."""
+    rows = {row.number: row for name in names for row in _rows_about(name)}
+    return tuple(rows[number] for number in sorted(rows))
+
+
 @cache
-def _rows_of(name: str) -> tuple[_Row, ...]:
-    """Return the rows about a class; only those are parsed, as all take as long as ten tests."""
+def _rows_about(name: str) -> tuple[_Row, ...]:
+    """Return the rows that name a class; only those are parsed, as all of them take 20 ms."""
     lists = [each for each, names in _head()["names"].items() if name in names]
     signs = [f'"{name}"', *(f'"@{each}"' for each in lists)]
     rows = []
