@@ -57,6 +57,7 @@ from pytest_failure_taxonomy.report.text import (
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
+    Fact,
     Location,
     MemoryPressure,
     RaisedException,
@@ -74,6 +75,11 @@ _UNCAUGHT: Final = {
     "pytest.PytestUnhandledThreadExceptionWarning": "unhandled in a thread:",
 }
 """pytest's warnings of exceptions that could not be caught, and a word for each."""
+
+_ASYNC_TEST: Final = "async def functions are not natively supported"
+"""What pytest says of an async test that no plugin has taken."""
+_PLUGINS_FOR_ASYNC: Final = {"asyncio": "pytest-asyncio", "anyio": "anyio"}
+"""Plugins that take only tests which are marked for them, unless they are told otherwise."""
 
 _MAX_PART: Final = 200
 """Characters of what a doctest expects, and of what it got."""
@@ -158,6 +164,8 @@ class ExceptionMemory:
         if said:
             others = missing_fixtures_beside(error)
             raised = replace(raised, message="; ".join([said, *others]))
+        if raised.message.startswith(_ASYNC_TEST):
+            raised = replace(raised, facts=_plugins_for_async(node.config))
         attributed = self._attributor.ask(node, error, str(report.when))
         return Described(exception=raised, attributed=attributed)
 
@@ -270,6 +278,13 @@ def describe_exception(
         memory=memory_pressure() if issubclass(kind, MemoryError) else None,
         **more,
     )
+
+
+def _plugins_for_async(config: pytest.Config) -> tuple[Fact, ...]:
+    """Say which plugin would run an async test if it were marked for it, where one is loaded."""
+    is_loaded = config.pluginmanager.has_plugin
+    found = (name for plugin, name in _PLUGINS_FOR_ASYNC.items() if is_loaded(plugin))
+    return tuple(Fact(name="plugin", text=name) for name in found)[:1]
 
 
 def _test_module_of(node: pytest.Item | pytest.Collector) -> Path | None:

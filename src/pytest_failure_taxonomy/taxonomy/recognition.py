@@ -37,7 +37,7 @@ _CHECKS: Final = frozenset({"AssertionError", "Failed", "Skipped"})
 """What people raise to say that something is wrong; they have said it in their own words."""
 _NOT_BY_PEOPLE: Final = (
     *("async def functions are not", " not found in `markers` ", "Database access not allowed"),
-    *("snapshot", "--force-regen", "FILES DIFFER"),
+    *("snapshot", "--force-regen", "FILES DIFFER", "File not found in data directory"),
 )
 """One of them is in the text where pytest or a plugin raises the same."""
 _XPASS: Final = "[XPASS(strict)]"
@@ -52,7 +52,9 @@ _ERRNO: Final = re.compile(
     r"(?:: '(?P<filename>[^'\n]{1,6000})|$)"
 )
 _PLACE: Final = re.compile(r" \(([^()\s][^()]{0,300}:\d+)[,)]")
-_SITE: Final = re.compile(r"[a-z][\w+.-]{0,20}://(?:[^/@\s]{0,200}@)?([^/?#\s'\"]{1,200})")
+_URL: Final = re.compile(
+    r"[a-z][\w+.-]{0,20}://(?:[^/@\s]{0,200}@)?([^/?#\s'\"]{1,200})([^#\s'\"]{0,2000})"
+)
 
 _Values = dict[str, str]
 
@@ -247,8 +249,14 @@ def _address(values: _Values, _: _Row) -> str:
 
 def _site(values: _Values, row: _Row) -> str:
     """Return the host that a request was sent to, with the port if that is told."""
-    found = _SITE.match(values.get("url", ""))
+    found = _URL.match(values.get("url", ""))
     return found[1] if found else _address(values, row)
+
+
+def _page(values: _Values, row: _Row) -> str:
+    """Return what was asked of a server, without a user, a password and a query."""
+    found = _URL.match(values.get("url", ""))
+    return found[1] + found[2].partition("?")[0] if found else _address(values, row)
 
 
 def _install(values: _Values, row: _Row) -> str:
@@ -295,6 +303,7 @@ _DERIVED: Final[Mapping[str, Callable[[_Values, _Row], str]]] = {
     "address": _address,
     "peer": lambda values, row: _address(values, row) or values["fingerprint"],
     "site": _site,
+    "page": _page,
     "install": _install,
     "where": _where,
     "first": lambda values, row: next(iter(_files_of_one_name(values, row)), ""),

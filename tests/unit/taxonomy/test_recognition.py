@@ -443,7 +443,7 @@ ROWS: Final = (
     ),
     Row(
         raised("urllib.error.URLError", "<urlopen error [Errno 111] Connection refused>"),
-        "the connection was refused: nothing listens there",
+        "the connection was refused",
         key=f"connect {FINGERPRINT} refused",
     ),
     Row(
@@ -559,6 +559,43 @@ ROWS: Final = (
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
         "aws credentials",
         retryable=False,
+    ),
+    Row(
+        raised(
+            "requests.exceptions.HTTPError",
+            "503 Server Error: Service Unavailable for url: http://localhost:8000/cart?key=1",
+        ),
+        "localhost:8000/cart answered 503",
+        key="answer localhost:8000/cart 503",
+        owner=None,
+    ),
+    Row(
+        raised(
+            "httpx.HTTPStatusError",
+            "Client error '404 Not Found' for url 'https://u:x@api.example.com/v1/x'\nMore",
+        ),
+        "api.example.com/v1/x answered 404",
+        key="answer api.example.com/v1/x 404",
+        owner=None,
+    ),
+    Row(
+        raised(
+            "grpc._channel._InactiveRpcError",
+            "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE\n"
+            '\tdetails = "failed to connect to all addresses; last error: UNKNOWN:'
+            ' ipv4:127.0.0.1:5439: Failed to connect to remote host: Connection refused"',
+        ),
+        "nothing listens on 127.0.0.1:5439",
+        key=LOCAL,
+    ),
+    Row(
+        raised(
+            "mysql.connector.errors.InterfaceError",
+            "2003: Can't connect to MySQL server on '127.0.0.1:5439' (Errno 111: Connection"
+            " refused)",
+        ),
+        "nothing listens on 127.0.0.1:5439",
+        key=LOCAL,
     ),
     # Databases and brokers
     Row(
@@ -797,8 +834,6 @@ def test_what_is_to_be_mended(row: Row) -> None:
         raised("TimeoutError", "the job took too long"),
         raised("mine.HTTPError", "503 Server Error for url: https://x/"),
         raised("subprocess.CalledProcessError", "Command '['false']' returned non-zero"),
-        raised("requests.exceptions.HTTPError", "503 Server Error: x for url: http://localhost:8/"),
-        raised("requests.exceptions.HTTPError", "404 Client Error: x for url: https://a.b/"),
         raised("AssertionError", "assert 1 == 2"),
         raised("AssertionError", "assert page == snapshot_of_page"),
         raised("RuntimeError", "boom"),
