@@ -31,7 +31,7 @@ SORTS: Final = (
     "def test_{n}_raises(): raise ValueError('not so')\n",
     "def test_{n}_raises_too(): raise KeyError('nor so')\n",
     "def test_{n}_memory(): raise MemoryError\n",
-    "import os\ndef test_{n}_variable(): os.environ['NO_SUCH_VARIABLE']\n",
+    "import socket\ndef test_{n}_refused(): socket.create_connection(('127.0.0.1', 9))\n",
     (
         "def test_{n}_chain():\n"
         "    try: open('/no/such/file')\n"
