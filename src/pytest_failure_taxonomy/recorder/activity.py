@@ -127,12 +127,16 @@ class ActivityRecorder:
             self._leave()
 
     def _enter(self, name: str) -> None:
-        self._calls.append(name)
-        self._tell(IN_LAST_HOOK, self._words_of(name))
+        words = self._words_of(name)
+        if words == name and self._calls:  # pytest's alone, which may ask it for every failure
+            self._calls.append("")
+        else:
+            self._calls.append(words)
+            self._tell(IN_LAST_HOOK, words)
 
     def _leave(self) -> None:
-        self._calls.pop()
-        self._tell(IN_LAST_HOOK, self._words_of(self._calls[-1]) if self._calls else "")
+        if self._calls.pop():
+            self._tell(IN_LAST_HOOK, next(filter(None, reversed(self._calls)), ""))
 
     def _see_conftest(self, folders: Sequence[str]) -> None:
         for folder in folders:  # it is the first one on the path, as for any module

@@ -101,6 +101,10 @@ class Described:
     attributed: Attribution | None = None
 
 
+_NOTHING: Final = Described(exception=None)
+_ASSERTION: Final = tuple(map(dotted_name_of, bases_of(AssertionError)[:-1]))
+
+
 class ExceptionMemory:
     """Keep exceptions until their reports come by."""
 
@@ -141,11 +145,13 @@ class ExceptionMemory:
         """Return the exception of a failed test and its attribution, and forget them."""
         if self._received is not None and self._received[0] is report:
             return self._received[1]
+        if not self._raised:
+            return _NOTHING
         node, call = self._raised.pop((report.nodeid, str(report.when)), (None, None))
         # pytest-forked puts a text there, of a process that has ended.
         error = None if call is None else getattr(call.excinfo, "value", None)
         if node is None or error is None:
-            return Described(exception=None)
+            return _NOTHING
         return self.explain_test(node, error, report)
 
     def explain_test(
@@ -211,7 +217,7 @@ class ExceptionMemory:
         """Return exception and place of a node that could not be collected, and forget them."""
         if self._received is not None and self._received[0] is report:
             return self._received[1]
-        return self._collecting.pop(report.nodeid, Described(exception=None))
+        return self._collecting.pop(report.nodeid, _NOTHING)
 
     def send_with(self, report: Report) -> None:
         """Attach the exception to a report on a worker."""
@@ -253,10 +259,11 @@ def describe_exception(
     """
     kind = type(error)
     origin, frame = origins.find(error)
-    bases = tuple(map(dotted_name_of, bases_of(kind)[:-1]))
+    is_assertion = kind is AssertionError
+    bases = _ASSERTION if is_assertion else tuple(map(dotted_name_of, bases_of(kind)[:-1]))
     more: dict[str, Any] = {}
     # A plain assertion holds nothing, and to load what reads the rest takes time and memory.
-    is_more = kind is not AssertionError or cause_or_context_of(error)[0] is not None
+    is_more = not is_assertion or cause_or_context_of(error)[0] is not None
     if is_in_fixtures or (is_more and kind is not MemoryError):
         with suppress(OSError, MemoryError):  # a test has used up all descriptors, or all memory
             from pytest_failure_taxonomy.recorder import facts
@@ -349,6 +356,8 @@ def message_of(error: BaseException, formatted: str = "") -> str:
 
     The text of a doctest's failure does not say what was wrong, so it is replaced.
     """
+    if type(error) is AssertionError:
+        return cap_between_words(text_of(error, formatted), longrepr.MAX_MESSAGE)
     text = _words_of_doctest(error) or text_of(error, formatted)
     path, _ = named_place(error)
     # The name of an installed file may be `__init__.py`. The place of a user's is added anyway.
