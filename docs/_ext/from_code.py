@@ -66,33 +66,19 @@ class _Parser:
         self.ini_values.append((name, description))
 
 
-def _registered(plugin: str) -> _Parser:
-    (entry,) = entry_points(group="pytest11", name=plugin)
+def bench_options(page: str) -> str:
+    """Return the options and ini values that the bench's plugin registers."""
+    (entry,) = entry_points(group="pytest11", name="failure_taxonomy_bench")
     parser, plugins = _Parser(), pytest.PytestPluginManager()
     plugins.register(entry.load())
     arguments = {"parser": parser, "pluginmanager": plugins}
     plugins.hook.pytest_addoption.call_historic(kwargs=arguments)
-    return parser
-
-
-def _options(plugin: str) -> str:
-    parser = _registered(plugin)
     return "\n\n".join(
         (
             _table(("option", "`pytest --help`"), parser.options),
             _table(("ini value", "`pytest --help`"), parser.ini_values),
         )
     )
-
-
-def options(page: str) -> str:
-    """Return the options and ini values that the plugin registers."""
-    return _options("failure_taxonomy")
-
-
-def bench_options(page: str) -> str:
-    """Return the options and ini values that the bench's plugin registers."""
-    return _options("failure_taxonomy_bench")
 
 
 def causes(page: str) -> str:
@@ -241,7 +227,6 @@ class Part(NamedTuple):
 PARTS: Final[Mapping[str, Part]] = MappingProxyType(
     {
         "contents": Part("", contents),
-        "options": Part("What `pytest --help` says", options),
         "bench options": Part("What `pytest --help` says", bench_options),
         "causes": Part("All recognised causes", causes),
         "kinds": Part("Kinds on the terminal", kinds),

@@ -12,6 +12,7 @@ from typing import Final, cast
 import pytest
 
 from pytest_failure_taxonomy import FailureReason, Stage
+from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.plugin import HookSpecs, pytest_addoption
 from pytest_failure_taxonomy.recorder.machine import CI_PROVIDERS
 from pytest_failure_taxonomy.report import build, limits
@@ -207,13 +208,34 @@ def added() -> _Options:
     return options
 
 
-def test_options_are_documented_with_their_ini_values(added: _Options) -> None:
-    """The reference has a row for each option, beside it the ini value, and no other row."""
-    rows = tables(read_page(OPTIONS_PAGE))[0][1:]
-    options = [code_in(row[0])[0].partition("=")[0] for row in rows]
-    ini_values = [code_in(row[1])[0] for row in rows]
-    alone = [code_in(row[0])[0] for row in tables(read_page(OPTIONS_PAGE))[1][1:]]
-    assert (options, ini_values + alone) == (added.options, added.ini_values)
+def _in_plain_words(cell: str) -> str:
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell).replace("`", "")
+
+
+def test_the_options_are_those_of_the_table_in_the_code(added: _Options) -> None:
+    """The reference has all options, with their short names, defaults and the words of the help."""
+    expected, alone = [], []
+    for option in OPTIONS.values():
+        default = option.default or ("off" if option.type in ("flag", "database") else "none")
+        flag = f"{option.flag}={option.value}" if option.value else option.flag
+        names = ", ".join([flag, option.short] if option.short else [flag])
+        if option.is_ini_alone:
+            alone.append([option.dest, default, option.help])
+        else:
+            expected.append([names, option.dest, default, option.help])
+    page = read_page(OPTIONS_PAGE).replace(r"FILE\|history", "FILE/history")
+    flags, ini_values = (
+        [
+            [_in_plain_words(cell).replace("FILE/history", "FILE|history") for cell in row]
+            for row in rows[1:]
+        ]
+        for rows in tables(page)[:2]
+    )
+    assert flags == expected
+    assert ini_values == alone
+    named = [name for option in OPTIONS.values() for name in option.names]
+    assert [name for name in named if name in added.options] == added.options
+    assert [option.dest for option in OPTIONS.values()] == added.ini_values
 
 
 @each_page
@@ -222,7 +244,8 @@ def test_no_page_names_an_option_that_is_not_there(page: Path, added: _Options) 
     text = page.read_text("utf-8")
     scripts = tomllib.loads(read_page("pyproject.toml"))["project"].get("scripts", {})
     named = {
-        "option": set(re.findall(r"--failure-taxonomy[a-z-]*", text)) - set(added.options),
+        "option": set(re.findall(r"--(?:failure-taxonomy|why(?![a-z]))[a-z-]*", text))
+        - set(added.options),
         "ini value": set(re.findall(r"(?<!\w)failure_taxonomy\w*", text)) - set(added.ini_values),
         "hook": set(re.findall(r"(?<!\w)pytest_failure_taxonomy_\w+", text)) - set(vars(HookSpecs)),
         "command": set(re.findall(r"(?:^|`)(failure-taxonomy) [a-z]", text, re.MULTILINE))

@@ -22,7 +22,7 @@ PURE: Final = frozenset(
         "__future__",
         "collections",
         "builtins",
-    "collections.abc",
+        "collections.abc",
         "enum",
         "fnmatch",
         "functools",

@@ -71,7 +71,8 @@ def test_paths_that_can_not_be_a_reports(
         (folder / "pytest.ini").write_text(ini, encoding="utf-8")
         arguments = []
     run = run_inside(pytester, *arguments, switch=())
-    assert_refused(run, TO, *words)
+    by = "ini value failure_taxonomy_report" if how == "ini" else TO
+    assert_refused(run, f"{by}: ", *words)
     assert list((folder / "sub").iterdir()) == []
     assert (folder / "file").read_text(encoding="utf-8") == "untouched"
 
@@ -176,7 +177,7 @@ def test_files_that_two_options_name(folder: Path, workers: tuple[str, ...]) -> 
     expected = [
         (f"{TO} and --junitxml", "out.json"),
         (f"{own}history and {own}html", "h.db"),
-        (f"{own}junit and {own}known", "known.yaml"),
+        (f"{own}known and {own}junit", "here/known.yaml"),
     ]
     for names, name in expected:
         assert f"{names} both name {folder / name}; give each its own file" in told
@@ -206,19 +207,19 @@ def test_files_that_two_options_name(folder: Path, workers: tuple[str, ...]) -> 
         pytest.param(
             "failure_taxonomy_stage = build",
             (),
-            ("failure_taxonomy_stage: unknown stage 'build'; one of git_clone, ",),
+            ("ini value failure_taxonomy_stage: 'build' is unknown; give one of git_clone, ",),
             id="stage",
         ),
         pytest.param(
             "",
             ("--failure-taxonomy-stage=build",),
-            ("--failure-taxonomy-stage: unknown stage 'build'; one of git_clone, ",),
+            ("--failure-taxonomy-stage: 'build' is unknown; give one of git_clone, ",),
             id="stage-option",
         ),
         pytest.param(
             "failure_taxonomy_stage = Setup",
             (),
-            ("failure_taxonomy_stage: unknown stage 'Setup'",),
+            ("failure_taxonomy_stage: 'Setup' is unknown",),
             id="stage-in-capitals",
         ),
         pytest.param(
@@ -236,7 +237,7 @@ def test_files_that_two_options_name(folder: Path, workers: tuple[str, ...]) -> 
         pytest.param(
             "failure_taxonomy_stage = x\nfailure_taxonomy_strict_baseline = z",
             (),
-            ("unknown stage 'x'", "invalid truth value 'z'"),
+            ("'x' is unknown", "invalid truth value 'z'"),
             id="several",
         ),
     ],
@@ -303,7 +304,7 @@ def test_an_unknown_stage_is_refused_with_the_option_off(folder: Path) -> None:
     assert run.status == 4
     assert not (folder / "it_ran").exists()
     (line,) = (line for line in run.stderr.splitlines() if line)
-    assert line.startswith("ERROR: --failure-taxonomy-stage: unknown stage 'build'; one of ")
+    assert line.startswith("ERROR: --failure-taxonomy-stage: 'build' is unknown; give one of ")
 
 
 # Places that can't be written.

@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.questions import list_runs
 from pytest_failure_taxonomy.recorder.commit import find_commit
 from pytest_failure_taxonomy.recorder.every_test import EveryTest
-from pytest_failure_taxonomy.run.settings import _shard
+from pytest_failure_taxonomy.run.settings import _Reader, _shard
 from pytest_failure_taxonomy.taxonomy.evidence import ContinuousIntegration
 from tests.helpers.children import pytest_command, run_child
 from tests.helpers.reports import read_report
@@ -393,8 +393,12 @@ def test_the_shard_is_found_out(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     given = SimpleNamespace(failure_taxonomy_shard=option, **options)
-    config = SimpleNamespace(getini=lambda _: "")
-    shard = _shard(config, given, [])  # type: ignore[arg-type]  # what it asks of them
+    config = SimpleNamespace(
+        getini=lambda name: [] if name == "addopts" else "",
+        known_args_namespace=given,
+        invocation_params=SimpleNamespace(dir=Path(), args=()),
+    )
+    shard = _shard(_Reader(config))  # type: ignore[arg-type]  # what it asks of it
     assert (None if shard is None else (shard.index, shard.total)) == expected
 
 

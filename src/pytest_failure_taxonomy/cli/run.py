@@ -93,7 +93,7 @@ def execute(options: argparse.Namespace) -> int:
         raise SettingsError("run: no command; give one after --, as in: run -- pytest -x")
     folder = Path.cwd()
     path = folder / (options.report or "failure-report.json")
-    refuse_special_file(path)
+    refuse_special_file(path, "run --report: ")
     started_at = datetime.now(UTC)
     outputs = output_files()
     try:

@@ -69,7 +69,12 @@ _COMPLETENESS: Final = ("running", "reconstructed", "full")
 _RERUN_OPTIONS: Final = frozenset(
     {"--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise"}
 )
-_RERUN_VALUES: Final = ("--lfnf=", "--last-failed-no-failures=", "--failure-taxonomy-report=")
+_RERUN_VALUES: Final = (
+    "--lfnf=",
+    "--last-failed-no-failures=",
+    "--failure-taxonomy-report=",
+    "--why-report=",
+)
 _NO_EXIT: Final = {
     "code": None,
     "name": None,

@@ -9,11 +9,12 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from pytest_failure_taxonomy.history.recording import record_run
+from pytest_failure_taxonomy.options import KNOWN_BY_HISTORY
 from pytest_failure_taxonomy.report.limits import OWN_NAME
 from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.run.settings import KNOWN_BY_HISTORY, Settings
+from pytest_failure_taxonomy.run.settings import Settings
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.known_failures import compare_with_known

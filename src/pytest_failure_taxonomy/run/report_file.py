@@ -75,7 +75,7 @@ class ReportFile:
         Raises:
             SettingsError: if there is something at the path that is not a regular file.
         """
-        refuse_special_file(settings.report)
+        refuse_special_file(settings.report, f"{settings.report_by}: ")
         self.path = settings.report
         self.crash_record = CrashRecord(self.path, run_id)
         self._settings = settings
@@ -106,7 +106,7 @@ class ReportFile:
             if self._settings.report_was_named:
                 self.crash_record.close(keep_record=False)
                 raise SettingsError(
-                    f"--failure-taxonomy-report: {self.path} can't be written: {error.strerror}; "
+                    f"{self._settings.report_by}: {self.path} can't be written: {error.strerror}; "
                     "give a path in a folder that can be"
                 ) from error
             with suppress(OSError):  # the last line of the run says so, then
