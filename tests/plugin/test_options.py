@@ -484,7 +484,7 @@ def test_help_tells_of_us(pytester: pytest.Pytester, folder: Path) -> None:
     lines = [line.strip() for line in run.stdout.splitlines()]
     assert "why this run failed (pytest-failure-taxonomy):" in lines
     for start in (
-        "--why, --failure-taxonomy ",
+        "--why, --failure-taxonomy",
         "--why-report, --failure-taxonomy-report=PATH"
         if sys.version_info >= (3, 13)
         else "--why-report=PATH, --failure-taxonomy-report=PATH",
