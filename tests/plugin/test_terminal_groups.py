@@ -12,7 +12,7 @@ import pytest
 
 from pytest_failure_taxonomy.report.text import AS_REPORTED
 from pytest_failure_taxonomy.run.hyperlinks import KNOWN, knows_hyperlinks, link_targets, linked
-from pytest_failure_taxonomy.run.verdict_lines import MAX_GROUPS, lines_of_groups
+from pytest_failure_taxonomy.report.render.details import MAX_CAUSES, lines_of_groups
 from tests.helpers.children import child_environment, pytest_command
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
 from tests.helpers.runs import PytestRuns
@@ -124,7 +124,7 @@ def test_many_groups() -> None:
     report = make_report(make_run(failures=(make_failure(),)))
     report["groups"] = [{**report["groups"][0], "fingerprint": f"{n}"} for n in range(22)]
     lines = [line.text for line in lines_of_groups(report, AS_REPORTED)]
-    assert len(lines) == MAX_GROUPS * 2 + 1
+    assert len(lines) == MAX_CAUSES * 2 + 1
     assert lines[-1] == "2 more groups; failure-taxonomy show --all lists them"
     assert len(report["groups"]) == 22
 

@@ -107,7 +107,7 @@ def test_what_mends_it() -> None:
     for retryable, words in ((True, "yes: "), (False, "no: "), (None, "not known: ")):
         report["verdict"]["retryable"] = retryable
         lines = read_answer(report)["try"]
-        assert [line.strip() for line in lines if "retry helps" in line][0].startswith(
+        assert next(line.strip() for line in lines if "retry helps" in line).startswith(
             f"retry helps: {words}"
         )
         assert not any("hint" in line or "approach" in line for line in lines)
