@@ -33,6 +33,8 @@ END_MESSAGE: Final = "the run was stalled (--failure-taxonomy-end-stalled)"
 
 _STARTS: Final = frozenset({"console_main", "_console_main"})
 """The functions of pytest that are a whole program."""
+_CALLED: Final = frozenset({"main", "_main"})
+"""Those that these call, and other programs, too."""
 _END_OFFSET: Final = 11
 """Of the signal that ends a stalled session, from SIGRTMIN on; see `system/stack_dumps.py`."""
 _STDERR: Final = 2
@@ -183,8 +185,14 @@ def is_program() -> bool:
     Then the process is to end soon after the session.
     """
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to see the callers
+    is_called = False
     while frame is not None:
-        if frame.f_code.co_name in _STARTS:
-            return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "_pytest"
+        name, module = frame.f_code.co_name, frame.f_globals.get("__name__")
+        if module == "_pytest.config":
+            if name in _STARTS:
+                return True
+            is_called = is_called or name in _CALLED
+        elif is_called:
+            return False
         frame = frame.f_back
     return False

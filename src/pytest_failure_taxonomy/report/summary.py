@@ -34,6 +34,8 @@ COUNTED: Final = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed",
 """The counts of a `summary` that people are told, in their order."""
 _MAX_NAMED: Final = 10
 """Node ids whose paths are looked for in the words of one cause."""
+_TOLD_BY_EVIDENCE: Final = ("worker.crashed", "test.stalled")
+"""Kinds of a failure for which the evidence says how it ended, and the exception does not."""
 _STATES: Final = {"new": "new", "came_back": "came back", "known": "known", "flaky": "flaky"}
 _SINCE: Final = {"came_back": "came back, first seen", "flaky": "flaky, since"}
 _COMMIT: Final = 7
@@ -336,12 +338,11 @@ def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPat
     """Say where to look for the only cause, and what was seen there."""
     verdict = report["verdict"]
     nodeid = verdict["nodeid"] or next(iter(cause.nodeids), None)
-    is_raised = any(each.get("exception") or "phase" not in each for each in cause.failures)
     detail = ""
-    if verdict["evidence"] and not is_raised:
+    if verdict["evidence"] and (not cause.failures or cause.kind in _TOLD_BY_EVIDENCE):
         said = first_line(verdict["evidence"][0]["detail"]).removeprefix(f"{nodeid}: ")
         said = paths.words(said, _named(report, [nodeid] if nodeid else []))
-        detail = "" if said in headline else said
+        detail = "" if said.removeprefix("worker ") in headline else said
     if nodeid is None:
         return f"because: {detail}" if detail else ""
     target, package = paths.nodeid(nodeid), _package_of(cause)

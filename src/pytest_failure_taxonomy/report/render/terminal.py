@@ -54,35 +54,35 @@ def verdict_lines(
 
 def _body(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Line]:
     """Yield the headline and up to four lines below it."""
-    causes, rest = summary.causes, [each for each in (summary.left, summary.advice) if each]
-    headline = summary.headline
+    headline, rest = summary.headline, [each for each in (summary.left, summary.advice) if each]
+    shown: Sequence[CauseSummary] = summary.causes
+    # How the whole run ended is part of the headline of several causes.
+    causes = tuple(each for each in summary.causes if each.text not in headline)
     if len(causes) == MAX_CAUSES and rest == [summary.advice] and not (is_quiet or is_long):
         headline, rest = f"{headline}; {rest[0]}", []  # there is no line left for it
     tail = safe_text(summary.codes)
     yield Line(text=safe_text(headline), color="red", bold=True, tail=tail)
-    if is_quiet:
-        shown = causes[:MAX_QUIET] if len(causes) > 1 else ()
-        yield from map(_cause_line, shown)
-    elif len(causes) > 1 and not is_long:
-        has_room = len(causes) + bool(rest) <= MAX_CAUSES
-        shown = causes if has_room else causes[: MAX_CAUSES - 1]
-        yield from map(_cause_line, shown)
-        more = summary.causes_count - len(shown)
-        words = [f"and {counted(more, 'more cause')}"] if more else []
-        if words or rest:
-            yield _rest_line([*words, *rest])
+    if len(summary.causes) == 1:
+        if not (is_quiet or is_long):
+            yield from _remedy_lines(summary)
+    elif is_long:
+        shown = causes
     else:
-        if len(causes) == 1 and not is_long:
-            if causes[0].fix:
-                yield Line(text=safe_text(f"fix: {causes[0].fix}"), bold=True)
-            if summary.see:
-                yield Line(text=safe_text(summary.see))
-        if rest:
-            yield _rest_line(rest)
+        most = MAX_QUIET if is_quiet or len(causes) + bool(rest) > MAX_CAUSES else MAX_CAUSES
+        shown = causes[:most]
+        yield from map(_cause_line, shown)
+    more = summary.causes_count - len(summary.causes) + len(causes) - len(shown)
+    words = [f"and {counted(more, 'more cause')}", *rest] if more > 0 else rest
+    if words and not is_quiet:
+        yield Line(text=safe_text("; ".join(words)), color="yellow")
 
 
-def _rest_line(words: list[str]) -> Line:
-    return Line(text=safe_text("; ".join(words)), color="yellow")
+def _remedy_lines(summary: RunSummary) -> Iterator[Line]:
+    fix = summary.causes[0].fix
+    if fix:
+        yield Line(text=safe_text(f"fix: {fix}"), bold=True)
+    if summary.see:
+        yield Line(text=safe_text(summary.see))
 
 
 def _cause_line(cause: CauseSummary) -> Line:
