@@ -128,10 +128,9 @@ class ActivityRecorder:
 
     def _enter(self, name: str) -> None:
         words = self._words_of(name)
-        if words == name and self._calls:  # pytest's alone, which may ask it for every failure
-            self._calls.append("")
-        else:
-            self._calls.append(words)
+        # One that pytest alone has, and may call for every failure, is left out within another.
+        self._calls.append("" if words == name and self._calls else words)
+        if self._calls[-1]:
             self._tell(IN_LAST_HOOK, words)
 
     def _leave(self) -> None:

@@ -181,17 +181,14 @@ def _asked_for(root: str) -> dict[str, str]:
     for info in (f"{folder}/{name}" for folder in sys.path for name in _listed(folder)):
         texts += _REQUIRED.findall(_read(f"{info}/METADATA") or _read(f"{info}/PKG-INFO"))
     with suppress(OSError):
-        files = sorted(filter(_REQUIREMENTS.match, os.listdir(root)))
-        texts += [_read(f"{root}/{name}") for name in files]
+        texts += [_read(f"{root}/{name}") for name in filter(_REQUIREMENTS.match, os.listdir(root))]
     with suppress(AttributeError, TypeError):  # a table is of another form
-        project, poetry = (_project(root).get(each, {}) for each in ("project", "tool"))
-        poetry = poetry.get("poetry", {})
-        groups = project.get("optional-dependencies", {}) | _project(root).get(
-            "dependency-groups", {}
-        )
-        of_poetry = [each.get("dependencies", ()) for each in poetry.get("group", {}).values()]
-        asked = project.get("dependencies", ()), *groups.values(), poetry.get("dependencies", ())
-        texts += [text for each in (*asked, *of_poetry) for text in each if type(text) is str]
+        pyproject = _project(root)
+        project, poetry = pyproject.get("project", {}), pyproject.get("tool", {}).get("poetry", {})
+        groups = project.get("optional-dependencies", {}) | pyproject.get("dependency-groups", {})
+        of_poetry = [poetry, *poetry.get("group", {}).values()]
+        asked = [each.get("dependencies", ()) for each in (project, *of_poetry)]
+        texts += [text for each in (*asked, *groups.values()) for text in each if type(text) is str]
     return {_normal(name): name for text in texts for name in _REQUIREMENT.findall(text)}
 
 

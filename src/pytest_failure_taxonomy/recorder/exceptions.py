@@ -163,9 +163,7 @@ class ExceptionMemory:
             self._reserve = None
         self._origins.collected = _test_module_of(node)
         formatted = longrepr.exception_in(report.longrepr)
-        raised = describe_exception(
-            error, self._origins, formatted, report.longrepr, is_in_fixtures=report.when != "call"
-        )
+        raised = describe_exception(error, self._origins, formatted, report)
         said = longrepr.words_for_people(report.longrepr)
         if said:
             others = missing_fixtures_beside(error)
@@ -206,7 +204,7 @@ class ExceptionMemory:
         error = cause_of(call.excinfo.value)
         self._origins.collected = _test_module_of(node)
         formatted = longrepr.exception_in(report.longrepr)
-        described = describe_exception(error, self._origins, formatted, report.longrepr)
+        described = describe_exception(error, self._origins, formatted, report)
         said = words_of_refusal(call.excinfo.value)
         if said:
             described = replace(described, message=said)
@@ -241,12 +239,7 @@ class ExceptionMemory:
 
 
 def describe_exception(
-    error: BaseException,
-    origins: OriginFinder,
-    formatted: str = "",
-    shown: object = None,
-    *,
-    is_in_fixtures: bool = False,
+    error: BaseException, origins: OriginFinder, formatted: str = "", report: Report | None = None
 ) -> RaisedException:
     """Describe an exception by its type, message and origin, and by what is behind it.
 
@@ -254,8 +247,7 @@ def describe_exception(
         error: has been raised.
         origins: finds where it comes from.
         formatted: type and text, as for `inspection.text_of`.
-        shown: what pytest has formatted, with the exceptions that it was raised from.
-        is_in_fixtures: was raised where fixtures are set up or torn down.
+        report: of the test or the collector; it has the texts of the whole chain.
     """
     kind = type(error)
     origin, frame = origins.find(error)
@@ -264,6 +256,7 @@ def describe_exception(
     more: dict[str, Any] = {}
     # A plain assertion holds nothing, and to load what reads the rest takes time and memory.
     is_more = not is_assertion or cause_or_context_of(error)[0] is not None
+    is_in_fixtures = report is not None and report.when in ("setup", "teardown")
     if is_in_fixtures or (is_more and kind is not MemoryError):
         with suppress(OSError, MemoryError):  # a test has used up all descriptors, or all memory
             from pytest_failure_taxonomy.recorder import facts
@@ -273,7 +266,7 @@ def describe_exception(
             if is_more:
                 issued = frame if issubclass(kind, Warning) else None
                 more["facts"] = facts.facts_of(error, bases, origins, issued)
-                more["chain"] = facts.chain_of(error, shown, origins)
+                more["chain"] = facts.chain_of(error, report and report.longrepr, origins)
     return RaisedException(
         type=name_of(kind),
         module=module_of(kind),

@@ -17,9 +17,12 @@ import pytest
 from pytest_failure_taxonomy.recorder import inspection, origin
 from pytest_failure_taxonomy.recorder.distributions import distribution_with
 from pytest_failure_taxonomy.recorder.inspection import attribute_of, bases_of, dotted_name_of
+from pytest_failure_taxonomy.recorder.origin import OriginFinder
 from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.taxonomy.evidence import Fact, LinkedException, RaisingFrame
 from pytest_failure_taxonomy.taxonomy.tables import packaged_table
+
+_Chain = tuple[LinkedException, ...]
 
 MAX_LINKS: Final = 8
 """Exceptions that are read of one chain."""
@@ -32,7 +35,6 @@ _WITH_FRAMES: Final = frozenset(
     {"builtins.OSError", "builtins.KeyError", "http.client.HTTPException", "bdb.BdbQuit"}
 )
 """Exceptions of which a frame of the standard library may say more."""
-_DEBUGGERS: Final = ("bdb", "pdb")
 _FIXTURES: Final = pytest.fixture.__code__.co_filename
 _OF_FIXTURES: Final = {"pytest_fixture_setup": "fixturedef", "finish": "self"}
 """Functions of pytest that set a fixture up or tear it down, and where they have it."""
@@ -41,10 +43,7 @@ _OF_CLASSIC_SETUP: Final = ("_xunit_", "_unittest_")
 
 
 def facts_of(
-    error: BaseException,
-    bases: tuple[str, ...],
-    origins: origin.OriginFinder,
-    frame: RaisingFrame | None,
+    error: BaseException, bases: tuple[str, ...], origins: OriginFinder, frame: RaisingFrame | None
 ) -> tuple[Fact, ...]:
     """Return what the fields of an exception and the standard library's own frames say.
 
@@ -69,9 +68,7 @@ def facts_of(
     return tuple(Fact(name=name, text=text) for name, text in facts.items())
 
 
-def chain_of(
-    error: BaseException, shown: object, origins: origin.OriginFinder
-) -> tuple[LinkedException, ...]:
+def chain_of(error: BaseException, shown: object, origins: OriginFinder) -> _Chain:
     """Return what an exception was raised from, or while it was handled, the nearest first.
 
     Args:
@@ -94,17 +91,12 @@ def chain_of(
         crash = next(texts, (None, None))[1]
         formatted = "" if crash is None else str(crash.message)
         is_said = formatted or inspection.says_plainly(linked)
-        message = inspection.text_of(linked, formatted) if is_said else ""
+        text = inspection.text_of(linked, formatted) if is_said else ""
+        message = cap_between_words(text, _MAX_MESSAGE)
         # A warning of an exception that could not be caught was issued far away from it.
         frame = origins.find(linked)[1] if issubclass(type(error), Warning) else None
-        links.append(
-            LinkedException(
-                bases=bases,
-                message=cap_between_words(message, _MAX_MESSAGE),
-                is_cause=is_cause,
-                facts=facts_of(linked, bases, origins, frame),
-            )
-        )
+        facts = facts_of(linked, bases, origins, frame)
+        links += [LinkedException(bases=bases, message=message, is_cause=is_cause, facts=facts)]
         error = linked
     return tuple(links)
 
@@ -123,7 +115,7 @@ def fixture_of(error: BaseException) -> str | None:
     return None
 
 
-def _read_frames(error: BaseException, facts: dict[str, str], origins: origin.OriginFinder) -> None:
+def _read_frames(error: BaseException, facts: dict[str, str], origins: OriginFinder) -> None:
     """Add what the innermost frames say, those of libraries; the outermost of them counts."""
     entries = origin.entries_of(inspection.traceback_of(error))
     for entry in reversed(entries[-origin.MAX_FRAMES :]):
@@ -131,17 +123,15 @@ def _read_frames(error: BaseException, facts: dict[str, str], origins: origin.Or
         if origin.is_own(code.co_filename, origins.rootdir):
             return
         module = origin.module_name_in(frame.f_globals)
-        if module in _DEBUGGERS:
+        if module in ("bdb", "pdb"):
             place = origin.own_place_of(error, origins.rootdir)
-            if place is not None:
-                facts["breakpoint"] = f"{place.path}:{place.line}"
+            facts |= {"breakpoint": f"{place.path}:{place.line}"} if place else {}
             return
-        variables = packaged_table("facts")["frames"].get(f"{module}.{code.co_qualname}")
-        if variables is not None:
-            facts["raised_by"] = module
-            for name, path in variables.items():
-                variable, _, rest = path.partition(".")
-                _add(facts, name, frame.f_locals.get(variable), rest)
+        variables = packaged_table("facts")["frames"].get(f"{module}.{code.co_qualname}", {})
+        facts |= {"raised_by": module} if variables else {}
+        for name, path in variables.items():
+            variable, _, rest = path.partition(".")
+            _add(facts, name, frame.f_locals.get(variable), rest)
 
 
 def _add(facts: dict[str, str], name: str, one: object, paths: str) -> None:
@@ -174,9 +164,8 @@ def _fields(one: object, name: str) -> Iterator[object]:
     for base in bases_of(type(one)):
         held: Any = inspection.body_of(base).get(name)
         kind: type = type(held)
-        if kind is MemberDescriptorType or (
-            kind is GetSetDescriptorType and inspection.module_of(base) == "builtins"
-        ):
+        is_pythons = kind is GetSetDescriptorType and inspection.module_of(base) == "builtins"
+        if kind is MemberDescriptorType or is_pythons:
             with suppress(AttributeError):  # a slot that is empty
                 yield held.__get__(one)
         elif held is not None and inspection.is_plain(held):
