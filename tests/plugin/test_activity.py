@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tests.helpers.children import REPORT, ChildRun, run_pytest
-from tests.helpers.reports import assert_valid_report
+from tests.helpers.reports import assert_valid_report, extensions_of
 from tests.helpers.waiting import wait_until
 
 if not sys.platform.startswith("linux"):
@@ -123,4 +123,4 @@ def test_a_run_is_as_it_was(tmp_path: Path) -> None:
     child, report = run(tmp_path, {"conftest.py": "", "test_a.py": content})
     assert child.outcome == "1 failed, 1 passed"
     assert report["verdict"]["message"] == "1 test failed"
-    assert report["extensions"] == {}
+    assert extensions_of(report) == {}

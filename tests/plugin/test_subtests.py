@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.helpers.reports import extensions_of
 from tests.helpers.runs import FinishedRun, PytestRuns
 
 pytestmark = pytest.mark.skipif(
@@ -120,7 +121,7 @@ def test_a_subtest_that_passes_on_the_rerun(
     assert counts_of(run) == {"collected": 2, "passed": 2, "rerun": 1, "flaky": 1}
     assert last_line(run) == {"passed": 2, "rerun": 1}
     assert run.report["failures"] == run.report["groups"] == []
-    assert run.report["extensions"] == {}
+    assert extensions_of(run.report) == {}
 
 
 @needs_reruns

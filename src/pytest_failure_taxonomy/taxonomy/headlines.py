@@ -32,7 +32,10 @@ TYPES_OF_PYTEST: Final = frozenset({FIXTURE_ERROR, "CollectError", "ImportPathMi
 
 
 def words_of_test_failure(failure: TestFailure) -> tuple[str, ...]:
-    """Name the fixtures that are missing where a test can't run."""
+    """Name the fixtures that are missing where a test can't run, or how its process ended."""
+    if failure.forked:
+        _, _, how = failure.message.partition("running the test ")
+        return (f"its process {how.replace('CRASHED', 'crashed').replace('EXITED', 'exited')}",)
     raised = failure.exception
     if raised is None or raised.type != FIXTURE_ERROR:
         return ()

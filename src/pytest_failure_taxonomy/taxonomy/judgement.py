@@ -168,7 +168,7 @@ class HeldReason:
         return tuple(dict.fromkeys(named))
 
 
-CauseOwner = CodeOwner | Literal["environment"]
+CauseOwner = Literal[CodeOwner, "environment"]
 """Who has to mend a cause: whose code raised it, or who runs the machine and its services."""
 
 
