@@ -336,8 +336,8 @@ class _Members:
         [fixture, *others] = self._fixtures
         if fixture is not None and not others:
             return f"fixture {fixture}{place}"
-        if len(self._tests) == 1:
-            return f"{name}{place}"
+        if len(self._tests) == 1 or not name:  # a log may not say which
+            return f"{name}{place}".strip()
         origin = None if first.exception is None else first.exception.origin
         if len(self._places) == 1 and place and origin is not None and origin.function:
             return f"{origin.function}{place}"
