@@ -138,7 +138,7 @@ def test_as_many_setups_as_calls(runs: PytestRuns) -> None:
     for args, plugins in (((), []), (("-n", "2"), ["xdist"]), (("-n", "2"), ["xdist"])):
         report = runs.run(*args, plugins=plugins).report
         verdict = report["verdict"]
-        assert (verdict["kind"], verdict["message"]) == ("test.failed", "30 tests failed")
+        assert (verdict["kind"], verdict["message"]) == ("test.failed", "60 tests failed, 2 causes")
         assert verdict["nodeid"] == "test_it.py::test_fails[0]"
         kinds = [(held["kind"], held["count"]) for held in report["reasons"]]
         assert kinds == [("test.failed", 30), ("test.setup_error", 30)]
