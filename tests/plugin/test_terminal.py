@@ -152,8 +152,8 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("xdist",),
             [
                 (
-                    "1 of 2 tests failed: gw0 left with exit code 3 while it ran test_it.py::test_it "
-                    "[TESTS_FAILED worker.crashed]"
+                    "1 of 2 tests failed: gw0 left with exit code 3 while it ran "
+                    "test_it.py::test_it [TESTS_FAILED worker.crashed]"
                 )
             ],
             id="worker.crashed",
@@ -189,7 +189,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("no_such.py",),
             (),
             [
-                "file or directory not found: no_such.py [INTERNAL_ERROR usage.error]",
+                "pytest finds no no_such.py [INTERNAL_ERROR usage.error]",
                 "a retry won't help",
             ],
             id="usage.error-path",
@@ -199,7 +199,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("--no-such",),
             (),
             [
-                "unrecognized arguments: --no-such [INTERNAL_ERROR usage.error]",
+                "pytest does not know --no-such [INTERNAL_ERROR usage.error]",
                 "a retry won't help",
             ],
             id="usage.error-option",
@@ -217,8 +217,8 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             [
                 (
-                    "ZeroDivisionError: division by zero (conftest.py:1, in pytest_runtest_logreport) "
-                    "[INTERNAL_ERROR internal.error]"
+                    "ZeroDivisionError: division by zero (conftest.py:1, in "
+                    "pytest_runtest_logreport) [INTERNAL_ERROR internal.error]"
                 ),
                 "in flight: test_it.py::test_passes (setup, N s); a retry won't help",
             ],
@@ -490,7 +490,7 @@ def test_quiet_startup_errors(folder: Path) -> None:
     assert run.told == []
     *_, headline, report = run.stderr.splitlines()
     assert re.sub(" {2,}", " ", headline) == (
-        "unrecognized arguments: --no-such [INTERNAL_ERROR usage.error]"
+        "pytest does not know --no-such [INTERNAL_ERROR usage.error]"
     )
     assert report == WROTE
 
@@ -736,7 +736,9 @@ def test_a_stream_that_is_not_utf_8(folder: Path, env: dict[str, str], started: 
         run = run_pytest(folder, "--größer-✓-報告", env={"LC_ALL": "C.UTF-8", **env})
     assert run.status == (1 if started else 4)
     assert len(run.told) == 4
-    assert run.told[1].startswith("1 test failed: OSError: gr" if started else "unrecognized")
+    assert run.told[1].startswith(
+        "1 test failed: OSError: gr" if started else "pytest does not know "
+    )
     assert run.told[-1] == WROTE
     if started:
         assert run.report()["failures"][0]["exception"]["message"] == "größer ✓ 報告"

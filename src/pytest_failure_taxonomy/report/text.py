@@ -218,8 +218,8 @@ _PLACE: Final = (
 _SETTING: Final = r"(?<= in )(?P<path>[^()\n]+)(?=\)(?:$| \())"
 """How a text of ours ends that names the setting of a file: `(from addopts in pytest.ini)`. Which
 plugin to install may follow in brackets of its own."""
-_IMPORTER: Final = r"^(?P<path>[^()\n]+?)(?= imports [\w.]+, which )"
-"""How a text of ours begins that says who imports what is missing."""
+_IMPORTED: Final = r"(?:^|: )(?P<path>[^():\n]+?)(?= can't be (?:import|collect)ed)"
+"""How a text of ours ends that says which file is missing what it imports."""
 
 
 class ShownPaths:
@@ -272,7 +272,7 @@ class ShownPaths:
             return text
         first, newline, rest = text.partition("\n")
         known = {path for each in named if (path := each.partition("::")[0])}
-        for pattern in (_PLACE, _SETTING, _IMPORTER):
+        for pattern in (_PLACE, _SETTING, _IMPORTED):
             found = re.search(pattern, first)  # compiled when needed: most runs show no such text
             if found is not None:
                 known.update(each for each in found.groupdict().values() if self._is_file(each))

@@ -561,13 +561,12 @@ class Run:
         )
 
     def _context(self, duration: float | None) -> RunContext:
+        args = [str(arg) for arg in self._config.invocation_params.args]
         return RunContext(
             id=self._id,
             started_at=self._started_at.replace("+00:00", "Z"),
             duration_seconds=duration,
-            args=self._secrets.redact_arguments(
-                [str(arg) for arg in self._config.invocation_params.args]
-            ),
+            args=self._secrets.redact_arguments(args),
             rootdir=str(self._config.rootpath),
             environment=self._environment,
             shard=self._settings.shard,
@@ -577,7 +576,8 @@ class Run:
             faces=self._settings.faces,
             surroundings=Surroundings(
                 variables=tuple(name for name in _VARIABLES if os.environ.get(name)),
-                cache=self._config.pluginmanager.has_plugin("cacheprovider"),
+                cache=self._config.pluginmanager.has_plugin("cacheprovider")
+                or any("no:cacheprovider" in arg for arg in args),
             ),
         )
 
