@@ -30,15 +30,9 @@ A question mark is what was inferred (*likely*). *Passed* is a verdict of `null`
 in the last column ends as with the plugin alone, or under `run` with `-n 2` as with `-n 2`, each
 with its own second process.
 
-| configuration | what is run | who sees the process end |
-|---|---|---|
-| the plugin alone | `pytest --failure-taxonomy` | the watcher |
-| `-x` | the same with `-x` | the watcher |
-| `-n 2` | the same with two workers of pytest-xdist | the watcher |
-| `run` | `failure-taxonomy run -- pytest` | the supervisor |
-| `run`, `-n 2` | the same with two workers | the supervisor |
-| no watcher, `finalize` | `pytest --failure-taxonomy` with the watcher switched off, \
-then `failure-taxonomy finalize --exit-code $?` | nobody; `finalize` is told |
+*The plugin alone* is `pytest --failure-taxonomy`, `-x` and `-n 2` the same with these options; the
+watcher sees the end. Under `run` (`failure-taxonomy run -- pytest`) the supervisor does. *No
+watcher* is a run with the watcher switched off, and then `finalize --exit-code $?`.
 
 Where the report was left `running`, `finalize --exit-code` has completed it.
 """
