@@ -20,7 +20,7 @@ def add_parser(commands: Parsers) -> None:
     """Add the command and its subcommands to the command line."""
     parser = commands.add_parser(
         "bench",
-        help="begin a task class; look into kept runs, compare, grade again, export them",
+        help="begin a task class, and look into kept runs",
         description="Work with task classes, which are folders of cases with a rubric, and with "
         "the runs that pytest has kept of them.",
         allow_abbrev=False,

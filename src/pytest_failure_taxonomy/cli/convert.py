@@ -25,7 +25,7 @@ def add_parser(commands: Parsers) -> None:
     formats = "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
     parser = commands.add_parser(
         "convert",
-        help="show a report in other formats, or make one of the files of other programs",
+        help="write a report in another format, or make one of other files",
         description=f"Convert a report. Formats are {formats}. With --from, make a report of a "
         "file that another program has written, judged as far as that file allows. Exit code: 0 "
         "done, 2 if a file can't be used.",

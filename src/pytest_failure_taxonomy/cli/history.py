@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_failure_taxonomy.cli.columns import MAX_CELL, Column, csv_text, table_lines
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, HistoryError
+from pytest_failure_taxonomy.options import DEFAULT_REPORT
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import to_dict
@@ -22,11 +23,13 @@ from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
+    from pytest_failure_taxonomy.history.novelty import Since
     from pytest_failure_taxonomy.history.questions import RunRow, Wanted
     from pytest_failure_taxonomy.history.store import History
 
 FORMATS: Final = ("table", "json", "csv", "markdown")
 _FAILED: Final = 1
+_FINGERPRINT: Final = re.compile("[0-9a-f]+")
 _AGO: Final = re.compile(r"([0-9]{1,5})([dwh])")
 _MARKUP: Final = {ord(each): f"&#{ord(each)};" for each in "&\\`*_[]<>|#~"}
 """What Markdown and HTML would read as markup."""
@@ -37,7 +40,7 @@ def add_parser(commands: Parsers) -> None:
     """Add the command and its own commands to the command line."""
     parser = commands.add_parser(
         "history",
-        help="what earlier runs say: what fails most, is flaky, is new, and since when",
+        help="say what fails most, is flaky or new, and since when",
         description="Keep the runs of a test suite, and ask what has failed when. "
         "Without a command of its own it lists the latest runs. Exit code: 0 done, 1 something is "
         "new or unmerged where that was asked, 2 the history can't be used.",
@@ -76,7 +79,12 @@ def add_parser(commands: Parsers) -> None:
     )
     each.add_argument("report", metavar="REPORT", type=Path)
     each = add("since", _since, "say when a failure began, and the last commit before it")
-    each.add_argument("fingerprint", metavar="FINGERPRINT", help="its first characters suffice")
+    each.add_argument(
+        "failure",
+        metavar="NODEID|FINGERPRINT",
+        help="of a test, for its latest failure, or of a failure: a part of a node id or the "
+        "beginning of a fingerprint suffices; or the key of a cause in ./failure-report.json",
+    )
     each.add_argument("--project", metavar="NAME", help="if several projects have it")
     each = add("stats", _stats, "count the reasons of each day, week or month, with minutes lost")
     each.add_argument("--by", choices=("day", "week", "month"), default="week")
@@ -340,14 +348,34 @@ def _new(options: argparse.Namespace) -> int:
 
 
 def _since(options: argparse.Namespace) -> int:
-    from pytest_failure_taxonomy.history.novelty import find_since
+    from pytest_failure_taxonomy.history.novelty import find_since, find_since_of_test
 
+    name, project = options.failure, options.project
     with _open(options) as history:
-        found = find_since(history, options.fingerprint, project=options.project)
+        if _FINGERPRINT.fullmatch(name):
+            names = _fingerprints_of_cause(name) or [name]
+            rows = [find_since(history, each, project=project) for each in names]
+        else:
+            rows = [*find_since_of_test(history, name, project=project)]
     if getattr(options, "format", "table") != "table":
-        _print(options, [], [found], nothing="")
-        return 0
+        _print(options, [], rows, nothing="")
+    else:
+        answer("\n".join(map(_since_words, rows)))
+    return 0
+
+
+def _fingerprints_of_cause(key: str) -> list[str]:
+    """Return the fingerprints of a cause of the report in this folder, if there is one."""
+    path = Path(DEFAULT_REPORT)
+    if not path.is_file():
+        return []
+    report, _ = _load(path)
+    return next((each["fingerprints"] for each in report["causes"] if each["key"] == key), [])
+
+
+def _since_words(found: Since) -> str:
     lines = [
+        *([("test", found.nodeid)] if found.nodeid else []),
         ("failure", f"{found.title} ({found.kind})"),
         ("fingerprint", found.fingerprint),
         ("first seen", _at(found.first_seen, found.first_commit, found.first_run)),
@@ -362,8 +390,7 @@ def _since(options: argparse.Namespace) -> int:
         ("runs", str(found.runs)),
         ("branches", ", ".join(found.branches) or "not known"),
     ]
-    answer("".join(f"{name + ':':15}{safe_text(words, 500)}\n" for name, words in lines))
-    return 0
+    return "".join(f"{name + ':':15}{safe_text(words, 500)}\n" for name, words in lines)
 
 
 def _stats(options: argparse.Namespace) -> int:

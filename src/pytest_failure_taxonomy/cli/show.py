@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
+from pytest_failure_taxonomy.cli.options import add_report
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, paths_from_here
 from pytest_failure_taxonomy.documents.json_path import pick
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
@@ -33,7 +34,7 @@ def add_parser(commands: Parsers) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "show",
-        help="print what a report says",
+        help="print what a report says, or one field of it",
         description="Print why the run of a report failed, as the terminal has shown it. "
         "Exit code: 0 for success, 1 if the run failed or its report is still `running`, 2 if "
         "there is no such report or field.",
@@ -62,7 +63,7 @@ def add_parser(commands: Parsers) -> None:
         help="say whether a retry can help; exit code 0 only if so, 1 if not or not known, and for "
         "a run without a failure",
     )
-    parser.add_argument("report", metavar="REPORT", help="the report; -: stdin")
+    add_report(parser, "; -: stdin")
     parser.set_defaults(execute=execute)
 
 

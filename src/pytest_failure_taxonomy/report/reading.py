@@ -50,7 +50,7 @@ _NEW_FIELDS: Final[dict[str, dict[str, None]]] = {
 }
 """The fields that versions 1.1 and 1.2 added, by the object, or the list of them, that has them."""
 
-_RIGHT: Final = "a report is the JSON file that `pytest --failure-taxonomy` writes"
+_RIGHT: Final = "give the path of a report, the JSON file that `pytest --why` writes"
 _VERSION: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

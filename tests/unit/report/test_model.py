@@ -29,7 +29,7 @@ from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType, RecoveryAction
 from tests.helpers.reports import assert_valid_report, make_report
 
-RIGHT = "; a report is the JSON file that `pytest --failure-taxonomy` writes"
+RIGHT = "; give the path of a report, the JSON file that `pytest --why` writes"
 
 
 BENCH_REPORT: Final[dict[str, Any]] = {
