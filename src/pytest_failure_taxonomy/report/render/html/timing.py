@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.report.render.html.shown import file_of, seconds_words
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.report.render.html.shown import file_of
+from pytest_failure_taxonomy.taxonomy.words import counted, seconds_words
 
 _MAX_LISTED: Final = 10
 _DIGITS: Final = 3
