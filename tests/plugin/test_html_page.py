@@ -40,7 +40,7 @@ def test_a_run_writes_its_page_with_every_test(runs: PytestRuns, workers: tuple[
     runs.write({"test_it.py": SUITE})
     runs.run(PAGE, *workers, plugins=("xdist",) if workers else ())
     page = runs.path / "page.html"
-    assert "1 test failed (2 passed)" in page.read_text("utf-8")
+    assert "1 of 3 tests failed" in page.read_text("utf-8")
     assert "<script>alert(1)" not in page.read_text("utf-8")
     assert sorted(str(test[2]) for test in rows_of(page)["tests"]) == ["failed", "passed", "passed"]
 
@@ -52,7 +52,6 @@ def test_a_run_that_dies_has_its_page(runs: PytestRuns) -> None:
     runs.run(PAGE)
     report = runs.wait_for_completion()
     assert report["completeness"] == "reconstructed"
-    assert report["extensions"] == {}
     page = runs.path / "page.html"
     text = page.read_text("utf-8")
     assert "Running when it ended" in text

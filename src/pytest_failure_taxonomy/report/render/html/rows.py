@@ -160,7 +160,7 @@ class Rows:
         first = len(self._failures)
         self._failures += (self._failure(each, is_shown=each is example) for each in tests)
         added = self._failures[first:]
-        differs = len({each.get("said") for each in added}) > 1
+        differs = len({each["said"] for each in added if "said" in each}) > 1
         return card._replace(
             code=[
                 code_of(each["traceback"] or each["message"], each.get("location"))

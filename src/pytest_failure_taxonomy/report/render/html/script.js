@@ -56,7 +56,7 @@
     const title = node.querySelector("summary").textContent;
     const rows = [...node.querySelectorAll(".tests > li")];
     for (const row of rows) Object.assign(failures[row.dataset.n], { title, row, card: node });
-    return { node, rows, others: node.querySelector(".others"), times: node.querySelector(".times"),
+    return { node, rows, isOpened: false, others: node.querySelector(".others"), times: node.querySelector(".times"),
       searched: node.textContent.toLowerCase(), codes: node.querySelector(":scope > .meta > .codes").textContent.split(" ") };
   });
 
@@ -211,7 +211,8 @@
       if (card.others) {
         card.others.hidden = left === first;
         card.others.firstElementChild.textContent = `and ${numbers.format(left - first)} more`;
-        if (isFiltered && !first) card.others.open = true;
+        const isNeeded = isFiltered && !first;
+        if (isNeeded !== card.isOpened) card.others.open = card.isOpened = isNeeded;
       }
     }
   }
@@ -252,7 +253,7 @@
       .filter((each) => each[1])
       .map(([name, fact]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(fact))));
     nodes.push(make("dl", { class: "facts" }, ...facts));
-    if (failure.run) nodes.push(commandNode(failure.run));
+    if (failure.run && !failure.shown) nodes.push(commandNode(failure.run));
     return nodes;
   }
 
