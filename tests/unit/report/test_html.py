@@ -188,9 +188,7 @@ _LINK: Final = "\n\nDuring handling of the above exception, another exception oc
 _LIBRARYS: Final = "/v/site-packages/a.py:1: in f\nE   KeyError: 'a'"
 _USERS: Final = "t.py:1: in g\n    {}['a']\nE   KeyError: 'a'"
 _BY_LIBRARY: Final = "t.py:2: in g\n    f()\nlib/python3.13/a.py:3: in f\nE   ValueError: b"
-_STACK: Final = (
-    'Thread 0x7f:\n  File "/me/t.py", line 5 in t\n  File "/v/lib/python3/x.py", line 9'
-)
+_STACK: Final = 'Thread 0x7f:\n  File "/me/t.py", line 5 in t\n  File "/v/lib/python3/x.py", line 9'
 
 
 @pytest.mark.parametrize(
