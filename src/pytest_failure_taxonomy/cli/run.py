@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +35,7 @@ from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, Se
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
 from pytest_failure_taxonomy.report.limits import own_extension
 from pytest_failure_taxonomy.report.write import refuse_special_file, remove_report, write_report
+from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
@@ -204,7 +204,7 @@ def _report_of_plugin(
     except UnwrittenReportError as error:
         tell(
             f"{path}: the report can't be written: {error.strerror}; make room "
-            f"and complete it by: failure-taxonomy finalize {shlex.quote(str(path))}"
+            f"and complete it by: {our_command('finalize', str(path))}"
         )
         return error.report
     except (ReportError, OSError) as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from pytest_failure_taxonomy.report.render.details import detail_lines, merged_l
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.summary import codes_of
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.system.interpreter import our_command
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
@@ -138,7 +138,7 @@ def _lines(report: dict[str, Any], where: str, *, is_all: bool) -> Iterator[Line
     if _is_running(report):
         words = (
             "the report is `running`: pytest still runs, or has died; if it has died, complete it "
-            f"by: failure-taxonomy finalize {shlex.quote(where)}"
+            f"by: {our_command('finalize', where)}"
         )
         yield Line(text=safe_text(words), color="yellow")
     yield from detail_lines(report, paths=paths) if is_all else merged_lines(report)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import shlex
 import signal
 import weakref
 from collections.abc import Mapping, Sequence
@@ -37,6 +36,7 @@ from pytest_failure_taxonomy.report.write import (
     write_what_fits,
 )
 from pytest_failure_taxonomy.run.settings import Settings
+from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.system.process import (
     enclosing_limits,
     oom_events_file,
@@ -204,7 +204,7 @@ def _what_became_of(path: Path, elsewhere: Path | None, why: str, *, is_cut: boo
     if is_cut:
         return (
             f"{path} has room for a part of it: {why}; make room and complete it by: "
-            f"failure-taxonomy finalize {shlex.quote(str(path))}"
+            f"{our_command('finalize', str(path))}"
         )
     return f"could not be written to {path}: {why}"
 
