@@ -309,6 +309,9 @@ _DERIVED: Final[Mapping[str, Callable[[_Values, _Row], str]]] = {
     "first": lambda values, row: next(iter(_files_of_one_name(values, row)), ""),
     "second": lambda values, _: values.get("nodeid", ""),
     "folders": _folders,
+    "missing_folder": lambda values, _: (
+        values.get("cwd", "") if values.get("cwd") == values.get("filename") else ""
+    ),
 }
 """Values that are made of others, or looked up."""
 
