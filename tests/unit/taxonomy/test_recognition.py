@@ -861,6 +861,483 @@ ROWS: Final = (
 )
 
 
+POOL: Final = "HTTPSConnectionPool(host='api.example.com', port=443): Max retries exceeded: "
+AT: Final = 'connection to server at "127.0.0.1", port 5432 failed: '
+AWS: Final = "An error occurred ({}) when calling the PutItem operation: x"
+
+EXAMPLES: Final = (
+    ("ImportError", "dlopen(/x/y.so, 0x2): no", "the shared library /x/y.so can't be loaded"),
+    ("ImportError", "DLL load failed while importing _ssl: x", "a DLL that _ssl needs is missing"),
+    (
+        "ImportError",
+        "failed to find libmagic.  Check your installation",
+        "the shared library libmagic.so.1 is not installed",
+    ),
+    ("git.exc.GitCommandNotFound", "Cmd('git') not found", "the program 'git' is not installed"),
+    ("ImportError", "Bad git executable.\nThe git", "the program 'git' is not installed"),
+    ("OSError", "[Errno 122] Disk quota exceeded: 'x'", "the disk quota is used up (x)"),
+    ("OSError", "[Errno 98] Address already in use", "a network address is in use already"),
+    ("OSError", "[Errno 12] Cannot allocate memory", "the memory ran out"),
+    (
+        "requests.exceptions.ConnectionError",
+        f"{POOL}[Errno -3] Temporary failure in name resolution",
+        "the name api.example.com can't be resolved",
+    ),
+    (
+        "redis.exceptions.ConnectionError",
+        "Error -2 connecting to db.internal:6379. Name or service not known.",
+        "the name db.internal can't be resolved",
+    ),
+    (
+        "pymongo.errors.ServerSelectionTimeoutError",
+        "db.internal:27017: [Errno -2] Name or service not known",
+        "the name db.internal can't be resolved",
+    ),
+    (
+        "psycopg2.OperationalError",
+        'could not translate host name "db.internal" to address: Name or service not known',
+        "the name db.internal can't be resolved",
+    ),
+    (
+        "psycopg.OperationalError",
+        "failed to resolve host 'db.internal': [Errno -2] Name or service not known",
+        "the name db.internal can't be resolved",
+    ),
+    (
+        "mysql.connector.errors.DatabaseError",
+        "2005 (HY000): Unknown MySQL server host 'db.internal' (-2)",
+        "the name db.internal can't be resolved",
+    ),
+    (
+        "urllib.error.URLError",
+        "<urlopen error [Errno -2] Name or service not known>",
+        "a host's name can't be resolved",
+    ),
+    (
+        "grpc._channel._InactiveRpcError",
+        "details = 'DNS resolution failed for db.internal:50051: C-ares'",
+        "the name db.internal can't be resolved",
+    ),
+    (
+        "requests.exceptions.ProxyError",
+        f"{POOL}Tunnel connection failed: 407 Proxy Authentication Required')))",
+        "the proxy refused the connection: 407 Proxy Authentication Required",
+    ),
+    ("httpx.ProxyError", "502 Bad Gateway", "the proxy can't be reached"),
+    (
+        "requests.exceptions.SSLError",
+        f"{POOL}(Caused by SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]"
+        " certificate verify failed: certificate has expired (_ssl.c:1010)')))",
+        "the TLS certificate is not trusted: certificate has expired",
+    ),
+    ("ssl.SSLError", "[SSL: WRONG_VERSION_NUMBER] wrong version number", "no TLS is spoken there"),
+    (
+        "psycopg2.OperationalError",
+        "could not connect to server: Connection refused\n"
+        '\tIs the server running on host "localhost" (127.0.0.1) and accepting\n'
+        "\tTCP/IP connections on port 5432?",
+        "nothing listens on localhost:5432",
+    ),
+    (
+        "pymysql.err.OperationalError",
+        "(2003, \"Can't connect to MySQL server on 'localhost' ([Errno 111] Connection refused)\")",
+        "MySQL at localhost: nothing listens there",
+    ),
+    (
+        "botocore.exceptions.EndpointConnectionError",
+        'Could not connect to the endpoint URL: "http://localhost:4566/x"',
+        "localhost:4566 can't be reached",
+    ),
+    ("httpx.ConnectError", "All connection attempts failed", "the connection failed"),
+    (
+        "FileNotFoundError",
+        "[Errno 2] No such file or directory: '/var/run/docker.sock'",
+        "Docker's daemon can't be reached",
+    ),
+    (
+        "psycopg.OperationalError",
+        f"{AT}timeout expired",
+        "127.0.0.1:5432 did not answer in time",
+    ),
+    (
+        "requests.exceptions.ReadTimeout",
+        "HTTPConnectionPool(host='localhost', port=8000): Read timed out. (read timeout=1)",
+        "localhost:8000 did not answer in time",
+    ),
+    (
+        "redis.exceptions.TimeoutError",
+        "Timeout reading from localhost:6379",
+        "Redis at localhost:6379 did not answer in time",
+    ),
+    (
+        "pymongo.errors.ServerSelectionTimeoutError",
+        "localhost:27017: timed out",
+        "MongoDB at localhost:27017 did not answer in time",
+    ),
+    ("requests.exceptions.Timeout", "x", "a request was not answered in time"),
+    ("TimeoutError", "timed out", "a connection was not answered in time"),
+    ("OSError", "[Errno 101] Network is unreachable", "the network can't be reached"),
+    (
+        "requests.exceptions.ConnectionError",
+        f"{POOL}Connection reset by peer",
+        "api.example.com:443 closed the connection",
+    ),
+    (
+        "aiohttp.client_exceptions.ServerDisconnectedError",
+        "Server disconnected",
+        "a server closed the connection",
+    ),
+    (
+        "requests.exceptions.HTTPError",
+        "407 Client Error: x for url: https://api.example.com/",
+        "a proxy answered 407: it asks for credentials",
+    ),
+    ("urllib.error.HTTPError", "HTTP Error 503: x", "a server answered 503"),
+    (
+        "botocore.exceptions.ClientError",
+        AWS.format("ThrottlingException"),
+        "AWS is over its rate limit for PutItem",
+    ),
+    (
+        "botocore.exceptions.ClientError",
+        AWS.format("InternalError"),
+        "AWS answered InternalError to PutItem",
+    ),
+    (
+        "botocore.exceptions.NoRegionError",
+        "You must specify a region.",
+        "no region is set for AWS",
+    ),
+    (
+        "botocore.exceptions.ProfileNotFound",
+        "The config profile (work) could not be found",
+        "AWS has no profile work",
+    ),
+    (
+        "google.auth.exceptions.DefaultCredentialsError",
+        "Your default credentials were not found",
+        "there are no credentials for Google Cloud",
+    ),
+    (
+        "psycopg.OperationalError",
+        f'{AT}FATAL:  role "x" does not exist',
+        'PostgreSQL at 127.0.0.1:5432: role "x" does not exist',
+    ),
+    (
+        "psycopg.OperationalError",
+        'connection failed: FATAL:  Peer authentication failed for user "x"',
+        'PostgreSQL: Peer authentication failed for user "x"',
+    ),
+    (
+        "psycopg.OperationalError",
+        f'{AT}FATAL:  no pg_hba.conf entry for host "10.0.0.1", user "x"',
+        'PostgreSQL at 127.0.0.1:5432: no pg_hba.conf entry for host "10.0.0.1"',
+    ),
+    (
+        "psycopg.OperationalError",
+        f"{AT}fe_sendauth: no password supplied",
+        "PostgreSQL at 127.0.0.1:5432: no password supplied",
+    ),
+    (
+        "psycopg.OperationalError",
+        f"{AT}FATAL:  sorry, too many clients already",
+        "PostgreSQL at 127.0.0.1:5432: sorry, too many clients already",
+    ),
+    (
+        "psycopg.OperationalError",
+        f"{AT}FATAL:  the database system is starting up",
+        "PostgreSQL at 127.0.0.1:5432: the database system is starting up",
+    ),
+    (
+        "psycopg2.OperationalError",
+        'connection to server on socket "/run/x/.s.PGSQL.5432" failed: No such file or directory',
+        "PostgreSQL is not running: there is no socket /run/x/.s.PGSQL.5432",
+    ),
+    (
+        "psycopg2.OperationalError",
+        "server closed the connection unexpectedly",
+        "PostgreSQL closed the connection",
+    ),
+    (
+        "pymysql.err.OperationalError",
+        "(1040, 'Too many connections')",
+        "MySQL: too many connections",
+    ),
+    (
+        "MySQLdb.OperationalError",
+        "(2002, \"Can't connect to local server through socket '/run/mysqld.sock' (2)\")",
+        "MySQL is not running: there is no socket /run/mysqld.sock",
+    ),
+    (
+        "pymysql.err.OperationalError",
+        "(2013, 'Lost connection to MySQL server during query')",
+        "MySQL closed the connection",
+    ),
+    (
+        "redis.exceptions.ResponseError",
+        "WRONGPASS invalid username-password pair or user is disabled.",
+        "Redis: wrong user or password",
+    ),
+    (
+        "redis.exceptions.BusyLoadingError",
+        "Redis is loading the dataset in memory",
+        "Redis is loading its data",
+    ),
+    (
+        "redis.exceptions.ConnectionError",
+        "Error 2 connecting to /run/redis.sock. No such file or directory.",
+        "Redis is not running: there is no socket /run/redis.sock",
+    ),
+    (
+        "pymongo.errors.OperationFailure",
+        "Authentication failed., full error: {}",
+        "MongoDB: authentication failed",
+    ),
+    ("cimpl.KafkaException", "KafkaError{code=_TRANSPORT,val=-195}", "Kafka can't be reached"),
+    ("kafka.errors.AuthenticationFailedError", "x", "Kafka: authentication failed"),
+    (
+        "pika.exceptions.ProbableAccessDeniedError",
+        "x",
+        "RabbitMQ: the user may not use this virtual host",
+    ),
+    ("pika.exceptions.AMQPConnectionError", "", "RabbitMQ can't be reached"),
+    (
+        "opensearchpy.exceptions.TransportError",
+        "TransportError(401, 'security_exception')",
+        "Elasticsearch: wrong credentials",
+    ),
+    ("elasticsearch.AuthenticationException", "x", "Elasticsearch: wrong credentials"),
+    ("elastic_transport.ConnectionError", "x", "Elasticsearch can't be reached"),
+    (
+        "sqlite3.OperationalError",
+        "unable to open database file",
+        "the database file can't be opened",
+    ),
+    ("sqlite3.OperationalError", "database is locked", "the database file is locked"),
+    (
+        "sqlite3.OperationalError",
+        "attempt to write a readonly database",
+        "the database file is read-only",
+    ),
+    (
+        "sqlalchemy.exc.NoSuchModuleError",
+        "Can't load plugin: sqlalchemy.dialects:snowflake",
+        "SQLAlchemy has no dialect snowflake: its package is not installed",
+    ),
+    (
+        "django.core.exceptions.ImproperlyConfigured",
+        "Error loading psycopg2 or psycopg module",
+        "Django's driver for the database is not installed: psycopg2 or psycopg",
+    ),
+    (
+        "docker.errors.ImageNotFound",
+        '404 Client Error: Not Found ("No such image: shop/api:1")',
+        "Docker has no image shop/api:1",
+    ),
+    (
+        "podman.errors.exceptions.APIError",
+        "http+unix:///run/podman/podman.sock: refused",
+        "Podman's service can't be reached",
+    ),
+    (
+        "kubernetes.config.config_exception.ConfigException",
+        "Invalid kube-config file. No configuration found.",
+        "there is no configuration of a Kubernetes cluster",
+    ),
+    (
+        "kubernetes.client.exceptions.ApiException",
+        "(403)\nReason: Forbidden\nHTTP",
+        "Kubernetes answered 403: Forbidden",
+    ),
+    (
+        "kubernetes.client.exceptions.ApiException",
+        "(503)\nReason: Service Unavailable\nHTTP",
+        "Kubernetes answered 503: Service Unavailable",
+    ),
+    (
+        "testcontainers.core.exceptions.ContainerConnectException",
+        "x",
+        "a test container did not start",
+    ),
+    (
+        "playwright._impl._errors.Error",
+        "Executable doesn't exist at /opt/chrome",
+        "Playwright's browser is not installed",
+    ),
+    (
+        "playwright._impl._errors.Error",
+        "Host system is missing dependencies to run browsers",
+        "system libraries that Playwright's browser needs are missing",
+    ),
+    (
+        "playwright._impl._errors.Error",
+        "Page.goto: net::ERR_CONNECTION_REFUSED at http://localhost:3000/\nCall",
+        "nothing listens on localhost:3000",
+    ),
+    (
+        "playwright._impl._errors.Error",
+        "Page.goto: net::ERR_NAME_NOT_RESOLVED at http://shop.internal/\nCall",
+        "the name shop.internal can't be resolved",
+    ),
+    (
+        "selenium.common.exceptions.WebDriverException",
+        "Message: unknown error: net::ERR_CONNECTION_REFUSED",
+        "nothing listens on the address that the browser was sent to",
+    ),
+    (
+        "selenium.common.exceptions.NoSuchDriverException",
+        "Message: Unable to obtain driver for chrome; For documentation",
+        "there is no driver for chrome",
+    ),
+    (
+        "selenium.common.exceptions.WebDriverException",
+        "Message: 'chromedriver' executable needs to be in PATH.",
+        "the driver chromedriver is not installed",
+    ),
+    (
+        "selenium.common.exceptions.WebDriverException",
+        "Message: unknown error: cannot find Chrome binary",
+        "the browser Chrome is not installed",
+    ),
+    (
+        "selenium.common.exceptions.SessionNotCreatedException",
+        "Message: session not created: This version of ChromeDriver only supports Chrome version 9",
+        "the driver and Chrome do not fit: the driver is for Chrome 9",
+    ),
+    (
+        "selenium.common.exceptions.SessionNotCreatedException",
+        "Message: session not created: Chrome instance exited. Examine",
+        "the browser did not start: Chrome instance exited",
+    ),
+    (
+        "django.core.exceptions.ImproperlyConfigured",
+        "Requested setting DEBUG, but settings are not configured. You must",
+        "Django's settings are not configured",
+    ),
+    (
+        "ImportError",
+        "Could not import 'shop.settings' (is it on sys.path?): x",
+        "Django's settings can't be imported: shop.settings",
+    ),
+    (
+        "RuntimeError",
+        'Database access not allowed, use the "django_db" mark, or',
+        "the test uses Django's database without its mark",
+    ),
+    (
+        "django.core.exceptions.AppRegistryNotReady",
+        "Apps aren't loaded yet.",
+        "Django's models are imported before Django is set up",
+    ),
+    (
+        "django.core.exceptions.ImproperlyConfigured",
+        "The SECRET_KEY setting must not be empty.",
+        "Django's configuration is wrong: The SECRET_KEY setting must not be empty.",
+    ),
+    (
+        "psycopg.errors.UndefinedTable",
+        'relation "users" does not exist\nLINE 1',
+        "the database has no table users",
+    ),
+    (
+        "pymysql.err.ProgrammingError",
+        "(1146, \"Table 'shop.users' doesn't exist\")",
+        "the database has no table shop.users",
+    ),
+    (
+        "MemoryError",
+        "Unable to allocate 8.00 GiB for an array with shape (9,)",
+        "the memory ran out: Unable to allocate 8.00 GiB for an array",
+    ),
+    (
+        "AttributeError",
+        "partially initialized module 'app.x' has no attribute 'y' (most likely due to a circular",
+        "app.x has no y: they import each other",
+    ),
+    (
+        "OSError",
+        "pytest: reading from stdin while output is captured!",
+        "the test reads from standard input, which pytest captures",
+    ),
+    (
+        "pytest.PytestUnraisableExceptionWarning",
+        "Exception ignored in: <coroutine object fetch at 0x7f>",
+        "coroutine fetch was never awaited",
+    ),
+    (
+        "pytest.PytestUnhandledThreadExceptionWarning",
+        "Exception in thread T",
+        "an exception in a thread",
+    ),
+    (
+        "AssertionError",
+        "value does not match the expected value in snapshot x\n (run pytest",
+        "the output differs from the snapshot",
+    ),
+    (
+        "AssertionError",
+        "assert 5 == 4\n +  where 4 = snapshot(4)",
+        "the output differs from the snapshot",
+    ),
+    (
+        "AssertionError",
+        "FILES DIFFER:\n/x\n/y",
+        "the output differs from the expected file",
+    ),
+    (
+        "builtins.Failed",
+        "some snapshots in this test have incorrect values.",
+        "the output differs from the snapshot",
+    ),
+    (
+        "builtins.Failed",
+        "File not found in data directory, created:\n- /x/test_reg.yml",
+        "the expected file was missing, and is made now: /x/test_reg.yml",
+    ),
+)
+"""What else is recognised, by the name and the text alone, as a log has them."""
+
+WITH_FACTS: Final = (
+    (
+        raised("PermissionError", "x", filename="./run.sh", raised_by="subprocess"),
+        "the program './run.sh' can't be executed: no permission",
+    ),
+    (
+        raised("OSError", "no route", errno="113", host="10.0.0.1", port="80"),
+        "there is no route to 10.0.0.1:80",
+    ),
+    (
+        raised("builtins.Failed", "async def functions are not natively supported", plugin="anyio"),
+        "the async test is not marked for anyio",
+    ),
+    (
+        raised(
+            "pytest.PytestUnraisableExceptionWarning",
+            "Exception ignored in: <function A.__del__>",
+            "builtins.Warning",
+            chain=(link("ValueError", "no", is_cause=True),),
+        ),
+        "ValueError: no where nobody can catch it",
+    ),
+)
+
+
+@pytest.mark.parametrize(("name", "message", "what"), EXAMPLES)
+def test_a_name_and_a_text_are_enough(name: str, message: str, what: str) -> None:
+    """A log or another program's report knows neither fields nor bases."""
+    found = of_test(raised(name, message))
+    assert found is not None
+    assert found.what == what
+
+
+@pytest.mark.parametrize(("exception", "what"), WITH_FACTS, ids=lambda each: str(each)[:30])
+def test_what_only_the_recorder_knows(exception: RaisedException, what: str) -> None:
+    """A field of the exception, or what it was raised from, says more than its text."""
+    found = of_test(exception)
+    assert found is not None
+    assert found.what == what
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.raised.type}-{row.what[:40]}")
 def test_what_is_to_be_mended(row: Row) -> None:
     """A sentence without the exception's name, its fix, whose it is, and one key for one cause."""
@@ -945,6 +1422,18 @@ PLUGIN_OF_CONFTEST: Final = (
 REQUIRED: Final = "pytest-mock>=3, pytest-nope (required_plugins in pytest.ini)"
 
 
+def test_another_copy_of_a_test_file() -> None:
+    """A file that was imported from elsewhere is named, and no file of the project is to blame."""
+    said = (
+        "import file mismatch:\nimported module 'test_x' has this __file__ attribute:\n"
+        "  /elsewhere/test_x.py\nwhich is not the same as the test file we want to collect:\n"
+        "  /w/tests/b/test_x.py\nHINT: remove __pycache__"
+    )
+    found = of_file(raised("_pytest.pathlib.ImportPathMismatchError", said))
+    assert found is not None
+    assert found.what == "tests/b/test_x.py was imported before from /elsewhere/test_x.py"
+
+
 @pytest.mark.parametrize(
     ("origin", "message", "what", "fix"),
     [
@@ -995,6 +1484,18 @@ REQUIRED: Final = "pytest-mock>=3, pytest-nope (required_plugins in pytest.ini)"
             "plugin",
             ARGUMENT_OF_HOOK,
             "the hook pytest_runtest_setup has an argument that pytest's hook has not: 'itemx'",
+            None,
+        ),
+        (
+            "internal",
+            "PluginValidationError: unknown hook 'pytest_nope' in plugin <module 'conftest'>",
+            "pytest has no hook pytest_nope",
+            None,
+        ),
+        (
+            "usage",
+            "file or directory not found: tests/nope.py",
+            "pytest finds no tests/nope.py",
             None,
         ),
         (
