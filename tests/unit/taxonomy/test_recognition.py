@@ -926,16 +926,20 @@ EXAMPLES: Final = (
     ("httpx.ProxyError", "502 Bad Gateway", "the proxy can't be reached"),
     (
         "requests.exceptions.SSLError",
-        f"{POOL}(Caused by SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]"
-        " certificate verify failed: certificate has expired (_ssl.c:1010)')))",
+        (
+            f"{POOL}(Caused by SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]"
+            " certificate verify failed: certificate has expired (_ssl.c:1010)')))"
+        ),
         "the TLS certificate is not trusted: certificate has expired",
     ),
     ("ssl.SSLError", "[SSL: WRONG_VERSION_NUMBER] wrong version number", "no TLS is spoken there"),
     (
         "psycopg2.OperationalError",
-        "could not connect to server: Connection refused\n"
-        '\tIs the server running on host "localhost" (127.0.0.1) and accepting\n'
-        "\tTCP/IP connections on port 5432?",
+        (
+            "could not connect to server: Connection refused\n"
+            '\tIs the server running on host "localhost" (127.0.0.1) and accepting\n'
+            "\tTCP/IP connections on port 5432?"
+        ),
         "nothing listens on localhost:5432",
     ),
     (
