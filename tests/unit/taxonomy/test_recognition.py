@@ -927,8 +927,8 @@ EXAMPLES: Final = (
     (
         "requests.exceptions.SSLError",
         (
-            f"{POOL}(Caused by SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]"
-            " certificate verify failed: certificate has expired (_ssl.c:1010)')))"
+            f"{POOL}(Caused by SSLError(SSLCertVerificationError(1,"
+            " '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1010)')))"
         ),
         "the TLS certificate is not trusted: certificate has expired",
     ),
