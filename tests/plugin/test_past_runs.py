@@ -106,8 +106,9 @@ def test_a_death_is_known_by_its_verdict(runs: PytestRuns) -> None:
             (runs.path / "x").touch()
         run = run_child(runs.path, [*supervised, *pytest_command(HISTORY)])
         (runs.path / "x").unlink(missing_ok=True)
-        headlines = [line for line in run.stderr.splitlines() if "[process.crashed" in line]
-        seen += [line.rpartition(" [")[2].split(" 20")[0] for line in headlines]
+        headlines = [line for line in run.stderr.splitlines() if " process.crashed" in line]
+        said = [line.rpartition("  [")[0].rpartition(" [")[2] for line in headlines]
+        seen += [words.split(" 20")[0] for words in said]
     assert seen == ["new]", "known since", "came back, first seen"]
 
 
@@ -351,7 +352,7 @@ def test_shards_of_real_runs_are_merged(
     runs.run_unchecked("--failure-taxonomy-shard=2/3", *settings, "test_die.py")
     assert main(["merge", "1.json", "2.json", "-o", "all.json"]) == 1
     said = capsys.readouterr().err
-    assert "TIMEOUT [process.killed" in said or "UNKNOWN [process.vanished" in said
+    assert "[TIMEOUT process.killed" in said or "[UNKNOWN process.vanished" in said
     report = read_report(runs.path / "all.json")
     assert [held["kind"] for held in report["reasons"]][-1] == "shard.missing"
     assert [each["nodeid"] for each in report["in_flight"]] == ["test_die.py::test_die"]

@@ -52,7 +52,6 @@ from pytest_failure_taxonomy.recorder.record.writer import to_json
 from pytest_failure_taxonomy.recorder.secrets import changed_secrets
 from pytest_failure_taxonomy.report.text import (
     cap_between_words,
-    telling_line,
     with_place,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -62,6 +61,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     MemoryPressure,
     RaisedException,
 )
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 _ATTRIBUTE: Final = "_failure_taxonomy"

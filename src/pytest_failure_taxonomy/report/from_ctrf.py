@@ -30,7 +30,7 @@ from pytest_failure_taxonomy.report.foreign import (
 )
 from pytest_failure_taxonomy.report.input_files import MAX_WORD, refusal
 from pytest_failure_taxonomy.report.limits import OWN_NAME, object_at, objects_at
-from pytest_failure_taxonomy.report.text import safe_text, telling_line
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.evidence import (
     ErrorOrigin,
     InFlightTest,
@@ -39,6 +39,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     TestOutcome,
 )
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 NEWEST_VERSION: Final = 1

@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.report.foreign import (
 )
 from pytest_failure_taxonomy.report.input_files import refusal
 from pytest_failure_taxonomy.report.limits import object_at, objects_at
-from pytest_failure_taxonomy.report.text import safe_text, telling_line
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     Location,
@@ -33,6 +33,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     TestOutcome,
 )
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 
 NOTE: Final = "made of a pytest-json-report file: tests that never started are not in it"
 NOTE_WITHOUT_TESTS: Final = (

@@ -31,13 +31,14 @@ from pytest_failure_taxonomy.report.input_files import (
     refusal,
 )
 from pytest_failure_taxonomy.report.limits import object_at, objects_at
-from pytest_failure_taxonomy.report.text import safe_text, telling_line
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,
     Phase,
     ProcessExit,
     TestOutcome,
 )
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 MAX_LOG_BYTES: Final = 256 * 1024 * 1024

@@ -346,7 +346,7 @@ def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPat
     if nodeid is None:
         return f"because: {detail}" if detail else ""
     target, package = paths.nodeid(nodeid), _package_of(cause)
-    path, _, names = target.partition("::")
+    path, _, names = target.partition("[")[0].partition("::")
     if path in headline and names.rpartition("::")[2] in headline and not (detail or package):
         return ""
     label = "first" if cause.count > 1 else "see"

@@ -15,7 +15,6 @@ _MARK_ROOM: Final = 50
 """Characters that the filled-in mark takes at most."""
 _LONGEST_WORD: Final = 400
 _BLANK: Final = re.compile(r"\s")
-_TRACEBACK: Final = "Traceback (most recent call last):"
 
 # C0 and C1 controls, DEL, bidirectional controls, and the line and paragraph separators: what
 # could move the cursor, recolour the screen, forge a line or reverse the reading direction.
@@ -159,21 +158,6 @@ def safe_lines(text: str) -> str:
 def first_line(text: str) -> str:
     """Return the first line that holds anything, without the blanks around it."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
-
-
-def telling_line(text: str) -> str:
-    """Return the line that says most: the first; of a quoted traceback, what was raised."""
-    first = first_line(text)
-    if first != _TRACEBACK:
-        return first
-    depth, told = 0, ""  # all of it is indented where pytest has rewritten an assertion
-    for line in text.splitlines():
-        bare = line.lstrip()
-        if bare.startswith('File "'):
-            depth, told = len(line) - len(bare), ""
-        elif bare and not told and len(line) - len(bare) < depth:
-            told = bare.rstrip()
-    return told or first
 
 
 def with_place(

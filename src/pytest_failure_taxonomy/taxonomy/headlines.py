@@ -22,6 +22,7 @@ MAX_WORDS: Final = 240
 MAX_LINES: Final = 1_500
 """Characters of a stack that a piece of evidence quotes."""
 
+_TRACEBACK: Final = "Traceback (most recent call last):"
 OUTCOMES: Final = frozenset({"Failed", "Skipped"})
 """The same of what pytest raises where a node can't be collected."""
 
@@ -122,6 +123,21 @@ def first_lines(text: str) -> str:
     return f"{shown}\n  ..."
 
 
+def telling_line(text: str) -> str:
+    """Return the line that says most: the first; of a quoted traceback, what was raised."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if first != _TRACEBACK:
+        return first
+    depth, told = 0, ""  # all of it is indented where pytest has rewritten an assertion
+    for line in text.splitlines():
+        bare = line.lstrip()
+        if bare.startswith('File "'):
+            depth, told = len(line) - len(bare), ""
+        elif bare and not told and len(line) - len(bare) < depth:
+            told = bare.rstrip()
+    return told or first
+
+
 def one_line(text: str, limit: int = MAX_WORDS) -> str:
     """Return a text's first line; with those that follow where it is the head of a list.
 
@@ -132,6 +148,7 @@ def one_line(text: str, limit: int = MAX_WORDS) -> str:
     if not lines:
         return ""
     line = " ".join(lines) if lines[0].endswith(":") else lines[0]
+    line = telling_line(text) if lines[0] == _TRACEBACK else line
     if len(line) <= limit:
         return line
     end = line.rfind(" ", limit // 2, limit)

@@ -19,7 +19,8 @@ from pytest_failure_taxonomy.report.summary import (
     stall_words,
     summarise,
 )
-from pytest_failure_taxonomy.report.text import first_line, safe_text, telling_line
+from pytest_failure_taxonomy.report.text import first_line, safe_text
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.words import (
     and_more,
     counted,

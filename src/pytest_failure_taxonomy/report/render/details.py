@@ -18,8 +18,8 @@ from pytest_failure_taxonomy.report.text import (
     bench_name,
     first_line,
     safe_text,
-    telling_line,
 )
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted, seconds_words
 
 MAX_CAUSES: Final = 20

@@ -85,7 +85,8 @@ def _annotations(report: dict[str, Any]) -> Iterator[Annotation]:
         if len(summary.causes) > 1:
             yield Annotation(level="error", title=summary.headline, lines=_more_of(summary))
         for cause in summary.causes:
-            more = () if len(summary.causes) > 1 else (summary.see, *_more_of(summary))
+            see = "" if cause.failures else summary.see  # else the tests are listed
+            more = () if len(summary.causes) > 1 else (see, *_more_of(summary))
             yield _of_cause(cause, repository, "error", more=more)
         yield from _of_session(report, summary, repository)
     yield from _of_benches(report)
