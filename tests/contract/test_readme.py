@@ -17,6 +17,7 @@ import yaml
 
 from pytest_failure_taxonomy.report.render.terminal import TITLE
 from tests.helpers.children import REPORT, run_child, run_pytest
+from tests.helpers.shop import write_shop
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -24,25 +25,6 @@ PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 COMMAND: Final = (sys.executable, "-m", "pytest_failure_taxonomy")
 WITH_PLUGINS: Final = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": None}
 """Plugins are found where they are installed, as a user's pytest does."""
-SHOP: Final = {
-    "pytest.ini": "[pytest]\n",
-    "tests/conftest.py": (
-        "import socket\n\nimport pytest\n\n\n"
-        "@pytest.fixture\ndef db():\n"
-        "    return socket.create_connection(('127.0.0.1', 5439))\n"
-    ),
-    "tests/test_orders.py": (
-        "def test_add(db): pass\n\n\ndef test_list(db): pass\n\n\ndef test_remove(db): pass\n"
-    ),
-    "tests/test_export.py": "def test_export():\n    import openpyxl\n",
-    "tests/test_cart.py": (
-        "PRICES = [4, 5]\n\n\n"
-        "def test_empty():\n    assert sum([]) == 0\n\n\n"
-        "def test_one():\n    assert sum(PRICES[:1]) == 4\n\n\n"
-        "def test_total():\n    assert sum(PRICES) == 10\n"
-    ),
-}
-"""The project of the sample: a service is down, a package is missing, an assertion fails."""
 
 
 def blocks_of(page: str, languages: str, heading: str = "") -> list[str]:
@@ -188,9 +170,7 @@ def test_the_sample_is_what_is_printed(tmp_path: Path) -> None:
     """The project that the sample is of ends in these lines."""
     if find_spec("openpyxl") is not None:
         pytest.skip("what the sample misses is installed")
-    for name, text in SHOP.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text, "utf-8")
+    write_shop(tmp_path)
     done = run_pytest(tmp_path)
     shown = sample_of("README.md")
     assert done.stdout.splitlines()[-len(shown) :] == shown
