@@ -374,11 +374,11 @@ def test_what_is_wrong_with_a_report_names_the_command_that_says_what_is_right(
     assert "`failure-taxonomy schema` prints what would be right" in said.err
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 def test_schema(shell: Shell, version: str) -> None:
     """The packaged file is printed exactly."""
     name = f"failure-report-{version}.schema.json"
     packaged = files("pytest_failure_taxonomy.report").joinpath(name).read_text("utf-8")
     assert shell("schema", "--version", version) == (0, packaged, "")
-    if version == "1.1":
+    if version == "1.2":
         assert shell("schema").out == packaged
