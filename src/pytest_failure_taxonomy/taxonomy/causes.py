@@ -85,7 +85,7 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
         if isinstance(each.failure, TestFailure) and each.failure.part == "subtest"
     }
     keys: dict[str, str] = {}
-    members: dict[str, _Members] = {}
+    members: dict[str, tuple[Diagnosis | None, list[Finding]]] = {}
     for found in seen:
         key = keys.get(found.fingerprint) if found.fingerprint else None
         if key is None:
@@ -93,12 +93,12 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
             key = diagnosis.key if diagnosis is not None else _key_of(found)
             if found.fingerprint:
                 keys[found.fingerprint] = key
-            if key not in members:
-                members[key] = _Members(found, diagnosis)
-        failure = found.failure
-        is_sum = isinstance(failure, TestFailure) and failure.part == "sum"
-        members[key].add(found, is_counted=not is_sum or found.nodeid not in with_subtests)
-    return in_order(each.as_cause(key) for key, each in members.items())
+            members.setdefault(key, (diagnosis, []))
+        members[key][1].append(found)
+    return in_order(
+        _Members(diagnosis, of_one, with_subtests).as_cause(key)
+        for key, (diagnosis, of_one) in members.items()
+    )
 
 
 def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
@@ -201,10 +201,15 @@ def _joined_by(ending: Cause) -> str:
 
 
 class _Members:
-    """What was found of one cause, of which only the first and the node ids are kept."""
+    """What was found of one cause."""
 
-    def __init__(self, first: Finding, diagnosis: Diagnosis | None) -> None:
-        self._first = first
+    def __init__(
+        self,
+        diagnosis: Diagnosis | None,
+        findings: Sequence[Finding],
+        with_subtests: set[str | None],
+    ) -> None:
+        self._first = findings[0]
         self._diagnosis = diagnosis
         self._first_test: TestFailure | None = None
         self._counts: dict[tuple[FailureReason, str], int] = {}
@@ -217,8 +222,12 @@ class _Members:
         self._unnamed = 0
         self._fixtures: set[str | None] = set()
         self._places: set[tuple[str, int | None] | None] = set()
+        for found in findings:
+            failure = found.failure
+            is_sum = isinstance(failure, TestFailure) and failure.part == "sum"
+            self._add(found, is_counted=not is_sum or found.nodeid not in with_subtests)
 
-    def add(self, found: Finding, *, is_counted: bool) -> None:
+    def _add(self, found: Finding, *, is_counted: bool) -> None:
         failure, kind = found.failure, (found.reason, found.kind)
         self._counts[kind] = self._counts.get(kind, 0) + is_counted * found.count
         self._answers.add(self._retryable(found))
