@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 MAX_WHAT: Final = 200
 """Characters of the sentence of a cause, its place included."""
+_MAX_ENDING: Final = 320
+"""The same of an ending of the whole run, which may name several things and no place."""
 _MAX_NAME: Final = 80
 """Characters of the name of a test; its parameters can be of any length."""
 
@@ -167,7 +169,9 @@ def headline_of_run(causes: Sequence[Cause], run: RunEvidence) -> str:
     endings = [cause for cause in causes if not (cause.tests or cause.files or cause.unnamed)]
     failed = _failed_in_words(causes, run)
     if len(causes) == 1:
-        return f"{failed}: {causes[0].what}" if failed and causes[0].tests else causes[0].what
+        [cause] = causes
+        is_of_tests = (cause.tests or cause.unnamed) and not cause.what.startswith(failed)
+        return f"{failed}: {cause.what}" if is_of_tests else cause.what
     if not failed:
         first, *others = endings
         if len(others) > 1:
@@ -184,7 +188,8 @@ def _failed_in_words(causes: Sequence[Cause], run: RunEvidence) -> str:
     """Say how many tests failed, and how many files could not be collected."""
     tests = len({nodeid for cause in causes for nodeid in cause.tests})
     tests += sum(cause.unnamed for cause in causes)
-    files = len({nodeid for cause in causes for nodeid in cause.files})
+    files = len({nodeid for cause in causes for nodeid in cause.files if nodeid})
+    files += sum(cause.files.count("") for cause in causes)
     ran = run.counts.collected - len(run.not_run)
     told = []
     if tests:
@@ -217,7 +222,7 @@ class _Members:
         self._raised: list[RaisedException | None] = []
         self._nodeids: dict[str, None] = {}
         self._tests: dict[str, None] = {}
-        self._files: dict[str, None] = {}
+        self._files: list[str] = []
         self._fingerprints: dict[str, None] = {}
         self._unnamed = 0
         self._fixtures: set[str | None] = set()
@@ -241,11 +246,15 @@ class _Members:
         if isinstance(failure, TestFailure):
             raised, place = failure.exception, failure.location
             self._first_test = self._first_test or failure
-            self._tests[failure.nodeid] = None
+            if failure.nodeid:
+                self._tests[failure.nodeid] = None
+            else:
+                self._unnamed += 1
             self._fixtures.add(None if raised is None else raised.fixture)
             self._places.add(None if place is None else (place.path, place.line))
         elif isinstance(failure, CollectionFailure):
-            self._files[failure.nodeid] = None
+            if not failure.nodeid or failure.nodeid not in self._files:
+                self._files.append(failure.nodeid)
         elif found.kind == "test.failed" and found.nodeid is None:
             self._unnamed += found.count
 
@@ -274,7 +283,7 @@ class _Members:
             owner=(diagnosis and diagnosis.owner) or owner_of_most(self._raised),
             retryable=_all_retryable(self._answers),
             failure_type=self._first.failure_type or FailureType.UNKNOWN,
-            count=sum(self._counts.values()) or 1,
+            count=self._count,
             nodeids=nodeids,
             tests=nodeids if tests == nodeids else tests,
             files=tuple(self._files),
@@ -282,15 +291,19 @@ class _Members:
             fingerprints=tuple(self._fingerprints),
         )
 
+    @property
+    def _count(self) -> int:
+        return sum(self._counts.values()) or 1
+
     def _what(self) -> str:
         """Return what is wrong, and where."""
         found, sentence = self._first, ""
         if self._diagnosis is not None:
             sentence = self._diagnosis.what
-        elif found.failure is not None and not found.headline:
+        elif found.failure is not None and not found.headline and (found.nodeid or found.words):
             sentence = next(iter(found.words), _sentence_of(found.failure))
         if not sentence:
-            return one_line(self._in_words_of_the_kind(), MAX_WHAT)
+            return one_line(self._in_words_of_the_kind(), _MAX_ENDING)
         where = self._where(sentence)
         if not where:
             return one_line(sentence, MAX_WHAT)
@@ -301,7 +314,7 @@ class _Members:
         found = self._first
         kind = describe_kind(found.kind, found.reason)
         words = found.headline or ": ".join(filter(None, (kind.one, *found.words[:1])))
-        count = len(self._tests) or sum(self._counts.values())
+        count = len(self._tests) + self._unnamed or len(self._files) or self._count
         if count > 1 and kind.many != kind.one:
             rest = words.removeprefix(kind.one)
             return kind.phrase(count) + ("" if rest == words else rest)
@@ -332,7 +345,7 @@ class _Members:
     def _files_in_words(self, sentence: str) -> str:
         raised = self._raised[0]
         is_import = raised is not None and raised.type not in _REFUSALS
-        first = next(iter(self._files))
+        first = self._files[0]
         how = "imported" if is_import and "::" not in first else "collected"
         if len(self._files) == 1:
             file = first.partition("::")[0]

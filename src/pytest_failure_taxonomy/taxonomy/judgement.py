@@ -195,7 +195,7 @@ class Cause:
     tests: tuple[str, ...]
     """Those of tests that failed."""
     files: tuple[str, ...]
-    """Those of what could not be collected."""
+    """Those of what could not be collected, empty ones of what has none."""
     fingerprints: tuple[str, ...]
     """Of its failures, each once."""
     unnamed: int = 0
