@@ -928,7 +928,8 @@ EXAMPLES: Final = (
         "requests.exceptions.SSLError",
         (
             f"{POOL}(Caused by SSLError(SSLCertVerificationError(1,"
-            " '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1010)')))"
+            " '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired"
+            " (_ssl.c:1010)')))"
         ),
         "the TLS certificate is not trusted: certificate has expired",
     ),
