@@ -196,6 +196,7 @@ def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
     for cause in causes:
         found = tuple(failures.of(cause))
         history = cause["history"]
+        kept = (_kept_of(report, each) for each in cause["fingerprints"])
         rules = (attributions.get(each.get("rule")) for each in found)
         yield CauseSummary(
             key=cause["key"],
@@ -208,7 +209,7 @@ def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
             owner=cause["owner"],
             retryable=cause["retryable"],
             about=next(filter(None, rules), ""),
-            history=history_words(report, history, cause["fingerprints"]),
+            history=state_words({**next(filter(None, kept), {}), **history}) if history else "",
             state=history["state"] if history else None,
             last_passed_commit=history["last_passed_commit"] if history else None,
             nodeids=tuple(cause["nodeids"]),
@@ -289,16 +290,6 @@ def _history(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
 def _kept_of(report: JSONObject, name: str) -> JSONObject:
     """Return what our extension has of the history of one thing."""
     return object_at(object_at(own_extension(report), "history"), name)
-
-
-def history_words(
-    report: JSONObject, history: JSONObject | None, fingerprints: Sequence[str]
-) -> str:
-    """Return what the history says of failures; nothing if it was not asked."""
-    if not history:
-        return ""
-    kept = (_kept_of(report, each) for each in fingerprints)
-    return state_words({**next(filter(None, kept), {}), **history})
 
 
 def state_words(history: Mapping[str, Any]) -> str:
