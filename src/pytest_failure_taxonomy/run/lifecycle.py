@@ -147,6 +147,8 @@ def _begin_run(config: pytest.Config) -> None:
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
     _record_activity(config, run.session.record, run.faults).begin()
     _move_crash_dump(config, run.session.record, run.faults, run.hand_over)
+    for warning in settings.warnings:
+        run.faults.note(warning)
     if settings.problems:
         raise _usage_error(settings.problems)
 
@@ -357,6 +359,11 @@ class Run:
             kept = kept_in(plugin)
             if kept is not None:
                 self._crash_record.record.write("benches", **kept)
+
+    @pytest.hookimpl
+    def pytest_report_header(self) -> list[str]:
+        """Say before the first test what the run goes without."""
+        return [f"failure taxonomy: {each}" for each in self._settings.warnings]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self) -> Generator[None, Any, Any]:

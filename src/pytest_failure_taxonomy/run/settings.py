@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.options import (
     KNOWN_BY_HISTORY,
     OPTIONS,
 )
+from pytest_failure_taxonomy.report.faces import missing_library
 from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Faces, Shard
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -85,6 +86,8 @@ class Settings:
     """The mailbox of the supervisor, if there is one."""
     problems: tuple[str, ...] = ()
     """What else is wrong. No test runs then, but a report is written that says so."""
+    warnings: tuple[str, ...] = ()
+    """What a configuration asks for and this machine can't give. The run goes on without it."""
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -111,7 +114,7 @@ def read_settings(config: pytest.Config) -> Settings:
     faces = Faces(
         junit=_face(reader, "junit"),
         junit_family=_junit_family(config),
-        html=_face(reader, "html"),
+        html=_html(reader),
         **_github(reader),
     )
     refused = refused_files(config, report)
@@ -142,6 +145,7 @@ def read_settings(config: pytest.Config) -> Settings:
         summary=reader.choice("summary"),
         mailbox=mailbox,
         problems=tuple(reader.problems),
+        warnings=tuple(reader.warnings),
     )
 
 
@@ -152,6 +156,7 @@ class _Reader:
         self.config = config
         self.options = config.known_args_namespace
         self.problems: list[str] = []
+        self.warnings: list[str] = []
 
     def ini(self, name: str) -> Any:
         """Return an ini value."""
@@ -352,6 +357,20 @@ def _face(reader: _Reader, name: str) -> str | None:
     if path is not None and path.is_dir():
         reader.refuse(name, found, f"{path} is a directory")
     return None if path is None else str(path)
+
+
+def _html(reader: _Reader) -> str | None:
+    """Return where the page goes; nowhere without its library, which is an error if it was typed.
+
+    A configuration is shared by machines that have the library and others that do not.
+    """
+    path = _face(reader, "html")
+    if path is None or (missing := missing_library("html")) is None:
+        return path
+    words = {str(word).partition("=")[0] for word in reader.config.invocation_params.args}
+    told = reader.warnings if words.isdisjoint(OPTIONS["html"].names) else reader.problems
+    told.append(f"{reader.given('html').by}: {missing}")
+    return None
 
 
 def _junit_family(config: pytest.Config) -> str:

@@ -16,7 +16,6 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
 
-from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.render.html.bench_views import bench_views
 from pytest_failure_taxonomy.report.render.html.overview import overview_of
 from pytest_failure_taxonomy.report.render.html.rows import Rows
@@ -43,9 +42,6 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
     Args:
         report: the report's JSON object.
         kept: what is shown of the cases of benches, by run id, where their runs were kept.
-
-    Raises:
-        ReportError: Jinja2 is not installed.
     """
     environment = _environment()
     report = shown(report)
@@ -70,13 +66,8 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
 
 
 def _environment() -> Any:
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise ReportError(
-            "the HTML page needs Jinja2, which is not installed; "
-            'pip install "pytest-failure-taxonomy[html]"'
-        ) from None
+    from jinja2 import Environment, StrictUndefined
+
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

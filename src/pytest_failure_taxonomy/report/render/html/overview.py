@@ -55,7 +55,7 @@ def overview_of(report: dict[str, Any], summary: RunSummary) -> dict[str, Any]:
         "project": root.rpartition("/")[2] or "pytest",
         "names_stage": names_stage,
         "headline": summary.headline,
-        "codes": summary.codes,
+        "codes": summary.codes.strip("[]"),
         "see": summary.see,
         "left": summary.left,
         "advice": summary.advice,

@@ -124,19 +124,19 @@ class Rows:
     def _card(self, cause: CauseSummary, *, is_only: bool) -> Card:
         """Return a cause's card. Of the only cause the headline says what it is."""
         passed = cause.last_passed_commit
+        seen = ("" if is_only else cause.history, passed and f"last passed at {passed[:12]}")
         remarks = (
             f"owner: {cause.owner}" if cause.owner else "",
             "" if is_only else cause.about,
-            "" if is_only else cause.history,
-            f"last passed at {passed[:12]}" if passed else "",
+            ", ".join(filter(None, seen)),
         )
         card = Card(
             title="" if is_only else cause.text,
             times=cause.count,
             fix=cause.fix,
-            codes=cause.codes.strip("[]"),
+            codes="" if is_only else cause.codes.strip("[]"),
             remarks=[each for each in remarks if each],
-            state=cause.state,
+            state=cause.state if any(seen) else None,
             command=self.again.command(cause.nodeids[0]) if cause.nodeids else "",
         )
         nodeids = dict.fromkeys(cause.nodeids)

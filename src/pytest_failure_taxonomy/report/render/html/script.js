@@ -491,6 +491,10 @@
   for (const command of document.querySelectorAll(".command")) {
     command.append(copyButton(command.firstElementChild));
   }
+  for (const code of document.querySelectorAll(".cause > .code")) {
+    const here = [...code.querySelectorAll(".here")].pop();
+    if (here) code.scrollTop = here.offsetTop - code.clientHeight / 3; // a long function ends in what failed
+  }
   for (const { rows, others } of cards) {
     for (const row of rows) if (row.closest(".others") === null) openable(row);
     if (others) others.addEventListener("toggle", () => { for (const row of rows) openable(row); }, { once: true });

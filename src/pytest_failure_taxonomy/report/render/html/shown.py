@@ -126,7 +126,7 @@ def code_of(traceback: str | None, location: Mapping[str, Any] | None = None) ->
         else:
             kept += lines if is_own or is_link else _raised(lines)
     whole = traceback or ""
-    return Code(whole, "") if is_all or not has_own else Code("\n".join(kept), whole)
+    return Code(whole, "") if is_all or not has_own else Code("\n".join(kept).strip("\n"), whole)
 
 
 def _raised(lines: list[str]) -> Iterator[str]:
