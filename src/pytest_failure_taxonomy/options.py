@@ -1,13 +1,16 @@
 """The options of a run: the one table of flags and ini values, of their help and their reference.
 
 Every pytest run of an environment imports this module, so it imports only what pytest has imported,
-and leaves annotations as they are: typing compiles those of a NamedTuple that are texts.
+and has no NamedTuple, which takes longer to make than this whole table.
 """
+
+from __future__ import annotations
 
 import os
 import shlex
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 DEFAULT_REPORT = "failure-report.json"
 DEFAULT_STALL_SECONDS = 60
@@ -16,7 +19,7 @@ STAGES = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "fi
 """The values of `Stage`, repeated so that nothing has to be imported; a test compares them."""
 
 
-class Option(NamedTuple):
+class Option(SimpleNamespace):
     """One option: its flag, and the ini value that says the same."""
 
     name: str
@@ -40,6 +43,10 @@ class Option(NamedTuple):
     """Of a flag; `None` for one that leaves it to others."""
     is_ini_alone: bool = False
     """There is no flag."""
+
+    def __init__(self, name: str, type_: str, help_: str, **more: Any) -> None:
+        """Make a row of the table; what is not given is as the class has it."""
+        super().__init__(name=name, type=type_, help=help_, **more)
 
     @property
     def dest(self) -> str:
