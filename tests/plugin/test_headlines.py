@@ -403,10 +403,9 @@ def test_an_async_test_that_no_plugin_runs(pytester: pytest.Pytester) -> None:
     """The extra that runs it is named."""
     write(pytester.path, Ending("async", "", files={"test_a.py": "async def test_a(): pass\n"}))
     report = run_inside(pytester, "-p", "no:asyncio", "-p", "no:anyio").report()
-    assert report["verdict"]["message"] == (
-        "1 test failed: async def functions are not natively supported "
-        '(pytest-asyncio runs them: pip install "pytest-failure-taxonomy[asyncio]")'
-    )
+    (cause,) = report["causes"]
+    assert cause["what"].startswith("no plugin runs async tests: test_a")
+    assert cause["fix"] == 'pip install "pytest-failure-taxonomy[asyncio]"'
 
 
 @pytest.mark.parametrize(
