@@ -28,7 +28,7 @@ from pytest_failure_taxonomy.taxonomy.recovery import (
     recovery_of_failure,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException, RunEvidence
@@ -170,8 +170,9 @@ def headline_of_run(causes: Sequence[Cause], run: RunEvidence) -> str:
     failed = _failed_in_words(causes, run)
     if len(causes) == 1:
         [cause] = causes
-        is_of_tests = (cause.tests or cause.unnamed) and not cause.what.startswith(failed)
-        return f"{failed}: {cause.what}" if is_of_tests else cause.what
+        is_of_tests = (cause.tests or cause.unnamed) and not cause.files
+        is_told = cause.what.startswith((failed, f"{len(cause.tests):,} tests "))
+        return f"{failed}: {cause.what}" if is_of_tests and not is_told else cause.what
     if not failed:
         first, *others = endings
         if len(others) > 1:
@@ -264,7 +265,10 @@ class _Members:
         said = failure.attributed if isinstance(failure, TestFailure) else None
         if said is not None and said.retryable is not None:
             return said.retryable
-        if diagnosis is not None and diagnosis.retryable is not None:
+        # What a service answers to the next run, its exception doesn't tell.
+        if diagnosis is not None and (
+            diagnosis.retryable is not None or diagnosis.owner == "environment"
+        ):
             return diagnosis.retryable
         if found.retryable is not None:
             return found.retryable
@@ -302,6 +306,8 @@ class _Members:
             sentence = self._diagnosis.what
         elif found.failure is not None and not found.headline and (found.nodeid or found.words):
             sentence = next(iter(found.words), _sentence_of(found.failure))
+            if len(self._files) > 1:  # which of them imported it first tells nothing
+                sentence = re.sub(r", from [^()]{1,300}\)", ")", sentence)
         if not sentence:
             return one_line(self._in_words_of_the_kind(), _MAX_ENDING)
         where = self._where(sentence)
@@ -317,7 +323,9 @@ class _Members:
         count = len(self._tests) + self._unnamed or len(self._files) or self._count
         if count > 1 and kind.many != kind.one:
             rest = words.removeprefix(kind.one)
-            return kind.phrase(count) + ("" if rest == words else rest)
+            where = self._tests_in_words(self._first_test, "") if self._first_test else ""
+            at = f": {where}" if where and not where.startswith("first ") else ""
+            return kind.phrase(count) + ("" if rest == words else rest) + at
         nodeid = found.nodeid
         if nodeid is None or nodeid in words:
             return words
@@ -340,7 +348,7 @@ class _Members:
             file = re.search(_CONFTEST, failure.message)
             is_named = file is None or file[0] in sentence
             return "" if is_named or file is None else f"{file[0]} can't be imported"
-        return "" if self._first_test is None else self._tests_in_words(self._first_test)
+        return "" if self._first_test is None else self._tests_in_words(self._first_test, sentence)
 
     def _files_in_words(self, sentence: str) -> str:
         raised = self._raised[0]
@@ -353,19 +361,23 @@ class _Members:
             return "" if is_named else f"{one_line(first, _MAX_PATH)} can't be {how}"
         return f"{counted(len(self._files), 'test file')} can't be {how}"
 
-    def _tests_in_words(self, first: TestFailure) -> str:
-        name, place = _name_of(first.nodeid), _place_in_words(first.location)
-        [fixture, *others] = self._fixtures
-        if fixture is not None and not others:
-            return f"fixture {fixture}{place}"
+    def _tests_in_words(self, first: TestFailure, sentence: str) -> str:
+        name, raised = _name_of(first.nodeid), first.exception
+        origin = None if raised is None else raised.origin
+        place = _place_in_words(first.location)
+        if _OF_PYTEST in place or place.strip(" ()") in sentence:
+            place = ""
+        if raised is not None and raised.fixture is not None and None not in self._fixtures:
+            return f"fixture {raised.fixture}{place}{and_more(len(self._fixtures) - 1)}"
         if len(self._tests) == 1 or not name:  # a log may not say which
             return f"{name}{place}".strip()
-        origin = None if first.exception is None else first.exception.origin
         if len(self._places) == 1 and place and origin is not None and origin.function:
             return f"{origin.function}{place}"
         return f"first {name}{place}"
 
 
+_OF_PYTEST: Final = "/_pytest/"
+"""What the paths of pytest's own files have; nothing is to be mended there."""
 _REFUSALS: Final = TYPES_OF_PYTEST | OUTCOMES | {PYTESTS_REFUSAL}
 """Types of exceptions that stop a collection and do not come from an import."""
 
