@@ -662,7 +662,7 @@ PYTEST: Final = (
         ["pytest does not know --no-such"],
         args=["--no-such"],
     ),
-    Row("path", {"test_a.py": ""}, ["file or directory not found: nowhere"], args=["nowhere"]),
+    Row("path", {"test_a.py": ""}, ["there is no file or folder nowhere"], args=["nowhere"]),
     Row(
         "plugin",
         {"test_a.py": ""},

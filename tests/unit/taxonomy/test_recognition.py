@@ -931,7 +931,7 @@ EXAMPLES: Final = (
             " '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired"
             " (_ssl.c:1010)')))"
         ),
-        "the TLS certificate is not trusted: certificate has expired",
+        "the TLS certificate of api.example.com:443 is not trusted: certificate has expired",
     ),
     ("ssl.SSLError", "[SSL: WRONG_VERSION_NUMBER] wrong version number", "no TLS is spoken there"),
     (
@@ -1488,7 +1488,8 @@ def test_another_copy_of_a_test_file() -> None:
         (
             "plugin",
             ARGUMENT_OF_HOOK,
-            "the hook pytest_runtest_setup has an argument that pytest's hook has not: 'itemx'",
+            "the hook pytest_runtest_setup has an argument that pytest's hook has not: 'itemx' "
+            "(conftest.py)",
             None,
         ),
         (
@@ -1500,7 +1501,7 @@ def test_another_copy_of_a_test_file() -> None:
         (
             "usage",
             "file or directory not found: tests/nope.py",
-            "pytest finds no tests/nope.py",
+            "there is no file or folder tests/nope.py",
             None,
         ),
         (
