@@ -88,13 +88,13 @@ ENDINGS: Final = (
     ),
     Ending(
         "path",
-        "pytest finds no nowhere [INTERNAL_ERROR usage.error]",
+        "there is no file or folder nowhere [INTERNAL_ERROR usage.error]",
         ["a retry won't help"],
         args=["nowhere"],
     ),
     Ending(
         "node-id",
-        "pytest finds no test_it.py::test_gone [INTERNAL_ERROR usage.error]",
+        "there is no test test_it.py::test_gone [INTERNAL_ERROR usage.error]",
         ["a retry won't help"],
         args=["test_it.py::test_gone"],
     ),
@@ -165,7 +165,7 @@ ENDINGS: Final = (
     ),
     Ending(
         "plugin-typed",
-        "nope is not installed [INTERNAL_ERROR plugin.error]",
+        "the plugin nope is not installed [INTERNAL_ERROR plugin.error]",
         ["a retry won't help"],
         args=["-p", "nope"],
     ),

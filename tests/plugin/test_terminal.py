@@ -189,7 +189,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("no_such.py",),
             (),
             [
-                "pytest finds no no_such.py [INTERNAL_ERROR usage.error]",
+                "there is no file or folder no_such.py [INTERNAL_ERROR usage.error]",
                 "a retry won't help",
             ],
             id="usage.error-path",
@@ -208,7 +208,10 @@ def write(folder: Path, files: dict[str, str]) -> None:
             {"test_it.py": PASSING},
             ("-p", "no_such"),
             (),
-            ["no_such is not installed [INTERNAL_ERROR plugin.error]", "a retry won't help"],
+            [
+                "the plugin no_such is not installed [INTERNAL_ERROR plugin.error]",
+                "a retry won't help",
+            ],
             id="plugin.error",
         ),
         pytest.param(
