@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -521,3 +522,29 @@ def test_later_tracebacks_are_left_out_when_the_room_for_all_is_used_up() -> Non
     shown = [failure["traceback"] is not None for failure in report["failures"]]
     assert shown == [True] * fitting + [False] * 7
     assert _cut(report) == {"tracebacks_omitted": 7}
+
+
+class _Redaction:
+    """Removes one word."""
+
+    known = 0
+
+    def redact(self, text: str) -> str:
+        """Return the text without it."""
+        return text.replace("hunter2", "[REDACTED:password]")
+
+    def holds_none(self, texts: Sequence[str]) -> bool:
+        """Tell whether it is nowhere."""
+        return not any("hunter2" in text for text in texts)
+
+
+@pytest.mark.parametrize("message", ["hunter2", "the password is hunter2"])
+def test_a_cause_tells_no_secret(message: str) -> None:
+    """What is said of a cause is made of messages, and is searched as they are."""
+    raised = RaisedException(type="AssertionError", module="builtins", message=message)
+    run = make_run(failures=(make_failure(exception=raised, message=message),))
+    report = make_report(run, redaction=_Redaction())
+    assert "hunter2" not in str(report)
+    assert "[REDACTED:password]" in report["causes"][0]["what"]
+    assert "[REDACTED:password]" in report["verdict"]["message"]
+    assert_valid_report(report)
