@@ -1488,8 +1488,10 @@ def test_another_copy_of_a_test_file() -> None:
         (
             "plugin",
             ARGUMENT_OF_HOOK,
-            "the hook pytest_runtest_setup has an argument that pytest's hook has not: 'itemx' "
-            "(conftest.py)",
+            (
+                "the hook pytest_runtest_setup has an argument that pytest's hook has not: 'itemx' "
+                "(conftest.py)"
+            ),
             None,
         ),
         (
