@@ -252,16 +252,4 @@ def _calls(run: KeptRun, case_id: str) -> list[CaseAttempt]:
     kept = run.attempts.get(case_id, [])
     last = run.last_of(case_id)
     counted = kept if last is None else kept[: kept.index(last) + 1]
-    return [
-        CaseAttempt(
-            number=each.attempt,
-            started_at=each.started_at,
-            seconds=max(0.0, each.seconds),
-            cost_usd=each.cost_usd,
-            usage=each.usage,
-            ended=each.ended,
-            kind=each.kind,
-            fingerprint=each.fingerprint,
-        )
-        for each in counted
-    ]
+    return [replace(each.as_call(), seconds=max(0.0, each.seconds)) for each in counted]
