@@ -306,6 +306,11 @@ def _age(path: Path) -> tuple[str, int, str]:
     return path.name.partition("-")[0], changed, path.name
 
 
+def session_of(path: Path) -> str:
+    """Return what the names of all runs of one pytest run begin with: its time and its number."""
+    return "-".join(path.stem.split("-", 2)[:2])
+
+
 def named_runs(given: str, paths: Sequence[Path]) -> list[Path]:
     """Return the files of the runs that a user names: by a file, an id, or the beginning of ids.
 

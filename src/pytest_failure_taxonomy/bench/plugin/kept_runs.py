@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.runs_to_resume import (
     RunsToResume,
@@ -26,11 +24,10 @@ from pytest_failure_taxonomy.bench.plugin.runs_to_resume import (
 from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
 from pytest_failure_taxonomy.bench.run_file import RunFile
 from pytest_failure_taxonomy.bench.run_records import (
-    SCHEMA_VERSION,
     SUFFIX,
     RunHeader,
     SystemGiven,
-    now,
+    facts_of_class,
     scheduled,
 )
 from pytest_failure_taxonomy.bench.runs_on_disk import (
@@ -192,23 +189,14 @@ class KeptRuns:
         self, source: Source, task_class: TaskClass, system: SystemGiven, shard: RunShard | None
     ) -> RunHeader:
         rootdir = self._config.rootpath
-        settings = task_class.settings
         return RunHeader(
-            schema_version=SCHEMA_VERSION,
+            **facts_of_class(task_class),
             run_id=f"{self._session.name}-{name_of_source(rootdir, source)}",
             task_class=task_class.name,
             folder=relative(rootdir, source.folder),
             test=source.test,
             system=system,
-            taxonomy=dict(task_class.failure_mode_taxonomy),
-            breakdown_keys=tuple(sorted(task_class.breakdown_keys)),
-            cases_in_class=len(task_class.cases),
-            gate=settings.gate,
-            settings=settings.model_dump(mode="json", exclude={"gate"}),
-            digests=digests_of(task_class),
             commit=_commit(rootdir),
-            started_at=now(),
-            generator=f"pytest-failure-taxonomy {VERSION}",
             shard=shard,
         )
 
