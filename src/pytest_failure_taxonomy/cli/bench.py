@@ -12,8 +12,7 @@ from pytest_failure_taxonomy.cli import bench_compare, bench_export, bench_regra
 from pytest_failure_taxonomy.cli.output import answer, tell_plainly
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
-    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+    from pytest_failure_taxonomy.cli.options import Parsers
 
 
 def add_parser(commands: Parsers) -> None:

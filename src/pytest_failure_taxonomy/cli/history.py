@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +25,7 @@ from pytest_failure_taxonomy.taxonomy.words import counted
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
     from pytest_failure_taxonomy.history.novelty import Since
-    from pytest_failure_taxonomy.history.questions import RunRow, Wanted
+    from pytest_failure_taxonomy.history.questions import Wanted
     from pytest_failure_taxonomy.history.store import History
 
 FORMATS: Final = ("table", "json", "csv", "markdown")
@@ -261,7 +262,7 @@ def _list(options: argparse.Namespace) -> int:
     columns = [
         Column("started", lambda row: _when(row.started_at)),
         Column("run", lambda row: row.id[:8]),
-        Column("status", _status),
+        Column("status", lambda row: f"✗ failed ({row.reason})" if row.reason else "✓ passed"),
         Column("kind", lambda row: row.kind or ""),
         Column("commit", lambda row: _commit(row.commit)),
         Column("branch", lambda row: row.branch or ""),
@@ -272,10 +273,6 @@ def _list(options: argparse.Namespace) -> int:
     ]
     _print(options, columns, rows, nothing="no run matches")
     return 0
-
-
-def _status(row: RunRow) -> str:
-    return "✓ passed" if row.reason is None else f"✗ failed ({row.reason})"
 
 
 def _top(options: argparse.Namespace) -> int:
@@ -470,7 +467,17 @@ def _print(
     elif not rows:
         tell(nothing)
     elif chosen == "markdown":
-        answer(_markdown(columns or _fields(rows[0]), rows))
+        if not columns:  # every field
+            rows = [_plain(row) for row in rows]
+            columns = [Column(name, itemgetter(name)) for name in rows[0]]
+        lines = [
+            [each.heading for each in columns],
+            ["--:" if each.is_number else "---" for each in columns],
+        ]
+        for row in rows:
+            cells = [safe_text(str(each.words(row)), MAX_CELL) for each in columns]
+            lines.append([cell.translate(_MARKUP) for cell in cells])
+        answer("".join(f"| {' | '.join(cells)} |\n" for cells in lines))
     else:
         answer_lines(table_lines(columns, rows))
 
@@ -487,27 +494,6 @@ def _plain_value(each: Any) -> Any:
     if isinstance(each, Mapping):
         return dict(each)
     return list(each) if isinstance(each, tuple) else each
-
-
-def _fields(row: Any) -> list[Column]:
-    return [Column(name, partial(_field, name)) for name in _plain(row)]
-
-
-def _field(name: str, row: Any) -> str:
-    return str(_plain(row)[name])
-
-
-def _markdown(columns: Sequence[Column], rows: Iterable[Any]) -> str:
-    lines = [
-        [each.heading for each in columns],
-        ["--:" if each.is_number else "---" for each in columns],
-        *([_markdown_cell(each.words(row)) for each in columns] for row in rows),
-    ]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
-def _markdown_cell(words: str) -> str:
-    return safe_text(words, MAX_CELL).translate(_MARKUP)
 
 
 def _when(at: datetime | None) -> str:

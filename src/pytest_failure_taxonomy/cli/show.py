@@ -69,7 +69,14 @@ def add_parser(commands: Parsers) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Print the report, or what was asked of it."""
-    _check(options)
+    if options.format == "json" and (options.json is not None or options.retryable):
+        raise SettingsError(
+            "show: --format json prints the whole report; leave it out with --json or --retryable"
+        )
+    if options.format == "agent" and (options.json is not None or options.retryable or options.all):
+        raise SettingsError(
+            "show: --format agent is one answer; leave it out with --all, --json or --retryable"
+        )
     report = _load(options.report)
     if options.retryable:
         return _answer_retryable(report)
@@ -84,18 +91,7 @@ def execute(options: argparse.Namespace) -> int:
     else:
         where = "stdin" if options.report == _STDIN else options.report
         answer_lines(_lines(report, where, is_all=options.all))
-    return _FAILED if _is_failed(report) else 0
-
-
-def _check(options: argparse.Namespace) -> None:
-    if options.format == "json" and (options.json is not None or options.retryable):
-        raise SettingsError(
-            "show: --format json prints the whole report; leave it out with --json or --retryable"
-        )
-    if options.format == "agent" and (options.json is not None or options.retryable or options.all):
-        raise SettingsError(
-            "show: --format agent is one answer; leave it out with --all, --json or --retryable"
-        )
+    return _FAILED if report["verdict"] is not None or _is_running(report) else 0
 
 
 def _load(path: str) -> dict[str, Any]:
@@ -122,10 +118,6 @@ def _read_stdin() -> bytes:
         raise ReportError(
             f"stdin: the report can't be read: {error.strerror}; give a file"
         ) from None
-
-
-def _is_failed(report: dict[str, Any]) -> bool:
-    return report["verdict"] is not None or _is_running(report)
 
 
 def _is_running(report: dict[str, Any]) -> bool:
