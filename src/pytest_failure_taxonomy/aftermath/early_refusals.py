@@ -149,7 +149,16 @@ def _read(path: Path) -> str | None:
 
 def _pytest_section(path: Path, text: str) -> Mapping[str, Any] | None:
     if path.suffix == ".toml":
-        return _section_of_toml(path, text)
+        import tomllib
+
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise _BrokenFileError(f"{path.name}: {error}") from error
+        if path.name != "pyproject.toml":
+            return _table(document.get("pytest")) or {}
+        tool = _table(_table(document.get("tool")).get("pytest"))
+        return _table(tool.get("ini_options")) or tool or None
     import iniconfig  # pytest's own reader
 
     try:
@@ -160,19 +169,6 @@ def _pytest_section(path: Path, text: str) -> Mapping[str, Any] | None:
     if name in sections:
         return dict(sections[name].items())
     return {} if path.name.endswith("pytest.ini") else None
-
-
-def _section_of_toml(path: Path, text: str) -> Mapping[str, Any] | None:
-    import tomllib
-
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _BrokenFileError(f"{path.name}: {error}") from error
-    if path.name != "pyproject.toml":
-        return _table(document.get("pytest")) or {}
-    tool = _table(_table(document.get("tool")).get("pytest"))
-    return _table(tool.get("ini_options")) or tool or None
 
 
 def _table(value: object) -> dict[str, Any]:

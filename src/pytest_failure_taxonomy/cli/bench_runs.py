@@ -235,7 +235,7 @@ def execute_show(options: argparse.Namespace) -> int:
             run.attempts[options.case] = list(read_calls(run.path, {options.case}))
     if options.format == "json" and options.case is not None:
         scheduled = run.cases.get(options.case)
-        shown = {
+        shown: dict[str, Any] = {
             "run_id": run.header.run_id,
             "case": None if scheduled is None else scheduled.model_dump(mode="json"),
             "state": run.state_of(options.case),

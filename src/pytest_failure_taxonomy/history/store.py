@@ -191,21 +191,17 @@ def remove_runs(connection: Connection, numbers: Sequence[int]) -> None:
             connection.execute(delete(table).where(table.c.run_number.in_(some)))
         connection.execute(delete(RUNS).where(RUNS.c.number.in_(some)))
         for cause in causes:
-            _count_cause(connection, cause)
-
-
-def _count_cause(connection: Connection, cause: int) -> None:
-    first, last, runs = connection.execute(
-        select(func.min(RUNS.c.started_at), func.max(RUNS.c.started_at), func.count())
-        .select_from(RUN_CAUSES.join(RUNS))
-        .where(RUN_CAUSES.c.cause_id == cause)
-    ).one()
-    wanted = CAUSES.c.id == cause
-    if not runs:
-        connection.execute(delete(CAUSES).where(wanted))
-    else:
-        counted = {"first_seen": first, "last_seen": last, "runs": runs}
-        connection.execute(update(CAUSES).where(wanted).values(counted))
+            first, last, runs = connection.execute(
+                select(func.min(RUNS.c.started_at), func.max(RUNS.c.started_at), func.count())
+                .select_from(RUN_CAUSES.join(RUNS))
+                .where(RUN_CAUSES.c.cause_id == cause)
+            ).one()
+            wanted = CAUSES.c.id == cause
+            if not runs:
+                connection.execute(delete(CAUSES).where(wanted))
+            else:
+                counted = {"first_seen": first, "last_seen": last, "runs": runs}
+                connection.execute(update(CAUSES).where(wanted).values(counted))
 
 
 @value
@@ -234,7 +230,9 @@ class _Addition:
         self._report = report
         self._source = source
         self._at = started_at(report)
-        self._project = self._id_of_project()
+        name = project_of(report)
+        known = connection.scalar(select(PROJECTS.c.id).where(PROJECTS.c.name == name))
+        self._project = self._insert(PROJECTS, name=name) if known is None else int(known)
         self._number = 0
 
     def add(self) -> None:
@@ -250,11 +248,6 @@ class _Addition:
         from pytest_failure_taxonomy.history.attempts import add_attempt_of
 
         add_attempt_of(self._connection, self._report)
-
-    def _id_of_project(self) -> int:
-        name = project_of(self._report)
-        found = self._connection.scalar(select(PROJECTS.c.id).where(PROJECTS.c.name == name))
-        return int(found) if found is not None else self._insert(PROJECTS, name=name)
 
     def _insert(self, table: Table, **values: Any) -> int:
         done = self._connection.execute(insert(table).values(**values))

@@ -137,13 +137,6 @@ class ActivityRecorder:
         if self._calls.pop():
             self._tell(IN_LAST_HOOK, next(filter(None, reversed(self._calls)), ""))
 
-    def _see_conftest(self, folders: Sequence[str]) -> None:
-        for folder in folders:  # it is the first one on the path, as for any module
-            found = os.path.join(folder, _CONFTEST)
-            if os.path.isfile(found):
-                self._tell(COLLECTING, self._relative(os.path.abspath(found)))
-                break
-
     def _tell(self, state: int, name: str) -> None:
         self._record.set_activity(self._clock(), state, name)
 
@@ -151,7 +144,12 @@ class ActivityRecorder:
         """Record a conftest file that is going to be imported, and ask pytest's import hook."""
         if name.rpartition(".")[2] == "conftest":
             with suppress(Exception):
-                self._see_conftest(sys.path if path is None else path)
+                # It is the first one on the path, as for any module.
+                for folder in sys.path if path is None else path:
+                    found = os.path.join(folder, _CONFTEST)
+                    if os.path.isfile(found):
+                        self._tell(COLLECTING, self._relative(os.path.abspath(found)))
+                        break
         return type(self._importer).find_spec(self._importer, name, path, target)
 
     def _leave_importer(self) -> None:

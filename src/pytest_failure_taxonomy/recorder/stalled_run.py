@@ -116,10 +116,20 @@ class StalledRun:
         self.ended: Observed | None = None
         """What was stalled when the watcher ended the session; `None` if it did not."""
         with suppress(OSError, ValueError, AttributeError):
-            self._show_terminal()
-        if ends:
+            terminal = find_terminal(config)  # where the user reads
+            if terminal is not None:
+                flags = IS_SHOWN | IS_COLOURED if terminal.is_coloured else IS_SHOWN
+                if os.environ.get("CI") or config.get_verbosity() > 0:
+                    flags |= TELLS_WORK
+                number = terminal.descriptor
+                record.set_terminal(os.fstat(number), number, flags)
+        if ends and threading.current_thread() is threading.main_thread():
+            # The signal by which the watcher ends a stalled session.
             with suppress(OSError, ValueError, AttributeError):
-                self._be_ready_to_end()
+                number = int(signal.SIGRTMIN) + _END_OFFSET
+                if signal.getsignal(number) == signal.SIG_DFL:
+                    signal.signal(number, self._end)
+                    record.set_end_signal(number)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -136,25 +146,6 @@ class StalledRun:
         """Record that it no longer does."""
         with suppress(Exception):
             self._record.set_debugger(waits=False)
-
-    def _show_terminal(self) -> None:
-        """Record where the user reads."""
-        terminal = find_terminal(self._config)
-        if terminal is not None:
-            flags = IS_SHOWN | IS_COLOURED if terminal.is_coloured else IS_SHOWN
-            if os.environ.get("CI") or self._config.get_verbosity() > 0:
-                flags |= TELLS_WORK
-            number = terminal.descriptor
-            self._record.set_terminal(os.fstat(number), number, flags)
-
-    def _be_ready_to_end(self) -> None:
-        """React to the signal by which the watcher ends a stalled session."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        number = int(signal.SIGRTMIN) + _END_OFFSET
-        if signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, self._end)
-            self._record.set_end_signal(number)
 
     def _end(self, number: int, _: FrameType | None) -> None:
         if os.getpid() != self._process_id:
