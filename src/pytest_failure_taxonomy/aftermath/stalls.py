@@ -451,14 +451,12 @@ class _Look:
 
     def _write_report(self, folder: Folder, observed: Observed) -> None:
         """Rewrite the report of the running run, unless something else is in its place."""
-        path = self._report
-        current = read_report(path)
-        is_ours = current is not None and current["run"]["id"] == self._run.header.run_id
-        if current is None or not is_ours or current["completeness"] != "running":
+        current = self._own_report()
+        if current is None or current["completeness"] != "running":
             return
         seen = ProcessEnd(exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns())
         report = reconstruct(self._run, folder, seen, observed, completeness="running")
-        write_report(path, report)
+        write_report(self._report, report)
 
 
 def _is_held_in(stacks: Stacks | None) -> bool:

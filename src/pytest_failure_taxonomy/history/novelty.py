@@ -146,7 +146,22 @@ def find_since(history: History, fingerprint: str, *, project: str | None = None
         HistoryError: there is no such cause, or several begin so.
     """
     with history.reading() as connection:
-        return _since(connection, _find_cause(connection, fingerprint, project))
+        query = select(CAUSES, PROJECTS.c.name.label("project")).join(PROJECTS)
+        query = query.where(*matches(CAUSES.c.fingerprint, f"{fingerprint}*"))
+        if project is not None:
+            query = query.where(PROJECTS.c.name == project)
+        rows = connection.execute(query.limit(5)).all()
+        if not rows:
+            raise HistoryError(
+                f"{fingerprint}: no failure of that fingerprint is known; "
+                "`failure-taxonomy history top` lists those that are"
+            )
+        if len(rows) > 1:
+            names = ", ".join(f"{row.fingerprint} ({row.project})" for row in rows)
+            raise HistoryError(
+                f"{fingerprint}: several begin so: {names}; give more of it, or --project"
+            )
+        return _since(connection, rows[0])
 
 
 def find_since_of_test(
@@ -163,7 +178,26 @@ def find_since_of_test(
         HistoryError: there is no such test, or several are called so.
     """
     with history.reading() as connection:
-        test = _find_test(connection, nodeid, project)
+        query = select(TESTS.c.id, TESTS.c.nodeid, PROJECTS.c.name.label("project")).join(PROJECTS)
+        query = query.where(exists().where(FAILURES.c.test_id == TESTS.c.id))
+        if project is not None:
+            query = query.where(PROJECTS.c.name == project)
+        rows = connection.execute(query.where(TESTS.c.digest == digest_of(nodeid)).limit(5)).all()
+        if not rows:
+            part = matches(TESTS.c.nodeid, f"*{nodeid}*")
+            rows = connection.execute(query.where(*part).order_by(TESTS.c.nodeid).limit(5)).all()
+        if not rows:
+            raise HistoryError(
+                f"{nodeid}: no failure of such a test is known; `failure-taxonomy history list "
+                "--nodeid 'PATTERN'` lists the runs in which tests failed"
+            )
+        if len(rows) > 1:
+            names = ", ".join(f"{row.nodeid} ({row.project})" for row in rows)
+            raise HistoryError(
+                f"{nodeid}: several tests are called so: {names}; give the whole node id, "
+                "or --project"
+            )
+        test = rows[0]
         failures = select(FAILURES.c.cause_id).join(RUNS).where(FAILURES.c.test_id == test.id)
         latest = failures.with_only_columns(RUNS.c.number).order_by(
             RUNS.c.started_at.desc(), RUNS.c.number.desc()
@@ -455,44 +489,3 @@ def _last_pass_before(connection: Connection, cause: Any, last: Any, test: Any) 
     return max(
         (each for each in found if each is not None), key=lambda each: each.started_at, default=None
     )
-
-
-def _find_cause(connection: Connection, fingerprint: str, project: str | None) -> Any:
-    query = select(CAUSES, PROJECTS.c.name.label("project")).join(PROJECTS)
-    query = query.where(*matches(CAUSES.c.fingerprint, f"{fingerprint}*"))
-    if project is not None:
-        query = query.where(PROJECTS.c.name == project)
-    rows = connection.execute(query.limit(5)).all()
-    if not rows:
-        raise HistoryError(
-            f"{fingerprint}: no failure of that fingerprint is known; "
-            "`failure-taxonomy history top` lists those that are"
-        )
-    if len(rows) > 1:
-        names = ", ".join(f"{row.fingerprint} ({row.project})" for row in rows)
-        raise HistoryError(
-            f"{fingerprint}: several begin so: {names}; give more of it, or --project"
-        )
-    return rows[0]
-
-
-def _find_test(connection: Connection, nodeid: str, project: str | None) -> Any:
-    query = select(TESTS.c.id, TESTS.c.nodeid, PROJECTS.c.name.label("project")).join(PROJECTS)
-    query = query.where(exists().where(FAILURES.c.test_id == TESTS.c.id))
-    if project is not None:
-        query = query.where(PROJECTS.c.name == project)
-    rows = connection.execute(query.where(TESTS.c.digest == digest_of(nodeid)).limit(5)).all()
-    if not rows:
-        part = matches(TESTS.c.nodeid, f"*{nodeid}*")
-        rows = connection.execute(query.where(*part).order_by(TESTS.c.nodeid).limit(5)).all()
-    if not rows:
-        raise HistoryError(
-            f"{nodeid}: no failure of such a test is known; `failure-taxonomy history list "
-            "--nodeid 'PATTERN'` lists the runs in which tests failed"
-        )
-    if len(rows) > 1:
-        names = ", ".join(f"{row.nodeid} ({row.project})" for row in rows)
-        raise HistoryError(
-            f"{nodeid}: several tests are called so: {names}; give the whole node id, or --project"
-        )
-    return rows[0]
