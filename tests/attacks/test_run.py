@@ -395,8 +395,8 @@ def test_it_is_told(tmp_path: Path, bare: str) -> None:
     (line,) = [line for line in run.stderr.splitlines() if "not installed" in line]
     assert line.startswith(MISSING.format(bare=bare))
     assert line.endswith(f"install it there: {bare} -m pip install pytest-failure-taxonomy")
-    assert run.told[1].startswith(
-        "tests failed, to go by pytest's exit code [TESTS_FAILED test.failed"
+    assert run.told[1] == (
+        "tests failed, to go by pytest's exit code [TESTS_FAILED test.failed, likely]"
     )
     report = run.report(completeness="reconstructed")
     assert "collection.error" in report["verdict"]["ambiguous"]

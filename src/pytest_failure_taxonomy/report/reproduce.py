@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.report.limits import (
     REDACTED,
     JSONObject,
@@ -24,8 +25,7 @@ from pytest_failure_taxonomy.taxonomy.values import value
 
 LONGEST_WORD: Final = 400
 """Characters; what is longer is no command for people."""
-_OURS: Final = ("--failure-taxonomy-", "--why-")
-_RULES: Final = "--failure-taxonomy-rules"
+_OURS: Final = {name: option for option in OPTIONS.values() for name in option.names}
 _BEGINS_AN_OPTION: Final = ("-", "@")
 
 
@@ -130,9 +130,12 @@ def _short(word: str, words: list[str], table: Mapping[str, str]) -> Iterator[tu
 
 def _sort_of(name: str, table: Mapping[str, str]) -> str:
     """Return the list of the table that an option is in; empty for one that nobody knows."""
-    if name.startswith(_OURS):
-        return "kept_with_value" if name == _RULES else "left_out_with_value"
-    return table.get(name, "")
+    ours = _OURS.get(name)
+    if ours is None:
+        return table.get(name, "")
+    if ours.name == "rules":
+        return "kept_with_value"
+    return "left_out" if ours.type in ("flag", "database") else "left_out_with_value"
 
 
 def _is_selection(word: str, files: frozenset[str]) -> bool:

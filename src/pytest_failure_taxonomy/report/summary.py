@@ -32,6 +32,8 @@ from pytest_failure_taxonomy.taxonomy.words import (
 
 COUNTED: Final = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "flaky")
 """The counts of a `summary` that people are told, in their order."""
+_MAX_KINDS: Final = 2
+"""Kinds that a verdict could have, in one line."""
 _MAX_NAMED: Final = 10
 """Node ids whose paths are looked for in the words of one cause."""
 _TOLD_BY_EVIDENCE: Final = ("worker.crashed", "test.stalled")
@@ -144,8 +146,12 @@ def causes_by_failure(report: JSONObject) -> dict[str | int, CauseSummary]:
 
 
 def codes_of(verdict: Mapping[str, Any]) -> str:
-    """Return the codes of a verdict: its reason, its kind or those it could be, how sure it is."""
-    kinds = dict.fromkeys((verdict["kind"], *verdict["ambiguous"]))
+    """Return the codes of a verdict: its reason, its kind, how sure it is.
+
+    The other kind that it could be is named, too; of more than one there is no room for.
+    """
+    kinds = list(dict.fromkeys((verdict["kind"], *verdict["ambiguous"])))
+    kinds = kinds if len(kinds) <= _MAX_KINDS else kinds[:1]
     likely = "" if verdict["confidence"] == "certain" else ", likely"
     return f"[{verdict['reason']} {' or '.join(kinds)}{likely}]"
 

@@ -441,6 +441,7 @@ def judge_command(
             refusal.message,
             confidence="likely",
             words=words_of_run_error(refusal),
+            failure=refusal,
         )
         return
     if code == 0:

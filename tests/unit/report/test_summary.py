@@ -180,6 +180,17 @@ def test_what_is_not_certain() -> None:
     assert summarise(report).codes == "[TIMEOUT process.killed or process.oom, likely]"
 
 
+def test_an_exit_code_alone() -> None:
+    """It can mean many things, and a line has no room for more than two."""
+    report = report_of(
+        cause("tests failed, to go by pytest's exit code"),
+        message="tests failed, to go by pytest's exit code",
+        confidence="likely",
+        ambiguous=["test.failed", "test.setup_error", "collection.error"],
+    )
+    assert summarise(report).codes == "[TESTS_FAILED test.failed, likely]"
+
+
 @pytest.mark.parametrize(
     ("retryable", "of_causes", "advice"),
     [
@@ -259,6 +270,8 @@ ARGS: Final = [
     (["-xvs", "-k", "a and b", "-mslow", "-rA", "--tb=short"], " -s"),
     (["--junitxml=x.xml", "--html", "r.html", "--cov", "src", "--cov-report=xml"], ""),
     (["--failure-taxonomy-report=r.json", "--why-html", "x.html"], ""),
+    (["--why", "--why-history", "--failure-taxonomy-end-stalled", "-p", "x"], " -p x"),
+    (["--why-history", "h.db", "--why-junit", "j.xml", "--failure-taxonomy-summary=off"], ""),
     (["--failure-taxonomy-rules", "rules.yaml"], " --failure-taxonomy-rules rules.yaml"),
     (["--lf", "--deselect", "a.py::t", "--maxfail=1", "tests/test_cart.py"], ""),
     (["--device", "cuda:0", "--my-flag", "tests/test_cart.py"], " --device cuda:0 --my-flag"),

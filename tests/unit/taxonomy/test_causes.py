@@ -291,6 +291,22 @@ def test_a_host_under_several_exceptions_is_one_cause(recognised: dict[str, Diag
     assert (cause.owner, cause.retryable, len(cause.fingerprints)) == ("environment", True, 3)
 
 
+def test_nobody_knows_whether_an_environment_mends_itself(
+    recognised: dict[str, Diagnosis],
+) -> None:
+    """A host that was down while the files were collected may be up again, as in a test."""
+    recognised["refused"] = replace(REFUSED, retryable=None)
+    judgement = judge(
+        RunEvidence(
+            exit=ProcessExit(code=2, source="pytest"),
+            collection_failures=(uncollected("test_a.py", raised("OSError", "refused")),),
+        )
+    )
+    assert [cause.retryable for cause in judgement.causes] == [None]
+    assert judgement.verdict is not None
+    assert judgement.verdict.retryable is None
+
+
 def test_what_a_rule_says_of_a_retry_comes_before_what_is_recognised(
     recognised: dict[str, Diagnosis],
 ) -> None:
