@@ -121,6 +121,9 @@ IN_HOOK: Final = "import sys\ndef {}(): sys.exit(0)\n"
 AT_EXIT: Final = {"test_it.py": f"import atexit, os; atexit.register(os._exit, 0)\n{BAD}"}
 CONFTEST: Final = {"conftest.py": LEAVES, "test_it.py": BAD}
 BY_CONFTEST: Final = "conftest.py ended pytest with status 0 before any test ran (conftest.py:1)"
+BEFORE_ANY: Final = (
+    "pytest with status 0 before any test ran, then the process left before pytest had finished"
+)
 AT_LINE_1: Final = "1 test failed: assert 0: test_it (test_it.py:1)"
 AT_LINE_2: Final = "1 test failed: assert 0: test_it (test_it.py:2)"
 IN_BOTH: Final = (
@@ -198,13 +201,13 @@ ANSWERS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
         {"own.py": LEAVES, "test_it.py": BAD},
         [*AS_INSTALLED, "-p", "own"],
         3,
-        "own ended pytest with status 0 before any test ran",
+        f"own ended {BEFORE_ANY}",
     ),
     "plugin-of-a-file": (
         {"own.py": LEAVES, "pytest.ini": "[pytest]\naddopts = -p own\n"},
         AS_INSTALLED,
         3,
-        "own (from addopts in pytest.ini) ended pytest with status 0 before any test ran",
+        f"own (from addopts in pytest.ini) ended {BEFORE_ANY}",
     ),
     # It is right.
     "forgiven": (
@@ -232,8 +235,16 @@ ANSWERS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
     "listed": (CONFTEST, [*PYTEST, "--collect-only"], 0, BY_CONFTEST),
     "version": (CONFTEST, [*PYTEST, "--version"], 0, ""),
     # It is a baseline, or the command is no pytest.
-    "baseline": (CONFTEST, BASELINE, 0, "the tests pass before the fix"),
-    "baseline-at-exit": (AT_EXIT, BASELINE, 0, "the tests pass before the fix"),
+    "baseline": (CONFTEST, BASELINE, 0, f"{BY_CONFTEST}, then the tests pass before the fix"),
+    "baseline-at-exit": (
+        AT_EXIT,
+        BASELINE,
+        0,
+        (
+            "the process left with exit code 0 after the session had ended with exit code 1, then "
+            "the tests pass before the fix"
+        ),
+    ),
     "shell": ({"test_it.py": BAD}, shell("{pytest}"), 0, AT_LINE_1),
     "text": ({}, ["sh", "-c", "echo '1 failed in 0.1s'"], 0, ""),
 }

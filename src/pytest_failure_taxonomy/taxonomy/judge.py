@@ -475,9 +475,8 @@ def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> l
     if ended and (not run.finished or run.exit.session_code not in (None, run.exit.code)):
         return found
     if not run.finished:
-        refusal = run.early_refusal
-        if refusal is not None and run.exit.code == 0:
-            return [*found, *judge_command(0, run.exit.source, is_pytest=True, refusal=refusal)]
+        if run.early_refusal is not None and run.exit.code == 0:
+            found += judge_command(0, run.exit.source, is_pytest=True, refusal=run.early_refusal)
         death = judge_death(run.exit, run.in_flight, run.activity, run.traces)
         return [*found, _of_stage(in_words_of_command(death, run), run)]
     if run.exit.session_code not in (None, run.exit.code):
