@@ -662,6 +662,15 @@ PYTEST: Final = (
         ["pytest does not know --no-such"],
         args=["--no-such"],
     ),
+    Row(
+        "setting-of-a-plugin",
+        {
+            "pytest.ini": "[pytest]\nasyncio_mode = auto\nfilterwarnings = error\n",
+            "test_a.py": "def test_a(): pass\n",
+        },
+        ["pytest does not know the setting asyncio_mode"],
+        fixes=['pip install "pytest-failure-taxonomy[asyncio]"'],
+    ),
     Row("path", {"test_a.py": ""}, ["there is no file or folder nowhere"], args=["nowhere"]),
     Row(
         "plugin",
