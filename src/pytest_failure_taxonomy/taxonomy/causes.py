@@ -256,7 +256,7 @@ class _Members:
         elif isinstance(failure, CollectionFailure):
             if not failure.nodeid or failure.nodeid not in self._files:
                 self._files.append(failure.nodeid)
-        elif found.kind == "test.failed" and found.nodeid is None:
+        elif found.kind == "test.failed" and found.nodeid is None and not found.headline:
             self._unnamed += found.count
 
     def _retryable(self, found: Finding) -> bool | None:
