@@ -47,7 +47,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 MAX_GROUPS: Final = 200
 """Groups and causes of one run that its summary keeps, the first ones of each."""
@@ -99,11 +99,16 @@ class _Part:
         return str(self.about["run"]["id"])
 
     @property
+    def slot(self) -> tuple[str, int | None]:
+        """Its stage and shard, which its tries share."""
+        run = self.about["run"]
+        return run["stage"], run["shard"]["index"] if run["shard"] else None
+
+    @property
     def order(self) -> tuple[int, int, datetime, str]:
         """Where it stands among the runs: by stage, shard and time."""
-        run = self.about["run"]
-        shard = run["shard"]["index"] if run["shard"] else 0
-        return (_STAGES.index(run["stage"]), shard, _time(run["started_at"]), self.id)
+        stage, shard = self.slot
+        return (_STAGES.index(stage), shard or 0, _time(self.about["run"]["started_at"]), self.id)
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -329,7 +334,7 @@ def _cut(parts: Sequence[_Part]) -> list[_Part]:
         for name, room in left.items():
             lists[name] = lists[name][:room]
             left[name] = room - len(lists[name])
-        kept.append(_Part(about=part.about, lists=lists, environment=part.environment))
+        kept.append(replace(part, lists=lists))
     return kept
 
 
@@ -365,7 +370,13 @@ def _build(
         joined = _join(parts, replaced, join_shards)
         parts = [_without_shards(part) for part in parts]
     aside = replaced | _valid_baselines(parts)
-    parts = _cut([_emptied(part) if part.id in aside else part for part in parts])
+    emptied: dict[str, list[Any]] = {name: [] for name in (*_LISTS, "not_run")}
+    parts = _cut(
+        [
+            replace(part, lists={**part.lists, **emptied}) if part.id in aside else part
+            for part in parts
+        ]
+    )
     active = [part for part in parts if part.id not in replaced]
     failing = [part for part in active if part.id not in aside]
     summary = _summary(parts, replaced, aside)
@@ -391,7 +402,8 @@ def _build(
     exits = [each.about["exit"] for each in (of_verdict if verdict else active)]
     has_tests = all(part.about["has_tests"] for part in parts)
     has_tests = has_tests and sum(part.about["counts"]["tests"] for part in parts) <= MAX_TESTS
-    parts = [part if has_tests else _without_tests(part) for part in parts]
+    if not has_tests:
+        parts = [replace(part, lists={**part.lists, "tests": []}) for part in parts]
     groups = _groups(failing)
     report = {
         "$schema": SCHEMA_ID,
@@ -436,13 +448,6 @@ def _joined(parts: Sequence[_Part], name: str) -> list[Any]:
     return [entry for part in parts for entry in part.lists[name]]
 
 
-def _emptied(part: _Part) -> _Part:
-    """Return a run that a rerun has replaced, without what it lists as failed."""
-    empty: dict[str, list[Any]] = {name: [] for name in (*_LISTS, "not_run")}
-    lists = {**part.lists, **empty}
-    return _Part(about=part.about, lists=lists, environment=part.environment)
-
-
 def _join(parts: Sequence[_Part], replaced: set[str], join_shards: JoinShards) -> list[JSONObject]:
     """Return one report for the shards of each bench."""
     shards = [
@@ -463,7 +468,7 @@ def _without_shards(part: _Part) -> _Part:
     shards = [each for each in part.lists["bench"] if each.get("shard")]
     others = [each for each in part.lists["bench"] if not each.get("shard")]
     about = {**part.about, "bench_shards": shards}
-    return _Part(about=about, lists={**part.lists, "bench": others}, environment=part.environment)
+    return replace(part, about=about, lists={**part.lists, "bench": others})
 
 
 def _failed_gates(joined: Sequence[JSONObject]) -> Iterator[Finding]:
@@ -481,46 +486,28 @@ def _failed_gates(joined: Sequence[JSONObject]) -> Iterator[Finding]:
         )
 
 
-def _without_tests(part: _Part) -> _Part:
-    lists = {**part.lists, "tests": []}
-    return _Part(about=part.about, lists=lists, environment=part.environment)
-
-
 def _replaced(parts: Sequence[_Part], *, always: bool) -> set[str]:
     """Return the ids of runs that a rerun has replaced.
 
     That is a later run of the same stage, shard and arguments that came to its end and was told to
     run what failed before; with `always`, any later run of the same stage and shard.
     """
-    tries: dict[Any, list[_Part]] = {}
+    replaced: set[str] = set()
+    earlier: dict[Any, list[str]] = {}
     for part in parts:
-        run = part.about["run"]
-        key: tuple[Any, ...] = (run["stage"], run["shard"]["index"] if run["shard"] else None)
+        invocation = part.about["run"]["invocation"]
+        args = invocation["args"]
+        key: tuple[Any, ...] = part.slot
         if not always:
-            invocation = run["invocation"]
-            key = (*key, invocation["rootdir"], tuple(_without_rerun_options(invocation["args"])))
-        tries.setdefault(key, []).append(part)
-    replaced = set()
-    for of_one in tries.values():
-        for index, part in enumerate(of_one):
-            if any(always or _is_rerun(later) for later in of_one[index + 1 :] if _is_whole(later)):
-                replaced.add(part.id)
+            same = [each for each in args if each not in _RERUN_OPTIONS]
+            same = [each for each in same if not each.startswith(_RERUN_VALUES)]
+            key = (*key, invocation["rootdir"], *same)
+        before = earlier.setdefault(key, [])
+        is_whole = part.about["completeness"] == "full" and part.about["exit"]["code"] in (0, 1)
+        if is_whole and (always or not _RERUN_OPTIONS.isdisjoint(args)):
+            replaced.update(before)
+        before.append(part.id)
     return replaced
-
-
-def _is_rerun(part: _Part) -> bool:
-    args = part.about["run"]["invocation"]["args"]
-    return not _RERUN_OPTIONS.isdisjoint(args)
-
-
-def _is_whole(part: _Part) -> bool:
-    return part.about["completeness"] == "full" and part.about["exit"]["code"] in (0, 1)
-
-
-def _without_rerun_options(args: Sequence[str]) -> Iterator[str]:
-    return (
-        each for each in args if each not in _RERUN_OPTIONS and not each.startswith(_RERUN_VALUES)
-    )
 
 
 def _missing(parts: Sequence[_Part], expect: int | None) -> Iterator[Finding]:
@@ -601,11 +588,9 @@ def _tries(parts: Sequence[_Part], replaced: set[str]) -> Iterator[list[_Part]]:
     """Yield the tries of which a later one has replaced the earlier ones."""
     open_tries: dict[Any, list[_Part]] = {}
     for part in parts:
-        run = part.about["run"]
-        key = (run["stage"], run["shard"]["index"] if run["shard"] else None)
-        open_tries.setdefault(key, []).append(part)
+        open_tries.setdefault(part.slot, []).append(part)
         if part.id not in replaced:
-            tries = open_tries.pop(key)
+            tries = open_tries.pop(part.slot)
             if len(tries) > 1:
                 yield tries
 

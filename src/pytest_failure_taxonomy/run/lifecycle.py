@@ -238,15 +238,12 @@ class Run:
         )
         faces = self._settings.faces
         if self._past_runs.wants_every_test or faces.junit or faces.html:
-            self._record_every_test()
+            from pytest_failure_taxonomy.recorder.every_test import EveryTest
+
+            started_at = datetime.fromisoformat(self._started_at).timestamp()
+            self._every_test = EveryTest(self.faults, self.session.nodeids, started_at)
+            self._config.pluginmanager.register(self._every_test, "failure_taxonomy_every_test")
         call_after_fork(self.session.progress.detach, self._crash_record.leave_to_parent)
-
-    def _record_every_test(self) -> None:
-        from pytest_failure_taxonomy.recorder.every_test import EveryTest
-
-        started_at = datetime.fromisoformat(self._started_at).timestamp()
-        self._every_test = EveryTest(self.faults, self.session.nodeids, started_at)
-        self._config.pluginmanager.register(self._every_test, "failure_taxonomy_every_test")
 
     def _begin_on_disk(self) -> None:
         """Write the first report, begin the record, and start the watcher."""
@@ -260,20 +257,17 @@ class Run:
         if is_watched:
             self._environment = replace(self._environment, watcher=WatcherState(active=True))
         self._report_file.open(self._running_report(), self._header())
+        libraries: Sequence[str] = ()
+        if self._settings.faces.html is not None:
+            from pytest_failure_taxonomy.report.faces import LIBRARIES
+
+            libraries = LIBRARIES["html"]
         why_not = self._crash_record.watch(
-            completes=is_watched, observer=observer, libraries=self._libraries()
+            completes=is_watched, observer=observer, libraries=libraries
         )
         if why_not is not None:
             self._record_no_watcher(why_not)
             self._report_file.correct(self._running_report())
-
-    def _libraries(self) -> Sequence[str]:
-        """Return what completing the report imports that is not this package's nor Python's."""
-        if self._settings.faces.html is None:
-            return ()
-        from pytest_failure_taxonomy.report.faces import LIBRARIES
-
-        return LIBRARIES["html"]
 
     def _record_no_watcher(self, why_not: str) -> None:
         watcher = WatcherState(active=False, why_not=why_not)
@@ -603,16 +597,6 @@ def _move_crash_dump(
     call_after_fork(dump.leave_to_parent)
 
 
-def _begin_worker(config: pytest.Config) -> None:
-    recorder = WorkerRecorder(config)
-    config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
-    _record_activity(config, recorder.record, recorder.faults)
-    _move_crash_dump(config, recorder.record, recorder.faults, recorder.hand_over)
-    if knows_timers(config.pluginmanager):
-        timers = TimerRecorder(recorder.record, recorder.faults)
-        config.pluginmanager.register(timers, "failure_taxonomy_timers")
-
-
 class _WorkerStart:
     """A plugin that begins when it is certain whether this is an xdist worker."""
 
@@ -624,7 +608,13 @@ class _WorkerStart:
         """Begin as a worker or, in a pytest that a test of a worker runs, as a run of its own."""
         if is_worker(config):
             if self._requested or is_followed(config):
-                _begin_worker(config)
+                recorder = WorkerRecorder(config)
+                config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
+                _record_activity(config, recorder.record, recorder.faults)
+                _move_crash_dump(config, recorder.record, recorder.faults, recorder.hand_over)
+                if knows_timers(config.pluginmanager):
+                    timers = TimerRecorder(recorder.record, recorder.faults)
+                    config.pluginmanager.register(timers, "failure_taxonomy_timers")
             return (yield)
         if not self._requested:
             return (yield)

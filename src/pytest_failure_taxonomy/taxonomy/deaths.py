@@ -34,6 +34,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.memory_pressure import words_of_oom_kill, words_of_sample
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, FailureReason
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 TEST_LIMIT_SHARE: Final = 0.98
@@ -104,10 +105,10 @@ def _judge_end(end: ProcessExit, running: str | None) -> Finding:
         return finding(
             "process.vanished",
             "report",
-            _VANISHED,
+            "no end of the run has been recorded",
             nodeid=running,
             confidence="likely",
-            headline=None if end.source == "none" else _DIED,
+            headline=None if end.source == "none" else "pytest died, and nothing says how",
         )
     return _judge_exit(end, end.code, running)
 
@@ -366,9 +367,6 @@ _OWN_SIGNALS: Final = {
 }
 """What a signal means by itself, whoever sent it."""
 
-_VANISHED: Final = "no end of the run has been recorded"
-_DIED: Final = "pytest died, and nothing says how"
-
 
 def _limit_words(limit: TimeLimit) -> str:
     if limit.elapsed_seconds is None:
@@ -381,42 +379,6 @@ def _limit_words(limit: TimeLimit) -> str:
         "allows were used up"
     )
 
-
-_COMMAND_WORDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "process.timeout": "the command used up its time limit",
-        "process.killed": (
-            "the command was killed (SIGKILL): memory or a time limit, nothing says which"
-        ),
-        "process.oom": "the command was killed because the memory ran out",
-        "process.terminated": "the command was told to end by a signal",
-        "process.crashed": "the command crashed",
-        "interrupt.keyboard": "the command was interrupted from the keyboard",
-    }
-)
-"""The words for how a process ended whose command is not a pytest."""
-
-_PYTEST_WORDS: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        1: "tests failed, to go by pytest's exit code",
-        2: "pytest ended early: a collection error, or Ctrl+C",
-    }
-)
-
-_PYTEST_KINDS: Final[Mapping[int, tuple[str, tuple[str, ...]]]] = MappingProxyType(
-    {
-        1: (
-            "test.failed",
-            ("test.setup_error", "test.teardown_error", "collection.error", "plugin.error"),
-        ),
-        2: ("command.failed", ("collection.error", "interrupt.keyboard")),
-        3: ("internal.error", ()),
-        4: ("usage.error", ("conftest.error", "plugin.error")),
-        5: ("tests.none_collected", ("tests.all_deselected",)),
-        6: ("warnings.exceeded", ()),
-    }
-)
-"""What pytest's exit codes are most likely to come from, and what else they could."""
 
 _CODES_OF_REFUSALS: Final = frozenset({0, 1, 3, 4})
 """Exit codes of a pytest that can't load a plugin or read its files; versions of it differ. With 0
@@ -446,20 +408,18 @@ def judge_command(
         return
     if code == 0:
         return
-    kind = "command.failed"
-    ambiguous: tuple[str, ...] = ()
-    if code == KILLED_EXIT_CODE:
-        ambiguous = KILLED_BY
-    elif is_pytest:
-        kind, ambiguous = _PYTEST_KINDS.get(code, (kind, ambiguous))
+    commands = packaged_table("commands")
+    row = commands["pytest"].get(str(code), {}) if is_pytest else {}
+    kind = row.get("kind", "command.failed")
+    is_killed = code == KILLED_EXIT_CODE
     yield finding(
         kind,
         source,
         f"exit code {code}",
         reason=None if kind != "command.failed" else FailureReason.from_pytest_exit_code(code),
         confidence="likely",
-        ambiguous=ambiguous,
-        headline=_headline_of(code, is_pytest=is_pytest),
+        ambiguous=KILLED_BY if is_killed else tuple(row.get("ambiguous", ())),
+        headline=commands["deaths"]["process.killed"] if is_killed else row.get("headline"),
     )
 
 
@@ -499,14 +459,9 @@ def words_of_tool(told: ToolMessage) -> str:
     return f"{_TOOL_NAMES.get(told.tool, told.tool)}: {TOOL_CAUSES[told.cause][0]}"
 
 
-def _headline_of(code: int, *, is_pytest: bool) -> str | None:
-    if code == KILLED_EXIT_CODE:
-        return _COMMAND_WORDS["process.killed"]
-    return _PYTEST_WORDS.get(code) if is_pytest else None
-
-
 def in_words_of_command(death: Finding, run: RunEvidence) -> Finding:
     """Return how a process died, in words that fit a command that is no pytest."""
     if run.recorded or run.is_pytest:
         return death
-    return replace(death, headline=_COMMAND_WORDS.get(death.kind, death.headline))
+    words = packaged_table("commands")["deaths"]
+    return replace(death, headline=words.get(death.kind, death.headline))

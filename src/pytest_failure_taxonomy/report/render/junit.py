@@ -38,9 +38,7 @@ _RUNNING: Final = (
 )
 _SKIPPED: Final = {"skipped": "pytest.skip", "xfailed": "pytest.xfail"}
 _OF_A_TEST: Final = ("reason", "kind", "failure_type", "fingerprint", "rule", "worker", "attempts")
-_SUITE_COUNTS: Final = ("tests", "failures", "errors", "skipped")
 
-_Failures = Mapping[str, list[JSONObject]]
 _Causes = Mapping[str | int, CauseSummary]
 
 
@@ -73,7 +71,7 @@ def augment(path: Path, report: JSONObject) -> str:
     Raises:
         ReportError: it can't be read, is no JUnit file, or is of another run.
     """
-    from pytest_failure_taxonomy.report.from_junit import read_tree
+    from pytest_failure_taxonomy.report.from_junit import read_tree, suites_of
 
     try:
         path.stat()
@@ -84,11 +82,12 @@ def augment(path: Path, report: JSONObject) -> str:
     root = read_tree(path)
     if root is None:
         return render(report)
-    suites = [root] if root.tag == "testsuite" else list(root.iter("testsuite"))
+    suites = suites_of(root)
     cases = [case for suite in suites for case in suite.findall("testcase")]
     _refuse_other_run(path, cases, report)
     family = XUNIT1 if any("file" in case.attrib for case in cases) else XUNIT2
-    failures, causes = _by_place(_failures_of(report)), causes_by_failure(report)
+    failures = {address(nodeid): each for nodeid, each in _failures_of(report).items()}
+    causes = causes_by_failure(report)
     for case in cases:
         for failure in failures.get(_place_of(case), ()):
             _add_to(case, failure, causes, family)
@@ -127,10 +126,6 @@ def _failures_of(report: JSONObject) -> dict[str, list[JSONObject]]:
     return found
 
 
-def _by_place(failures: _Failures) -> dict[tuple[str, str], list[JSONObject]]:
-    return {address(nodeid): each for nodeid, each in failures.items()}
-
-
 def _place_of(case: ET.Element) -> tuple[str, str]:
     return case.get("classname") or "", case.get("name") or ""
 
@@ -138,7 +133,7 @@ def _place_of(case: ET.Element) -> tuple[str, str]:
 def _refuse_other_run(path: Path, cases: list[ET.Element], report: JSONObject) -> None:
     """Refuse a file in which none of the failed tests stands, though it has failures of its own."""
     failed = {_place_of(case) for case in cases if case.find("failure") is not None}
-    ours = set(_by_place(_failures_of(report)))
+    ours = {address(failure["nodeid"]) for failure in report["failures"]}
     omitted = report["limits"].get("failures_omitted", 0)
     if (failed or ours) and not failed & ours and not omitted and cases and failed:
         raise ReportError(
@@ -153,10 +148,6 @@ def _describe_run(suite: ET.Element, report: JSONObject) -> None:
     suite.set("timestamp", run["started_at"])
     if suite.get("time") is None:
         suite.set("time", _seconds(run["duration_seconds"]))
-    properties = suite.find("properties")
-    if properties is None:
-        properties = ET.Element("properties")
-        suite.insert(0, properties)
     given = {
         "run": run["id"],
         "stage": run["stage"],
@@ -168,14 +159,19 @@ def _describe_run(suite: ET.Element, report: JSONObject) -> None:
         "recovery_action": verdict.get("recovery_action"),
         "message": verdict.get("message"),
     }
-    _fill(properties, given)
+    _fill(suite, given)
     if report["tests"] is None:
-        _fill(properties, {"note": "tests that passed are counted in the report, and not listed"})
+        _fill(suite, {"note": "tests that passed are counted in the report, and not listed"})
     for number, note in enumerate(texts_at(own_extension(report), "notes"), 1):
-        _fill(properties, {f"note.{number}": note})
+        _fill(suite, {f"note.{number}": note})
 
 
-def _fill(properties: ET.Element, given: Mapping[str, Any]) -> None:
+def _fill(element: ET.Element, given: Mapping[str, Any]) -> None:
+    """Add what is known to the properties of a suite or a test case."""
+    properties = element.find("properties")
+    if properties is None:
+        properties = ET.Element("properties")
+        element.insert(0, properties)
     for name, value in given.items():
         if value is not None:
             text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -196,22 +192,19 @@ def _cases(report: JSONObject, causes: _Causes, family: str) -> Iterator[ET.Elem
         seconds = test.get("duration_seconds") or max(
             (each["duration_seconds"] or 0.0 for each in of_test), default=0.0
         )
-        case = _case(nodeid, seconds, _place(of_test), family)
+        place = next((each["location"] for each in of_test if each["location"]), None)
+        case = _case(nodeid, seconds, place, family)
         yield case
         if nodeid in flying and not of_test:
             _add_in_flight(case, flying[nodeid], causes.get(nodeid), report)
         elif not of_test:
             _add_outcome(case, test.get("outcome"))
         for number, failure in enumerate(of_test):
-            place = case
+            to = case
             if number and failure["phase"] == "teardown":  # as pytest does it, for Jenkins' sake
-                place = _case(nodeid, failure["duration_seconds"] or 0.0, None, family)
-                yield place
-            _add_failure(place, failure, causes, family)
-
-
-def _place(failures: Iterable[JSONObject]) -> JSONObject | None:
-    return next((each["location"] for each in failures if each["location"]), None)
+                to = _case(nodeid, failure["duration_seconds"] or 0.0, None, family)
+                yield to
+            _add_failure(to, failure, causes, family)
 
 
 def _case(nodeid: str, seconds: float, place: JSONObject | None, family: str) -> ET.Element:
@@ -226,7 +219,7 @@ def _case(nodeid: str, seconds: float, place: JSONObject | None, family: str) ->
 
 
 def _add_failure(case: ET.Element, failure: JSONObject, causes: _Causes, family: str) -> None:
-    raised, origin = failure["exception"] or {}, failure["origin"] or {}
+    raised = failure["exception"] or {}
     said = raised.get("message") or ""
     message = f"{raised['type']}: {said}" if raised else said
     tag = "failure" if failure["phase"] == "call" else "error"
@@ -240,7 +233,7 @@ def _add_failure(case: ET.Element, failure: JSONObject, causes: _Causes, family:
     element.set("message", clean(f"{begins}{message}" or failure["kind"]))
     element.text = clean("\n".join([*_facts(failure, causes), failure["traceback"] or ""]))
     if family == XUNIT1:
-        _add_properties(case, failure, origin)
+        _add_properties(case, failure)
 
 
 def _facts(failure: JSONObject, causes: _Causes) -> Iterator[str]:
@@ -263,25 +256,21 @@ def _words_of(cause: CauseSummary | None) -> Iterator[str]:
             yield f"fix: {cause.fix}"
 
 
-def _add_properties(case: ET.Element, failure: JSONObject, origin: Mapping[str, Any]) -> None:
-    properties = case.find("properties")
-    if properties is None:
-        properties = ET.Element("properties")
-        case.insert(0, properties)
-    _fill(properties, {name: failure[name] for name in _OF_A_TEST})
-    _fill(properties, {"owner": origin.get("owner"), "package": origin.get("package")})
+def _add_properties(case: ET.Element, failure: JSONObject) -> None:
+    origin = failure["origin"] or {}
+    _fill(case, {name: failure[name] for name in _OF_A_TEST})
+    _fill(case, {"owner": origin.get("owner"), "package": origin.get("package")})
 
 
 def _add_to(case: ET.Element, failure: JSONObject, causes: _Causes, family: str) -> None:
     """Add what a report knows of a failure to a case that pytest wrote."""
-    origin = failure["origin"] or {}
     tag = "failure" if failure["phase"] == "call" else "error"
     for element in case.findall(tag):
         if element.get("type") is None:
             element.set("type", failure["kind"])
             element.text = "\n".join([*map(clean, _facts(failure, causes)), element.text or ""])
             if family == XUNIT1:
-                _add_properties(case, failure, origin)
+                _add_properties(case, failure)
             return
 
 
@@ -374,7 +363,8 @@ def _count(suite: ET.Element) -> None:
     known = set(map(id, failed))
     errors = [case for case in cases if case.find("error") is not None and id(case) not in known]
     skipped = [case for case in cases if case.find("skipped") is not None]
-    for name, found in zip(_SUITE_COUNTS, (cases, failed, errors, skipped), strict=True):
+    counted = {"tests": cases, "failures": failed, "errors": errors, "skipped": skipped}
+    for name, found in counted.items():
         suite.set(name, str(len(found)))
 
 
