@@ -19,19 +19,6 @@ if TYPE_CHECKING:
 MAX_WIDER_TEXT: Final = 200_000
 """Characters at the start and at the end of a text that are searched for our own patterns."""
 
-_PARTS_OF_PHRASES: Final = (
-    " error",
-    "module",
-    "token",
-    " failed",
-    "expected",
-    "assertion",
-    "status code",
-    "context",
-    "maximum length",
-)
-"""Each published phrase contains one of these, so most texts need nine searches and not sixteen."""
-
 _LETTERS: Final = bytes(
     ord(chr(each).lower()) if chr(each).isascii() and chr(each).isalpha() else ord(" ")
     for each in range(256)
@@ -139,10 +126,10 @@ def _by_phrases(lowered: str, excerpt: _Excerpt, heads: tuple[Head, ...]) -> Fai
 
 
 def _by_published_phrases(lowered: str) -> FailureType | None:
-    if not any(part in lowered for part in _PARTS_OF_PHRASES):
-        return None
-    from pytest_failure_taxonomy.taxonomy.failure_text.phrases import PHRASES
+    from pytest_failure_taxonomy.taxonomy.failure_text.phrases import PARTS_OF_PHRASES, PHRASES
 
+    if not any(part in lowered for part in PARTS_OF_PHRASES):
+        return None
     if not any(phrase in lowered for _, each in PHRASES for phrase in each):
         return None
     meant = _false_friends().sub(" ", lowered)

@@ -34,6 +34,7 @@ _PATH: Final[str] = _TABLES["path"]
 PHRASES: Final = tuple(
     (FailureType(name), tuple(phrases)) for name, phrases in _TABLES["published"].items()
 )
+PARTS_OF_PHRASES: Final[tuple[str, ...]] = tuple(_TABLES["parts_of_published"])
 FALSE_FRIENDS: Final[tuple[str, ...]] = tuple(_TABLES["false_friends"])
 DIAGNOSTICS: Final = Patterns(_TABLES["diagnostics"])
 REFUSALS: Final = Patterns(_TABLES["refusals"])
