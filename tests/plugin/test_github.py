@@ -158,12 +158,18 @@ def test_a_summary_that_cannot_be_written(
     assert line.startswith("failure taxonomy: step summary: it can't be written: ")
 
 
-@pytest.mark.parametrize("args", [("no_such.py",), ("--no-such-option",)])
-def test_a_run_that_never_starts(on_github: PytestRuns, args: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("arg", "said"),
+    [
+        ("no_such.py", "there is no file or folder no_such.py"),
+        ("--no-such-option", "pytest does not know --no-such-option"),
+    ],
+)
+def test_a_run_that_never_starts(on_github: PytestRuns, arg: str, said: str) -> None:
     """Its cause is annotated, and it has no place."""
-    run: FinishedRun = on_github.run(*args)
+    run: FinishedRun = on_github.run(arg)
     (line,) = commands(run.stdout + run.stderr)
-    assert line.startswith("::error title=pytest ")
+    assert line.startswith(f"::error title={said}::")
     assert line.endswith("[INTERNAL_ERROR usage.error]")
 
 
@@ -185,7 +191,9 @@ def test_a_death(on_github: PytestRuns) -> None:
     report = on_github.wait_for_completion()
     assert report["verdict"]["kind"] == "process.crashed"
     summary = (on_github.path / SUMMARY).read_text("utf-8")
-    assert summary.startswith("## \u274c the pytest process crashed while it ran test\\_it")
+    assert summary.startswith(
+        "## \u274c the pytest process crashed (SIGABRT) while it ran test\\_it"
+    )
     assert "<sub>\\[UNKNOWN process.crashed\\]</sub>" in summary
     assert "<details><summary>Where it crashed</summary>" in summary
     assert "kind=process.crashed\n" in (on_github.path / OUTPUT).read_text("utf-8")

@@ -122,7 +122,7 @@ def test_a_warning_that_nobody_could_catch(runs: PytestRuns) -> None:
     assert done.verdict == ("INTERNAL_ERROR", "plugin.error")
     (error,) = done.report["internal_errors"]
     assert error["message"].startswith("unraisable ResourceWarning: unclosed file <")
-    assert any("unraisable ResourceWarning: unclosed file <" in line for line in own_lines(done))
+    assert own_lines(done)[0].startswith("ResourceWarning as an error: unclosed file <")
 
 
 TIMEOUT: Final = "import time\ndef test_passes(): pass\ndef test_hangs(): time.sleep(60)\n"

@@ -21,7 +21,6 @@ from pytest_failure_taxonomy.report.limits import (
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, first_line
 from pytest_failure_taxonomy.taxonomy.headlines import words_at
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import (
     and_more,
@@ -274,8 +273,7 @@ def _named(
     yield from nodeids[:_MAX_NAMED]
     yield from (test["nodeid"] for test in report["in_flight"][:_MAX_NAMED])
     for failure in failures[:_MAX_NAMED]:
-        if place := failure.get("location"):
-            yield place["path"]
+        yield from (failure[name]["path"] for name in ("location", "origin") if failure.get(name))
 
 
 def _history(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
@@ -325,10 +323,15 @@ def _advice(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
     lasting = [cause for cause in causes if cause.retryable is False]
     if len(causes) == 1 or len(lasting) == len(causes):
         return "a retry won't help"
-    failed = FailureType.VERIFICATION_FAILED
-    if any(each.get("failure_type") == failed for cause in lasting for each in cause.failures[:1]):
-        return "a retry won't help, assertions failed"
+    failed = [cause for cause in lasting if _is_assertion(cause.failures[:1])]
+    if failed:
+        what = "an assertion" if sum(cause.count for cause in failed) == 1 else "assertions"
+        return f"a retry won't help, {what} failed"
     return f"a retry won't help before {len(lasting)} of {len(causes)} causes are mended"
+
+
+def _is_assertion(failures: Sequence[JSONObject]) -> bool:
+    return any(object_at(each, "exception").get("type") == "AssertionError" for each in failures)
 
 
 def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPaths) -> str:

@@ -245,7 +245,7 @@ class _Members:
         if failure is not None:
             self._raised.append(failure.exception)
         if isinstance(failure, TestFailure):
-            raised, place = failure.exception, failure.location
+            raised, place = failure.exception, _own_place(failure)
             self._first_test = self._first_test or failure
             if failure.nodeid:
                 self._tests[failure.nodeid] = None
@@ -325,13 +325,15 @@ class _Members:
             rest = words.removeprefix(kind.one)
             where = self._tests_in_words(self._first_test, "") if self._first_test else ""
             at = f": {where}" if where and not where.startswith("first ") else ""
+            if found.kind == "worker.crashed" and found.nodeid:
+                at = "".join(words.partition(" while ")[1:])
             return kind.phrase(count) + ("" if rest == words else rest) + at
         nodeid = found.nodeid
         if nodeid is None or nodeid in words:
             return words
         if "1 test " in words:
-            place = "" if self._first_test is None else _place_in_words(self._first_test.location)
-            return words.replace("1 test", _name_of(nodeid), 1) + place
+            at = "" if self._first_test is None else _place_in_words(_own_place(self._first_test))
+            return words.replace("1 test", _name_of(nodeid), 1) + at
         if not found.kind.startswith("process."):
             return words
         head, colon, rest = words.partition(": ")
@@ -362,22 +364,27 @@ class _Members:
         return f"{counted(len(self._files), 'test file')} can't be {how}"
 
     def _tests_in_words(self, first: TestFailure, sentence: str) -> str:
-        name, raised = _name_of(first.nodeid), first.exception
-        origin = None if raised is None else raised.origin
-        place = _place_in_words(first.location)
-        if _OF_PYTEST in place or place.strip(" ()") in sentence:
+        name, raised, at = _name_of(first.nodeid), first.exception, _own_place(first)
+        place = _place_in_words(at)
+        if place.strip(" ()") in sentence:
             place = ""
         if raised is not None and raised.fixture is not None and None not in self._fixtures:
             return f"fixture {raised.fixture}{place}{and_more(len(self._fixtures) - 1)}"
-        if len(self._tests) == 1 or not name:  # a log may not say which
-            return f"{name}{place}".strip()
-        if len(self._places) == 1 and place and origin is not None and origin.function:
-            return f"{origin.function}{place}"
-        return f"first {name}{place}"
+        is_one = len(self._tests) == 1 or not name  # a log may not say which
+        origin = None if raised is None else raised.origin
+        function = origin.function if origin is not None and place else ""
+        if function and not is_one and len(self._places) == 1:
+            return f"{function}{place}"
+        where = f"{name}{place}".strip()
+        if function and at is not None and at.path not in (first.nodeid.partition("::")[0], ""):
+            where = f"{function}{place}, in {name}"
+        return where if is_one else f"first {where}"
 
 
-_OF_PYTEST: Final = "/_pytest/"
-"""What the paths of pytest's own files have; nothing is to be mended there."""
+_USERS: Final = ("test", "conftest", "project")
+"""Owners of code in which something is to be mended."""
+_ELSEWHERE: Final = re.compile("[/<]|[A-Za-z]:|.*(?:site|dist)-packages/")
+"""How the paths of pytest, of libraries and of no file begin."""
 _REFUSALS: Final = TYPES_OF_PYTEST | OUTCOMES | {PYTESTS_REFUSAL}
 """Types of exceptions that stop a collection and do not come from an import."""
 
@@ -399,6 +406,19 @@ def _sentence_of(failure: TestFailure | CollectionFailure | RunError) -> str:
 
 def _name_of(nodeid: str) -> str:
     return one_line(nodeid.partition("::")[2] or nodeid, _MAX_NAME)
+
+
+def _own_place(failure: TestFailure) -> Location | None:
+    """Return where a test failed in the user's own files, as far as that is known."""
+    place, raised = failure.location, failure.exception
+    if place is None or not _ELSEWHERE.match(place.path):
+        return place
+    if raised is not None and raised.frame is not None and raised.frame.owner in _USERS:
+        return replace(place, path=raised.frame.path, line=raised.frame.line)
+    if raised is not None and raised.origin is not None and raised.origin.text:
+        return replace(place, path=raised.origin.path, line=None)
+    file = failure.nodeid.partition("::")[0]
+    return replace(place, path=file, line=None) if file else None
 
 
 def _place_in_words(place: Location | None) -> str:

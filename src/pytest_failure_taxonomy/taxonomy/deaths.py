@@ -322,7 +322,9 @@ def used_up(limits: tuple[TimeLimit, ...], share: float, *, of_test: bool) -> Ti
 def _judge_signal(end: ProcessExit, running: str | None) -> Finding:
     signal = end.signal or ""
     if signal in _OWN_SIGNALS:
-        return finding(_OWN_SIGNALS[signal], end.source, signal, nodeid=running)
+        kind = _OWN_SIGNALS[signal]
+        said = f"{KINDS[kind].one} ({signal})" if kind == "process.crashed" else None
+        return finding(kind, end.source, signal, nodeid=running, headline=said)
     outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
     if end.sender == "timeout":
         return finding("process.timeout", end.source, f"{signal} from timeout", nodeid=running)

@@ -179,6 +179,7 @@ def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
     message = link.message[:MAX_READ]
     told = _ERRNO.match(message) if "builtins.OSError" in link.names else None
     own = {} if told is None else {name: each or "" for name, each in told.groupdict().items()}
+    own |= {"type": link.names[0].rpartition(".")[2]}
     own |= {fact.name: fact.text for fact in link.facts}
     partial = None
     for row in _rows_of(link.names):
@@ -327,10 +328,8 @@ def _values_of_failure(failure: TestFailure | CollectionFailure | RunError) -> _
     """Return what a failure tells besides its exception."""
     values: _Values = {}
     raised = failure.exception
-    if raised is not None:
-        values["type"] = raised.type
-        if raised.memory is not None:
-            values["pressure"] = words_of_pressure(raised.memory)
+    if raised is not None and raised.memory is not None:
+        values["pressure"] = words_of_pressure(raised.memory)
     if isinstance(failure, RunError):
         found = _PLACE.search(failure.message)
         return values | {"at": found[1]} if found else values

@@ -215,6 +215,8 @@ def test_assertions_speak_against_a_retry() -> None:
     found = {**report["causes"][0], "retryable": False}
     report["causes"] = [cause(REFUSED, retryable=True, nodeids=[]), found]
     report["verdict"]["retryable"] = False
+    assert summarise(report).advice == "a retry won't help, an assertion failed"
+    found["count"] = 2
     assert summarise(report).advice == "a retry won't help, assertions failed"
     (failure,) = summarise(report).causes[1].failures
     assert failure is report["failures"][0]

@@ -17,8 +17,10 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     OriginPlace,
     ProcessExit,
     RaisedException,
+    RaisingFrame,
     RunError,
     RunEvidence,
+    RunningActivity,
     TestFailure,
     TimeLimit,
     WorkerEnd,
@@ -118,6 +120,57 @@ def recognised(monkeypatch: pytest.MonkeyPatch) -> dict[str, Diagnosis]:
     return table
 
 
+LOAD: Final = OriginPlace(path="engine.py", function="load", text='return d["x"]')
+IN_ENGINE: Final = Location(path="engine.py", line=2)
+OF_PYTEST: Final = "/v/lib/python3.13/site-packages/_pytest/python.py"
+OWN: Final = RaisingFrame(
+    owner="test", package=None, module="test_mix", function="test_x", path="test_mix.py", line=9
+)
+FOREIGN: Final = replace(OWN, owner="pytest", path="_pytest/python.py", line=1)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        OF_PYTEST,
+        ".nox/lib/python3.13/site-packages/requests/api.py",
+        "C:/Python/socket.py",
+        "<string>",
+    ],
+)
+@pytest.mark.parametrize(
+    ("more", "where"),
+    [
+        ({"frame": OWN}, "test_x (test_mix.py:9)"),
+        ({"origin": LOAD, "frame": FOREIGN}, "load (engine.py), in test_x"),
+        ({"origin": replace(LOAD, path="socket.py", text="")}, "test_x (test_mix.py)"),
+        ({}, "test_x (test_mix.py)"),
+    ],
+)
+def test_the_place_is_in_a_file_of_the_users(path: str, more: dict[str, Any], where: str) -> None:
+    """What pytest or a library has raised is shown where the user's code has called it."""
+    failure = failed(
+        exception=raised("OSError", "no", **more), location=Location(path=path, line=849)
+    )
+    assert whats(judged(failure)) == [(1, f"OSError: no: {where}")]
+    in_setup = failed(
+        exception=raised("OSError", "no", fixture="db", **more), location=failure.location
+    )
+    place = where[where.index("(") : where.index(")") + 1]
+    assert whats(judged(in_setup)) == [(1, f"OSError: no: fixture db {place}")]
+
+
+def test_workers_that_die_at_one_file() -> None:
+    """However many there are, the file is named."""
+    activity = RunningActivity(what="collection", name="tests/test_x.py")
+    died = [
+        WorkerEnd(id=f"gw{n}", tests=0, exit_code=3, ending="died", activity=activity)
+        for n in range(3)
+    ]
+    words = "3 xdist workers died while tests/test_x.py was being collected"
+    assert whats(judged(workers=tuple(died))) == [(3, words)]
+
+
 # Words
 
 
@@ -155,6 +208,19 @@ def recognised(monkeypatch: pytest.MonkeyPatch) -> dict[str, Diagnosis]:
             ],
             "KeyError: 'x': load (test_mix.py:9)",
             id="several-tests-at-one-place",
+        ),
+        pytest.param(
+            [failed(exception=raised("KeyError", "'x'", origin=LOAD), location=IN_ENGINE)],
+            "KeyError: 'x': load (engine.py:2), in test_x",
+            id="in-another-file",
+        ),
+        pytest.param(
+            [
+                failed(name, raised("KeyError", "'x'", origin=LOAD), location=IN_ENGINE)
+                for name in ("test_x", "test_y")
+            ],
+            "KeyError: 'x': load (engine.py:2)",
+            id="several-tests-in-another-file",
         ),
         pytest.param(
             [failed("test_x"), failed("test_x", phase="teardown")],

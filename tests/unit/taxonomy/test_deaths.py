@@ -276,7 +276,7 @@ def test_what_is_no_test_is_named(
     """The message has the file that was collected, or the hook; a test in flight comes first."""
     died = judge_death(end(139, "SIGSEGV"), activity=activity)
     assert died.nodeid == nodeid
-    assert (died.headline or KINDS[died.kind].one) == f"the pytest process crashed{words}"
+    assert died.headline == f"the pytest process crashed (SIGSEGV){words}"
     assert judge_death(end(7), RUNNING, activity) == judge_death(end(7), RUNNING)
     worker = WorkerEnd(id="gw0", tests=0, signal="SIGSEGV", ending="died", activity=activity)
     found = judge_worker(worker)
@@ -616,7 +616,7 @@ def test_what_was_found_before_stays() -> None:
     assert after["causes"][1] == before["causes"][0]
     said = "2 of 3 tests failed"
     assert before["verdict"].pop("message").startswith(f"{said}: assert 3 == 4: ")
-    assert after["verdict"].pop("message") == f"{said}, then the pytest process crashed"
+    assert after["verdict"].pop("message") == f"{said}, then the pytest process crashed (SIGSEGV)"
     assert after["verdict"] == before["verdict"]
     unchanged = set(before) - {"causes", "exit", "reasons", "verdict"}
     assert {key: after[key] for key in unchanged} == {key: before[key] for key in unchanged}
