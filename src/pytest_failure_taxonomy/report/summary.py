@@ -323,15 +323,16 @@ def _advice(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
     lasting = [cause for cause in causes if cause.retryable is False]
     if len(causes) == 1 or len(lasting) == len(causes):
         return "a retry won't help"
-    failed = [cause for cause in lasting if _is_assertion(cause.failures[:1])]
+    firsts = (
+        (cause.count, object_at(each, "exception"))
+        for cause in lasting
+        for each in cause.failures[:1]
+    )
+    failed = sum(count for count, raised in firsts if raised.get("type") == "AssertionError")
     if failed:
-        what = "an assertion" if sum(cause.count for cause in failed) == 1 else "assertions"
+        what = "an assertion" if failed == 1 else "assertions"
         return f"a retry won't help, {what} failed"
     return f"a retry won't help before {len(lasting)} of {len(causes)} causes are mended"
-
-
-def _is_assertion(failures: Sequence[JSONObject]) -> bool:
-    return any(object_at(each, "exception").get("type") == "AssertionError" for each in failures)
 
 
 def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPaths) -> str:
