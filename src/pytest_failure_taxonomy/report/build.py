@@ -145,7 +145,7 @@ def exit_as_json(run: RunEvidence, judgement: Judgement) -> JSONObject:
         "code": code,
         "name": None if code is None else PYTEST_EXIT_CODE_NAMES.get(code),
         "signal": run.exit.signal,
-        "reason": _text(judgement.exit_reason),
+        "reason": None if judgement.exit_reason is None else str(judgement.exit_reason),
         "observed": run.exit.observed,
         "source": run.exit.source,
     }
@@ -421,10 +421,6 @@ def _seconds(value: float | None) -> float | None:
     if value is None or not isfinite(value):
         return None
     return round(max(0.0, value), 6)
-
-
-def _text(value: object | None) -> str | None:
-    return None if value is None else str(value)
 
 
 def _plain(value: Any) -> Any:

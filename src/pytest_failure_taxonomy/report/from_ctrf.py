@@ -138,6 +138,7 @@ def _told(results: dict[str, Any], path: Path) -> ToldRun:
         for error in objects_at(own, "collection_errors")
     )
     end = object_at(own, "exit")
+    kinds = [text_at(held, "kind") for held in objects_at(own, "reasons")]
     code = end.get("code") if end else exit_code_of(tests, collectors)
     return ToldRun(
         exit=ProcessExit(
@@ -145,7 +146,8 @@ def _told(results: dict[str, Any], path: Path) -> ToldRun:
             signal=text_at(end, "signal") or None,
             source=text_at(end, "source") or "none",
         ),
-        finished=not end or _has_finished(own),
+        finished=not end
+        or not any(kind.startswith("process.") or kind.endswith(".stalled") for kind in kinds),
         tests=tests,
         collectors=collectors,
         errors=tuple(
@@ -166,12 +168,6 @@ def _told(results: dict[str, Any], path: Path) -> ToldRun:
         duration_seconds=None if start is None or stop is None else max(0.0, (stop - start) / 1000),
         notes=() if end else (NOTE,),
     )
-
-
-def _has_finished(own: dict[str, Any]) -> bool:
-    """Tell whether pytest came to its own end, where this package has written the file."""
-    kinds = [text_at(held, "kind") for held in objects_at(own, "reasons")]
-    return not any(kind.startswith("process.") or kind.endswith(".stalled") for kind in kinds)
 
 
 def _nodeid(test: dict[str, Any]) -> str:

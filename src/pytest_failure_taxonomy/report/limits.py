@@ -245,14 +245,8 @@ CUT: Final = "there was no room on the disk for the whole report"
 _KEPT: Final = (500, 200, 100, 50, 20, 10, 5, 2, 1, 0)
 """How many entries of each list are kept, tried one after the other."""
 
-_LISTS: Final = (
-    ("failures", "failures_omitted"),
-    ("collection_errors", "collection_errors_omitted"),
-    ("internal_errors", "internal_errors_omitted"),
-    ("groups", "groups_omitted"),
-    ("causes", "causes_omitted"),
-)
-"""Lists of a report and the fields of `limits` that count what they lack."""
+_LISTS: Final = ("failures", "collection_errors", "internal_errors", "groups", "causes")
+"""Lists of a report of which `limits` counts what they lack, as in `failures_omitted`."""
 
 
 def cut_to_fit(
@@ -299,9 +293,9 @@ def _with_fewer(report: JSONObject, tracebacks: int | None, entries: int | None)
     """Return a report with so many tracebacks and entries in each list; `None` for all."""
     limits = dict(report["limits"])
     part = dict(report)
-    for name, omitted in _LISTS:
+    for name in _LISTS:
         kept = report[name][:entries]
-        limits[omitted] += len(report[name]) - len(kept)
+        limits[f"{name}_omitted"] += len(report[name]) - len(kept)
         part[name] = [
             _without_traceback(each, index, tracebacks) for index, each in enumerate(kept)
         ]

@@ -60,11 +60,8 @@ _LISTS: Final = ("failures", "collection_errors", "internal_errors", "in_flight"
 """Lists that a rerun replaces."""
 _OTHER_LISTS: Final = ("workers", "bench")
 _GROUPINGS: Final = ("groups", "causes")
-_COUNTED_OMISSIONS: Final = (
-    ("failures", "failures_omitted"),
-    ("collection_errors", "collection_errors_omitted"),
-    ("internal_errors", "internal_errors_omitted"),
-)
+_COUNTED: Final = ("failures", "collection_errors", "internal_errors")
+"""Lists of which `limits` counts what is left out."""
 _COMPLETENESS: Final = ("running", "reconstructed", "full")
 _RERUN_OPTIONS: Final = frozenset(
     {"--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise"}
@@ -248,9 +245,7 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
     own = report["extensions"].get(OWN_NAME)
     own = own if isinstance(own, dict) else {}
     environment = report["environment"]
-    lists = {name: list(report[name]) for name in (*_LISTS, *_OTHER_LISTS)}
-    lists["tests"] = list(report["tests"] or ())
-    lists["not_run"] = list(report["not_run"]["nodeids"])
+    lists = _lists_of(report)
     git, ci = environment["git"] or {}, environment["ci"] or {}
     about = {
         "run": report["run"],
@@ -287,6 +282,14 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
     return _Part(about=about, lists=lists, environment=environment)
 
 
+def _lists_of(report: Mapping[str, Any]) -> dict[str, list[Any]]:
+    return {
+        **{name: list(report[name]) for name in (*_LISTS, *_OTHER_LISTS)},
+        "tests": list(report["tests"] or ()),
+        "not_run": list(report["not_run"]["nodeids"]),
+    }
+
+
 def _text(found: Any, name: str) -> str | None:
     text = found.get(name) if isinstance(found, dict) else None
     return text if isinstance(text, str) else None
@@ -307,9 +310,7 @@ def _attempt_of(own: Mapping[str, Any]) -> dict[str, str] | None:
 
 def _taken_apart(report: Mapping[str, Any], merged: JSONObject) -> list[_Part]:
     """Return the runs of a merged report, each with its part of every list."""
-    lists = {name: iter(report[name]) for name in (*_LISTS, *_OTHER_LISTS)}
-    lists["tests"] = iter(report["tests"] or ())
-    lists["not_run"] = iter(report["not_run"]["nodeids"])
+    lists = {name: iter(entries) for name, entries in _lists_of(report).items()}
     environment = report["environment"]
     parts = []
     for about in merged["runs"]:
@@ -627,8 +628,8 @@ def _limits(parts: Sequence[_Part], limits: Limits, groups_omitted: int) -> JSON
     for part in parts:
         for name, count in part.about["limits"].items():
             total[name] = total.get(name, 0) + count
-        for name, omitted in _COUNTED_OMISSIONS:
-            total[omitted] += part.about["counts"][name] - len(part.lists[name])
+        for name in _COUNTED:
+            total[f"{name}_omitted"] += part.about["counts"][name] - len(part.lists[name])
         total["nodeids_omitted"] += part.about["counts"]["not_run"] - len(part.lists["not_run"])
     total["groups_omitted"] += groups_omitted
     return total

@@ -508,18 +508,15 @@ class Run:
             evidence = replace(evidence, should_fail=bench.why_failed)
         if self._every_test is not None:
             evidence = replace(evidence, tests=self._every_test.tests())
-            evidence = self._accept_known(evidence, duration)
+
+            def build(seen: RunEvidence) -> dict[str, Any]:
+                return self._build(attribute(seen, self._settings.rules)[0], "full", duration)
+
+            # Its exit code is 0 then if all that failed is known and that was asked.
+            accepted = self._past_runs.accept(evidence, build, self.session.uncounted)
+            self._accepts_failures = accepted.exit != evidence.exit
+            return accepted
         return evidence
-
-    def _accept_known(self, evidence: RunEvidence, duration: float) -> RunEvidence:
-        """Return the evidence, with exit code 0 if all that failed is known and that was asked."""
-
-        def build(seen: RunEvidence) -> dict[str, Any]:
-            return self._build(attribute(seen, self._settings.rules)[0], "full", duration)
-
-        accepted = self._past_runs.accept(evidence, build, self.session.uncounted)
-        self._accepts_failures = accepted.exit != evidence.exit
-        return accepted
 
     def _with_stalls(self, evidence: RunEvidence) -> RunEvidence:
         """Add what the watcher has seen stalled, and what is so still."""

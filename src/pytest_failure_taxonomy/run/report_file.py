@@ -151,8 +151,14 @@ class ReportFile:
             write_report(self.path, report, reserve)
         except OSError as error:
             why = error.strerror or str(error)
-            place = self._write_elsewhere(report)
-            is_cut = self._write_a_part(report, reserve)
+            place, is_cut = None, False
+            with suppress(OSError):
+                elsewhere = fallback_path(self.path, self._run_id)
+                write_report(elsewhere, report)
+                place = elsewhere
+            with suppress(OSError):
+                write_what_fits(self.path, report, reserve)
+                is_cut = True
             is_whole = place is not None and is_cut
             problem = _what_became_of(self.path, place, why, is_cut=is_cut)
         self.remains = self.crash_record.close(keep_record=not is_whole)
@@ -172,21 +178,6 @@ class ReportFile:
         """Return the same, with the reason if it is not the path that was asked for."""
         path = self.path_from(started_in)
         return f"{path} ({self._moved})" if self._moved else path
-
-    def _write_elsewhere(self, report: dict[str, Any]) -> Path | None:
-        """Write the last report to the temporary folder, and return its path."""
-        with suppress(OSError):
-            place = fallback_path(self.path, self._run_id)
-            write_report(place, report)
-            return place
-        return None
-
-    def _write_a_part(self, report: dict[str, Any], reserve: Path) -> bool:
-        """Write as much of the last report as there is room for; tell whether there was any."""
-        with suppress(OSError):
-            write_what_fits(self.path, report, reserve)
-            return True
-        return False
 
     def _move(self, path: Path, why: str) -> None:
         self.crash_record.close(keep_record=False)

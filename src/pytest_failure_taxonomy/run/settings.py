@@ -316,24 +316,20 @@ def _shard(reader: _Reader) -> Shard | None:
         return _valid_shard(group, splits)
     shards, shard_id = getattr(options, "num_shards", 1), getattr(options, "shard_id", None)
     if shards and shard_id is not None and shards != 1:  # pytest-shard
-        return _valid_shard(_number_of(shard_id, 1), shards)
+        return _valid_shard(shard_id, shards, more=1)
     for index, total, first in _SHARDED_BY:
         if index in os.environ and total in os.environ:
-            return _valid_shard(_number_of(os.environ[index], 1 - first), os.environ[total])
+            return _valid_shard(os.environ[index], os.environ[total], more=1 - first)
     return None
 
 
-def _number_of(found: object, more: int) -> int | None:
-    text = str(found)
-    return int(text) + more if text.isascii() and text.isdigit() else None
-
-
-def _valid_shard(index: object, total: object) -> Shard | None:
+def _valid_shard(index: object, total: object, more: int = 0) -> Shard | None:
     """Return a shard of more than one, or `None` for anything else."""
-    at, of = _number_of(index, 0), _number_of(total, 0)
-    if at is None or of is None or of < 2 or not 1 <= at <= of:
+    texts = (str(index), str(total))
+    if not all(text.isascii() and text.isdigit() for text in texts):
         return None
-    return Shard(index=at, total=of)
+    at, of = int(texts[0]) + more, int(texts[1])
+    return Shard(index=at, total=of) if of > 1 and 1 <= at <= of else None
 
 
 def _attempt(reader: _Reader) -> Attempt | None:

@@ -105,14 +105,9 @@ def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str
     that fails by `pytest.fail` is shown with it.
     """
     said = one_line(message)
-    if said and is_worded_by_pytest(exception_type, is_test=is_test):
+    if said and (exception_type in TYPES_OF_PYTEST or (not is_test and exception_type in OUTCOMES)):
         return said
     return f"{exception_type}: {said}" if said else exception_type
-
-
-def is_worded_by_pytest(exception_type: str, *, is_test: bool) -> bool:
-    """Tell whether an exception is pytest's own and its text is written for people."""
-    return exception_type in TYPES_OF_PYTEST or (not is_test and exception_type in OUTCOMES)
 
 
 def first_lines(text: str) -> str:

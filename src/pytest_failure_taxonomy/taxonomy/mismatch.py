@@ -152,7 +152,9 @@ def headline_of_mismatch(mismatch: CollectionMismatch) -> str:
         said += f": {_words_of_variant(variant, _workers_words(mismatch.workers))}"
     lists = 1 + len(mismatch.variants) + mismatch.variants_omitted
     if lists > 2:  # the words above speak of two
-        said += f"; {_count_workers(mismatch)} workers have {lists} different lists"
+        others = sum(len(each.workers) for each in mismatch.variants)
+        count = len(mismatch.workers) + others + mismatch.workers_omitted
+        said += f"; {count} workers have {lists} different lists"
     return said
 
 
@@ -234,11 +236,6 @@ def _rest(count: int, shown: int) -> Iterator[str]:
     left = count - min(shown, MAX_EXAMPLES)
     if left > 0:
         yield f"  and {counted(left, 'more test')}"
-
-
-def _count_workers(mismatch: CollectionMismatch) -> int:
-    named = sum(len(variant.workers) for variant in mismatch.variants)
-    return len(mismatch.workers) + named + mismatch.workers_omitted
 
 
 def _workers_words(workers: Sequence[str]) -> str:

@@ -93,8 +93,19 @@ def recommend_recovery(
     Raises:
         ValueError: There is no such type, or `attempt_count` is not a positive integer.
     """
-    known = _known_type(failure_type)
-    _check_count(attempt_count)
+    try:
+        known = FailureType(failure_type)
+    except ValueError:
+        names = ", ".join(FailureType)
+        raise ValueError(
+            f"failure_type: {failure_type!r} is not a failure type; give one of {names}"
+        ) from None
+    is_whole = isinstance(attempt_count, int) and not isinstance(attempt_count, bool)
+    if not is_whole or attempt_count < 1:
+        raise ValueError(
+            f"attempt_count: {attempt_count!r} is not a number of attempts; give 1 or more,"
+            " including this attempt"
+        )
     if known is FailureType.BROKEN_BUILD:
         return RecoveryAction.ROLLBACK if last_good_commit else RecoveryAction.ESCALATE
     if known is FailureType.VERIFICATION_FAILED:
@@ -147,25 +158,6 @@ def explain_recovery(
         reason=words["reason"].format_map(told),
         hints=tuple(hint.format_map(told) for hint in words["hints"]),
     )
-
-
-def _known_type(failure_type: FailureType | str) -> FailureType:
-    try:
-        return FailureType(failure_type)
-    except ValueError:
-        names = ", ".join(FailureType)
-        raise ValueError(
-            f"failure_type: {failure_type!r} is not a failure type; give one of {names}"
-        ) from None
-
-
-def _check_count(attempt_count: int) -> None:
-    is_whole = isinstance(attempt_count, int) and not isinstance(attempt_count, bool)
-    if not is_whole or attempt_count < 1:
-        raise ValueError(
-            f"attempt_count: {attempt_count!r} is not a number of attempts; give 1 or more,"
-            " including this attempt"
-        )
 
 
 def _keywords(approach: str) -> frozenset[str]:

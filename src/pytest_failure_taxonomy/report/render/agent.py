@@ -156,28 +156,20 @@ def _verdict(report: JSONObject, summary: RunSummary) -> Iterator[str]:
         if not report["failures"] and not report["collection_errors"]:
             for said in verdict["evidence"][:_MOST_NOTES]:
                 yield _line(f"evidence: {first_line(said['detail'])}")
-    yield _line(_end_words(report))
-    yield _line(_count_words(report))
+    end = report["exit"]
+    name = f" ({end['name']})" if end["name"] else ""
+    if end["signal"]:
+        yield _line(f"ended by: {end['signal']}")
+    else:
+        code = "not known" if end["code"] is None else f"{end['code']}{name}"
+        yield _line(f"exit code: {code}")
+    names = ("failed", "errors", "passed", "skipped", "xfailed", "xpassed", "flaky", "in_flight")
+    counts = counts_in_words(report["summary"], (*names, "not_run"))
+    yield _line(f"tests: {counts or 'none ran'}")
     if report["completeness"] == "reconstructed":
         yield _line("the report was made from what was left of the run; it may lack details")
     for note in summary.notes[:_MOST_NOTES]:
         yield _line(f"note: {first_line(note)}")
-
-
-def _end_words(report: JSONObject) -> str:
-    end = report["exit"]
-    if end["signal"]:
-        return f"ended by: {end['signal']}"
-    if end["code"] is None:
-        return "exit code: not known"
-    name = f" ({end['name']})" if end["name"] else ""
-    return f"exit code: {end['code']}{name}"
-
-
-def _count_words(report: JSONObject) -> str:
-    names = ("failed", "errors", "passed", "skipped", "xfailed", "xpassed", "flaky", "in_flight")
-    counts = counts_in_words(report["summary"], (*names, "not_run"))
-    return f"tests: {counts or 'none ran'}"
 
 
 def _advice(report: JSONObject, summary: RunSummary) -> Iterator[str]:

@@ -51,6 +51,8 @@ STATUSES: Final[Mapping[str, str]] = {
 WITHOUT_TESTS: Final = (
     "the report does not list every test: tests that passed are missing here and from the counts"
 )
+_UNLISTED: Final = dict.fromkeys(("start_seconds", "duration_seconds", "worker"))
+"""What is known of a test that is not in the list of all tests."""
 _NAMELESS: Final = "(no name)"
 _ALL_STATUSES: Final = ("passed", "failed", "skipped", "pending", "other")
 _MOST_ATTEMPTS: Final = 100
@@ -106,6 +108,16 @@ def _summary(report: JSONObject, tests: list[JSONObject], started_at: int) -> JS
     lasted = _milliseconds(report["run"]["duration_seconds"])
     stops = [test["stop"] for test in tests if "stop" in test]
     stop = max([started_at, *stops]) if lasted is None else started_at + lasted
+    # How much failed outside of the tests, and the run's own counts of all tests.
+    limits = report["limits"]
+    outside = {
+        "collection_errors": len(report["collection_errors"]) + limits["collection_errors_omitted"],
+        "internal_errors": len(report["internal_errors"]) + limits["internal_errors_omitted"],
+        "in_flight": len(report["in_flight"]),
+        "not_run": report["not_run"]["count"],
+        "stalls": len(report["stalls"]),
+        "counts": report["summary"],
+    }
     return {
         "tests": len(tests),
         **{status: counts[status] for status in _ALL_STATUSES},
@@ -113,20 +125,7 @@ def _summary(report: JSONObject, tests: list[JSONObject], started_at: int) -> JS
         "start": started_at,
         "stop": stop,
         "duration": stop - started_at,
-        "extra": {OWN_NAME: _counts(report)},
-    }
-
-
-def _counts(report: JSONObject) -> JSONObject:
-    """Return how much failed outside of the tests, and the run's own counts of all tests."""
-    limits = report["limits"]
-    return {
-        "collection_errors": len(report["collection_errors"]) + limits["collection_errors_omitted"],
-        "internal_errors": len(report["internal_errors"]) + limits["internal_errors_omitted"],
-        "in_flight": len(report["in_flight"]),
-        "not_run": report["not_run"]["count"],
-        "stalls": len(report["stalls"]),
-        "counts": report["summary"],
+        "extra": {OWN_NAME: outside},
     }
 
 
@@ -186,21 +185,12 @@ def _runs(report: JSONObject, failures: Iterable[str]) -> Iterator[JSONObject]:
     """Yield tests as `tests` has them: these, then what only other lists name."""
     yield from report["tests"] or ()
     for nodeid in failures:
-        yield _unlisted(nodeid, "failed")
+        yield {**_UNLISTED, "nodeid": nodeid, "outcome": "failed"}
     for test in report["in_flight"]:
-        yield {**_unlisted(test["nodeid"], "in_flight"), "worker": test["worker"]}
+        of_test = {name: test[name] for name in ("nodeid", "worker")}
+        yield {**_UNLISTED, **of_test, "outcome": "in_flight"}
     for nodeid in report["not_run"]["nodeids"]:
-        yield _unlisted(nodeid, "not_run")
-
-
-def _unlisted(nodeid: str, outcome: str) -> JSONObject:
-    return {
-        "nodeid": nodeid,
-        "outcome": outcome,
-        "start_seconds": None,
-        "duration_seconds": None,
-        "worker": None,
-    }
+        yield {**_UNLISTED, "nodeid": nodeid, "outcome": "not_run"}
 
 
 def _test(run: JSONObject, started_at: int) -> JSONObject:

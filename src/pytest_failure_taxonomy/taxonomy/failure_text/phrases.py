@@ -35,7 +35,7 @@ PHRASES: Final = tuple(
     (FailureType(name), tuple(phrases)) for name, phrases in _TABLES["published"].items()
 )
 PARTS_OF_PHRASES: Final[tuple[str, ...]] = tuple(_TABLES["parts_of_published"])
-FALSE_FRIENDS: Final[tuple[str, ...]] = tuple(_TABLES["false_friends"])
+FALSE_FRIENDS: Final = "|".join(_TABLES["false_friends"])
 DIAGNOSTICS: Final = Patterns(_TABLES["diagnostics"])
 REFUSALS: Final = Patterns(_TABLES["refusals"])
 VERDICTS: Final = Patterns(_TABLES["verdicts"])
