@@ -104,7 +104,7 @@ def recognise(found: Finding) -> Diagnosis | None:
     if failure is None or not _may_be_known(failure):
         return None
     links = _links_of(failure)
-    common: _Values = {"fingerprint": found.fingerprint or found.detail}
+    common: _Values = {"fingerprint": found.fingerprint or found.detail, "kind": found.kind}
     common |= {fact.name: fact.text for link in links for fact in link.facts}
     common |= _values_of_failure(failure)
     partial = None

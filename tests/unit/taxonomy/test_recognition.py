@@ -389,7 +389,13 @@ ROWS: Final = (
         "path too long",
         retryable=False,
     ),
-    Row(raised("MemoryError"), "the memory ran out", None, "memory", None),
+    Row(
+        raised("MemoryError"),
+        "more memory was asked for than can be had",
+        None,
+        "memory asked for",
+        None,
+    ),
     # Connections
     Row(
         raised("ConnectionRefusedError", "[Errno 111] x", host="127.0.0.1", port="5439"),
