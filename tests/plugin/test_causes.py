@@ -580,10 +580,20 @@ PYTEST: Final = (
         fixes=["pip install pytest-django"],
     ),
     Row(
+        "plugin-that-is-missing",
+        {
+            "pytest.ini": "[pytest]\naddopts = --strict-markers\n",
+            "test_a.py": "import pytest\n@pytest.mark.django_db\ndef test_a(): pass\n",
+            "test_b.py": "import pytest_django\n",
+        },
+        ["the mark 'django_db' is not registered: 2 test files can't be collected"],
+        fixes=["pip install pytest-django"],
+    ),
+    Row(
         "async-without-a-plugin",
         {"test_a.py": "async def test_a(): pass\n"},
         one("no plugin runs async tests", "test_a"),
-        fixes=['pip install "pytest-failure-taxonomy[asyncio]"'],
+        fixes=["pip install pytest-asyncio"],
     ),
     Row(
         "async-without-its-mark",
@@ -669,7 +679,7 @@ PYTEST: Final = (
             "test_a.py": "def test_a(): pass\n",
         },
         ["pytest does not know the setting asyncio_mode"],
-        fixes=['pip install "pytest-failure-taxonomy[asyncio]"'],
+        fixes=["pip install pytest-asyncio"],
     ),
     Row("path", {"test_a.py": ""}, ["there is no file or folder nowhere"], args=["nowhere"]),
     Row(
@@ -735,9 +745,10 @@ ENDINGS: Final = (
             "def test_c(): raise KeyboardInterrupt\n"
         },
         [
-            "2 of 3 tests failed, 2 causes, then the run was interrupted from the keyboard",
+            "2 of 3 tests failed, then the run was interrupted from the keyboard, 3 causes",
             "  1 x assert 1 == 2: test_a (test_a.py:1)",
             "  1 x assert 1 == 2: test_b (test_a.py:2)",
+            "  1 x the run was interrupted from the keyboard",
         ],
         fixes=[None, None, None],
     ),
@@ -803,6 +814,18 @@ ENDINGS: Final = (
         args=["--timeout=0.2"],
         plugins=["timeout"],
         on_workers=True,
+    ),
+    Row(
+        "endless-loop",
+        {
+            "app.py": "def spin():\n    while True: pass\n",
+            "test_a.py": "import app\ndef test_a(): app.spin()\ndef test_b(): app.spin()\n",
+        },
+        ["2 tests used up their time limit of 0.2 s: spin (app.py:2)"],
+        retryable=None,
+        never=["a retry may help"],
+        args=["--timeout=0.2"],
+        plugins=["timeout"],
     ),
     Row(
         "timeout-and-assertion",

@@ -22,7 +22,7 @@ MISSING: Final = "import tomli_wx\n"
 try:
     IDLE = f"pytest-timeout {version('pytest-timeout')} is installed but not loaded"
 except PackageNotFoundError:
-    IDLE = 'pytest-timeout has it: pip install "pytest-failure-taxonomy[timeout]"'
+    IDLE = 'pytest-timeout has it: pip install pytest-timeout'
 
 
 class Ending(NamedTuple):
@@ -405,7 +405,7 @@ def test_an_async_test_that_no_plugin_runs(pytester: pytest.Pytester) -> None:
     report = run_inside(pytester, "-p", "no:asyncio", "-p", "no:anyio").report()
     (cause,) = report["causes"]
     assert cause["what"].startswith("no plugin runs async tests: test_a")
-    assert cause["fix"] == 'pip install "pytest-failure-taxonomy[asyncio]"'
+    assert cause["fix"] == "pip install pytest-asyncio"
 
 
 @pytest.mark.parametrize(

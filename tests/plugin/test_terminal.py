@@ -383,8 +383,8 @@ def test_all_six_lines(pytester: pytest.Pytester, folder: Path) -> None:
     assert run.told == [
         TITLE,
         (
-            "4 of 6 tests failed, 1 file can't be collected, 5 causes, then the run was "
-            "interrupted from the keyboard [TESTS_FAILED test.failed]"
+            "4 of 6 tests failed, 1 file can't be collected, then the run was interrupted from "
+            "the keyboard, 6 causes [TESTS_FAILED test.failed]"
         ),
         "  1 x no_such is not installed: test_a.py can't be imported",
         (
@@ -393,7 +393,7 @@ def test_all_six_lines(pytester: pytest.Pytester, folder: Path) -> None:
         ),
         "  1 x ZeroDivisionError: division by zero: fixture broken (test_b.py:4)",
         (
-            "and 2 more causes; in flight: test_b.py::test_stop (call, N s); "
+            "and 3 more causes; in flight: test_b.py::test_stop (call, N s); "
             "not run: 1 of 7 collected tests; a retry won't help, assertions failed"
         ),
         WROTE,

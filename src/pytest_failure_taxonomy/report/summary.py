@@ -340,8 +340,10 @@ def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPat
     verdict = report["verdict"]
     nodeid = verdict["nodeid"] or next(iter(cause.nodeids), None)
     detail = ""
-    if verdict["evidence"] and (not cause.failures or cause.kind in _TOLD_BY_EVIDENCE):
-        said = first_line(verdict["evidence"][0]["detail"]).removeprefix(f"{nodeid}: ")
+    told = next(iter(verdict["evidence"]), None)
+    is_failure = told and (cause.failures or told["source"] == "test report")
+    if told and (not is_failure or cause.kind in _TOLD_BY_EVIDENCE):
+        said = first_line(told["detail"]).removeprefix(f"{nodeid}: ")
         said = paths.words(said, _named(report, [nodeid] if nodeid else []))
         detail = "" if said.removeprefix("worker ") in headline else said
     if nodeid is None:

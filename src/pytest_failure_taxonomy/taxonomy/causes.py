@@ -179,9 +179,8 @@ def headline_of_run(causes: Sequence[Cause], run: RunEvidence) -> str:
             return f"{first.what}, and {len(others)} more causes"
         return f"{first.what}, {_joined_by(others[0])} {others[0].what}"
     if len(endings) == 1:
-        rest = len(causes) - 1
-        among = f", {counted(rest, 'cause')}" if rest > 1 else ""
-        return f"{failed}{among}, {_joined_by(endings[0])} {endings[0].what}"
+        among = f", {len(causes)} causes" if len(causes) > 2 else ""
+        return f"{failed}, {_joined_by(endings[0])} {endings[0].what}{among}"
     return f"{failed}, {counted(len(causes), 'cause')}"
 
 
@@ -228,6 +227,7 @@ class _Members:
         self._unnamed = 0
         self._fixtures: set[str | None] = set()
         self._places: set[tuple[str, int | None] | None] = set()
+        self._hung_at: dict[tuple[str, int | None], str] = {}
         for found in findings:
             failure = found.failure
             is_sum = isinstance(failure, TestFailure) and failure.part == "sum"
@@ -272,6 +272,12 @@ class _Members:
             return diagnosis.retryable
         if found.retryable is not None:
             return found.retryable
+        if found.kind == "test.timeout" and isinstance(failure, TestFailure):
+            frame = None if failure.exception is None else failure.exception.frame
+            if frame is not None and frame.owner == "project":
+                place = (frame.path, frame.line)
+                if self._hung_at.setdefault(place, failure.nodeid) != failure.nodeid:
+                    return None  # where another test hung, too: a loop without an end, perhaps
         return describe_kind(found.kind, found.reason).retryable
 
     def as_cause(self, key: str) -> Cause:

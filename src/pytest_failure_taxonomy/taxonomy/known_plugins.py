@@ -16,10 +16,6 @@ from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 Sort = Literal["options", "settings", "fixtures", "marks"]
 """What a plugin can add."""
 
-_EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
-    {f"pytest-{extra}": extra for extra in ("asyncio", "timeout", "xdist")}
-)
-"""The distributions that extras of this package install, and the names of the extras."""
 _REFUSED: Final = re.compile(r"unrecognized arguments: (?P<options>.+?)(?: \(from .+\))?$")
 _REQUIREMENT: Final = re.compile(r"[^\w.-]")
 NOT_LOADED: Final = "is installed but not loaded"
@@ -80,9 +76,6 @@ def which_to_install(sort: Sort | Literal["plugins"], names: str) -> str:
 
 
 def install_command(names: Sequence[str]) -> str:
-    """Return the command that installs distributions, by extras of this package where it can."""
-    if all(name in _EXTRAS for name in names):
-        extras = ",".join(_EXTRAS[name] for name in names)
-        return f'pip install "pytest-failure-taxonomy[{extras}]"'
+    """Return the command that installs distributions."""
     words = [f'"{name.replace(" ", "")}"' if " " in name else name for name in names]
     return f"pip install {' '.join(words)}"

@@ -206,10 +206,14 @@ def _said_by(row: _Row, values: _Values) -> tuple[Diagnosis | None, bool]:
     if not what or not key:
         return None, False
     fixes = (_filled(each, values, row)[0] for each in given.get("fix", ()))
+    fix = next(filter(None, fixes), None)
+    command, _, name = (fix or "").rpartition(" ")
+    if command == "pip install" and name in packaged_table("plugins"):
+        key = f"plugin {name}"  # whatever of it is missing, one command mends it
     return Diagnosis(
         key=key,
         what=what,
-        fix=next(filter(None, fixes), None),
+        fix=fix,
         owner="environment" if row.is_environment else None,
         retryable=given.get("retryable"),
     ), is_whole

@@ -288,6 +288,10 @@ DISTRIBUTIONS: Final[tuple[tuple[str, Mapping[str, str]], ...]] = (
     ("of_installed", {"distribution": "Of-Installed"}),
     ("in_src", {"own_package": "."}),
     ("at_root", {"own_package": "."}),
+    ("of_test", {"distribution": "of_test"}),
+    ("of_requ", {"distribution": "of_requ"}),
+    ("of_folder", {"distribution": "of_folder"}),
+    ("of_notes", {}),
     ("tests", {}),
     ("folder", {}),
     ("colours", {}),
@@ -303,6 +307,11 @@ def test_who_has_a_missing_module(
     """A name counts if the project is, has or asks for it, or an installed distribution does."""
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
     (tmp_path / "requirements-dev.txt").write_text("# commented\n-r x.txt\nof_file==1 # all\n")
+    for name in ("test-requirements.txt", "requirements-ci.in"):
+        (tmp_path / name).write_text(f"of_{name[:4]}\n")
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements/test.txt").write_text("of_folder>=2\n")
+    (tmp_path / "notes.txt").write_text("of_notes\n")
     for folder in ("src/in_src", "at_root", "tests", "folder", "lib/of-1.dist-info"):
         (tmp_path / folder).mkdir(parents=True)
     for file in ("at_root/__init__.py", "tests/__init__.py"):

@@ -429,7 +429,7 @@ BROKEN: Final = (
         (
             (KEY, VALUE),
             {"interruptions": (CTRL_C,)},
-            "2 of 7 tests failed, 2 causes, then the run was interrupted from the keyboard",
+            "2 of 7 tests failed, then the run was interrupted from the keyboard, 3 causes",
         ),
         (
             (KEY,),

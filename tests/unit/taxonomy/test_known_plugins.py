@@ -13,12 +13,12 @@ from pytest_failure_taxonomy.taxonomy.known_plugins import (
 )
 
 REFUSED = "unrecognized arguments: "
-EXTRAS = 'pip install "pytest-failure-taxonomy[timeout,xdist]"'
+BOTH = "pip install pytest-timeout pytest-xdist"
 HOW_TO = (
     ("--cov-append", "pip install pytest-cov"),
     ("--cov=src --cov-report=xml", "pip install pytest-cov"),
-    ("-n4", 'pip install "pytest-failure-taxonomy[xdist]"'),
-    ("--timeout=5 -n", EXTRAS),
+    ("-n4", "pip install pytest-xdist"),
+    ("--timeout=5 -n", BOTH),
     ("--html=x --timeout=5 --nope", "pip install pytest-html pytest-timeout"),
     ("--snapshot-update", "install pytest-snapshot or syrupy"),
     ("--html=x --base-url=y", "install pytest-html and pytest-base-url or pytest-playwright"),

@@ -763,6 +763,7 @@ ROWS: Final = (
         raised("_pytest.fixtures.FixtureLookupError", "fixture 'mocker' not found"),
         "fixture 'mocker' not found",
         "pip install pytest-mock",
+        key="plugin pytest-mock",
         owner=None,
         retryable=False,
     ),
@@ -778,7 +779,7 @@ ROWS: Final = (
         raised("builtins.Failed", "'django_db' not found in `markers` configuration option"),
         "the mark 'django_db' is not registered",
         "pip install pytest-django",
-        "mark django_db",
+        "plugin pytest-django",
         None,
         retryable=False,
     ),
@@ -795,8 +796,8 @@ ROWS: Final = (
     Row(
         raised("builtins.Failed", "async def functions are not natively supported.\nYou need"),
         "no plugin runs async tests",
-        'pip install "pytest-failure-taxonomy[asyncio]"',
-        "async plugin",
+        "pip install pytest-asyncio",
+        "plugin pytest-asyncio",
         None,
         retryable=False,
     ),
@@ -1471,7 +1472,7 @@ def test_another_copy_of_a_test_file() -> None:
             "usage",
             "Unknown config option: asyncio_mode (set in pytest.ini)",
             "pytest does not know the setting asyncio_mode (set in pytest.ini)",
-            'pip install "pytest-failure-taxonomy[asyncio]"',
+            "pip install pytest-asyncio",
         ),
         (
             "plugin",
@@ -1527,6 +1528,30 @@ def test_errors_of_pytest_itself(
     found = of_pytest(origin, message)
     assert found is not None
     assert (found.what, found.fix) == (what, fix)
+
+
+def test_whatever_of_a_plugin_is_missing_has_one_key() -> None:
+    """Its mark, its module, its setting and what it runs: one command mends all of them."""
+    found = [
+        of_test(raised("Failed", "'asyncio' not found in `markers` configuration option")),
+        of_test(raised("ModuleNotFoundError", "No module named 'pytest_asyncio'")),
+        of_test(raised("Failed", "async def functions are not natively supported.")),
+        of_pytest("usage", "Unknown config option: asyncio_mode (set in pytest.ini)"),
+    ]
+    said = {(each.key, each.fix) for each in found if each is not None}
+    assert said == {("plugin pytest-asyncio", "pip install pytest-asyncio")}
+    either = of_test(raised("Failed", "'flaky' not found in `markers` configuration option"))
+    assert either is not None
+    assert either.key == "mark flaky"
+
+
+def test_a_library_that_asks_for_another() -> None:
+    """The exception that was handled is of the library, and its own words say what is missing."""
+    missing = link("ModuleNotFoundError", "No module named 'httpx2'")
+    words = "The starlette.testclient module requires the httpx2 package to be installed.\nYou"
+    found = of_test(raised("RuntimeError", words, chain=(missing,)))
+    assert found is not None
+    assert (found.what, found.fix) == ("httpx2 is not installed", "pip install httpx2")
 
 
 def test_failures_without_an_exception() -> None:

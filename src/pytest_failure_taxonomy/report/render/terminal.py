@@ -56,8 +56,9 @@ def _body(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Lin
     """Yield the headline and up to four lines below it."""
     headline, rest = summary.headline, [each for each in (summary.left, summary.advice) if each]
     shown: Sequence[CauseSummary] = summary.causes
-    # How the whole run ended is part of the headline of several causes.
-    causes = tuple(each for each in summary.causes if each.text not in headline)
+    causes = summary.causes
+    if summary.causes_count <= 2:  # the headline names how the whole run ended, and no number
+        causes = tuple(each for each in causes if each.text not in headline)
     if len(causes) == MAX_CAUSES and rest == [summary.advice] and not (is_quiet or is_long):
         headline, rest = f"{headline}; {rest[0]}", []  # there is no line left for it
     tail = safe_text(summary.codes)
