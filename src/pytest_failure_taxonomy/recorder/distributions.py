@@ -34,8 +34,7 @@ _REQUIRED: Final = re.compile(r"^Requires-Dist:(.+)$", re.MULTILINE)
 _REQUIREMENT: Final = re.compile(
     r"^\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?=\s*(?:$|[\[(<>=!~;@#,]))", re.ASCII | re.MULTILINE
 )
-_REQUIREMENTS: Final = re.compile(r"(.*[-_])?req.*\.(in|txt)$")
-_TEXTS: Final = re.compile(r".*\.(in|txt)$")
+_REQUIREMENTS: Final = re.compile(r"/(requirements/|([^/]*[-_])?req)[^/]*\.(in|txt)$")
 _MAX_LISTS: Final = 30
 """Files with requirements that are read of a project, so many in each of its folders."""
 _NEVER_INSTALLED: Final = frozenset({"conftest", "docs", "examples", "test", "testing", "tests"})
@@ -183,10 +182,10 @@ def _asked_for(root: str) -> dict[str, str]:
     texts: list[str] = []
     for info in (f"{folder}/{name}" for folder in sys.path for name in _listed(folder)):
         texts += _REQUIRED.findall(_read(f"{info}/METADATA") or _read(f"{info}/PKG-INFO"))
-    for folder, listed in ((root, _REQUIREMENTS), (f"{root}/requirements", _TEXTS)):
+    for folder in (f"{root}/", f"{root}/requirements/"):
         with suppress(OSError):
-            names = sorted(filter(listed.match, os.listdir(folder)))
-            texts += [_read(f"{folder}/{name}") for name in names[:_MAX_LISTS]]
+            files = [folder + name for name in sorted(os.listdir(folder))]
+            texts += map(_read, [*filter(_REQUIREMENTS.search, files)][:_MAX_LISTS])
     with suppress(AttributeError, TypeError):  # a table is of another form
         pyproject = _project(root)
         project, poetry = pyproject.get("project", {}), pyproject.get("tool", {}).get("poetry", {})

@@ -31,7 +31,12 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.evidence import Location, RaisedException, RunEvidence
+    from pytest_failure_taxonomy.taxonomy.evidence import (
+        Location,
+        RaisedException,
+        RaisingFrame,
+        RunEvidence,
+    )
     from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
     from pytest_failure_taxonomy.taxonomy.recognition import Diagnosis
 
@@ -227,7 +232,7 @@ class _Members:
         self._unnamed = 0
         self._fixtures: set[str | None] = set()
         self._places: set[tuple[str, int | None] | None] = set()
-        self._hung_at: dict[tuple[str, int | None], str] = {}
+        self._hung_at: dict[RaisingFrame | None, str | None] = {}
         for found in findings:
             failure = found.failure
             is_sum = isinstance(failure, TestFailure) and failure.part == "sum"
@@ -272,12 +277,11 @@ class _Members:
             return diagnosis.retryable
         if found.retryable is not None:
             return found.retryable
-        if found.kind == "test.timeout" and isinstance(failure, TestFailure):
-            frame = None if failure.exception is None else failure.exception.frame
-            if frame is not None and frame.owner == "project":
-                place = (frame.path, frame.line)
-                if self._hung_at.setdefault(place, failure.nodeid) != failure.nodeid:
-                    return None  # where another test hung, too: a loop without an end, perhaps
+        raised = None if failure is None else failure.exception
+        if found.kind == "test.timeout" and owner_of_most([raised]) == "project":
+            place = None if raised is None else raised.frame
+            if self._hung_at.setdefault(place, found.nodeid) != found.nodeid:
+                return None  # where another test hung, too: a loop without an end, perhaps
         return describe_kind(found.kind, found.reason).retryable
 
     def as_cause(self, key: str) -> Cause:
