@@ -70,7 +70,7 @@ _LEAST_RECOVERABLE: Final = (
 )
 """The order in which one action stands for several."""
 
-_PLAIN: Final = ("AssertionError: ", "Failed: ")
+_PLAIN: Final = ("AssertionError: ", "Failed: ", "CaseFailedError: ")
 """Exceptions that say nothing by their type: a check has failed."""
 _CONFTEST: Final = r"[^\s'\"()]*conftest\.py"
 
