@@ -22,7 +22,7 @@ MISSING: Final = "import tomli_wx\n"
 try:
     IDLE = f"pytest-timeout {version('pytest-timeout')} is installed but not loaded"
 except PackageNotFoundError:
-    IDLE = 'pytest-timeout has it: pip install pytest-timeout'
+    IDLE = "pytest-timeout has it: pip install pytest-timeout"
 
 
 class Ending(NamedTuple):

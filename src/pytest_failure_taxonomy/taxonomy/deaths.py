@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,
@@ -19,7 +19,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     SeenStall,
     Stall,
     TimeLimit,
-    ToolCause,
     ToolMessage,
     Traces,
     WorkerEnd,
@@ -425,21 +424,6 @@ def judge_command(
     )
 
 
-TOOL_CAUSES: Final[Mapping[ToolCause, tuple[str, bool | None]]] = MappingProxyType(
-    {
-        "daemon": ("the daemon can't be reached, or refuses", None),
-        "network": ("no connection", True),
-        "unavailable": ("the server failed", True),
-        "rate_limited": ("over the rate limit", True),
-        "denied": ("not allowed", False),
-        "missing": ("no such thing", False),
-        "conflict": ("no versions that fit each other", False),
-        "refused": ("refused as it was called", False),
-        "build": ("a package could not be built", False),
-    }
-)
-"""What the causes are that tools tell, in words, and whether a retry can help."""
-
 _TOOL_NAMES: Final[Mapping[str, str]] = MappingProxyType({"docker": "Docker", "podman": "Podman"})
 
 
@@ -458,7 +442,13 @@ def judge_sandbox(run: RunEvidence) -> Iterator[Finding]:
 
 def words_of_tool(told: ToolMessage) -> str:
     """Say in a few words what a tool says that went wrong."""
-    return f"{_TOOL_NAMES.get(told.tool, told.tool)}: {TOOL_CAUSES[told.cause][0]}"
+    return f"{_TOOL_NAMES.get(told.tool, told.tool)}: {meaning_of(told)['words']}"
+
+
+def meaning_of(told: ToolMessage) -> dict[str, Any]:
+    """Return `words` for what went wrong, and `retryable` where that is known."""
+    meaning: dict[str, Any] = packaged_table("tools")["causes"][told.cause]
+    return meaning
 
 
 def in_words_of_command(death: Finding, run: RunEvidence) -> Finding:

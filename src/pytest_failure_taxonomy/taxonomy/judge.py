@@ -20,7 +20,6 @@ from pytest_failure_taxonomy.taxonomy.classification import (
 from pytest_failure_taxonomy.taxonomy.deaths import (
     ENDED_FROM_OUTSIDE,
     TIMEOUT_EXIT_CODE,
-    TOOL_CAUSES,
     headline_of_timeout,
     in_words_of_command,
     is_ended_as_stalled,
@@ -30,6 +29,7 @@ from pytest_failure_taxonomy.taxonomy.deaths import (
     judge_sandbox,
     judge_stalls,
     judge_worker,
+    meaning_of,
     words_of_stall,
     words_of_tool,
 )
@@ -574,7 +574,7 @@ def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
         told.line.text,
         reason=reason,
         headline=f"{KINDS[kind].one}: {words_of_tool(told)}",
-        retryable=TOOL_CAUSES[told.cause][1],
+        retryable=meaning_of(told).get("retryable"),
     )
 
 
