@@ -1145,7 +1145,7 @@ def test_a_test_that_ran_out_of_memory_is_told_so() -> None:
     verdict = judge(ended(1, failures=(failed(A, exception=exception),))).verdict
     assert verdict is not None
     assert (verdict.reason, verdict.kind) == ("TESTS_FAILED", "test.failed")
-    assert verdict.message == "1 test failed: the memory ran out: test_a"
+    assert verdict.message == "1 test failed: more memory was asked for than can be had: test_a"
 
 
 @pytest.mark.parametrize(("number", "quoted"), [(1, 1), (9, 9), (10, 10), (11, 10), (25, 10)])
