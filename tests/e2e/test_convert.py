@@ -102,6 +102,36 @@ def test_places_that_can_not_be_written(
     assert sorted(path.name for path in folder.iterdir()) == ["out.xml", "r.json", "target"]
 
 
+@pytest.mark.parametrize("args", [("--to", "markdown"), ("--to", "html"), ("--from", "ctrf")])
+def test_the_input_is_not_written_over(
+    folder: Path, capsys: pytest.CaptureFixture[str], args: tuple[str, ...]
+) -> None:
+    """Whatever the spelling of its path."""
+    for output in ("r.json", "./r.json", str(folder / "r.json")):
+        assert main(["convert", "r.json", *args, "-o", output]) == 2
+        assert capsys.readouterr().err == (
+            f"failure-taxonomy: -o: {output} is the file that is converted; give another file\n"
+        )
+        assert (folder / "r.json").read_bytes() == REPORT
+
+
+@pytest.mark.posix("links")
+def test_the_input_is_not_written_over_through_a_link(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Either of the two may be the link, and it may be a hard one."""
+    (folder / "soft.json").symlink_to("r.json")
+    (folder / "hard.json").hardlink_to("r.json")
+    for given, output in (
+        ("r.json", "soft.json"),
+        ("soft.json", "r.json"),
+        ("r.json", "hard.json"),
+    ):
+        assert main(["convert", given, "--to", "markdown", "-o", output]) == 2
+        assert "is the file that is converted; give another file" in capsys.readouterr().err
+        assert (folder / "r.json").read_bytes() == REPORT
+
+
 @pytest.mark.posix("permissions")
 @pytest.mark.skipif(os.name == "posix" and os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_without_permission(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,6 +68,10 @@ def execute(options: argparse.Namespace) -> int:
         raise SettingsError("convert: --augment adds to JUnit XML; give --to junit with it")
     if options.bench_storage is not None and options.to != "html":
         raise SettingsError("convert: --bench-storage is of the page; give --to html with it")
+    output = options.output
+    is_there = output != STDOUT and os.path.exists(output) and os.path.exists(options.file)
+    if is_there and os.path.samefile(output, options.file):
+        raise SettingsError(f"-o: {output} is the file that is converted; give another file")
     text = _read(options) if options.source else _render(options)
     write_answer(options.output, text, is_safe=options.to == "github")
     return 0

@@ -68,8 +68,11 @@ def reproduction_of(report: JSONObject) -> Reproduction:
     options = [word for words in kept if words not in lost for word in words]
     variables = texts_at(around, "variables")
     names = ", ".join(words[0].partition("=")[0] for words in lost)
+    # Alone, a pytest that leaves before its end may exit with 0, as if nothing had failed.
+    leaves = any(each["kind"] == "process.exited" for each in report["reasons"])
+    program = ["failure-taxonomy", "run", "--", "pytest"] if leaves else ["pytest"]
     return Reproduction(
-        program=" ".join(["pytest", *map(shlex.quote, options)]),
+        program=" ".join([*program, *map(shlex.quote, options)]),
         folder=invocation["rootdir"],
         missing=(
             *([f"{names}, which had a value that the report doesn't have"] if names else []),

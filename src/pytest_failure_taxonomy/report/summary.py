@@ -149,10 +149,15 @@ def codes_of(verdict: Mapping[str, Any]) -> str:
 
     The other kind that it could be is named, too; of more than one there is no room for.
     """
-    kinds = list(dict.fromkeys((verdict["kind"], *verdict["ambiguous"])))
+    kinds = [verdict["kind"], *other_kinds(verdict)]
     kinds = kinds if len(kinds) <= _MAX_KINDS else kinds[:1]
     likely = "" if verdict["confidence"] == "certain" else ", likely"
     return f"[{verdict['reason']} {' or '.join(kinds)}{likely}]"
+
+
+def other_kinds(verdict: Mapping[str, Any]) -> list[str]:
+    """Return the kinds that a verdict could also have; a report lists its own among them."""
+    return [kind for kind in verdict["ambiguous"] if kind != verdict["kind"]]
 
 
 def accepted_words(report: JSONObject) -> str:

@@ -113,6 +113,35 @@ def test_what_mends_it() -> None:
         assert not any("hint" in line or "approach" in line for line in lines)
 
 
+def test_what_it_could_also_be() -> None:
+    """The verdict's own kind, which the report lists too, is not said twice."""
+    end = ProcessExit(code=-9, signal="SIGKILL", source="supervisor")
+    report = make_report(make_run(exit=end, finished=False))
+    assert report["verdict"]["kind"] in report["verdict"]["ambiguous"]
+    lines = read_answer(report)["verdict"]
+    assert "  is: TIMEOUT process.killed" in lines
+    assert "  could also be: process.oom" in lines
+    report["verdict"]["ambiguous"] = ["process.killed"]
+    assert not any("could also be" in line for line in read_answer(report)["verdict"])
+
+
+@pytest.mark.parametrize(
+    ("owner", "words"),
+    [
+        ("environment", "owner: environment"),
+        ("dependency", "owner: dependency requests"),
+        (None, "in code of: dependency requests"),
+    ],
+)
+def test_the_owner_is_that_of_the_cause(owner: str | None, words: str) -> None:
+    """It is the frame's only where the cause has none."""
+    report = make_report(make_run(failures=(make_failure(),)))
+    report["failures"][0]["origin"] = {"owner": "dependency", "package": "requests"}
+    report["causes"][0]["owner"] = report["verdict"]["owner"] = owner
+    said = [line.strip() for line in render(report).splitlines()]
+    assert [line for line in said if "owner:" in line or "in code of:" in line] == [words]
+
+
 def test_a_run_without_a_failure() -> None:
     """Every section is there, and has nothing to say."""
     assert {name: lines[0] for name, lines in read_answer(make_report(make_run())).items()} == {
@@ -327,7 +356,8 @@ def test_no_report_makes_it_longer(report: dict[str, Any]) -> None:
     assert all(each == "\n" or each.isprintable() for each in text if each.isascii())
     text.encode("utf-8")
     for line in sections_of(text)["reproduce"][1:]:
-        assert shlex.split(line)[0] == "pytest"
+        words = shlex.split(line)
+        assert words[: words.index("pytest")] in ([], ["failure-taxonomy", "run", "--"])
 
 
 def test_a_thousand_failures() -> None:

@@ -27,6 +27,7 @@ from pytest_failure_taxonomy.report.text import change_free_texts
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Completeness,
     Counts,
+    ProcessExit,
     RunEvidence,
     TestOutcome,
     TestRun,
@@ -130,6 +131,15 @@ def test_the_only_cause_is_said_once() -> None:
     assert re.findall("<h[1-6].*?</h[1-6]>", unescape(page))[0].count(said) == 1
     assert words_of(page).count(said) == 3  # with the <title>
     assert "1 failure" in words_of(page)
+
+
+def test_an_ambiguous_verdict_names_what_else_it_may_have_been() -> None:
+    """Its own kind, which the report lists too, is not among that."""
+    end = ProcessExit(code=-9, signal="SIGKILL", source="supervisor")
+    report = make_report(make_run(exit=end, finished=False))
+    assert report["verdict"]["kind"] == "process.killed"
+    assert report["verdict"]["ambiguous"] == ["process.oom", "process.killed"]
+    assert "It may also have been process.oom: what was seen" in words_of(render(report))
 
 
 def test_codes_stand_at_the_end_and_failure_types_in_the_data() -> None:

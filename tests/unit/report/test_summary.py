@@ -12,7 +12,7 @@ from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.report.text import ShownPaths
-from pytest_failure_taxonomy.taxonomy.evidence import Surroundings
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, Surroundings
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
 
 REFUSED: Final = "nothing listens on 127.0.0.1:5439: fixture db (test_mix.py:5)"
@@ -294,6 +294,15 @@ def test_the_command_keeps_the_options_of_the_run(args: list[str], options: str)
     run = reproduction_of(make_report(make_run(failures=(make_failure(),)), context=context))
     assert run.command("a.py::t") == f"pytest{options} a.py::t"
     assert run.has_cache
+
+
+def test_a_process_that_left_is_run_by_the_command_that_sees_it() -> None:
+    """Alone, pytest would end with status 0 again, as if nothing had failed."""
+    left = make_run(exit=ProcessExit(code=0, source="watcher"), finished=False)
+    report = make_report(left, context=make_context(args=("-x", "-p", "no:randomly")))
+    assert {each["kind"] for each in report["reasons"]} == {"process.exited"}
+    command = reproduction_of(report).command("a.py::t")
+    assert command == "failure-taxonomy run -- pytest -p no:randomly a.py::t"
 
 
 def test_what_a_command_can_not_have() -> None:

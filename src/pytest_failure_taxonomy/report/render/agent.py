@@ -16,6 +16,7 @@ from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
     RunSummary,
+    other_kinds,
     stall_words,
     summarise,
 )
@@ -151,8 +152,8 @@ def _verdict(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     if verdict is not None:
         yield _line(f"is: {verdict['reason']} {verdict['kind']}")
         yield _line(f"confidence: {verdict['confidence']}")
-        if verdict["ambiguous"]:
-            yield _line(f"could also be: {', '.join(verdict['ambiguous'])}")
+        if others := other_kinds(verdict):
+            yield _line(f"could also be: {', '.join(others)}")
         if not report["failures"] and not report["collection_errors"]:
             for said in verdict["evidence"][:_MOST_NOTES]:
                 yield _line(f"evidence: {first_line(said['detail'])}")
@@ -189,8 +190,6 @@ def _advice(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     yield _line(f"retry helps: {_ONCE_MORE[verdict['retryable']]}")
     if verdict["failure_type"]:
         yield _line(f"failure type: {verdict['failure_type']}")
-    if verdict["owner"]:
-        yield _line(f"raised in code of: {verdict['owner']}")
 
 
 def _failures(summary: RunSummary, room: int) -> str:
@@ -276,21 +275,25 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
         yield f"test: {nodeid}{and_more(len(cause.nodeids) - 1)}"
     for failure in cause.failures[:1]:
         yield from _place_lines(failure, cause.text)
+    origin = next((each.get("origin") for each in cause.failures), None)
+    owner = origin["owner"] if origin else None
+    package = f" {origin['package']}" if origin and origin["package"] else ""
+    if cause.owner:
+        yield f"owner: {cause.owner}{package if cause.owner == owner else ''}"
+    elif owner:
+        yield f"in code of: {owner}{package}"
     if cause.history:
         yield f"history: {cause.history}"
 
 
 def _place_lines(failure: JSONObject, title: str) -> Iterator[str]:
-    raised, place, origin = (failure.get(name) for name in ("exception", "location", "origin"))
+    raised, place = (failure.get(name) for name in ("exception", "location"))
     if raised is not None:
         message = telling_line(raised["message"])
         if not message or message not in title:
             yield f"raised: {raised['type']}: {message}" if message else f"raised: {raised['type']}"
     if place is not None:
         yield f"at: {place['path']}" + ("" if place["line"] is None else f":{place['line']}")
-    if origin is not None:
-        package = f" {origin['package']}" if origin["package"] else ""
-        yield f"in code of: {origin['owner']}{package}"
 
 
 def _changes(report: JSONObject, summary: RunSummary) -> Iterator[str]:
