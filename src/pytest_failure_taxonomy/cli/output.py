@@ -91,7 +91,8 @@ def styled(lines: Iterable[Line], stream: TextIO | None) -> Iterator[str]:
     for line in lines:
         text = safe_lines(line.text)
         text = f" {text} ".center(_WIDTH, "=") if line.is_title else text
-        style = ";".join([*(["1"] if line.bold else []), *_style(line.color)])
+        color = [] if line.color is None else [_STYLES[line.color]]
+        style = ";".join([*(["1"] if line.bold else []), *color])
         tail = f"{line.gap(_WIDTH)}{safe_lines(line.tail)}"
         if colored:
             text = f"\x1b[{style}m{text}\x1b[0m" if style else text
@@ -148,10 +149,6 @@ def paths_from_here(report: dict[str, Any]) -> ShownPaths:
         return ShownPaths(rootdir, os.getcwd()) if os.path.isdir(rootdir) else AS_REPORTED
     except OSError:  # the working directory is gone
         return AS_REPORTED
-
-
-def _style(color: str | None) -> list[str]:
-    return [] if color is None else [_STYLES[color]]
 
 
 def _is_colored(stream: TextIO | None) -> bool:

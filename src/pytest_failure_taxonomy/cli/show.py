@@ -102,22 +102,19 @@ def _load(path: str) -> dict[str, Any]:
     )
 
     if path == _STDIN:
-        report = parse_report(_read_stdin(), "stdin")
+        if sys.stdin is None:
+            raise ReportError("stdin: it is closed; give a file")
+        try:
+            content = sys.stdin.buffer.read(MAX_REPORT_BYTES + 1)
+        except OSError as error:
+            raise ReportError(
+                f"stdin: the report can't be read: {error.strerror}; give a file"
+            ) from None
+        report = parse_report(content, "stdin")
     else:
         wait_for_watcher(Path(path))
         report = load_report(path)
     return report.model_dump(mode="json", by_alias=True)
-
-
-def _read_stdin() -> bytes:
-    if sys.stdin is None:
-        raise ReportError("stdin: it is closed; give a file")
-    try:
-        return sys.stdin.buffer.read(MAX_REPORT_BYTES + 1)
-    except OSError as error:
-        raise ReportError(
-            f"stdin: the report can't be read: {error.strerror}; give a file"
-        ) from None
 
 
 def _is_running(report: dict[str, Any]) -> bool:

@@ -80,16 +80,12 @@ def _pick(value: Any, parts: tuple[Part, ...], done: int, text: str) -> Iterator
     if value is None:
         yield None
     elif part is None:
-        for each in _elements(value, parts, done, text):
+        if not isinstance(value, list):
+            raise _leads_nowhere(value, parts[:done], text)
+        for each in value:
             yield from _pick(each, parts, done + 1, text)
     else:
         yield from _pick(_step(value, part, parts, done, text), parts, done + 1, text)
-
-
-def _elements(value: Any, parts: tuple[Part, ...], done: int, text: str) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    raise _leads_nowhere(value, parts[:done], text)
 
 
 def _step(value: Any, part: str | int, parts: tuple[Part, ...], done: int, text: str) -> Any:
