@@ -243,7 +243,18 @@ class _Addition:
         tests = self._tests(seen, failing)
         causes = self._causes()
         self._insert_failures(tests, causes)
-        self._insert_outcomes(seen, tests)
+        outcomes = [
+            {
+                "run_number": self._number,
+                "test_id": tests[nodeid].id,
+                "outcome": one.outcome,
+                "seconds": _finite(one.seconds),
+            }
+            for nodeid, one in seen.items()
+            if one.outcome != "passed" or tests[nodeid].is_watched
+        ]
+        if outcomes:
+            self._connection.execute(insert(OUTCOMES), outcomes)
         self._insert_benches()
         from pytest_failure_taxonomy.history.attempts import add_attempt_of
 
@@ -531,20 +542,6 @@ class _Addition:
             "seconds": seconds,
             "message": clean_text(f"{raised['type']}: {said}" if raised else said),
         }
-
-    def _insert_outcomes(self, seen: Mapping[str, _Seen], tests: Mapping[str, _KnownTest]) -> None:
-        rows = [
-            {
-                "run_number": self._number,
-                "test_id": tests[nodeid].id,
-                "outcome": one.outcome,
-                "seconds": _finite(one.seconds),
-            }
-            for nodeid, one in seen.items()
-            if one.outcome != "passed" or tests[nodeid].is_watched
-        ]
-        if rows:
-            self._connection.execute(insert(OUTCOMES), rows)
 
     def _insert_benches(self) -> None:
         for bench in self._report["bench"]:
