@@ -355,6 +355,7 @@ class Run:
                 self._crash_record.record.write("benches", **kept)
 
     @pytest.hookimpl
+    @guarded
     def pytest_report_header(self) -> list[str]:
         """Say before the first test what the run goes without."""
         return [f"failure taxonomy: {each}" for each in self._settings.warnings]
