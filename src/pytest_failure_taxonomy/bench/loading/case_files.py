@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.bench.loading.folder import CASES_MODULE, ClassFolder
 from pytest_failure_taxonomy.bench.loading.generated_cases import generated_entries
@@ -122,19 +122,16 @@ class _Lines:
             return
         try:
             with self._path.open("rb") as file:
-                yield from self._lines_of(file)
+                while line := file.readline(MAX_LINE_BYTES + 1):
+                    self.number += 1
+                    if len(line) > MAX_LINE_BYTES:
+                        what = f"a line is bigger than {MAX_LINE_BYTES // 1024:,} KiB"
+                        self._problems.add(self.number, f"{what}; {self._right}")
+                        return
+                    yield line
         except OSError as error:
             what = f"can't be read ({error.strerror or error}); {self._right}"
             self._problems.add(self.number or None, what)
-
-    def _lines_of(self, file: IO[bytes]) -> Iterator[bytes]:
-        while line := file.readline(MAX_LINE_BYTES + 1):
-            self.number += 1
-            if len(line) > MAX_LINE_BYTES:
-                what = f"a line is bigger than {MAX_LINE_BYTES // 1024:,} KiB; {self._right}"
-                self._problems.add(self.number, what)
-                return
-            yield line
 
     def decode(self, line: bytes) -> str | None:
         """Return the text of the last line; `None` if it is no UTF-8, which becomes a problem."""
