@@ -143,6 +143,18 @@ def test_every_recipe_for_ci_starts_pytest_under_run() -> None:
     assert [line for line in started if "failure-taxonomy run " not in line] == []
 
 
+def test_every_recipe_for_a_retry_repeats_the_whole_run() -> None:
+    """What `-x`, a collection error or a dead pytest kept from running is no last failure."""
+    paths = [*PAGES, ROOT / "example_project" / "README.md", ROOT / "action.yml"]
+    paths += ROOT.glob("example_project/.github/*/*.yml")
+    lines = [line for path in paths for line in path.read_text("utf-8").splitlines()]
+    retries = [line for line in lines if "show --retryable" in line and " && " in line]
+    assert len(retries) > 3
+    picks = re.compile(r"pytest .*--(?:lf|last-failed)\b")
+    of_a_retry = [line for line in lines if "failure-taxonomy " in line and picks.search(line)]
+    assert of_a_retry == []
+
+
 # Links.
 
 each_page = pytest.mark.parametrize("page", [pytest.param(p, id=name_of(p)) for p in PAGES])

@@ -194,6 +194,23 @@ def test_a_retry_where_it_can_help(folders: Iterator[Path]) -> None:
     assert kept["second.json"] is None
 
 
+def test_a_retry_runs_what_did_not_run(folders: Iterator[Path]) -> None:
+    """`-x` ended the first run before a test that fails: the second finds it, and the job fails."""
+    folder = next(folders)
+    shutil.rmtree(folder / "tests")
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_it.py").write_text(RATE_LIMIT, "utf-8")
+    (folder / "tests" / "test_later.py").write_text("def test_it(): assert 1 == 2", "utf-8")
+    steps = workflow("retry")["tests"]["steps"]
+    for step in steps:
+        if "failure-taxonomy run" in step.get("run", ""):
+            step["run"] += " -x"
+    job = Job(folder=folder)
+    job.run(steps)
+    assert job.ran == ["Test", "Try again"]
+    assert job.failed
+
+
 def test_no_retry_where_it_cannot(folders: Iterator[Path]) -> None:
     """A failed assertion fails again: the job says so and fails."""
     job = Job(folder=next(folders))
