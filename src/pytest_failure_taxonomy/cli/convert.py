@@ -68,10 +68,11 @@ def execute(options: argparse.Namespace) -> int:
         raise SettingsError("convert: --augment adds to JUnit XML; give --to junit with it")
     if options.bench_storage is not None and options.to != "html":
         raise SettingsError("convert: --bench-storage is of the page; give --to html with it")
-    output = options.output
-    is_there = output != STDOUT and os.path.exists(output) and os.path.exists(options.file)
-    if is_there and os.path.samefile(output, options.file):
-        raise SettingsError(f"-o: {output} is the file that is converted; give another file")
+    files = (options.file, options.output)
+    if options.output != STDOUT and all(map(os.path.exists, files)) and os.path.samefile(*files):
+        raise SettingsError(
+            f"-o: {options.output} is the file that is converted; give another file"
+        )
     text = _read(options) if options.source else _render(options)
     write_answer(options.output, text, is_safe=options.to == "github")
     return 0

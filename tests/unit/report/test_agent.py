@@ -130,7 +130,7 @@ def test_what_it_could_also_be() -> None:
     [
         ("environment", "owner: environment"),
         ("dependency", "owner: dependency requests"),
-        (None, "in code of: dependency requests"),
+        (None, "owner: dependency requests"),
     ],
 )
 def test_the_owner_is_that_of_the_cause(owner: str | None, words: str) -> None:
@@ -139,7 +139,7 @@ def test_the_owner_is_that_of_the_cause(owner: str | None, words: str) -> None:
     report["failures"][0]["origin"] = {"owner": "dependency", "package": "requests"}
     report["causes"][0]["owner"] = report["verdict"]["owner"] = owner
     said = [line.strip() for line in render(report).splitlines()]
-    assert [line for line in said if "owner:" in line or "in code of:" in line] == [words]
+    assert [line for line in said if "owner:" in line] == [words]
 
 
 def test_a_run_without_a_failure() -> None:

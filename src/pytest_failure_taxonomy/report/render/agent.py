@@ -275,13 +275,10 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
         yield f"test: {nodeid}{and_more(len(cause.nodeids) - 1)}"
     for failure in cause.failures[:1]:
         yield from _place_lines(failure, cause.text)
-    origin = next((each.get("origin") for each in cause.failures), None)
-    owner = origin["owner"] if origin else None
-    package = f" {origin['package']}" if origin and origin["package"] else ""
-    if cause.owner:
-        yield f"owner: {cause.owner}{package if cause.owner == owner else ''}"
-    elif owner:
-        yield f"in code of: {owner}{package}"
+    origin = next((each.get("origin") for each in cause.failures), None) or {}
+    if owner := cause.owner or origin.get("owner"):
+        package = origin["package"] if owner == origin.get("owner") else None
+        yield f"owner: {owner} {package or ''}".rstrip()
     if cause.history:
         yield f"history: {cause.history}"
 

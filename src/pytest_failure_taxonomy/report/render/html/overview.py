@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.report.summary import RunSummary, merged_runs, other_kinds
+from pytest_failure_taxonomy.report.summary import RunSummary, merged_runs
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.words import noun_of_count, seconds_words
 
@@ -56,7 +56,6 @@ def overview_of(report: dict[str, Any], summary: RunSummary) -> dict[str, Any]:
         "names_stage": names_stage,
         "headline": summary.headline,
         "codes": summary.codes.strip("[]"),
-        "other_kinds": other_kinds(verdict) if verdict else [],
         "see": summary.see,
         "left": summary.left,
         "advice": summary.advice,
