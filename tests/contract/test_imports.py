@@ -23,6 +23,7 @@ PURE: Final = frozenset(
         "collections",
         "builtins",
         "collections.abc",
+        "difflib",
         "enum",
         "fnmatch",
         "functools",

@@ -270,15 +270,15 @@ ENDINGS: Final = (
                 "install pytest-mock"
             ),
             (
-                "  1 x fixture 'client' not found: test_c (test_a.py:3); fix: install "
-                "pytest-django or pytest-flask"
+                "  1 x fixture 'snapshot' not found: test_c (test_a.py:3); fix: install "
+                "pytest-snapshot or syrupy"
             ),
             "a retry won't help",
         ],
         files={
             "test_a.py": "def test_a(mocker, benchmark): pass\n"
             "def test_b(mocker): pass\n"
-            "def test_c(client, shop): pass\n"
+            "def test_c(snapshot, shop): pass\n"
         },
     ),
     Ending(

@@ -65,6 +65,12 @@ def test_one_name_in_two_plugins() -> None:
     assert distributions_with("fixtures", "shop") == ()
 
 
+@pytest.mark.parametrize("name", ["app", "browser", "client", "db", "fs", "page", "settings"])
+def test_an_everyday_name_is_nobodys(name: str) -> None:
+    """The project has its own, perhaps in another folder."""
+    assert distributions_with("fixtures", name) == ()
+
+
 def test_no_fixture_of_pytest_itself(tmp_path: Path) -> None:
     """What pytest itself has is not missing, and so is not in the table."""
     run = run_plain_pytest(tmp_path, "--fixtures", "-v")

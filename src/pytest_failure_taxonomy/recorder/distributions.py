@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.recorder.origin import LIBRARIES
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 ARCHIVES: Final = (".egg", ".whl", ".zip", ".pex", ".pyz", ".shiv")
 """How the files are called that Python imports packages from."""
@@ -93,8 +94,13 @@ def distribution_with(module: str, root: str) -> dict[str, str]:
         places = f"src/{module}", f"src/{module}.py", f"{module}/__init__.py", f"{module}.py"
         if any(os.path.exists(f"{root}/{place}") for place in places):
             return {"own_package": "."}
-    found = _asked_for(root).get(_normal(module))
-    return {"distribution": found} if found else {}
+    reviewed = packaged_table("distributions").get(module, "").split()
+    names = {_normal(name) for name in (module, *reviewed)}
+    found = next((name for each, name in _asked_for(root).items() if each in names), "")
+    if found:
+        return {"distribution": found}
+    is_there = any(os.path.exists(f"{root}/{place}") for place in (module, f"{module}.py"))
+    return {"own_folder": "."} if is_there else {}
 
 
 def is_installed_at(folder: str) -> bool:
@@ -178,10 +184,8 @@ def _project(root: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=10)
 def _asked_for(root: str) -> dict[str, str]:
-    """Return the distributions that the project and the installed ones ask for, by normal names."""
+    """Return what the project asks for, then what installed distributions do, by normal names."""
     texts: list[str] = []
-    for info in (f"{folder}/{name}" for folder in sys.path for name in _listed(folder)):
-        texts += _REQUIRED.findall(_read(f"{info}/METADATA") or _read(f"{info}/PKG-INFO"))
     for folder in (f"{root}/", f"{root}/requirements/"):
         with suppress(OSError):
             files = [folder + name for name in sorted(os.listdir(folder))]
@@ -193,6 +197,8 @@ def _asked_for(root: str) -> dict[str, str]:
         of_poetry = [poetry, *poetry.get("group", {}).values()]
         asked = [each.get("dependencies", ()) for each in (project, *of_poetry)]
         texts += [text for each in (*asked, *groups.values()) for text in each if type(text) is str]
+    for info in (f"{folder}/{name}" for folder in sys.path for name in _listed(folder)):
+        texts += _REQUIRED.findall(_read(f"{info}/METADATA") or _read(f"{info}/PKG-INFO"))
     return {_normal(name): name for text in texts for name in _REQUIREMENT.findall(text)}
 
 

@@ -77,5 +77,4 @@ def which_to_install(sort: Sort | Literal["plugins"], names: str) -> str:
 
 def install_command(names: Sequence[str]) -> str:
     """Return the command that installs distributions."""
-    words = [f'"{name.replace(" ", "")}"' if " " in name else name for name in names]
-    return f"pip install {' '.join(words)}"
+    return f"pip install {' '.join(names)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -43,6 +44,9 @@ _NOT_BY_PEOPLE: Final = (
 _XPASS: Final = "[XPASS(strict)]"
 _WITHOUT_EXCEPTION: Final = (_XPASS, "bdb.BdbQuit")
 """How a test's failure begins that has no exception and that a row knows."""
+
+_OWN_MARKS: Final = ["filterwarnings", "parametrize", "skip", "skipif", "usefixtures", "xfail"]
+"""The marks of pytest itself; a name near to them is a slip."""
 
 _OPTIONAL: Final = re.compile(r"\[([^][{}]*\{\w+\}[^][]*)\]")
 _NAMED: Final = re.compile(r"\{(\w+)\}")
@@ -270,14 +274,18 @@ def _install(values: _Values, row: _Row) -> str:
     if asked == "modules":
         if values.get("own_package"):
             return "pip install -e ."
-        known = packaged_table("distributions")
-        parts = name.split(".")
-        tops = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
-        found = values.get("distribution") or next((known[top] for top in tops if top in known), "")
-        return install_command([str(found)]) if found else ""
+        # Of a dotted name all but its last part is there: Python would have missed that first.
+        reviewed = packaged_table("distributions").get(values.get("module") or name, "")
+        found = [values["distribution"]] if "distribution" in values else reviewed.split()[:1]
+        return install_command(found) if found else ""
     if asked == "libraries":
         return str(_head()["libraries"].get(name, ""))
     return which_to_install(asked, name)
+
+
+def _own_mark(values: _Values, _: _Row) -> str:
+    """Return the mark of pytest itself that a name is near to; to register a slip would hide it."""
+    return next(iter(get_close_matches(values["name"].lower(), _OWN_MARKS, 1, cutoff=0.8)), "")
 
 
 def _where(values: _Values, _: _Row) -> str:
@@ -310,6 +318,7 @@ _DERIVED: Final[Mapping[str, Callable[[_Values, _Row], str]]] = {
     "site": _site,
     "page": _page,
     "install": _install,
+    "own_mark": _own_mark,
     "where": _where,
     "first": lambda values, row: next(iter(_files_of_one_name(values, row)), ""),
     "second": lambda values, _: values.get("nodeid", ""),

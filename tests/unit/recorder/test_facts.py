@@ -270,10 +270,10 @@ def test_fields_of_requests(closed: int, tmp_path: Path) -> None:
 PYPROJECT: Final = """\
 [project]
 name = "shop"
-dependencies = ["Carts_of.Shops[all]>=2; python_version > '3'", 5]
+dependencies = ["Carts_of.Shops[all]>=2; python_version > '3'", 5, "opencv-contrib-python>=4"]
 keywords = ["colours"]
 [project.optional-dependencies]
-fast = ["of-extra (>= 1)"]
+fast = ["of-extra (>= 1)", "requests-mock"]
 [dependency-groups]
 test = ["of-group", {include-group = "lint"}]
 [tool.poetry.group.dev.dependencies]
@@ -292,8 +292,12 @@ DISTRIBUTIONS: Final[tuple[tuple[str, Mapping[str, str]], ...]] = (
     ("of_requ", {"distribution": "of_requ"}),
     ("of_folder", {"distribution": "of_folder"}),
     ("of_notes", {}),
-    ("tests", {}),
-    ("folder", {}),
+    ("cv2", {"distribution": "opencv-contrib-python"}),
+    ("requests", {}),
+    ("tests", {"own_folder": "."}),
+    ("folder", {"own_folder": "."}),
+    ("docs", {"own_folder": "."}),
+    ("tests.nope", {}),
     ("colours", {}),
     ("commented", {}),
     ("of_extra.part", {}),
@@ -314,9 +318,10 @@ def test_who_has_a_missing_module(
     (tmp_path / "notes.txt").write_text("of_notes\n")
     for folder in ("src/in_src", "at_root", "tests", "folder", "lib/of-1.dist-info"):
         (tmp_path / folder).mkdir(parents=True)
-    for file in ("at_root/__init__.py", "tests/__init__.py"):
+    for file in ("at_root/__init__.py", "tests/__init__.py", "docs.py"):
         (tmp_path / file).touch()
-    metadata = "Name: of\nRequires-Dist: Of-Installed (>=1) ; extra == 'all'\n\nThe readme\n"
+    metadata = "Name: of\nRequires-Dist: opencv-python\n"
+    metadata += "Requires-Dist: Of-Installed (>=1) ; extra == 'all'\n\nThe readme\n"
     (tmp_path / "lib/of-1.dist-info/METADATA").write_text(metadata)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "lib")])
     assert distributions.distribution_with(module, str(tmp_path)) == expected

@@ -40,7 +40,7 @@ def test_settings_fixtures_marks_and_plugins_name_their_plugin() -> None:
     """Whatever is missing, it is looked up in one table."""
     assert which_to_install("settings", "DJANGO_SETTINGS_MODULE") == "pip install pytest-django"
     assert which_to_install("settings", "colour") == ""
-    assert which_to_install("fixtures", "event_loop") == 'pip install "pytest-asyncio<1"'
+    assert which_to_install("fixtures", "mocker") == "pip install pytest-mock"
     assert which_to_install("marks", "django_db") == "pip install pytest-django"
     assert which_to_install("marks", "flaky") == "install pytest-rerunfailures or pytest-retry"
     assert which_to_install("plugins", "pytest-mock>=3, pytest-nope") == "pip install pytest-mock"

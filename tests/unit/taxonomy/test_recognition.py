@@ -167,6 +167,38 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
+        raised("ModuleNotFoundError", "No module named 'cv2'"),
+        "cv2 is not installed",
+        "pip install opencv-python",
+        "import cv2",
+        retryable=False,
+    ),
+    Row(
+        raised(
+            "ModuleNotFoundError", "No module named 'cv2'", distribution="opencv-contrib-python"
+        ),
+        "cv2 is not installed",
+        "pip install opencv-contrib-python",
+        "import cv2",
+        retryable=False,
+    ),
+    Row(
+        raised("ModuleNotFoundError", "No module named 'requests.nope'"),
+        "requests.nope does not exist",
+        None,
+        "import requests.nope",
+        None,
+        retryable=False,
+    ),
+    Row(
+        raised("ModuleNotFoundError", "No module named 'utils'", own_folder="."),
+        "no module named utils can be found",
+        "python -m pytest, or pythonpath = . in the configuration",
+        "import utils",
+        None,
+        retryable=False,
+    ),
+    Row(
         raised("ModuleNotFoundError", "No module named 'app.models2'"),
         "app.models2 does not exist",
         None,
@@ -766,6 +798,35 @@ ROWS: Final = (
         key="plugin pytest-mock",
         owner=None,
         retryable=False,
+    ),
+    Row(
+        raised("_pytest.fixtures.FixtureLookupError", "fixture 'event_loop' not found"),
+        "fixture 'event_loop' not found",
+        "use asyncio.get_running_loop(): pytest-asyncio 1 has no event_loop",
+        owner=None,
+        retryable=False,
+    ),
+    Row(
+        raised("_pytest.fixtures.FixtureLookupError", "fixture 'settings' not found"),
+        "fixture 'settings' not found",
+        owner=None,
+        retryable=False,
+    ),
+    *(
+        Row(
+            raised("builtins.Failed", f"'{slip}' not found in `markers` configuration option"),
+            f"the mark '{slip}' is not registered",
+            f"did you mean {mark}?",
+            f"mark {slip}",
+            None,
+            retryable=False,
+        )
+        for slip, mark in {
+            "usefixture": "usefixtures",
+            "xfial": "xfail",
+            "skipIf": "skipif",
+            "parametrise": "parametrize",
+        }.items()
     ),
     Row(
         raised("builtins.Failed", "'slow' not found in `markers` configuration option"),
@@ -1588,7 +1649,8 @@ def test_the_reviewed_names_are_those_of_what_is_installed() -> None:
     wrong = {
         module: (name, known[module])
         for module, name in table.items()
-        if module in known and normal(name) not in map(normal, known[module])
+        if module in known
+        and {normal(each) for each in name.split()}.isdisjoint(map(normal, known[module]))
     }
     allowed = {"psycopg2"}
     assert not set(wrong) - allowed, wrong
