@@ -128,22 +128,17 @@ def _outcome(report: BenchRunReport) -> str:
 
 
 def _missing(report: BenchRunReport) -> list[str]:
-    """Return how many cases have no score, and how many none of the system."""
+    """Return how many cases have no score, and how many never got through to the provider."""
     counts, words = report.counts, []
     if lost := counts.started - counts.graded:
         words.append(f"{lost} lost")
     if counts.not_run:
         words.append(f"{counts.not_run} not run")
     if report.lost_to_provider:
-        words.append(_lost_to_provider(report))
+        cases = sum(each.cases for each in report.lost_to_provider)
+        kinds = ", ".join(each.kind for each in report.lost_to_provider)
+        words.append(f"{cases} of {counts.scheduled} lost to the provider ({kinds})")
     return words
-
-
-def _lost_to_provider(report: BenchRunReport) -> str:
-    """Return how many cases never got through to the system's provider, with the kinds."""
-    lost = sum(each.cases for each in report.lost_to_provider)
-    kinds = ", ".join(each.kind for each in report.lost_to_provider)
-    return f"{lost} of {report.counts.scheduled} lost to the provider ({kinds})"
 
 
 def _bound(bound: LowerBound) -> str:

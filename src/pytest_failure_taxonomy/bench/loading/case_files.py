@@ -208,11 +208,15 @@ def _rows(lines: _Lines, problems: Problems) -> Iterator[tuple[int, list[str]]]:
     rows = csv.reader(_texts(lines, problems), strict=True)
     begin = 1
     while True:
+        # The limit is one of the whole process, and other code may rely on it.
+        before = csv.field_size_limit(MAX_CELL_CHARACTERS)
         try:
-            cells = _next_row(rows)
+            cells = next(rows, None)
         except csv.Error as error:
             problems.add(begin, f"not CSV ({_words(error)}); {_CSV_RIGHT}")
             return
+        finally:
+            csv.field_size_limit(before)
         if cells is None:
             return
         if cells:
@@ -228,15 +232,6 @@ def _texts(lines: _Lines, problems: Problems) -> Iterator[str]:
         elif "\0" in text:
             problems.add(lines.number, f"holds a NUL byte; {_CSV_RIGHT}")
         yield text.replace("\0", "")
-
-
-def _next_row(rows: Iterator[list[str]]) -> list[str] | None:
-    # The limit is one of the whole process, and other code may rely on it.
-    before = csv.field_size_limit(MAX_CELL_CHARACTERS)
-    try:
-        return next(rows, None)
-    finally:
-        csv.field_size_limit(before)
 
 
 def _words(error: csv.Error) -> str:

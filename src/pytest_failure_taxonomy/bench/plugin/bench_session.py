@@ -417,7 +417,11 @@ class BenchSession:
         yield
         if self._is_worker:
             return
-        self._read_runs()
+        self._kept.close()
+        for source, run in self._kept.kept(self._knows_all):  # by all processes of this pytest run
+            if self._results.has(source):
+                self._results.of(source).take_kept(run)
+        self._kept.remove_temporary()
         self._read_journal()
         path = json_file_of(self._config)
         if path is not None and self._runs_something:
@@ -498,14 +502,6 @@ class BenchSession:
             self._results.of(source).schedule(case_id)
         journal.remove()
         remove_stale_journals(Path(folder).parent)
-
-    def _read_runs(self) -> None:
-        """Collect what all processes of this pytest run have written of their cases."""
-        self._kept.close()
-        for source, run in self._kept.kept(self._knows_all):
-            if self._results.has(source):
-                self._results.of(source).take_kept(run)
-        self._kept.remove_temporary()
 
     def _knows_all(self, source: Source) -> bool:
         """Return whether this process alone ran the cases of a source, and has all their scores."""

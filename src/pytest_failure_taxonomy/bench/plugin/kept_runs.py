@@ -146,7 +146,14 @@ class KeptRuns:
     ) -> RunFile:
         header = self._header(source, task_class, system, shard)
         listed = [scheduled(case) for case in selected]
-        earlier, why_not = self._to_resume(source, shard)
+        part = None if shard is None else (shard.index, shard.total)
+        earlier = None
+        try:
+            path, why_not = self._to_continue.find(source, part)
+            if path is not None:
+                earlier = read_run(path, has_outputs=False)
+        except BenchError as error:
+            why_not = str(error)
         if earlier is not None:
             why_not = _why_not_resumed(earlier.header, header)
         if earlier is not None and why_not is None:
@@ -173,17 +180,6 @@ class KeptRuns:
             elif folder == self._config.rootpath / STORAGE:  # a worker has created it
                 write_new(folder / ".gitignore", _IGNORE)
         return folder
-
-    def _to_resume(
-        self, source: Source, shard: RunShard | None
-    ) -> tuple[KeptRun | None, str | None]:
-        """Return the run that a source is to continue, as it is now, or why there is none."""
-        part = None if shard is None else (shard.index, shard.total)
-        try:
-            path, why_not = self._to_continue.find(source, part)
-            return (None if path is None else read_run(path, has_outputs=False)), why_not
-        except BenchError as error:
-            return None, str(error)
 
     def _header(
         self, source: Source, task_class: TaskClass, system: SystemGiven, shard: RunShard | None
