@@ -33,7 +33,8 @@ _MODULE: Final = re.compile(r"^[^#;=\n]+=\s*([\w.]+)", re.MULTILINE)
 _SEPARATORS: Final = re.compile(r"[-_.]+")
 _REQUIRED: Final = re.compile(r"^Requires-Dist:(.+)$", re.MULTILINE)
 _REQUIREMENT: Final = re.compile(
-    r"^\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?=\s*(?:$|[\[(<>=!~;@#,]))", re.ASCII | re.MULTILINE
+    # Flags that are joined by `|` call `sorted`, which a test may have replaced.
+    r"(?am)^\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?=\s*(?:$|[\[(<>=!~;@#,]))"
 )
 _REQUIREMENTS: Final = re.compile(r"/(requirements/|([^/]*[-_])?req)[^/]*\.(in|txt)$")
 _MAX_LISTS: Final = 30
