@@ -104,23 +104,19 @@ def validate(
             if key not in meant:
                 problems.add(part.line, f"{subject} has no {key}; {missing[key]}")
         elif each["type"] == "extra_forbidden":
-            fields = _fields_at(model, path[:-1])
+            mapping: type[BaseModel] = model  # the one that has the key
+            for key in path[:-1]:
+                annotation = mapping.model_fields[key].annotation
+                options = (annotation, *getattr(annotation, "__args__", ()))
+                mapping = next(
+                    one for one in options if isinstance(one, type) and issubclass(one, BaseModel)
+                )
+            fields = list(mapping.model_fields)
             right = right_words(path[-1], fields, otherwise=f"the keys are {', '.join(fields)}")
             problems.add(part.line, f"unknown key {quoted(name)}; {right}")
         else:
             problems.add(part.line, f"{name}: {_in_words(each, part)}")
     return None
-
-
-def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
-    """Return the keys that a mapping within the model may have."""
-    for key in path:
-        annotation = model.model_fields[key].annotation
-        options = (annotation, *getattr(annotation, "__args__", ()))
-        model = next(
-            each for each in options if isinstance(each, type) and issubclass(each, BaseModel)
-        )
-    return list(model.model_fields)
 
 
 def _in_words(error: ErrorDetails, part: Tree) -> str:
