@@ -127,10 +127,11 @@ class ActivityRecorder:
             self._leave()
 
     def _enter(self, name: str) -> None:
+        self._calls.append("")  # left again, whatever fails here
         words = self._words_of(name)
         # One that pytest alone has, and may call for every failure, is left out within another.
-        self._calls.append("" if words == name and self._calls else words)
-        if self._calls[-1]:
+        if words != name or len(self._calls) == 1:
+            self._calls[-1] = words
             self._tell(IN_LAST_HOOK, words)
 
     def _leave(self) -> None:
