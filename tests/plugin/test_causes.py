@@ -351,7 +351,7 @@ MACHINE: Final = (
     Row(
         "memory",
         a_test("'x' * (1 << 62)"),
-        one("the memory ran out"),
+        one("more memory was asked for than can be had"),
         retryable=None,
         on_workers=True,
     ),

@@ -347,7 +347,7 @@ def test_a_crash_is_annotated_where_it_was() -> None:
     ((level, where, said),) = commands(make_report(run, completeness="reconstructed"))
     assert (level, where["file"], where["line"]) == ("error", "tests/test_c.py", "5")
     assert "tests/test_c.py::test_it" in where["title"]
-    assert "SIGABRT" in said
+    assert "SIGABRT" in where["title"]
     assert "process.crashed" in said
 
 
