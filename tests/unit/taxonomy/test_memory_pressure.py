@@ -133,8 +133,10 @@ def out_of_memory(memory: MemoryPressure | None) -> TestFailure:
         (
             MemoryPressure(limit="RLIMIT_AS", used_bytes=GIB, limit_bytes=2 * GIB),
             "test.failed",
-            "1 test failed: more memory was asked for than can be had: "
-            "1.0 of 2.0 GiB that RLIMIT_AS allows: test_a",
+            (
+                "1 test failed: more memory was asked for than can be had: "
+                "1.0 of 2.0 GiB that RLIMIT_AS allows: test_a"
+            ),
         ),
         (
             MemoryPressure(limit="RLIMIT_AS", used_bytes=int(1.9 * GIB), limit_bytes=2 * GIB),
