@@ -592,13 +592,13 @@ PYTEST: Final = (
     Row(
         "async-without-a-plugin",
         {"test_a.py": "async def test_a(): pass\n"},
-        one("no plugin runs async tests", "test_a"),
+        one("no plugin runs async tests", "test_a (test_a.py)"),
         fixes=["pip install pytest-asyncio"],
     ),
     Row(
         "async-without-its-mark",
         {"test_a.py": "async def test_a(): pass\n"},
-        one("the async test is not marked for pytest-asyncio", "test_a"),
+        one("the async test is not marked for pytest-asyncio", "test_a (test_a.py)"),
         fixes=["add @pytest.mark.asyncio, or set asyncio_mode = auto"],
         plugins=["asyncio"],
     ),
@@ -629,7 +629,7 @@ PYTEST: Final = (
     Row(
         "coroutine-never-awaited",
         a_test("import gc", "async def f(): pass", "f(); gc.collect()"),
-        ["1 test failed: coroutine f was never awaited: test_a"],
+        ["1 test failed: coroutine f was never awaited: test_a (test_a.py)"],
         fixes=["await f(…)"],
         args=["-W", "error"],
     ),
@@ -657,7 +657,10 @@ PYTEST: Final = (
             "test_a.py": "from pytest_regressions.common import check\n"
             "def test_a():\n    check()\n",
         },
-        one("the output differs from the expected file", "test_a (pytest_regressions/common.py:2)"),
+        one(
+            "the output differs from the expected file",
+            "check (pytest_regressions/common.py:2), in test_a",
+        ),
         fixes=["if the new output is right: pytest --force-regen"],
     ),
     Row(
