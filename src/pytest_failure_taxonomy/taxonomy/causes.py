@@ -424,7 +424,9 @@ def _own_place(failure: TestFailure) -> Location | None:
     if place is None or not _ELSEWHERE.match(place.path):
         return place
     if raised is not None and raised.frame is not None and raised.frame.owner in _USERS:
-        return replace(place, path=raised.frame.path, line=raised.frame.line)
+        frame = raised.frame
+        is_there = place.line == frame.line and place.path.endswith(f"/{frame.path}")
+        return place if is_there else replace(place, path=frame.path, line=frame.line)
     if raised is not None and raised.origin is not None and raised.origin.text:
         return replace(place, path=raised.origin.path, line=None)
     file = failure.nodeid.partition("::")[0]
