@@ -386,7 +386,9 @@ class _Members:
         if function and not is_one and len(self._places) == 1:
             return f"{function}{place}"
         where = f"{name}{place}".strip()
-        if function and at is not None and at.path not in (first.nodeid.partition("::")[0], ""):
+        is_of_test = function == name.partition("[")[0].replace("::", ".")
+        file = first.nodeid.partition("::")[0]
+        if function and not is_of_test and at is not None and at.path not in (file, ""):
             where = f"{function}{place}, in {name}"
         return where if is_one else f"first {where}"
 
