@@ -25,7 +25,7 @@ include_patterns = [
     "RELEASING.md",
     "SECURITY.md",
     "changelog.d/README.md",
-    "docs/README.md",
+    "docs/*.md",
     "docs/*/*.md",
     "example_project/README.md",
     "tests/benchmarks/README.md",

@@ -7,14 +7,20 @@ The comment is replaced by Markdown before Sphinx reads the page.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.resources import files
+from io import StringIO
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
+from pytest_failure_taxonomy.bench.run_records import KeptAttempt, RunHeader, ScheduledCase
+from pytest_failure_taxonomy.cli.main import main as command_line
 from pytest_failure_taxonomy.report.json_schema import packaged_schema
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
 _ASKED: Final = re.compile(r"^<!-- from the code: ([a-z ]+) -->$", re.MULTILINE)
 _MEMBERS: Final = "\n   :members:\n   :undoc-members:\n   :exclude-members: model_config"
 _CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+HELPS: Final[Mapping[bool | None, str]] = {True: "yes", False: "no", None: "not known"}
 _LISTED: Final = re.compile(r"^- \[(.+?)\]\(([^)#]+)\.md\)", re.MULTILINE)
 
 
@@ -59,17 +66,13 @@ class _Parser:
         self.ini_values.append((name, description))
 
 
-def _registered(plugin: str) -> _Parser:
-    (entry,) = entry_points(group="pytest11", name=plugin)
+def bench_options(page: str) -> str:
+    """Return the options and ini values that the bench's plugin registers."""
+    (entry,) = entry_points(group="pytest11", name="failure_taxonomy_bench")
     parser, plugins = _Parser(), pytest.PytestPluginManager()
     plugins.register(entry.load())
     arguments = {"parser": parser, "pluginmanager": plugins}
     plugins.hook.pytest_addoption.call_historic(kwargs=arguments)
-    return parser
-
-
-def _options(plugin: str) -> str:
-    parser = _registered(plugin)
     return "\n\n".join(
         (
             _table(("option", "`pytest --help`"), parser.options),
@@ -78,14 +81,24 @@ def _options(plugin: str) -> str:
     )
 
 
-def options(page: str) -> str:
-    """Return the options and ini values that the plugin registers."""
-    return _options("failure_taxonomy")
+def causes(page: str) -> str:
+    """Return what recognised causes say, whether a retry can help, and what is offered to do."""
+    lines = ["| it says | a retry helps | what is offered |", "|---|---|---|"]
+    for what, row in recognised().items():
+        helps = HELPS[row.get("retryable")]
+        offered = "; ".join(f"`{each}`" for each in row.get("fix", ()))
+        lines.append(f"| {_in_cell(what)} | {helps} | {_in_cell(offered)} |")
+    return "\n".join(lines)
 
 
-def bench_options(page: str) -> str:
-    """Return the options and ini values that the bench's plugin registers."""
-    return _options("failure_taxonomy_bench")
+def recognised() -> dict[str, dict[str, Any]]:
+    """Return the rows of the table of causes by what they say, the first of as many."""
+    table = files("pytest_failure_taxonomy.taxonomy") / "data" / "causes.toml"
+    rows = tomllib.loads(table.read_text("utf-8"))
+    by_words: dict[str, dict[str, Any]] = {}
+    for row in (*rows["environment"], *rows["code"]):
+        by_words.setdefault(row["what"], row)
+    return by_words
 
 
 def kinds(page: str) -> str:
@@ -98,17 +111,36 @@ def kinds(page: str) -> str:
 
 
 def fields(page: str) -> str:
-    """Return every field of the report with the description in its schema."""
+    """Return every field of the report with its type and the description in its schema."""
     schema = packaged_schema()
-    return _table(("field", "the schema's description"), _fields(schema, schema, ""))
+    lines = ["| field | type | meaning |", "|---|---|---|"]
+    lines += [f"| `{name}` | {kind} | {_in_cell(words)} |" for name, kind, words in _fields(schema)]
+    return "\n".join(lines)
 
 
-def _fields(schema: dict[str, Any], node: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    for name, field in node.get("properties", {}).items():
+def _fields(
+    schema: dict[str, Any], node: dict[str, Any] | None = None, path: str = ""
+) -> Iterator[tuple[str, str, str]]:
+    for name, field in (node or schema).get("properties", {}).items():
         here = f"{path}.{name}" if path else name
         target, in_list = _resolved(schema, field)
-        yield here, field.get("description") or target.get("description", "")
-        yield from _fields(schema, target, f"{here}[]" if in_list else here)
+        yield here, _type_of(schema, field), field.get("description") or target["description"]
+        if "properties" in target:
+            yield from _fields(schema, target, f"{here}[]" if in_list else here)
+
+
+def _type_of(schema: dict[str, Any], node: dict[str, Any]) -> str:
+    if "$ref" in node:
+        return _type_of(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
+    if "anyOf" in node:
+        some, *_ = (each for each in node["anyOf"] if each.get("type") != "null")
+        return f"{_type_of(schema, some)} or null"
+    if "prefixItems" in node:
+        return "pair"
+    if node.get("type") == "array":
+        of_one = _type_of(schema, node["items"])
+        return "list" if of_one == "object" else f"list of {of_one}s"
+    return str(node.get("type", "string"))
 
 
 def _resolved(schema: dict[str, Any], node: dict[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -116,13 +148,40 @@ def _resolved(schema: dict[str, Any], node: dict[str, Any]) -> tuple[dict[str, A
     if "$ref" in node:
         return _resolved(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
     if "anyOf" in node:
-        (some,) = (each for each in node["anyOf"] if each.get("type") != "null")
+        some, *_ = (each for each in node["anyOf"] if each.get("type") != "null")
         return _resolved(schema, some)
     if "prefixItems" in node:
         return _resolved(schema, node["prefixItems"][-1])[0], False
     if node.get("type") == "array":
         return _resolved(schema, node["items"])[0], True
     return node, False
+
+
+def run_fields(page: str) -> str:
+    """Return every field of the records that a bench run's file has."""
+    rows = [
+        (f"{model.model_fields['record'].default}.{name}", field.description)
+        if "record" in model.model_fields
+        else (f"cases.cases[].{name}", field.description)
+        for model in (RunHeader, ScheduledCase, KeptAttempt)
+        for name, field in model.model_fields.items()
+        if field.description
+    ]
+    return _table(("field", "meaning"), rows)
+
+
+def command_help(page: str) -> str:
+    """Return what `failure-taxonomy --help` says, and the same of each of its commands."""
+    return "\n\n".join(f"```text\n{each}```" for each in _helps_of(()))
+
+
+def _helps_of(command: tuple[str, ...]) -> Iterator[str]:
+    with redirect_stdout(StringIO()) as shown, suppress(SystemExit):
+        command_line([*command, "--help"])
+    yield shown.getvalue()
+    if "COMMAND" in shown.getvalue().partition("\n\n")[0]:
+        for name in re.findall(r"^    ([a-z]+)(?= |$)", shown.getvalue(), re.MULTILINE):
+            yield from _helps_of((*command, name))
 
 
 def python(page: str) -> str:
@@ -148,10 +207,12 @@ def _documented(module: str) -> str:
 
 def _table(head: tuple[str, str], rows: Any) -> str:
     lines = [f"| {head[0]} | {head[1]} |", "|---|---|"]
-    for name, words in rows:
-        in_cell = words.replace("|", "\\|").replace("\n", " ")
-        lines.append(f"| `{name}` | {in_cell} |")
+    lines += [f"| `{name}` | {_in_cell(words)} |" for name, words in rows]
     return "\n".join(lines)
+
+
+def _in_cell(words: str) -> str:
+    return words.replace("|", "\\|").replace("\n", " ")
 
 
 class Part(NamedTuple):
@@ -166,10 +227,12 @@ class Part(NamedTuple):
 PARTS: Final[Mapping[str, Part]] = MappingProxyType(
     {
         "contents": Part("", contents),
-        "options": Part("What `pytest --help` says", options),
         "bench options": Part("What `pytest --help` says", bench_options),
+        "causes": Part("All recognised causes", causes),
         "kinds": Part("Kinds on the terminal", kinds),
-        "report fields": Part("Fields in the schema", fields),
+        "report fields": Part("All fields", fields),
+        "run fields": Part("All fields", run_fields),
+        "command help": Part("What `--help` says", command_help),
         "python names": Part("All names", python),
         "bench python names": Part("All names", bench_python),
     }

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from pytest_failure_taxonomy.options import KNOWN_BY_HISTORY, OPTIONS, typed_name
+
 FOLDER: Final = ".failure-taxonomy"
 """Of the history by default, below the root directory; no other option may name a file in it."""
 NAME: Final = "history.db"
@@ -37,12 +39,15 @@ NO_CONNECTION_STRING: Final = (
     "postgresql://user@host/database"
 )
 
-REPORT: Final = "--failure-taxonomy-report"
-_HISTORY: Final = "--failure-taxonomy-history"
-_BASELINE: Final = "--bench-baseline"
-_STORAGE: Final = "--bench-storage"
-_OURS: Final = tuple(f"failure_taxonomy_{name}" for name in ("html", "junit", "rules", "known"))
-_OF_BENCHES: Final = ("bench_json", "bench_baseline", "bench_storage")
+_REPORT: Final = "failure_taxonomy_report"
+_HISTORY: Final = "failure_taxonomy_history"
+_BASELINE: Final = "bench_baseline"
+_STORAGE: Final = "bench_storage"
+_FLAGS: Final = {option.dest: option.names for option in OPTIONS.values()}
+_OURS: Final = tuple(
+    option.dest for option in OPTIONS.values() if option.type == "path" and option.dest != _REPORT
+)
+_OF_BENCHES: Final = ("bench_json", _BASELINE, _STORAGE)
 _NO_PATHS: Final = ("", "true", "yes", "on", "1", "false", "no", "off", "0")
 """Values of the history's option and ini value that name no file."""
 _OTHERS: Final = {
@@ -54,16 +59,38 @@ _OTHERS: Final = {
     "debug": "--debug",
 }
 """Options of pytest and of well-known plugins that write a file, by their names in the config."""
-_WRITES: Final = (REPORT, "--failure-taxonomy-html", "--failure-taxonomy-junit", "--bench-json")
+_WRITES: Final = (_REPORT, "failure_taxonomy_html", "failure_taxonomy_junit", "bench_json")
 _DATABASE: Final = b"SQLite format 3\0"
 _OF_GITHUB: Final = ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")
+
+
+class Given(NamedTuple):
+    """What is given of an option, by its flag or else by its ini value."""
+
+    value: Any
+    """`None` for nothing."""
+    by: str
+    """The name of the flag as it was typed, or of the ini value."""
+    base: Path
+    """What a path is relative to."""
 
 
 class _NamedFile(NamedTuple):
     by: str
     """The option, or what else names the file."""
     path: Path
-    is_ours: bool = True
+    name: str = ""
+    """Of the option, in pytest's namespace; empty for what is none of ours."""
+
+
+def given(config: Any, name: str, ini: Any) -> Given:
+    """Return what is given of the option that has this name in pytest's namespace."""
+    flags = _FLAGS.get(name) or (_OTHERS.get(name) or f"--{name.replace('_', '-')}",)
+    value = getattr(config.known_args_namespace, name, None)
+    if value is not None and value is not False:
+        return Given(value, typed_name(config, flags), config.invocation_params.dir)
+    value, base = chosen(config, None, ini)
+    return Given(value, flags[-1] if value is None else f"ini value {name}", base)
 
 
 def chosen(config: Any, option: Any, ini: Any) -> tuple[Any, Path]:
@@ -91,21 +118,21 @@ def refused_files(config: Any, report: Path | None = None) -> list[str]:
     keys = [_identity(each.path) for each in named]
     problems = {}
     for (first, key), (second, other) in combinations(zip(named, keys, strict=True), 2):
-        if key == other is not None and (first.is_ours or second.is_ours):
+        if key == other is not None and (first.name or second.name):
             problems[f"{first.by} and {second.by} both name"] = second.path
     found = [f"{words} {path}; give each its own file" for words, path in problems.items()]
     history = os.path.realpath(config.rootpath / FOLDER)
     beside = "" if report is None else f"{os.path.realpath(report.parent)}{os.sep}.{report.name}."
-    storages = [Path(os.path.realpath(each.path)) for each in named if each.by == _STORAGE]
-    for by, path, is_ours in named:
+    storages = [Path(os.path.realpath(each.path)) for each in named if each.name == _STORAGE]
+    for by, path, name in named:
         real = Path(os.path.realpath(path))
         if beside and str(real).startswith(beside):
             what = "a name of the run's own record"
-        elif is_ours and by != _HISTORY and real.is_relative_to(history):
+        elif name not in ("", _HISTORY) and real.is_relative_to(history):
             what = "in the folder of the history"
-        elif by in _WRITES and _is_database(real):
+        elif name in _WRITES and _is_database(real):
             what = "a database"
-        elif by != _BASELINE and real.suffix == RUN_SUFFIX and real.parent in storages:
+        elif name != _BASELINE and real.suffix == RUN_SUFFIX and real.parent in storages:
             what = "in the folder of kept runs"
         else:
             continue
@@ -118,45 +145,46 @@ def _named_files(config: Any, report: Path | None) -> Iterator[_NamedFile]:
     has_benches = hasattr(config.known_args_namespace, "bench_json")
     ours = (*(() if report is None else _OURS), *(_OF_BENCHES if has_benches else ()))
     if report is not None:
-        yield _NamedFile(REPORT, report)
-        for path in _files_of_history(config):
-            yield _NamedFile(_HISTORY, path)
+        by = _path_given(config, _REPORT).by
+        yield _NamedFile(by, report, _REPORT)
+        by, paths = _files_of_history(config)
+        yield from (_NamedFile(by, path, _HISTORY) for path in paths)
         for variable in filter(os.environ.get, _OF_GITHUB):
-            yield _NamedFile(variable, Path(os.environ[variable]).absolute(), is_ours=False)
+            yield _NamedFile(variable, Path(os.environ[variable]).absolute())
     for name in (*ours, *_OTHERS):
-        text, base = _given(config, name)
-        if name == "bench_storage" and not text:
+        text, by, base = _path_given(config, name)
+        if name == _STORAGE and not text:
             text, base = STORAGE, config.rootpath
-        if text and (name, text) != ("failure_taxonomy_known", "history"):
-            by = _OTHERS.get(name) or f"--{name.replace('_', '-')}"
-            yield _NamedFile(by, absolute(base, text), is_ours=name in ours)
+        if text and (name, text) != (OPTIONS["known"].dest, KNOWN_BY_HISTORY):
+            yield _NamedFile(by, absolute(base, text), name if name in ours else "")
     coverage = getattr(config.known_args_namespace, "cov_report", None)  # pytest-cov's
     for text in coverage.values() if isinstance(coverage, dict) else ():
         if isinstance(text, str):
-            path = absolute(config.invocation_params.dir, text)
-            yield _NamedFile("--cov-report", path, is_ours=False)
+            yield _NamedFile("--cov-report", absolute(config.invocation_params.dir, text))
     if config.inipath is not None:
-        yield _NamedFile("the configuration file", config.inipath, is_ours=False)
+        yield _NamedFile("the configuration file", config.inipath)
 
 
-def _files_of_history(config: Any) -> list[Path]:
-    """Return the files of an SQLite database, even if this run does not use it."""
-    text, base = _given(config, "failure_taxonomy_history")
+def _files_of_history(config: Any) -> tuple[str, list[Path]]:
+    """Return what names an SQLite database, and its files, even if this run does not use it."""
+    text, by, base = _path_given(config, _HISTORY)
     if text.lower() in _NO_PATHS:
         text = os.environ.get(VARIABLE) or str(config.rootpath / FOLDER / NAME)
     name = sqlite_file(text)
     names = dict.fromkeys((name, unquote(name)))  # a URL may have its file in percent codes
-    return [absolute(base, each + ending) for each in names for ending in ("", *SIDE_FILES) if name]
+    endings = ("", *SIDE_FILES)
+    return by, [absolute(base, each + ending) for each in names for ending in endings if name]
 
 
-def _given(config: Any, name: str) -> tuple[str, Path]:
-    """Return the text of an option or ini value, empty for none; and what it is relative to."""
+def _path_given(config: Any, name: str) -> Given:
+    """Return what is given of an option that names a file; an empty text for what is no path."""
     ini = None
     with suppress(Exception):  # it is told elsewhere, or of a plugin that is not there
         ini = config.getini(name)
-    text, base = chosen(config, getattr(config.known_args_namespace, name, None), ini)
+    found = given(config, name, ini)
+    text = found.value
     is_path = isinstance(text, str) and text.strip() and "\0" not in text
-    return text if is_path else "", base
+    return found._replace(value=text if is_path else "")
 
 
 def _is_database(path: Path) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,17 +17,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_failure_taxonomy.imports import imports_as_they_are
+from pytest_failure_taxonomy.options import OPTIONS, typed_name, words_given
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pytest_failure_taxonomy.recorder.attribution import FailureTaxonomy
 
-STAGES = ("git_clone", "git_checkout", "setup", "baseline_run", "agent_run", "final_test")
-"""The values of `Stage`, repeated so that `--help` imports nothing; a test compares them."""
-
 SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
-"""Repeated from `aftermath.mailbox` for the same reason."""
+"""Repeated from `aftermath.mailbox`, which is not imported for nothing."""
 
 _REQUESTED = pytest.StashKey[bool]()
 """Whether a report was asked for when pytest started."""
@@ -36,120 +33,13 @@ _REQUESTED = pytest.StashKey[bool]()
 _ONLY_ASK = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options with which pytest prints something and runs no test."""
 
-
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "--failure-taxonomy": {
-        "action": "store_true",
-        "default": False,
-        "help": "Say why the run failed: a verdict on the terminal and a JSON report "
-        "(ini: failure_taxonomy)",
-    },
-    "--failure-taxonomy-report": {
-        "metavar": "PATH",
-        "help": "Write the report to PATH and switch --failure-taxonomy on; default: "
-        "failure-report.json where pytest was started (ini: failure_taxonomy_report)",
-    },
-    "--failure-taxonomy-stage": {
-        "metavar": f"{{{','.join(STAGES)}}}",
-        "help": "The step of an attempt that this run is; default: final_test "
-        "(ini: failure_taxonomy_stage)",
-    },
-    "--failure-taxonomy-rules": {
-        "metavar": "FILE",
-        "help": "Take the reasons of failures from the rules in this YAML file first "
-        "(ini: failure_taxonomy_rules)",
-    },
-    "--failure-taxonomy-redact": {
-        "metavar": "REGEX",
-        "action": "append",
-        "help": "Keep what matches out of the report and the verdict, besides the secrets of known "
-        "forms; the first group alone, if there is one; repeatable (ini: failure_taxonomy_redact)",
-    },
-    "--failure-taxonomy-strict-baseline": {
-        "action": "store_true",
-        "default": False,
-        "help": "In the stage baseline_run take exit code 1 alone for a valid baseline "
-        "(ini: failure_taxonomy_strict_baseline)",
-    },
-    "--failure-taxonomy-stall-seconds": {
-        "metavar": "SECONDS",
-        "help": "With --failure-taxonomy, look at what makes no progress for so long, and say "
-        "where it hangs; 0 is off; default: 60 (ini: failure_taxonomy_stall_seconds)",
-    },
-    "--failure-taxonomy-end-stalled": {
-        "action": "store_true",
-        "default": False,
-        "help": "With --failure-taxonomy, end what hangs for so long; under xdist the worker of a "
-        "test alone, otherwise the run (ini: failure_taxonomy_end_stalled)",
-    },
-    "--failure-taxonomy-history": {
-        "metavar": "URL",
-        "nargs": "?",
-        "const": "",
-        "help": "With --failure-taxonomy, record the run in the history and say what is new, came "
-        "back, is known or flaky; an SQLite database or a URL of SQLAlchemy; default: "
-        "FAILURE_TAXONOMY_HISTORY, else .failure-taxonomy/history.db (ini: "
-        "failure_taxonomy_history)",
-    },
-    "--failure-taxonomy-known": {
-        "metavar": "FILE|history",
-        "help": "With --failure-taxonomy, end with exit status 0 if tests failed and every failure "
-        "is one of those that FILE lists, or that the history knows "
-        "(ini: failure_taxonomy_known)",
-    },
-    "--failure-taxonomy-junit": {
-        "metavar": "PATH",
-        "help": "With --failure-taxonomy, write JUnit XML that has reasons, owners and the "
-        "failures of the session, too, even if pytest dies (ini: failure_taxonomy_junit)",
-    },
-    "--failure-taxonomy-html": {
-        "metavar": "PATH",
-        "help": "With --failure-taxonomy, write one HTML page with everything in it "
-        "(ini: failure_taxonomy_html)",
-    },
-    "--failure-taxonomy-github": {
-        "metavar": "{auto,on,off}",
-        "help": "Annotate the run and write a summary and outputs of the step, for GitHub Actions; "
-        "default: auto, which is on there (ini: failure_taxonomy_github)",
-    },
-    "--failure-taxonomy-summary": {
-        "metavar": "{short,groups,off}",
-        "help": "What to print at the end: the verdict, each group of failures besides, or "
-        "nothing; default: short, and groups with -v (ini: failure_taxonomy_summary)",
-    },
-    "--failure-taxonomy-shard": {
-        "metavar": "I/N",
-        "help": "Which part of the suite this run is, such as 2/4; found out for pytest-split, "
-        "pytest-shard and some CI systems (ini: failure_taxonomy_shard)",
-    },
-    "--failure-taxonomy-subtask": {
-        "metavar": "ID",
-        "help": "The subtask that this run is an attempt at, for the history "
-        "(ini: failure_taxonomy_subtask)",
-    },
-    "--failure-taxonomy-approach": {
-        "metavar": "TEXT",
-        "help": "How the attempt goes about it, in a few words (ini: failure_taxonomy_approach)",
-    },
+_TYPES: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "flag": ({"action": "store_true", "default": False}, "bool", False),
+    "list": ({"action": "append"}, "linelist", []),
+    "database": ({"nargs": "?", "const": ""}, None, ""),
 }
-"""The options of the command line, as `addoption` takes them."""
-
-
-_IN_FILE = ", relative to the configuration file"
-_INI_VALUES: dict[str, tuple[str, Any, Any]] = {
-    "stage": ("", None, ""),
-    "rules": (_IN_FILE, None, ""),
-    "redact": (", one a line", "linelist", []),
-    "strict-baseline": ("", "bool", False),
-    "stall-seconds": ("", None, ""),
-    "end-stalled": ("", "bool", False),
-    "history": ("; `true` for the default", None, ""),
-    "known": (_IN_FILE, None, ""),
-    "junit": (_IN_FILE, None, ""),
-    "html": (_IN_FILE, None, ""),
-    **dict.fromkeys(("github", "summary", "shard", "subtask", "approach"), ("", None, "")),
-}
-"""What an ini value's help says more than its option's; type and default, as `addini` has them."""
+"""By an option's type: what is special for argparse, and the type and the default for `addini`."""
+_IN_FILE = {"path": ", relative to the configuration file", "list": ", one a line"}
 
 
 class HookSpecs:
@@ -185,32 +75,22 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the options, and watch for a start that fails before any hook could see it."""
     group = parser.getgroup("failure-taxonomy", "why this run failed (pytest-failure-taxonomy)")
-    for name, settings in _OPTIONS.items():
-        group.addoption(name, **settings)
-    parser.addini(
-        "failure_taxonomy", "Say why the run failed, as --failure-taxonomy", "bool", default=None
-    )
-    parser.addini(
-        "failure_taxonomy_report",
-        "Path of the failure report, relative to the configuration file; switches the report on "
-        "unless failure_taxonomy is false",
-        default="",
-    )
-    for name, (more, kind, default) in _INI_VALUES.items():
-        ini = f"failure_taxonomy_{name.replace('-', '_')}"
-        parser.addini(ini, f"As --failure-taxonomy-{name}{more}", kind, default=default)
-    parser.addini(
-        "failure_taxonomy_markers",
-        "More reasons of failure markers, one a line: NAME, or NAME = one of the 15 reasons",
-        "linelist",
-        default=[],
-    )
-    parser.addini(
-        "failure_taxonomy_watcher",
-        "Have a second small process complete the report if pytest dies (Linux)",
-        "bool",
-        default=True,
-    )
+    for option in OPTIONS.values():
+        attributes, ini_type, ini_default = _TYPES.get(option.type, ({}, None, ""))
+        words = option.help
+        if not option.is_ini_alone:
+            shown = f"; default: {option.default}" if option.default else ""
+            group.addoption(
+                *option.names,
+                dest=option.dest,
+                help=f"{option.help}{shown} (ini: {option.dest})",
+                **attributes,
+                **({"metavar": option.value} if option.value else {}),
+            )
+            words = f"As {option.flag}"
+        more = option.ini_more or _IN_FILE.get(option.type, "")
+        default = option.ini_default if option.type == "flag" else ini_default
+        parser.addini(option.dest, f"{words}{more}", ini_type, default=default)
     config = pluginmanager.get_plugin("pytestconfig")
     if isinstance(config, pytest.Config):
         config.add_cleanup(partial(_after_a_failed_start, config))
@@ -233,11 +113,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
             from pytest_failure_taxonomy.run.lifecycle import begin
 
         begin(early_config, requested=requested)
-    elif (stage := early_config.known_args_namespace.failure_taxonomy_stage) not in (None, *STAGES):
-        # If the report is on, the settings report this with all other problems.
-        raise pytest.UsageError(
-            f"--failure-taxonomy-stage: unknown stage {stage!r}; one of {', '.join(STAGES)}"
-        )
+    elif (stage := early_config.known_args_namespace.failure_taxonomy_stage) is not None:
+        option = OPTIONS["stage"]
+        if stage not in option.choices:  # with the report on, the settings say so, with all else
+            raise pytest.UsageError(f"{option.flag}: {stage!r} is unknown; give {option.wanted}")
     return (yield)
 
 
@@ -246,14 +125,14 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     if config.stash.get(_REQUESTED, True):
         return None
     given = [
-        name
-        for name in _OPTIONS
-        if config.getoption(name[2:].replace("-", "_"), None) not in (None, False, [])
+        typed_name(config, option.names)
+        for option in OPTIONS.values()
+        if config.getoption(option.dest, None) not in (None, False, [])
     ]
     if not given:
         return None
     have = "has" if len(given) == 1 else "have"
-    return f"failure taxonomy: {', '.join(given)} {have} no effect without --failure-taxonomy"
+    return f"failure taxonomy: {', '.join(given)} {have} no effect without --why"
 
 
 def is_requested(config: pytest.Config) -> bool:
@@ -307,18 +186,16 @@ def _after_a_failed_start(config: pytest.Config) -> None:
 def _parse_our_options(config: pytest.Config) -> None:
     """Parse our options if pytest failed before it did; it reports what is wrong with them."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name, settings in _OPTIONS.items():
-        is_flag = settings.get("action") == "store_true"
+    for option in OPTIONS.values():
+        if option.is_ini_alone:
+            continue
+        is_flag = option.type == "flag"
         parser.add_argument(
-            name,
+            *option.names,
+            dest=option.dest,
             nargs="?",
-            action="append" if settings.get("action") == "append" else "store",
+            action="append" if option.type == "list" else "store",
             const=True if is_flag else None,
             default=False if is_flag else None,
         )
-    args = [
-        *shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
-        *config.getini("addopts"),
-        *map(str, config.invocation_params.args),
-    ]
-    parser.parse_known_args(args, config.known_args_namespace)
+    parser.parse_known_args(words_given(config), config.known_args_namespace)

@@ -109,7 +109,7 @@ def faces(data: bytes, folder: Path) -> None:
         loaded = parse_report(data, "given").model_dump(mode="json", by_alias=True)
         for name in FORMATS:
             render(name, loaded)
-        assert render_for_agents(loaded).startswith("verdict: ")
+        assert render_for_agents(loaded).startswith("format: ")
 
 
 def junit(data: bytes, folder: Path) -> None:

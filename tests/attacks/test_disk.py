@@ -168,7 +168,7 @@ def test_a_full_disk_makes_no_false_verdict(
     for each in (report, read_report(whole)):
         verdict = each["verdict"]
         assert (verdict["reason"], verdict["kind"]) == ("TESTS_FAILED", "test.failed")
-        assert verdict["message"] == "12 tests failed"
+        assert verdict["message"].startswith("12 of 13 tests failed: ValueError: ('wrong 1', ")
         assert len(each["failures"]) + each["limits"]["failures_omitted"] == 12
     assert report["failures"]
     assert report["completeness"] == "full"
@@ -188,7 +188,10 @@ def test_a_death_on_a_full_disk(folder: Path, disk: Path) -> None:
     verdict = report["verdict"]
     assert (verdict["reason"], verdict["kind"]) == ("TESTS_FAILED", "test.failed")
     assert verdict["confidence"] == "likely"
-    assert verdict["message"] == "12 tests failed"
+    assert verdict["message"] == (
+        "12 of 14 tests failed, then the process left before pytest had finished while it ran "
+        "test_it.py::test_it[13]"
+    )
     assert report["summary"]["failed"] == 12
     assert len(report["failures"]) + report["limits"]["failures_omitted"] == 12
     assert report["limits"]["failures_omitted"] > 0
@@ -216,7 +219,8 @@ def test_a_disk_that_is_full_for_a_while(folder: Path, disk: Path) -> None:
     assert run_pytest(folder, *UNWATCHED, switch=(f"{TO}={path}",)).status == 7
     done = finalize(path)
     assert done.returncode == 1
-    assert "TESTS_FAILED [test.failed, likely]: 39 tests failed" in done.stderr
+    assert "\n39 of 41 tests failed, " in done.stderr
+    assert ", 3 causes  [TESTS_FAILED test.failed, likely]\n" in done.stderr
     report = read_report(path)
     listed = [failure["nodeid"] for failure in report["failures"]]
     assert len(listed) + report["limits"]["failures_omitted"] == report["summary"]["failed"] == 39
@@ -245,7 +249,8 @@ def test_a_part_of_a_report_is_filled_up(folder: Path, disk: Path) -> None:
         f"complete it by: failure-taxonomy finalize {path}"
     )
     part = read_report(path)
-    assert part["verdict"]["message"] == "20 tests failed"
+    message = part["verdict"]["message"]
+    assert message.startswith("20 of 21 tests failed: ValueError: ('wrong 1', ")
     assert part["verdict"]["confidence"] == "certain"
     omitted = part["limits"]["failures_omitted"]
     assert len(part["failures"]) + omitted == 20
@@ -372,15 +377,23 @@ def test_numbers_that_nobody_counted(record: DiskRecord) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacking", "kind"),
+    ("lacking", "kind", "words"),
     [
-        (Unrecorded(failures=3), "test.failed"),
-        (Unrecorded(collection_failures=1), "collection.error"),
-        (Unrecorded(errors=1), "internal.error"),
-        (Unrecorded(interruptions=1), "interrupt.stopped"),
+        (Unrecorded(failures=3), "test.failed", "4 tests failed, 2 causes"),
+        (
+            Unrecorded(collection_failures=1),
+            "collection.error",
+            "1 test failed, and 1 file or node could not be collected",
+        ),
+        (Unrecorded(errors=1), "internal.error", "1 test failed, and pytest met an internal error"),
+        (
+            Unrecorded(interruptions=1),
+            "interrupt.stopped",
+            "1 test failed, then the run was stopped before its end",
+        ),
     ],
 )
-def test_what_is_only_counted_is_likely(lacking: Unrecorded, kind: str) -> None:
+def test_what_is_only_counted_is_likely(lacking: Unrecorded, kind: str, words: str) -> None:
     """The counters decide the reason where there are no events, and nothing is certain then."""
     run = make_run(
         exit=ProcessExit(code=1, source="record"),
@@ -394,7 +407,7 @@ def test_what_is_only_counted_is_likely(lacking: Unrecorded, kind: str) -> None:
     verdict = judge(recorded).verdict
     assert verdict is not None
     assert (verdict.kind, verdict.confidence) == ("test.failed", "likely")
-    assert verdict.message == ("4 tests failed" if lacking.failures else "1 test failed")
+    assert verdict.message == words
 
 
 @pytest.mark.parametrize("size", [1_000, 4_000, 8_000, 20_000, 65_536, 10_000_000])
@@ -442,7 +455,7 @@ def test_no_file_may_have_content(folder: Path, tmp_path: Path, passes: bool) ->
     assert len(told) == 1
     assert told[0].startswith("report: could not be written to ")
     assert told[0].endswith(": File too large")
-    verdict = "no failure (1 passed)" if passes else "TESTS_FAILED [test.failed]: 1 test failed"
+    verdict = "no failure (1 passed)" if passes else "1 test failed: assert False: test_it (test"
     assert verdict in "\n".join(run.tail)
     assert sorted(path.name for path in folder.iterdir()) == ["pytest.ini", "test_it.py"]
     assert list((tmp_path / "temporary").iterdir()) == []

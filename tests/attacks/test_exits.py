@@ -121,6 +121,14 @@ IN_HOOK: Final = "import sys\ndef {}(): sys.exit(0)\n"
 AT_EXIT: Final = {"test_it.py": f"import atexit, os; atexit.register(os._exit, 0)\n{BAD}"}
 CONFTEST: Final = {"conftest.py": LEAVES, "test_it.py": BAD}
 BY_CONFTEST: Final = "conftest.py ended pytest with status 0 before any test ran (conftest.py:1)"
+BEFORE_ANY: Final = (
+    "pytest with status 0 before any test ran, then the process left before pytest had finished"
+)
+AT_LINE_1: Final = "1 test failed: assert 0: test_it (test_it.py:1)"
+AT_LINE_2: Final = "1 test failed: assert 0: test_it (test_it.py:2)"
+IN_BOTH: Final = (
+    "1 test failed, and conftest.py ended pytest with status 0 (conftest.py:2, in pytest_{})"
+)
 PYTEST: Final = pytest_command()
 XDIST: Final = pytest_command("-n2", plugins=("failure_taxonomy", "xdist"))
 AS_INSTALLED: Final = [sys.executable, "-m", "pytest"]
@@ -139,16 +147,16 @@ def shell(line: str) -> list[str]:
 
 ANSWERS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
     # Its session had failed.
-    "at-exit": (AT_EXIT, PYTEST, 1, "1 test failed"),
+    "at-exit": (AT_EXIT, PYTEST, 1, AT_LINE_2),
     "at-exit-xdist": (
         {"conftest.py": "import atexit, os; atexit.register(os._exit, 0)\n", "test_it.py": BAD},
         XDIST,
         1,
-        "1 test failed",
+        AT_LINE_1,
     ),
-    "at-exit-in-a-shell": (AT_EXIT, shell("{pytest}"), 1, "1 test failed"),
-    "sessionfinish": (in_hook("pytest_sessionfinish"), PYTEST, 1, "1 test failed"),
-    "unconfigure": (in_hook("pytest_unconfigure"), PYTEST, 1, "1 test failed"),
+    "at-exit-in-a-shell": (AT_EXIT, shell("{pytest}"), 1, AT_LINE_2),
+    "sessionfinish": (in_hook("pytest_sessionfinish"), PYTEST, 1, IN_BOTH.format("sessionfinish")),
+    "unconfigure": (in_hook("pytest_unconfigure"), PYTEST, 1, IN_BOTH.format("unconfigure")),
     # It never finished its session.
     "import": (
         {"tests/own.py": LEAVES, "tests/conftest.py": "import own\n", "tests/test_it.py": BAD},
@@ -193,13 +201,13 @@ ANSWERS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
         {"own.py": LEAVES, "test_it.py": BAD},
         [*AS_INSTALLED, "-p", "own"],
         3,
-        "own ended pytest with status 0 before any test ran",
+        f"own ended {BEFORE_ANY}",
     ),
     "plugin-of-a-file": (
         {"own.py": LEAVES, "pytest.ini": "[pytest]\naddopts = -p own\n"},
         AS_INSTALLED,
         3,
-        "own (from addopts in pytest.ini) ended pytest with status 0 before any test ran",
+        f"own (from addopts in pytest.ini) ended {BEFORE_ANY}",
     ),
     # It is right.
     "forgiven": (
@@ -227,9 +235,17 @@ ANSWERS: Final[Mapping[str, tuple[Mapping[str, str], list[str], int, str]]] = {
     "listed": (CONFTEST, [*PYTEST, "--collect-only"], 0, BY_CONFTEST),
     "version": (CONFTEST, [*PYTEST, "--version"], 0, ""),
     # It is a baseline, or the command is no pytest.
-    "baseline": (CONFTEST, BASELINE, 0, "the tests pass before the fix"),
-    "baseline-at-exit": (AT_EXIT, BASELINE, 0, "the tests pass before the fix"),
-    "shell": ({"test_it.py": BAD}, shell("{pytest}"), 0, "1 test failed"),
+    "baseline": (CONFTEST, BASELINE, 0, f"{BY_CONFTEST}, then the tests pass before the fix"),
+    "baseline-at-exit": (
+        AT_EXIT,
+        BASELINE,
+        0,
+        (
+            "the process left with exit code 0 after the session had ended with exit code 1, then "
+            "the tests pass before the fix"
+        ),
+    ),
+    "shell": ({"test_it.py": BAD}, shell("{pytest}"), 0, AT_LINE_1),
     "text": ({}, ["sh", "-c", "echo '1 failed in 0.1s'"], 0, ""),
 }
 

@@ -396,7 +396,7 @@ def test_it_is_told(tmp_path: Path, bare: str) -> None:
     assert line.startswith(MISSING.format(bare=bare))
     assert line.endswith(f"install it there: {bare} -m pip install pytest-failure-taxonomy")
     assert run.told[1] == (
-        "TESTS_FAILED [test.failed, likely]: tests failed, to go by pytest's exit code"
+        "tests failed, to go by pytest's exit code [TESTS_FAILED test.failed, likely]"
     )
     report = run.report(completeness="reconstructed")
     assert "collection.error" in report["verdict"]["ambiguous"]
@@ -459,8 +459,27 @@ def test_a_script_is_asked_by_its_first_line(tmp_path: Path, bare: str) -> None:
     script.chmod(0o755)
     run = supervise(tmp_path, str(script))
     assert run.status == 0
-    assert MISSING.format(bare=bare) in run.stderr
+    assert f"is not installed in {bare}, to which {script} belongs: " in run.stderr
+    assert f"; run {sys.executable} -m pytest instead, or install it there: {bare}" in run.stderr
     assert "failure taxonomy: no failure; report: failure-report.json" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("-p", "failure_taxonomy"), 'Error importing plugin "failure_taxonomy": no such module'),
+        (("--why-html=x.html",), "unrecognized arguments: --why-html=x.html"),
+    ],
+)
+def test_our_options_in_an_environment_without_us(
+    tmp_path: Path, bare: str, args: Sequence[str], message: str
+) -> None:
+    """The verdict names the option of ours that the pytest of another environment refused."""
+    write(tmp_path, "pass")
+    run = supervise(tmp_path, bare, "-m", "pytest", *args)
+    assert run.status != 0
+    assert MISSING.format(bare=bare) in run.stderr
+    assert message in run.report(completeness="reconstructed")["verdict"]["message"]
 
 
 @pytest.mark.parametrize("args", [("-p", "no:failure_taxonomy"), ("-p", "typo")])
@@ -468,7 +487,7 @@ def test_what_is_installed_is_not_missed(tmp_path: Path, args: Sequence[str]) ->
     """A plugin that was switched off, or that pytest did not come to, is not said to be missing."""
     write(tmp_path, "pass")
     run = supervise(tmp_path, sys.executable, "-m", "pytest", *args)
-    assert "not installed" not in run.stderr
+    assert "pytest-failure-taxonomy is not installed" not in run.stderr
 
 
 def test_a_switch_in_the_environment_is_named(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import runpy
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import pytest
 
 from pytest_failure_taxonomy import FailureReason, Stage
+from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.plugin import HookSpecs, pytest_addoption
 from pytest_failure_taxonomy.recorder.machine import CI_PROVIDERS
 from pytest_failure_taxonomy.report import build, limits
@@ -42,6 +42,8 @@ PYTHON_PAGE: Final = "docs/reference/python.md"
 OPTIONS_PAGE: Final = "docs/reference/options.md"
 EXIT_CODES_PAGE: Final = "docs/explanation/exit-codes.md"
 
+IDS: Final = {"$schema", "schema_version"}
+PART_MODELS: Final = {"verdict": "Verdict", "causes": "Cause"}
 IN_WORDS: Final = {None: "null", True: "true", False: "false"}
 LEFT_TO_THE_EXIT_CODE: Final = "by the exit code"
 
@@ -141,6 +143,18 @@ def test_every_recipe_for_ci_starts_pytest_under_run() -> None:
     assert [line for line in started if "failure-taxonomy run " not in line] == []
 
 
+def test_every_recipe_for_a_retry_repeats_the_whole_run() -> None:
+    """What `-x`, a collection error or a dead pytest kept from running is no last failure."""
+    paths = [*PAGES, ROOT / "example_project" / "README.md", ROOT / "action.yml"]
+    paths += ROOT.glob("example_project/.github/*/*.yml")
+    lines = [line for path in paths for line in path.read_text("utf-8").splitlines()]
+    retries = [line for line in lines if "show --retryable" in line and " && " in line]
+    assert len(retries) > 3
+    picks = re.compile(r"pytest .*--(?:lf|last-failed)\b")
+    of_a_retry = [line for line in lines if "failure-taxonomy " in line and picks.search(line)]
+    assert of_a_retry == []
+
+
 # Links.
 
 each_page = pytest.mark.parametrize("page", [pytest.param(p, id=name_of(p)) for p in PAGES])
@@ -206,22 +220,34 @@ def added() -> _Options:
     return options
 
 
-def test_options_are_documented_with_their_ini_values(added: _Options) -> None:
-    """The reference has a row for each option, beside it the ini value, and no other row."""
-    rows = tables(read_page(OPTIONS_PAGE))[0][1:]
-    options = [code_in(row[0])[0].partition("=")[0] for row in rows]
-    ini_values = [code_in(row[1])[0] for row in rows]
-    alone = [code_in(row[0])[0] for row in tables(read_page(OPTIONS_PAGE))[1][1:]]
-    assert (options, ini_values + alone) == (added.options, added.ini_values)
+def _in_plain_words(cell: str) -> str:
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell).replace("`", "")
 
 
-def test_the_readme_lists_the_same_options(added: _Options) -> None:
-    """The table in the README has the same rows."""
-    rows = table(section(read_page("README.md"), "Options"))
-    options = [code_in(row[0])[0].partition("=")[0] for row in rows]
-    ini_values = [code_in(row[1])[0].partition(" =")[0] for row in rows]
-    assert options == added.options
-    assert ini_values == added.ini_values[: len(options)]
+def test_the_options_are_those_of_the_table_in_the_code(added: _Options) -> None:
+    """The reference has all options, with their short names, defaults and the words of the help."""
+    expected, alone = [], []
+    for option in OPTIONS.values():
+        default = option.default or ("off" if option.type in ("flag", "database") else "none")
+        flag = f"{option.flag}={option.value}" if option.value else option.flag
+        names = ", ".join([flag, option.short] if option.short else [flag])
+        if option.is_ini_alone:
+            alone.append([option.dest, default, option.help])
+        else:
+            expected.append([names, option.dest, default, option.help])
+    page = read_page(OPTIONS_PAGE).replace(r"FILE\|history", "FILE/history")
+    flags, ini_values = (
+        [
+            [_in_plain_words(cell).replace("FILE/history", "FILE|history") for cell in row]
+            for row in rows[1:]
+        ]
+        for rows in tables(page)[:2]
+    )
+    assert flags == expected
+    assert ini_values == alone
+    named = [name for option in OPTIONS.values() for name in option.names]
+    assert [name for name in named if name in added.options] == added.options
+    assert [option.dest for option in OPTIONS.values()] == added.ini_values
 
 
 @each_page
@@ -230,7 +256,8 @@ def test_no_page_names_an_option_that_is_not_there(page: Path, added: _Options) 
     text = page.read_text("utf-8")
     scripts = tomllib.loads(read_page("pyproject.toml"))["project"].get("scripts", {})
     named = {
-        "option": set(re.findall(r"--failure-taxonomy[a-z-]*", text)) - set(added.options),
+        "option": set(re.findall(r"--(?:failure-taxonomy|why(?![a-z]))[a-z-]*", text))
+        - set(added.options),
         "ini value": set(re.findall(r"(?<!\w)failure_taxonomy\w*", text)) - set(added.ini_values),
         "hook": set(re.findall(r"(?<!\w)pytest_failure_taxonomy_\w+", text)) - set(vars(HookSpecs)),
         "command": set(re.findall(r"(?:^|`)(failure-taxonomy) [a-z]", text, re.MULTILINE))
@@ -332,7 +359,7 @@ def test_the_exit_tables_are_documented() -> None:
 
 def test_the_endings_agree_with_the_tables() -> None:
     """What the page on exit codes says of a code is the table's answer, and its kinds exist."""
-    seen, unseen = tables(read_page(EXIT_CODES_PAGE))
+    (seen,) = tables(read_page(EXIT_CODES_PAGE))
     for ending, code, alone, verdict in seen[1:]:
         reason = FailureReason.from_pytest_exit_code(int(code))
         assert code_in(alone) == _listed(reason), ending
@@ -341,9 +368,6 @@ def test_the_endings_agree_with_the_tables() -> None:
         said, kind, *also = code_in(verdict)
         assert KINDS[kind].reason in (said, None), ending
         assert set(also) <= set(KINDS), ending
-    for ending, code, alone in unseen[1:]:
-        number = int(re.findall("[0-9]+", code)[0])
-        assert code_in(alone) == _listed(FailureReason.from_pytest_exit_code(number)), ending
 
 
 def _listed(reason: FailureReason | None) -> list[str]:
@@ -353,51 +377,22 @@ def _listed(reason: FailureReason | None) -> list[str]:
 # The report.
 
 
-def test_every_field_is_documented_with_its_type() -> None:
-    """The tables of fields have each path of the schema, its type in words, and no other path."""
-    documented: dict[str, str | None] = {}
-    for head, *rows in tables(read_page(REPORT_PAGE)):
-        if head[0] == "field":
-            documented |= {
-                code_in(row[0])[0]: row[1] if head[1] == "type" else None for row in rows
-            }
+def test_the_page_has_every_part_of_a_report() -> None:
+    """The page has a row for each key of a report; the site's table of all fields is generated."""
+    rows = table(section(read_page(REPORT_PAGE), "The whole"))
+    listed = [name for row in rows for name in code_in(row[0])]
+    assert sorted(listed) == sorted(set(packaged_schema()["properties"]) - IDS)
+
+
+@pytest.mark.parametrize("of", ["verdict", "causes"])
+def test_the_page_names_only_fields_that_exist(of: str) -> None:
+    """The fields that have a paragraph of their own are fields of that part."""
     schema = packaged_schema()
-    expected = dict(_fields(schema, schema, ""))
-    assert sorted(documented) == sorted(expected)
-    wrong = {
-        path: (said, expected[path])
-        for path, said in documented.items()
-        if said is not None and said != expected[path]
-    }
-    assert wrong == {}
-
-
-def _fields(schema: dict[str, Any], node: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    """Yield the path and the type in words of all properties below a node of the schema."""
-    for name, each in node.get("properties", {}).items():
-        here = f"{path}.{name}" if path else name
-        words, below = _type_of(schema, each)
-        yield here, words
-        if below is not None:
-            yield from _fields(schema, below, f"{here}[]" if words.startswith("list") else here)
-
-
-def _type_of(schema: dict[str, Any], node: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
-    """Return the type of a node in words, and the object in it, if there is one."""
-    if "$ref" in node:
-        return _type_of(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
-    if "anyOf" in node:
-        (some,) = [each for each in node["anyOf"] if each.get("type") != "null"]
-        words, below = _type_of(schema, some)
-        return f"{words} or null", below
-    if "prefixItems" in node:
-        return "pair", _type_of(schema, node["prefixItems"][-1])[1]
-    if node.get("type") == "array":
-        words, below = _type_of(schema, node["items"])
-        return ("list", below) if words == "object" else (f"list of {words}s", below)
-    if node.get("type") == "object":
-        return "object", node if "properties" in node else None
-    return node.get("type", "string"), None
+    (target,) = (each for name, each in schema["$defs"].items() if name == PART_MODELS[of])
+    named = re.findall(r"^- (.+?):? ", section(read_page(REPORT_PAGE), of), re.MULTILINE)
+    fields = {name for words in named for name in code_in(words)}
+    assert fields
+    assert fields <= set(target["properties"])
 
 
 def test_every_variable_of_the_environment_is_published() -> None:
@@ -423,6 +418,7 @@ def test_the_caps_are_documented() -> None:
         "limits.tracebacks_omitted": f"{limits.MAX_TRACEBACKS:,} characters of them together",
         "limits.nodeids_omitted": f"{limits.MAX_NODEIDS:,} in any one list",
         "limits.groups_omitted": f"{limits.MAX_FAILURES:,} listed",
+        "limits.causes_omitted": f"{limits.MAX_FAILURES:,} listed",
         "limits.texts_truncated": f"messages and evidence {limits.MAX_MESSAGE:,} characters, "
         f"tracebacks and all others {limits.MAX_TRACEBACK:,}",
     }
@@ -433,7 +429,7 @@ def test_the_names_and_ids_are_documented() -> None:
     """The page of the report gives the schema's id and version, and pytest's names of the codes."""
     text = read_page(REPORT_PAGE)
     assert f"`{build.SCHEMA_ID}`" in text
-    assert f"| `schema_version` | string | `{build.SCHEMA_VERSION}` |" in text
+    assert f"schema version {build.SCHEMA_VERSION}." in text
     names = ", ".join(f"`{name}`" for name in PYTEST_EXIT_CODE_NAMES.values())
     assert names in section(text, "exit")
 

@@ -21,7 +21,9 @@ PURE: Final = frozenset(
         *("pkgutil", "tomllib"),  # the packaged tables
         "__future__",
         "collections",
+        "builtins",
         "collections.abc",
+        "difflib",
         "enum",
         "fnmatch",
         "functools",

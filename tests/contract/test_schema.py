@@ -32,7 +32,11 @@ ROOT: Final = Path(__file__).parents[2]
 FIRST_REPORT: Final = ROOT / "tests/data/reports/full-1.0.json"
 """What version 0.1.0 has written of a real run."""
 OPEN: Final = {"$.properties.extensions"}
-MAPS: Final = {"$.$defs.BenchScore.properties.breakdown"}
+MAPS: Final = {
+    "$.$defs.BenchScore.properties.breakdown",
+    "$.$defs.Order.properties.seeds",
+    "$.$defs.Order.properties.workers",
+}
 
 
 def packaged_text() -> str:
@@ -158,9 +162,12 @@ def test_a_report_of_the_first_version_is_read() -> None:
     loaded = parse_report(stored, "r.json")
     assert loaded.environment.watcher is None
     expected = {**said, "$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
-    expected["environment"] = {**said["environment"], "watcher": None, "memory": None, "git": None}
-    expected["stalls"] = []
-    expected["tests"] = None
+    expected["environment"] = {
+        **said["environment"],
+        **dict.fromkeys(("watcher", "memory", "git", "distributions")),
+    }
+    expected |= {"stalls": [], "tests": None, "order": None}
+    expected["limits"] = {**said["limits"], "causes_omitted": 0}
     expected["verdict"] = {**said["verdict"], "owner": None}
     for field, new in (
         ("failures", ["origin"]),
@@ -170,7 +177,10 @@ def test_a_report_of_the_first_version_is_read() -> None:
         ("workers", ["peak_rss_bytes"]),
     ):
         expected[field] = [{**each, **dict.fromkeys(new)} for each in said[field]]
-    assert json.loads(loaded.model_dump_json(by_alias=True)) == expected
+    found = json.loads(loaded.model_dump_json(by_alias=True))
+    causes = {cause["kind"]: cause["count"] for cause in found["causes"]}
+    assert causes == {held["kind"]: held["count"] for held in said["reasons"]}
+    assert found == {**expected, "causes": found["causes"]}
     assert_valid_report(json.loads(loaded.model_dump_json(by_alias=True)))
 
 

@@ -54,17 +54,37 @@ def test_a_part_that_is_not_there_breaks_the_build() -> None:
 def test_the_contents_are_those_of_the_index() -> None:
     """The site's navigation has a page for each link of the index, under its heading."""
     made = filled("README.md")
-    assert ":caption: How to\n\nhow-to/write-rules\n" in made
+    assert ":caption: Begin\n\nmy-ci-is-red\n" in made
     assert ":caption: Project\n\n../README\n" in made
 
 
 def test_options_show_their_help() -> None:
-    """The pages of options have what `--help` says, of ini values, too."""
-    ours, bench = filled("reference/options.md"), filled("reference/bench.md")
-    assert "| `--failure-taxonomy-report=PATH` | Write the report to PATH" in ours
-    assert "| `failure_taxonomy_watcher` | " in ours
+    """The page of the bench's options has what `--help` says, of ini values, too."""
+    bench = filled("reference/bench.md")
     assert "| `--bench-only` | Run bench cases" in bench
     assert "| `bench_root` | " in bench
+
+
+def test_every_recognised_cause_is_there() -> None:
+    """The page on causes has a row for each sentence of the table."""
+    made = filled("explanation/causes.md")
+    rows = [line for line in made.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == len(from_code.recognised()) > 80
+    assert "\n| {name} is not installed | no | `{install}` |" in made
+
+
+def test_the_fields_of_a_kept_run_are_all_there() -> None:
+    """The page of the file has each field of its records with its words."""
+    made = filled("reference/run-file.md")
+    for field in ("run.run_id", "cases.cases[].digest", "attempt.transcript"):
+        assert f"\n| `{field}` | " in made
+
+
+def test_every_command_shows_its_help() -> None:
+    """The page of the command has the help of each command, and of those below it."""
+    made = filled("reference/command-line.md")
+    for name in ("run", "show", "history", "history flaky", "bench regate"):
+        assert f"usage: failure-taxonomy {name} " in made
 
 
 def test_kinds_and_fields_are_all_there() -> None:
@@ -72,8 +92,9 @@ def test_kinds_and_fields_are_all_there() -> None:
     kinds = filled("reference/reasons-and-kinds.md")
     assert [kind for kind in KINDS if f"\n| `{kind}` | " not in kinds] == []
     fields = filled("reference/report.md")
-    assert "\n| `failures[].exception.type` | " in fields
-    assert "\n| `bench[].per_case[].score` | " in fields
+    assert "\n| `failures[].exception.type` | string | " in fields
+    assert "\n| `bench[].per_case[].score` | number | " in fields
+    assert "\n| `verdict.retryable` | boolean or null | " in fields
     assert [line for line in fields.splitlines() if line.endswith("|  |")] == []
 
 

@@ -105,7 +105,7 @@ def table(plugins: Mapping[str, Mapping[str, Iterable[str]]]) -> Iterator[str]:
     """Yield the lines of the table."""
     for name, added in sorted(plugins.items()):
         yield f"\n[{name}]" if _BARE.fullmatch(name) else f"\n[{json.dumps(name)}]"
-        for sort in ("options", "settings", "fixtures"):
+        for sort in ("options", "settings", "fixtures", "marks"):
             names = sorted(added.get(sort, ()))
             line = f"{sort} = {json.dumps(names)}"
             if len(line) <= _WIDTH:
@@ -125,7 +125,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.wheels or Path(temporary)
         if given.wheels is None:
-            read = [name for name, added in plugins.items() if {*added} - {"fixtures"}]
+            read = [name for name, added in plugins.items() if {*added} - {"fixtures", "marks"}]
             download(sorted(read), folder)
         for wheel in sorted(folder.glob("*.whl")):
             name = wheel.name.partition("-")[0].replace("_", "-").lower()

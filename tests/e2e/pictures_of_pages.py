@@ -12,12 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.render.html import render
+from tests.helpers.children import run_pytest
 from tests.helpers.chromium import Browser, started_browser
 from tests.helpers.page_scenes import SCENES
+from tests.helpers.shop import write_shop
 
 _VIEWS: Final = (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390))
 _IN_DOCS: Final = (
-    ("many", "many-failures", "light", 1_110),
     ("stall", "stall", "light", 1_000),
     ("one-failure", "one-failure", "dark", 1_080),
 )
@@ -37,14 +38,24 @@ def take_for_docs() -> None:
     """Write the pictures of the documentation."""
     with started_browser() as browser, TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        for scene, name, scheme, height in _IN_DOCS:
-            page.write_text(render(SCENES[scene]()), "utf-8")
+        reports = [
+            (SCENES[scene](), name, scheme, height) for scene, name, scheme, height in _IN_DOCS
+        ]
+        reports.append((_report_of_the_readme(Path(folder)), "mixed", "light", 1_300))
+        for report, name, scheme, height in reports:
+            page.write_text(render(report), "utf-8")
             browser.use_scheme(scheme)
             browser.use_size(1_100, height)
             browser.open(page)
-            if scene == "many":  # closes the first group, so that all of them are seen
-                browser.run("document.querySelector('.group button').click()")
             (_DOCS / f"{name}.png").write_bytes(browser.picture())
+
+
+def _report_of_the_readme(folder: Path) -> dict[str, Any]:
+    """Run the project that the README shows, and return the report."""
+    write_shop(folder)
+    report = run_pytest(folder).report()
+    report["run"]["invocation"] = {"args": [], "rootdir": "/home/user/shop"}
+    return report
 
 
 def _take(browser: Browser, path: Path, report: dict[str, Any]) -> None:

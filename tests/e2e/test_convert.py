@@ -17,7 +17,7 @@ REPORT = encode(a_report(1, test_a="failed", test_b="passed"))
 
 def newer() -> bytes:
     """Return a report of a version that does not exist yet."""
-    return REPORT.replace(b'"schema_version": "1.1"', b'"schema_version": "2.0"')
+    return REPORT.replace(b'"schema_version": "1.2"', b'"schema_version": "2.0"')
 
 
 @pytest.fixture
@@ -100,6 +100,36 @@ def test_places_that_can_not_be_written(
     assert capsys.readouterr().err.startswith("failure-taxonomy: -o: ")
     assert target.read_text() == "foreign"
     assert sorted(path.name for path in folder.iterdir()) == ["out.xml", "r.json", "target"]
+
+
+@pytest.mark.parametrize("args", [("--to", "markdown"), ("--to", "html"), ("--from", "ctrf")])
+def test_the_input_is_not_written_over(
+    folder: Path, capsys: pytest.CaptureFixture[str], args: tuple[str, ...]
+) -> None:
+    """Whatever the spelling of its path."""
+    for output in ("r.json", "./r.json", str(folder / "r.json")):
+        assert main(["convert", "r.json", *args, "-o", output]) == 2
+        assert capsys.readouterr().err == (
+            f"failure-taxonomy: -o: {output} is the file that is converted; give another file\n"
+        )
+        assert (folder / "r.json").read_bytes() == REPORT
+
+
+@pytest.mark.posix("links")
+def test_the_input_is_not_written_over_through_a_link(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Either of the two may be the link, and it may be a hard one."""
+    (folder / "soft.json").symlink_to("r.json")
+    (folder / "hard.json").hardlink_to("r.json")
+    for given, output in (
+        ("r.json", "soft.json"),
+        ("soft.json", "r.json"),
+        ("r.json", "hard.json"),
+    ):
+        assert main(["convert", given, "--to", "markdown", "-o", output]) == 2
+        assert "is the file that is converted; give another file" in capsys.readouterr().err
+        assert (folder / "r.json").read_bytes() == REPORT
 
 
 @pytest.mark.posix("permissions")

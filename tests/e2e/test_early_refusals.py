@@ -14,7 +14,7 @@ from pytest_failure_taxonomy.aftermath.early_refusals import early_refusal
 from tests.helpers.children import run_child
 
 PYTEST: Final = [sys.executable, "-m", "pytest"]
-NOPE: Final = 'Error importing plugin "nope": no such module'
+NOPE: Final = "the plugin nope is not installed"
 
 REFUSALS: Final = (
     pytest.param({}, ["-p", "nope"], {}, "plugin.error", NOPE, id="plugin"),
@@ -49,7 +49,7 @@ REFUSALS: Final = (
         ["-p", "no:failure-taxonomy"],
         {},
         "usage.error",
-        "unrecognized arguments: --mypy (from addopts in tox.ini) (pytest-mypy has it: ",
+        "pytest does not know --mypy (from addopts in tox.ini)",
         id="option",
     ),
 )
@@ -70,11 +70,14 @@ def test_what_was_refused(
     ours = [sys.executable, "-m", "pytest_failure_taxonomy", "run", "--"]
     run = run_child(tmp_path, [*ours, *PYTEST, *args], env=dict(variables))
     assert run.status in (1, 3, 4)
-    verdict = json.loads((tmp_path / "failure-report.json").read_text("utf-8"))["verdict"]
+    report = json.loads((tmp_path / "failure-report.json").read_text("utf-8"))
+    verdict, (cause,) = report["verdict"], report["causes"]
     assert (verdict["reason"], verdict["kind"]) == ("INTERNAL_ERROR", kind)
     assert verdict["confidence"] == "likely"
     assert verdict["message"].startswith(words)
     assert verdict["message"] in run.stderr
+    assert (cause["fix"] or "") == ("pip install pytest-mypy" if "--mypy" in words else "")
+    assert f"fix: {cause['fix']}" in run.stderr or cause["fix"] is None
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,14 @@ def test_tables_for_people(call: Call) -> None:
     since = call("since", fingerprint[:8]).out
     assert "first seen:    2026-11-01 01:00, commit 0000000000, run 00000000" in since
     assert "last passed:   2026-11-01 04:00" in since
+    of_test = call("since", "test_a").out
+    assert of_test.startswith(f"test:          {TEST}test_a\nfailure:  ")
+    assert "last passed:   2026-11-01 04:00" in of_test
+    assert "no failure of such a test" in call("since", "test_b").err
+    report = json.loads(Path(write(7, test_a="failed")).read_text())
+    report["causes"][0]["key"] = "0123456789abcdef"
+    Path("failure-report.json").write_text(json.dumps(report))
+    assert call("since", "0123456789abcdef").out == since
     assert call("prune", "--before", "2026-11-01T03:00", "--dry-run").out == (
         "2 runs would be removed\n"
     )

@@ -26,8 +26,8 @@ from tests.helpers.reports import make_failure, make_report, make_run
 
 ALERT: Final = "<script>alert(1)</script>"
 SCHEMES: Final = ("light", "dark")
-GROUPS: Final = ".group > h3 > button"
-FAILURES: Final = ".failure > h4 > button"
+CAUSES: Final = ".cause:not([hidden]) > summary"
+FAILURES: Final = ".tests > li:not([hidden]) > .failure > summary"
 
 Open = Callable[..., Browser]
 
@@ -131,25 +131,26 @@ def test_the_first_failure_is_open(opened: Open) -> None:
     browser = opened(one_failure())
     assert browser.texts(".code .minus") == ["E         -     'total': '0.00 EUR',"]
     assert browser.texts(".code .plus") == ["E         +     'total': '0.00 USD',"]
-    assert any("came back, first seen 2026-01-03" in each for each in browser.texts(".group .meta"))
-    assert "pytest tests/test_cart.py::test_total_of_an_empty_cart" in browser.text(".steps")
+    assert "came back, first seen 2026-01-03" in browser.text("h1")
+    command = "pytest tests/test_cart.py::test_total_of_an_empty_cart"
+    assert browser.texts(".cause .command code") == [command]
 
 
 def test_a_filter_shows_what_is_like_that_and_is_kept_in_the_address(opened: Open) -> None:
     """Failures and tests are filtered together, and the address with the filter opens filtered."""
     browser = opened(mixed())
-    assert len(browser.texts(GROUPS)) == 3
+    assert len(browser.texts(CAUSES)) == 3
     assert len(names(browser)) == 4
     choose = (
         "const s = document.getElementById(arguments[0]); s.value = arguments[1];"
         "s.dispatchEvent(new Event('change'))"
     )
     browser.run(choose, "by-file", "tests/test_a.py")
-    assert len(browser.texts(GROUPS)) == 2
+    assert len(browser.texts(CAUSES)) == 2
     assert len(names(browser)) == 3
     browser.run(choose, "by-worker", "gw1")
     assert names(browser) == ["tests/test_a.py::test_two"]
-    assert browser.text("#status") == "1 of 3 failures, 1 group; 1 of 4 tests"
+    assert browser.text("#status") == "1 of 3 failures, 1 cause; 1 of 4 tests"
     address = browser.driver.current_url
     hash_ = address[address.index("#") :]
     assert hash_ == "#file=tests%2Ftest_a.py&worker=gw1"
@@ -189,8 +190,9 @@ def test_every_filter_can_be_in_a_link(
 
 
 def test_everything_is_reached_by_keys(opened: Open) -> None:
-    """`/` goes to the search, Tab and Enter open a failure, arrows walk along the timeline."""
+    """`/` goes to the search, Enter opens a failure, arrows walk along the timeline."""
     from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
 
     browser = opened(mixed())
     body = browser.driver.find_element("css selector", "body")
@@ -199,12 +201,10 @@ def test_everything_is_reached_by_keys(opened: Open) -> None:
     assert names(browser) == ["tests/test_b.py::test_three"]
     browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
     assert len(names(browser)) == 4
-    browser.run("document.querySelectorAll(arguments[0])[1].focus()", GROUPS)
+    browser.run("document.querySelectorAll(arguments[0])[1].focus()", FAILURES)
     browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    browser.driver.switch_to.active_element.send_keys(Keys.TAB)
-    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    assert browser.driver.switch_to.active_element.get_attribute("aria-expanded") == "true"
-    assert len(browser.texts(".failure .code")) == 2
+    facts = ".failure[open] .facts dd"  # filled after the event
+    WebDriverWait(browser.driver, 5).until(lambda _: "f in src/m.py:3" in browser.texts(facts))
     browser.run("document.getElementById('timeline').focus()")
     browser.driver.switch_to.active_element.send_keys(Keys.END)
     assert browser.text("#at").startswith("tests/test_b.py::test_three: error, from 3.0 s")
@@ -220,7 +220,7 @@ def test_a_test_in_the_list_leads_to_its_failure(opened: Open) -> None:
         "document.querySelectorAll('#rows th a')[150].click()"
     )
     active = browser.driver.switch_to.active_element
-    assert active.get_attribute("aria-expanded") == "true"
+    assert browser.run("return document.activeElement.parentElement.open") is True
     assert "test_" in active.text
 
 
@@ -242,8 +242,9 @@ def test_hostile_texts_stay_texts(opened: Open) -> None:
     assert browser.run("return document.querySelectorAll('script').length") == 2
     assert browser.run("return document.querySelectorAll('img').length") == 0
     assert names(browser) == [nodeid, f"{ALERT}::b"]
-    assert ALERT in browser.text(".group")
-    assert ALERT in browser.text(".steps")
+    assert ALERT in browser.text("h1")
+    assert ALERT in browser.text(".cause .nodeid")
+    assert ALERT in browser.text(".cause .command code")
 
 
 def test_the_policy_stops_what_is_not_the_pages_own(opened: Open) -> None:
@@ -276,7 +277,7 @@ def test_a_green_run_has_filters_for_its_tests(opened: Open) -> None:
 
 
 def test_a_page_without_scripts_has_what_matters(opened: Open) -> None:
-    """Where a CI system serves pages without scripts, verdict and groups are there."""
+    """Where a CI system serves pages without scripts, headline, causes and code are there."""
     browser = opened(one_failure())
     browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
@@ -284,30 +285,32 @@ def test_a_page_without_scripts_has_what_matters(opened: Open) -> None:
         body = browser.driver.find_element("css selector", "body").text
     finally:
         browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-    assert "1 test failed" in body
+    assert "1 of 61 tests failed" in body
     assert "AssertionError: assert {'discount'" in body
+    assert "pytest tests/test_cart.py::test_total_of_an_empty_cart" in body
     assert "runs no script" in body
     assert "Clear filters" not in body
 
 
 def test_a_printed_page_has_the_tracebacks(opened: Open) -> None:
-    """The first failure of each group is opened for the paper."""
+    """All causes are opened for the paper."""
     browser = opened(mixed())
+    browser.run("document.querySelectorAll('.cause').forEach(each => { each.open = false })")
     assert browser.printed().startswith(b"%PDF")
-    assert len(browser.texts(".failure .code")) == 3
+    assert len(browser.texts(".cause[open] > .code")) == 3
 
 
 def test_a_large_page_opens_and_filters(opened: Open) -> None:
     """10,000 tests with 2,000 failures; `python -m tests.benchmarks.pages` says how fast."""
     browser = opened(many())
-    before = browser.text("#failures")
+    before = browser.text("#causes")
     browser.run(
         "const q = document.getElementById('q');"
         "q.value = 'search 20'; q.dispatchEvent(new Event('input'))"
     )
-    assert browser.text("#failures") != before
+    assert browser.text("#causes") != before
     browser.run("document.getElementById('clear').click()")
-    assert browser.text("#failures") == before
+    assert browser.text("#causes") == before
 
 
 @pytest.fixture(scope="session")

@@ -100,7 +100,8 @@ def test_the_terminals_view_of_a_failure(shell: Shell) -> None:
     assert (said.code, said.err) == (1, "")
     title, headline, *_, last = said.out.splitlines()
     assert title.strip("= ") == "why this run failed"
-    assert headline.startswith("TESTS_FAILED [test.failed]: ")
+    assert headline.startswith(report["verdict"]["message"])
+    assert headline.endswith("  [TESTS_FAILED test.failed]")
     assert last.endswith("r.json")
     assert "\x1b" not in said.out
     assert shell.show(as_first_version(report)) == said
@@ -126,7 +127,10 @@ def test_colours(
     """The variables decide that decide everywhere else."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert ("\x1b[1;31mTESTS_FAILED" in shell.show(make_report()).out) is has_colors
+    report = make_report()
+    shown = shell.show(report).out
+    assert (f"\x1b[1;31m{report['verdict']['message'][:20]}" in shown) is has_colors
+    assert ("[TESTS_FAILED test.failed]\x1b[0m" in shown) is has_colors
 
 
 def test_all_of_it(shell: Shell) -> None:
@@ -148,7 +152,7 @@ def test_all_of_it(shell: Shell) -> None:
         stalls=(SeenStall(what="session", stall=stall),),
     )
     report = make_report(run, completeness="reconstructed")
-    report["groups"][0]["history"] = {
+    report["causes"][0]["history"] = {
         "state": "came_back",
         "first_seen": "2026-01-01T00:00:00Z",
         "runs": 14,
@@ -158,12 +162,12 @@ def test_all_of_it(shell: Shell) -> None:
     lines = shell.show(report, "--all").out.splitlines()
     titles = [line.strip("= ") for line in lines if line.startswith("=")]
     assert titles == [
-        *("why this run failed", "reasons", "groups", "failures", "collection errors"),
+        *("why this run failed", "reasons", "causes", "failures", "collection errors"),
         *("internal errors", "in flight", "stalls", "not run", "workers"),
         "cut to keep the report small",
     ]
     for expected in (
-        "came back, first seen 2026-01-01, 14 runs, last passed at abc1234",
+        "[came back, first seen 2026-01-01, 14 runs], last passed at abc1234",
         "tests/test_cart.py::test_total (call) TESTS_FAILED [test.failed]",
         "    AssertionError: assert 3 == 4",
         "    at tests/test_cart.py:7",
@@ -197,7 +201,7 @@ def test_the_runs_that_a_report_was_merged_from(shell: Shell) -> None:
     extensions = report["extensions"]
     extensions["pytest_failure_taxonomy"] = {"merged": {"runs": runs}}
     out = shell.show(report).out
-    assert "setup: SETUP_FAILED [stage.setup_failed]: the setup failed\n" in out
+    assert "setup: the setup failed [SETUP_FAILED stage.setup_failed]\n" in out
     assert "shard 2 of 4: no failure\n" in out
     assert "\x1b" not in out
     nonsense: tuple[object, ...] = (
@@ -244,8 +248,8 @@ def test_a_running_report_says_so(shell: Shell) -> None:
         ("failures[1].location.line", "null\n"),
         ("failures[].phase", "call\nteardown\ncall\n"),
         ("failures[].location.line", "7\nnull\n7\n"),
-        ('["$schema"]', "urn:pytest-failure-taxonomy:failure-report:1.1\n"),
-        ("$schema", "urn:pytest-failure-taxonomy:failure-report:1.1\n"),
+        ('["$schema"]', "urn:pytest-failure-taxonomy:failure-report:1.2\n"),
+        ("$schema", "urn:pytest-failure-taxonomy:failure-report:1.2\n"),
         ("summary.failed", "2\n"),
         ("not_run.nodeids", '["tests/test_late.py::test_b", "tests/test_late.py::test_a"]\n'),
         ("tests[].nodeid", "null\n"),
@@ -315,7 +319,8 @@ def test_retryable(shell: Shell, retryable: bool | None, code: int, word: str) -
     report["verdict"]["retryable"] = retryable
     said = shell.show(report, "--retryable")
     assert (said.code, said.err) == (code, "")
-    assert said.out.startswith(f"{word}: TESTS_FAILED [test.failed]: ")
+    assert said.out.startswith(f"{word}: {report['verdict']['message']}")
+    assert said.out.endswith(" [TESTS_FAILED test.failed]\n")
     assert said.out.count("\n") == 1
 
 
@@ -369,11 +374,11 @@ def test_what_is_wrong_with_a_report_names_the_command_that_says_what_is_right(
     assert "`failure-taxonomy schema` prints what would be right" in said.err
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 def test_schema(shell: Shell, version: str) -> None:
     """The packaged file is printed exactly."""
     name = f"failure-report-{version}.schema.json"
     packaged = files("pytest_failure_taxonomy.report").joinpath(name).read_text("utf-8")
     assert shell("schema", "--version", version) == (0, packaged, "")
-    if version == "1.1":
+    if version == "1.2":
         assert shell("schema").out == packaged

@@ -142,7 +142,7 @@ def test_the_suite(folders: Iterator[Path]) -> None:
     job = Job(folder=next(folders))
     job.run(workflow("tests")["tests"]["steps"])
     assert job.failed
-    assert job.summary.startswith("## \u274c TESTS\\_FAILED \\[test.failed\\]")
+    assert job.summary.startswith("## \u274c 1 of 35 tests failed: ")
     (path,) = job.artifacts["failure-report"]
     assert read_report(path)["summary"]["failed"] == 1
 
@@ -194,6 +194,23 @@ def test_a_retry_where_it_can_help(folders: Iterator[Path]) -> None:
     assert kept["second.json"] is None
 
 
+def test_a_retry_runs_what_did_not_run(folders: Iterator[Path]) -> None:
+    """`-x` ended the first run before a test that fails: the second finds it, and the job fails."""
+    folder = next(folders)
+    shutil.rmtree(folder / "tests")
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_it.py").write_text(RATE_LIMIT, "utf-8")
+    (folder / "tests" / "test_later.py").write_text("def test_it(): assert 1 == 2", "utf-8")
+    steps = workflow("retry")["tests"]["steps"]
+    for step in steps:
+        if "failure-taxonomy run" in step.get("run", ""):
+            step["run"] += " -x"
+    job = Job(folder=folder)
+    job.run(steps)
+    assert job.ran == ["Test", "Try again"]
+    assert job.failed
+
+
 def test_no_retry_where_it_cannot(folders: Iterator[Path]) -> None:
     """A failed assertion fails again: the job says so and fails."""
     job = Job(folder=next(folders))
@@ -218,7 +235,7 @@ def test_the_action(folders: Iterator[Path]) -> None:
     assert job.failed
     assert outputs == {"reason": "TESTS_FAILED", "kind": "test.failed", "retryable": "false"}
     assert [path.name for path in job.artifacts["failure-report"]] == ["failure-report.json"]
-    assert job.summary.startswith("## \u274c TESTS")
+    assert job.summary.startswith("## \u274c 1 of 35 tests failed: ")
 
 
 def test_the_action_with_inputs(folders: Iterator[Path]) -> None:

@@ -32,7 +32,9 @@ _NOT_INHERITED: Final = re.compile(
 
 _LAST_LINE: Final = re.compile(r"(=+ )?(.*[a-z] )?in [0-9]+\.[0-9]+s( \([0-9:]+\))?( =+)?")
 _TITLE: Final = re.compile("=+ why this run failed =+")
-_ELAPSED: Final = re.compile(r"(?<=, )[0-9]+\.[0-9](?= s\))")
+_ELAPSED: Final = re.compile(r"(?<=, )[0-9][0-9.]* (?:m?s|min(?: [0-9]+ s)?)(?=\))")
+_GAP: Final = re.compile(r" {2,}(?=\[[A-Z_]+ [^\]]+\]$)")
+"""What puts the codes at the end of a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +53,12 @@ class ChildRun:
         """What was printed on stdout after pytest's last line: our lines, if there are any."""
         lines = self.stdout.splitlines()
         last = max((i for i, line in enumerate(lines) if _LAST_LINE.fullmatch(line)), default=-1)
-        return [_ELAPSED.sub("N", line) for line in lines[last + 1 :]]
+        return [_plain(line) for line in lines[last + 1 :]]
 
     @property
     def told(self) -> list[str]:
-        """The verdict's lines on stdout or stderr, elapsed times replaced by `N`."""
-        lines = [_ELAPSED.sub("N", line) for line in (self.stdout + self.stderr).splitlines()]
+        """The verdict's lines on stdout or stderr, elapsed times replaced by `N s`."""
+        lines = [_plain(line) for line in (self.stdout + self.stderr).splitlines()]
         first = next((i for i, line in enumerate(lines) if _TITLE.fullmatch(line)), len(lines))
         last = next((i for i in range(first, len(lines)) if lines[i].startswith("report: ")), first)
         return lines[first : last + 1]
@@ -72,6 +74,10 @@ class ChildRun:
         report = read_report(self.folder / path)
         assert report["completeness"] == completeness
         return report
+
+
+def _plain(line: str) -> str:
+    return _GAP.sub(" ", _ELAPSED.sub("N s", line))
 
 
 def child_environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES
+from tests.helpers.reports import extensions_of
 from tests.helpers.runs import FinishedRun, PytestRuns, assert_counts_agree
 
 PASSING: Final = "def test_passes(): pass\n"
@@ -52,5 +53,5 @@ def check_ending(runs: PytestRuns, ending: Ending) -> FinishedRun:
     assert report["exit"]["code"] == run.shell_status
     assert report["exit"]["name"] == PYTEST_EXIT_CODE_NAMES.get(run.shell_status)
     assert report["exit"]["observed"] is False
-    assert report["extensions"] == {}, "the recorder reports a fault of its own"
+    assert extensions_of(report) == {}, "the recorder reports a fault of its own"
     return run

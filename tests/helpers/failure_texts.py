@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -144,22 +143,10 @@ def page() -> str:
         ),
         environment=_code(sorted(ENVIRONMENT_EXCEPTIONS)),
         errnos=", ".join(map(str, sorted(ENVIRONMENT_ERRNOS))),
-        texts=_table(("file", *MEASURED, "tuned", "held out", *OF_ONE_FILE), _counts()),
         total=len(labelled_texts()),
+        unseen_count=sum(each.part == UNSEEN for each in labelled_texts()),
         unseen=_scores(UNSEEN),
-        fresh=_scores(FRESH),
-        held_out=_scores("held_out"),
-        tuned=_scores("tuned"),
     )
-
-
-def _counts() -> Iterator[tuple[str, ...]]:
-    for file in dict.fromkeys(each.file for each in labelled_texts()):
-        texts = [each for each in labelled_texts() if each.file == file]
-        labels = Counter(each.label for each in texts)
-        parts = Counter(each.part for each in texts)
-        numbers = (*(labels[each] for each in MEASURED), *(parts[each] for each in PARTS))
-        yield (f"`{file}.jsonl`", *map(str, numbers))
 
 
 def _scores(part: str) -> str:

@@ -17,41 +17,24 @@ PAGE: Final = Path(__file__).parents[2] / "docs/explanation/fault-matrix.md"
 _INTRODUCTION: Final = """\
 # The fault matrix
 
-What the report says after each way to die, in six configurations. The project has three tests:
-`test_a` passes, `test_b` dies in the way that the row names, `test_c` would pass. Each cell is a
-test: `tests/plugin/test_fault_matrix.py` brings the death about, reads the report every 5 ms from
-before the start to the end, and checks that
+What the report says after each way to die, in six configurations: of three tests, `test_a` passes,
+`test_b` dies, `test_c` would pass. `tests/plugin/test_fault_matrix.py` brings each death about,
+reads the report every 5 ms, and checks that it is valid at every moment, says success only where
+pytest finished its session, and says at the end what stands here; that the caller gets the exit
+code that plain pytest gives (`run` alone makes a 3 of a 0 that an unfinished session left); and
+that no process of ours is left, and no file but the report.
 
-- it is valid JSON by the schema at every moment, and never an earlier run's once this one has
-  begun;
-- it says success only where pytest finished its session, nothing was in flight and the exit code,
-  once seen, was 0;
-- at the end it says what stands here, with the tests in flight, the counts and the tests that
-  never ran;
-- the caller gets the exit code that plain pytest gives, which is measured, too; `run` alone makes
-  a 3 of a 0 that an unfinished session left;
-- no process of ours is left, and no file but the report.
+A cell holds the verdict's [kind](../reference/reasons-and-kinds.md#kinds), in brackets who knows
+how the process ended (`exit.source`), and the exit code that the caller sees, as a shell shows it.
+A question mark is what was inferred (*likely*). *Passed* is a verdict of `null`. What is not named
+in the last column ends as with the plugin alone, or under `run` with `-n 2` as with `-n 2`, each
+with its own second process.
 
-A cell holds the verdict's [reason and kind](../reference/reasons-and-kinds.md), who knows how the
-process ended (`exit.source`), and the exit code that the caller sees, as a shell shows it.
-*Likely* is what was inferred. *Passed* is a verdict of `null`. An empty cell says what the cell
-of the plugin alone says, or under `run` with `-n 2` that of `-n 2`, each with its own second
-process.
+*The plugin alone* is `pytest --failure-taxonomy`, `-x` and `-n 2` the same with these options; the
+watcher sees the end. Under `run` (`failure-taxonomy run -- pytest`) the supervisor does. *No
+watcher* is a run with the watcher switched off, and then `finalize --exit-code $?`.
 
-The configurations:
-
-| column | what is run | who sees the process end |
-|---|---|---|
-| the plugin alone | `pytest --failure-taxonomy` | the watcher |
-| `-x` | the same with `-x` | the watcher |
-| `-n 2` | the same with two workers of pytest-xdist | the watcher |
-| `run` | `failure-taxonomy run -- pytest` | the supervisor |
-| `run`, `-n 2` | the same with two workers | the supervisor |
-| no watcher, `finalize` | `pytest --failure-taxonomy` with the watcher switched off, \
-then `failure-taxonomy finalize --exit-code $?` | nobody; `finalize` is told |
-
-Where the report was left `running` in another column, `finalize --exit-code` has completed it as
-well, and stands for who knows.
+Where the report was left `running`, `finalize --exit-code` has completed it.
 """
 
 _WORDS: Final = """\
@@ -71,7 +54,7 @@ _MORE: Final = """\
 
 def render_page() -> str:
     """Return the page as the table has it."""
-    titles = ["the death of `test_b`", *(each.title for each in CONFIGURATIONS.values())]
+    titles = ["the death of `test_b`", "the plugin alone", "where it is otherwise"]
     rows = [_row(titles), "|" + "---|" * len(titles), *(_row(_cells(fault)) for fault in FAULTS)]
     table = "".join(f"{row}\n" for row in rows)
     notes = "".join(_note(fault) for fault in FAULTS if fault.note)
@@ -93,7 +76,10 @@ def _row(cells: list[str]) -> str:
 
 
 def _cells(fault: Fault) -> list[str]:
-    return [fault.title, *_ends(fault)]
+    alone, *others = _ends(fault)
+    titles = [each.title for each in CONFIGURATIONS.values()][1:]
+    otherwise = [f"{title}: {end}" for title, end in zip(titles, others, strict=True) if end]
+    return [fault.title, alone, "; ".join(otherwise)]
 
 
 def _ends(fault: Fault) -> Iterator[str]:
@@ -112,14 +98,13 @@ def _ends(fault: Fault) -> Iterator[str]:
 def _cell(end: End, configuration: Configuration) -> str:
     code = _caller(end, configuration)
     if end.source == "earlier":
-        return f"none: an earlier report stays · {code}"
+        return f"none: an earlier report stays, {code}"
     if end.source == "gone":
-        return f"none: nothing is left · {code}"
+        return f"none: nothing is left, {code}"
     source = configuration.second if end.source == SECOND else end.source
     if end.kind is None:
-        return f"passed · {source} · {code}"
-    likely = ", likely" if end.is_likely else ""
-    return f"`{reason_in(end)}` `{end.kind}`{likely} · {source} · {code}"
+        return f"passed ({source}) {code}"
+    return f"`{end.kind}`{'?' if end.is_likely else ''} ({source}) {code}"
 
 
 def _caller(end: End, configuration: Configuration) -> int:

@@ -424,7 +424,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "unwatched": _died(1, "process.exited"),
         },
         needs="pytest 9",
-        note="As before.",
     ),
     Fault(
         name="gnu-timeout",
@@ -496,7 +495,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
                 also=("worker.crashed",),
             ),
         },
-        note="pytest's own logging plugin fails on its closed file at the end.",
     ),
     Fault(
         name="closerange-reopen",
@@ -554,7 +552,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
                 completeness="full",
             ),
         },
-        note="The report is there, and full, while the process hangs.",
     ),
     Fault(
         name="no-descriptors",
@@ -564,7 +561,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "alone": _went_on(3, "internal.error", passed=2, not_run=("c",)),
             "n2": PASSED,
         },
-        note="pytest itself fails for want of a descriptor.",
     ),
     Fault(
         name="no-file-size",
@@ -594,7 +590,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "n2": _worker_died("0"),
             "unwatched": _died(0, "process.exited", source="gone", finalize=2),
         },
-        note="As before.",
     ),
     Fault(
         name="rmtree",
@@ -611,9 +606,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         tidy=_make_room,
         ends={"alone": _died(1, "process.exited"), "n2": _worker_died("1")},
         needs="mount",
-        note="64 KiB are kept for the report from the start. A larger one stays `running`, which "
-        "is no success, until the disk has room again and `finalize` completes it; pytest itself, "
-        "where it lives to do it, writes it to the temporary folder.",
+        note="A report of more than 64 KiB stays `running` until the disk has room again.",
     ),
     Fault(
         name="full-disk",
@@ -624,7 +617,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
         tidy=_make_room,
         ends={"alone": PASSED},
         needs="mount",
-        note="As before.",
     ),
     Fault(
         name="conftest-error",
@@ -673,8 +665,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
             ),
         },
         needs="pytest 9.2",
-        note="Nothing of ours is loaded, so that a report of an earlier run is still there: let CI "
-        "remove it before the run, or use `run`.",
+        note="Nothing of ours is loaded: let CI remove an earlier report, or use `run`.",
     ),
     Fault(
         name="syntax-error",
@@ -797,7 +788,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "child = multiprocessing.get_context('fork').Process(target=ctypes.string_at, args=(0,))\n"
         "child.start()\nchild.join()",
         ends={"alone": PASSED},
-        note="No death of the run.",
     ),
     *(
         Fault(
@@ -844,7 +834,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
         sends=signal.SIGKILL,
         sends_after_stall=True,
         ends=_stalled(-9, "process.killed"),
-        note="As before.",
     ),
     Fault(
         name="stalled-stop",
@@ -854,6 +843,5 @@ FAULTS: Final[tuple[Fault, ...]] = (
         sends=signal.SIGKILL,
         sends_after_stall=True,
         ends=_stalled(-9, "process.killed"),
-        note="As before.",
     ),
 )

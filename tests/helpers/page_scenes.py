@@ -89,7 +89,7 @@ def one_failure() -> dict[str, Any]:
     report = copy.deepcopy(
         make_report(run, context=make_context(duration_seconds=_end_of(tests) + 0.3))
     )
-    report["groups"][0]["history"] = {
+    report["groups"][0]["history"] = report["causes"][0]["history"] = {
         "state": "came_back",
         "first_seen": "2026-01-03T08:00:00Z",
         "runs": 14,
@@ -116,8 +116,8 @@ def many(failed: int = 2_000, total: int = 10_000) -> dict[str, Any]:
     for failure in report["failures"]:
         failure["worker"] = workers[failure["nodeid"]]
     states = ("new", "known", "flaky", "came_back", "known")
-    for group, state in zip(report["groups"], states, strict=True):
-        group["history"] = {
+    for group, cause, state in zip(report["groups"], report["causes"], states, strict=True):
+        group["history"] = cause["history"] = {
             "state": state,
             "first_seen": None if state == "new" else "2026-01-12T09:30:00Z",
             "runs": 0 if state == "new" else 23,

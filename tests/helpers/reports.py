@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from pytest_failure_taxonomy.report.build import SCHEMA_ID, build_report
 from pytest_failure_taxonomy.report.json_schema import packaged_schema
+from pytest_failure_taxonomy.report.limits import OWN_NAME
 from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -136,6 +137,14 @@ def make_report(run: RunEvidence | None = None, **given: Any) -> dict[str, Any]:
     run = make_full_run() if run is None else run
     context = given.pop("context", None) or make_context()
     return build_report(run, judge(run), context, **given)
+
+
+def extensions_of(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the extensions of a report, without what a command that repeats its run needs."""
+    extensions = dict(report["extensions"])
+    own = dict(extensions.pop(OWN_NAME, {}))
+    own.pop("surroundings", None)
+    return {**extensions, OWN_NAME: own} if own else extensions
 
 
 def assert_valid_report(report: object) -> FailureReport:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tests.helpers.children import REPORT, ChildRun, run_pytest
-from tests.helpers.reports import assert_valid_report
+from tests.helpers.reports import assert_valid_report, extensions_of
 from tests.helpers.waiting import wait_until
 
 if not sys.platform.startswith("linux"):
@@ -107,7 +107,7 @@ def test_the_verdict_names_the_place_of_a_worker(
     _, report = run(tmp_path, files, "-n1", "--max-worker-restart=0")
     verdict = report["verdict"]
     assert (verdict["kind"], verdict["nodeid"]) == ("worker.crashed", nodeid)
-    assert verdict["message"] == f"1 xdist worker died: {doing}"
+    assert verdict["message"] == f"gw0 left with exit code 3 while {doing}"
     assert verdict["evidence"][0]["detail"] == (f"worker gw0 left with exit code 3 while {doing}")
     assert report["completeness"] == "full"
 
@@ -122,5 +122,5 @@ def test_a_run_is_as_it_was(tmp_path: Path) -> None:
     )
     child, report = run(tmp_path, {"conftest.py": "", "test_a.py": content})
     assert child.outcome == "1 failed, 1 passed"
-    assert report["verdict"]["message"] == "1 test failed"
-    assert report["extensions"] == {}
+    assert report["verdict"]["message"] == "1 of 2 tests failed: assert 0: test_fails (test_a.py:4)"
+    assert extensions_of(report) == {}

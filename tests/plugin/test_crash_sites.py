@@ -162,7 +162,7 @@ def test_a_crash_while_collecting(tmp_path: Path) -> None:
     run_pytest(tmp_path)
     verdict = final_report(tmp_path)["verdict"]
     assert verdict["nodeid"] == "test_it.py"
-    assert verdict["message"].endswith("crashed, while test_it.py was being collected")
+    assert verdict["message"].endswith("crashed (SIGSEGV), while test_it.py was being collected")
     assert verdict["evidence"][0]["detail"] == "test_it.py: SIGSEGV (own.py:3)"
     assert 'own.py", line 3, in deep' in verdict["evidence"][1]["detail"]
 

@@ -76,7 +76,7 @@ def test_time_limit_of_a_test(
 
 @NEEDS_SIGNALS
 def test_time_limit_and_a_failure(runs: PytestRuns) -> None:
-    """A timeout comes before a failed test in the verdict, and both stay among the reasons."""
+    """A timeout comes before a failed test in the verdict, whose test is the one to be mended."""
     check_ending(
         runs,
         Ending(
@@ -87,7 +87,7 @@ def test_time_limit_and_a_failure(runs: PytestRuns) -> None:
             reason="TIMEOUT",
             kind="test.timeout",
             also=["test.failed"],
-            nodeid="test_it.py::test_hangs",
+            nodeid="test_it.py::test_fails",
             counts={"collected": 2, "failed": 2, "timed_out": 1},
         ),
     )

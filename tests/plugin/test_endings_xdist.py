@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.helpers.reports import extensions_of
 from tests.helpers.runs import FinishedRun, PytestRuns, assert_counts_agree
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs deaths by signal")
@@ -48,7 +49,7 @@ def run_on(
     start = runs.compare if compare else runs.run
     run = start("-n", str(workers), *args, plugins=["xdist"])
     assert run.report["exit"]["code"] == run.shell_status
-    assert run.report["extensions"] == {}
+    assert extensions_of(run.report) == {}
     assert_counts_agree(run)
     return run
 

@@ -113,9 +113,22 @@ def test_a_face_that_can_not_be_written(runs: PytestRuns) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--failure-taxonomy-junit="], "--failure-taxonomy-junit: '' is no name of a file"),
-        (["--failure-taxonomy-html=test_it.py"], "'test_it.py' is no name of a file"),
-        (["--failure-taxonomy-junit=sub"], "sub is a directory; give a file's name"),
+        (
+            ["--failure-taxonomy-junit="],
+            (
+                "--failure-taxonomy-junit: the path is empty; give the name of a file such as "
+                "report.xml"
+            ),
+        ),
+        (
+            ["--why-html=test_it.py"],
+            (
+                "--why-html: the path is a Python file's, test_it.py; give the name of a file "
+                "such as report.html"
+            ),
+        ),
+        (["--why-junit=sub"], "sub is a directory; give the name of a file such as report.xml"),
+        (["-o", "failure_taxonomy_html=x/"], "ini value failure_taxonomy_html: the path is a "),
         (["--failure-taxonomy-github=yes"], "'yes' is unknown; give one of auto, on, off"),
         (["--failure-taxonomy-summary=all"], "'all' is unknown; give one of short, groups, off"),
     ],

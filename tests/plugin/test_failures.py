@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.helpers.reports import extensions_of
 from tests.helpers.runs import PytestRuns
 
 XDIST: Final = pytest.mark.parametrize("workers", [0, 2], ids=["serial", "xdist"])
@@ -20,7 +21,7 @@ def failures_of(
     on = ["-n", str(workers)] if workers else []
     run = runs.run(*args, *on, plugins=["xdist"] if workers else [])
     assert run.exit_status == 1
-    assert run.report["extensions"] == {}, "the recorder reports a fault of its own"
+    assert extensions_of(run.report) == {}, "the recorder reports a fault of its own"
     failures: list[dict[str, Any]] = run.report["failures"]
     return failures
 

@@ -68,22 +68,23 @@ def commands(lines: list[str]) -> list[str]:
 def test_a_failing_run(
     on_github: PytestRuns, args: tuple[str, ...], plugins: tuple[str, ...]
 ) -> None:
-    """The verdict and each group, on the user's line; a summary; what later steps ask for."""
+    """Each cause, on the user's line; a summary; what later steps ask for."""
     run = on_github.run(*args, plugins=plugins)
     assert run.exit_status == 1
-    verdict, group = commands(run.stdout)
-    assert verdict.startswith(
-        "::error title=TESTS_FAILED [test.failed]::2 tests failed (1 passed)%0Afirst: test_it.py::"
-    )
+    (cause,) = commands(run.stdout)
     name = on_github.path.name
-    assert group.startswith(
-        f"::error file={name}/test_it.py,line=5,title=TESTS_FAILED [test.failed]::"
-        "2 x AssertionError: it is (test_it.py: test_bad) (test)%0A"
+    assert cause.startswith(
+        f"::error file={name}/test_it.py,line=5,title=2 x it is%3A test_bad (test_it.py%3A5)::"
     )
-    assert sorted(group.split("%0A")[1:]) == ["test_it.py::test_bad[1]", "test_it.py::test_bad[2]"]
+    *tests, owner, advice, codes = cause.partition("::test_it")[2].split("%0A")
+    assert sorted(tests) == [".py::test_bad[1]", "test_it.py::test_bad[2]"] or (
+        sorted(tests) == [".py::test_bad[2]", "test_it.py::test_bad[1]"]
+    )
+    assert (owner, advice) == ("owner: test", "a retry won't help")
+    assert codes == "[TESTS_FAILED test.failed]"
     summary = (on_github.path / SUMMARY).read_text("utf-8")
-    assert summary.startswith("## \u274c TESTS\\_FAILED \\[test.failed\\]\n\n**2 tests failed")
-    assert "#### 2 x `AssertionError: it is (test_it.py: test_bad)`" in summary
+    assert summary.startswith("## \u274c 2 of 3 tests failed: it is: test")
+    assert "#### 2 x `it is: test_bad (test_it.py:5)`" in summary
     assert (on_github.path / OUTPUT).read_text("utf-8").splitlines() == [
         "reason=TESTS_FAILED",
         "kind=test.failed",
@@ -152,25 +153,33 @@ def test_a_summary_that_cannot_be_written(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(on_github.path))
     run = on_github.run()
     assert run.exit_status == 1
-    assert len(commands(run.stdout)) == 2
+    assert len(commands(run.stdout)) == 1
     (line,) = (line for line in run.stdout if "step summary" in line)
     assert line.startswith("failure taxonomy: step summary: it can't be written: ")
 
 
-@pytest.mark.parametrize("args", [("no_such.py",), ("--no-such-option",)])
-def test_a_run_that_never_starts(on_github: PytestRuns, args: tuple[str, ...]) -> None:
-    """Its verdict is annotated, and it has no place."""
-    run: FinishedRun = on_github.run(*args)
+@pytest.mark.parametrize(
+    ("arg", "said"),
+    [
+        ("no_such.py", "there is no file or folder no_such.py"),
+        ("--no-such-option", "pytest does not know --no-such-option"),
+    ],
+)
+def test_a_run_that_never_starts(on_github: PytestRuns, arg: str, said: str) -> None:
+    """Its cause is annotated, and it has no place."""
+    run: FinishedRun = on_github.run(arg)
     (line,) = commands(run.stdout + run.stderr)
-    assert line.startswith("::error title=INTERNAL_ERROR [usage.error]::")
+    assert line.startswith(f"::error title={said}::")
+    assert line.endswith("[INTERNAL_ERROR usage.error]")
 
 
 def test_a_broken_module(on_github: PytestRuns) -> None:
-    """The verdict, and the module that could not be collected."""
+    """What is not installed, at the import."""
     on_github.write({"test_it.py": "import no_such_module\n"})
     run = on_github.run()
-    _, group = commands(run.stdout)
-    assert group.startswith(f"::error file={on_github.path.name}/test_it.py,line=1,title=INTERNAL_")
+    (cause,) = commands(run.stdout)
+    place = f"file={on_github.path.name}/test_it.py,line=1"
+    assert cause.startswith(f"::error {place},title=no_such_module is not installed")
 
 
 @pytest.mark.linux("the watcher")
@@ -182,7 +191,10 @@ def test_a_death(on_github: PytestRuns) -> None:
     report = on_github.wait_for_completion()
     assert report["verdict"]["kind"] == "process.crashed"
     summary = (on_github.path / SUMMARY).read_text("utf-8")
-    assert summary.startswith("## \u274c UNKNOWN \\[process.crashed")
+    assert summary.startswith(
+        "## \u274c the pytest process crashed (SIGABRT) while it ran test\\_it"
+    )
+    assert "<sub>\\[UNKNOWN process.crashed\\]</sub>" in summary
     assert "<details><summary>Where it crashed</summary>" in summary
     assert "kind=process.crashed\n" in (on_github.path / OUTPUT).read_text("utf-8")
     finalize = [*CLI, "finalize", "failure-report.json"]
@@ -197,9 +209,8 @@ def test_a_death(on_github: PytestRuns) -> None:
 def assert_crash(stderr: str, folder: Path, line_of: str = ",line=5") -> None:
     """Check the only annotation: the crash, on the line of the test that it happened in."""
     (line,) = commands(stderr.splitlines())
-    assert line.startswith(
-        f"::error file={folder.name}/test_it.py{line_of},title=UNKNOWN [process.cr"
-    )
+    assert line.startswith(f"::error file={folder.name}/test_it.py{line_of},title=the pytest proc")
+    assert line.endswith("[UNKNOWN process.crashed]")
     assert "SIGABRT" in line
 
 
@@ -226,5 +237,7 @@ def test_a_death_that_is_completed_by_a_command(runs: PytestRuns, how: str) -> N
     # Elsewhere nobody keeps the stack of the crash, and `finalize` can't know of it.
     has_stack = how != "finalize" and sys.platform == "linux"
     assert_crash(said.stderr, runs.path, ",line=5" if has_stack else "")
-    assert (runs.path / SUMMARY).read_text("utf-8").count("## \u274c UNKNOWN") == 1
+    assert (runs.path / SUMMARY).read_text("utf-8").count(
+        "## \u274c the pytest process crashed"
+    ) == 1
     assert (runs.path / OUTPUT).read_text("utf-8").count("reason=UNKNOWN\n") == 1

@@ -125,6 +125,7 @@ EXITED: Final = (
 
 SCENARIOS: Final = {
     "Run.pytest_plugin_registered": ORDINARY,
+    "Run.pytest_report_header": ORDINARY,
     "Run.pytest_sessionstart": ORDINARY,
     "ActivityRecorder.pytest_collection_finish": ORDINARY,
     "ActivityRecorder.pytest_collection_modifyitems": ORDINARY,

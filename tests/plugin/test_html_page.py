@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_a_run_writes_its_page_with_every_test(runs: PytestRuns, workers: tuple[
     runs.write({"test_it.py": SUITE})
     runs.run(PAGE, *workers, plugins=("xdist",) if workers else ())
     page = runs.path / "page.html"
-    assert "1 test failed (2 passed)" in page.read_text("utf-8")
+    assert "1 of 3 tests failed" in page.read_text("utf-8")
     assert "<script>alert(1)" not in page.read_text("utf-8")
     assert sorted(str(test[2]) for test in rows_of(page)["tests"]) == ["failed", "passed", "passed"]
 
@@ -52,7 +53,6 @@ def test_a_run_that_dies_has_its_page(runs: PytestRuns) -> None:
     runs.run(PAGE)
     report = runs.wait_for_completion()
     assert report["completeness"] == "reconstructed"
-    assert report["extensions"] == {}
     page = runs.path / "page.html"
     text = page.read_text("utf-8")
     assert "Running when it ended" in text
@@ -63,24 +63,65 @@ def test_a_run_that_dies_has_its_page(runs: PytestRuns) -> None:
     assert again.read_text("utf-8") == text
 
 
-def test_a_missing_jinja2_is_one_line_of_the_run(runs: PytestRuns) -> None:
-    """The run ends as it would, and the line says what to install."""
+ABSENT = """
+import sys
+class Absent:
+    def find_spec(name, *_):
+        if name == "jinja2": raise ModuleNotFoundError(name=name)
+sys.meta_path.insert(0, Absent)
+sys.modules.pop("jinja2", None)
+"""
+SAID = "the HTML page needs Jinja2, which is not installed; pip install jinja2"
+
+
+@pytest.mark.parametrize("flag", ["--failure-taxonomy-html", "--why-html"])
+def test_a_missing_jinja2_is_an_error_where_the_page_was_typed(runs: PytestRuns, flag: str) -> None:
+    """No test runs, and the error says what to install."""
+    runs.write({"test_it.py": "def test_fine(): pass", "absent.py": ABSENT})
+    run = runs.run("-p", "absent", f"{flag}=page.html")
+    assert run.exit_status == 4
+    assert f"ERROR: {flag}: {SAID}" in run.stderr
+    assert run.report["verdict"]["kind"] == "usage.error"
+    assert SAID in run.report["verdict"]["message"]
+
+
+@pytest.mark.parametrize("name", ["failure_taxonomy_html", "addopts"])
+def test_a_missing_jinja2_is_a_warning_where_a_configuration_asks(
+    runs: PytestRuns, name: str
+) -> None:
+    """Before the first test, and the run has no page; others who share the file have it."""
+    value = PAGE if name == "addopts" else "page.html"
+    by = "--failure-taxonomy-html" if name == "addopts" else f"ini value {name}"
     runs.write(
         {
             "test_it.py": "def test_fine(): pass",
-            "conftest.py": "import sys\n"
-            "class Absent:\n"
-            "    def find_spec(name, *_):\n"
-            "        if name == 'jinja2': raise ModuleNotFoundError(name=name)\n"
-            "sys.meta_path.insert(0, Absent)\n"
-            "sys.modules.pop('jinja2', None)\n",
+            "absent.py": ABSENT,
+            "pytest.ini": f"[pytest]\n{name} = {value}\n",
         }
     )
+    run = runs.run("-p", "absent")
+    assert run.exit_status == 0
+    said = run.stdout.index(f"failure taxonomy: {by}: {SAID}")
+    assert said < next(at for at, line in enumerate(run.stdout) if line.startswith("test_it.py"))
+    assert any("1 passed, 1 warning" in line for line in run.stdout)
+    assert not (runs.path / "page.html").exists()
+
+
+def test_a_jinja2_that_is_lost_in_the_run_is_one_line_at_its_end(runs: PytestRuns) -> None:
+    """The run ends as it would, and the line says what to install."""
+    runs.write({"test_it.py": "def test_fine(): pass", "conftest.py": ABSENT})
     run = runs.run(PAGE)
     assert run.exit_status == 0
-    (line,) = (each for each in run.stdout if "Jinja2" in each)
-    assert line == (
-        "failure taxonomy: html: the HTML page needs Jinja2, which is not installed; "
-        'pip install "pytest-failure-taxonomy[html]"'
-    )
+    assert f"failure taxonomy: html: {SAID}" in run.stdout
     assert not (runs.path / "page.html").exists()
+
+
+def test_a_missing_jinja2_is_one_line_of_the_command(
+    runs: PytestRuns, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`convert` says what to install, too."""
+    runs.write({"test_it.py": SUITE})
+    runs.run()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert main(["convert", str(runs.path / "failure-report.json"), "--to", "html"]) == 2
+    assert SAID in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import uuid
 from collections.abc import Iterator
@@ -56,10 +57,10 @@ def test_a_memory_error_near_a_limit(runs: PytestRuns, workers: tuple[str, ...])
         ("test_it.py::test_far", "test.failed"),
     ]
     assert run.verdict == ("SANDBOX_ERROR", "sandbox.memory")
-    assert run.report["verdict"]["message"].startswith(
-        "1 test ran out of the memory that it may use: "
-    )
-    assert run.report["verdict"]["message"].endswith("MiB that RLIMIT_AS allows")
+    near, far = (cause["what"] for cause in run.report["causes"])
+    assert re.fullmatch(r"the memory ran out: .* MiB that RLIMIT_AS allows: test_near .*", near)
+    assert far.startswith("more memory was asked for than can be had: ")
+    assert ": test_far " in far
     memory = run.report["environment"]["memory"]
     assert memory["peak_rss_bytes"] > 10 << 20
     peaks = [worker["peak_rss_bytes"] for worker in run.report["workers"]]

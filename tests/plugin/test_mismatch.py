@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from tests.helpers.reports import extensions_of
 from tests.helpers.runs import FinishedRun, PytestRuns, assert_counts_agree
 from tests.helpers.warm_pytest import Switch
 
@@ -47,7 +48,7 @@ def mismatch_of(run: FinishedRun) -> tuple[str, str]:
     summary = run.report["summary"]
     assert (summary["errors"], summary["collection_errors"]) == (1, 0)
     assert summary["not_run"] == summary["collected"]
-    assert run.report["extensions"] == {}
+    assert extensions_of(run.report) == {}
     assert_counts_agree(run)
     assert verdict["message"].startswith(SAID)
     return verdict["message"].removeprefix(SAID), error["traceback"]

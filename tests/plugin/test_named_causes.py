@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.helpers.reports import extensions_of
 from tests.helpers.runs import FinishedRun, PytestRuns
 
 WORKERS: Final = pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
@@ -53,18 +54,18 @@ def test_a_forked_test_that_crashes(runs: PytestRuns, workers: list[str]) -> Non
     assert done.exit_status == 1
     assert done.verdict == ("TESTS_FAILED", "test.crashed")
     assert done.kinds == ["test.crashed"]
-    headline, first = own_lines(done)
-    assert headline == (
-        "TESTS_FAILED [test.crashed]: 2 tests crashed the processes that were forked for them "
-        "(1 passed)"
-    )
-    assert "running the test CRASHED with signal 11 (SIGSEGV)" in first
+    headline, *causes = own_lines(done)
+    assert headline.startswith("2 of 3 tests failed, 2 causes ")
+    assert sorted(causes) == [
+        "  1 x its process crashed with signal 11 (SIGSEGV): test_dies (test_it.py:3)",
+        "  1 x its process exited with status 7: test_leaves (test_it.py:7)",
+    ]
     failures = done.report["failures"]
     assert {(each["kind"], each["phase"]) for each in failures} == {("test.crashed", "call")}
     summary = done.report["summary"]
     assert (summary["failed"], summary["crashed"], summary["in_flight"]) == (2, 2, 0)
     assert {worker["crashed_on"] for worker in done.report["workers"]} <= {None}
-    assert done.report["extensions"] == {}
+    assert extensions_of(done.report) == {}
 
 
 @WORKERS
@@ -72,23 +73,22 @@ def test_a_test_that_runs_out_of_memory(runs: PytestRuns, workers: list[str]) ->
     """MemoryError has no message of its own, so its meaning is said."""
     done = run(runs, {"test_it.py": "def test_it(): 'x' * (1 << 62)\n"}, workers)
     assert done.verdict == ("TESTS_FAILED", "test.failed")
-    headline, see = own_lines(done)
-    assert headline == "TESTS_FAILED [test.failed]: 1 test failed: it ran out of memory"
-    assert see == "see: test_it.py::test_it: MemoryError: it ran out of memory (test_it.py:1)"
+    message = "1 test failed: more memory was asked for than can be had: test_it (test_it.py:1)"
+    assert done.report["verdict"]["message"] == message
+    assert own_lines(done)[0].startswith(message)
 
 
 @WORKERS
 def test_several_files_that_could_not_be_collected(runs: PytestRuns, workers: list[str]) -> None:
-    """The headline says what is wrong with the first of them, and names or counts the others."""
+    """The headline counts them, and each that lacks something else is a cause of its own."""
     names = "abcdefghijkl"
     files = {f"test_{name}.py": f"import no_such_{name}\n" for name in names}
     done = run(runs, files, workers)
     message = done.report["verdict"]["message"]
-    said = [f"test_{name}.py imports no_such_{name}, which is not installed" for name in names]
-    assert message == (
-        "12 files or nodes could not be collected: "
-        f"{'; '.join(said[:6])}; test_g.py, test_h.py, test_i.py and 3 more"
-    )
+    assert message == "12 test files can't be collected, 12 causes"
+    assert [cause["what"] for cause in done.report["causes"]] == [
+        f"no_such_{name} is not installed: test_{name}.py can't be imported" for name in names
+    ]
 
 
 def test_a_syntax_error_in_an_installed_package(runs: PytestRuns) -> None:
@@ -122,7 +122,7 @@ def test_a_warning_that_nobody_could_catch(runs: PytestRuns) -> None:
     assert done.verdict == ("INTERNAL_ERROR", "plugin.error")
     (error,) = done.report["internal_errors"]
     assert error["message"].startswith("unraisable ResourceWarning: unclosed file <")
-    assert any("unraisable ResourceWarning: unclosed file <" in line for line in own_lines(done))
+    assert own_lines(done)[0].startswith("ResourceWarning as an error: unclosed file <")
 
 
 TIMEOUT: Final = "import time\ndef test_passes(): pass\ndef test_hangs(): time.sleep(60)\n"
@@ -138,12 +138,13 @@ def test_a_thread_timeout_on_a_worker(runs: PytestRuns) -> None:
     assert done.kinds == ["test.timeout"]
     verdict = done.report["verdict"]
     assert (verdict["confidence"], verdict["retryable"]) == ("likely", True)
-    assert verdict["message"] == "1 test used up its time limit of 2 s"
+    said = "test_hangs used up its time limit of 2 s (test_it.py)"
+    assert verdict["message"] == f"1 of 2 tests failed: {said}"
     assert verdict["nodeid"] == "test_it.py::test_hangs"
     (failure,) = done.report["failures"]
     assert (failure["kind"], failure["reason"]) == ("test.timeout", "TIMEOUT")
     summary = done.report["summary"]
     assert (summary["timed_out"], summary["crashed"]) == (1, 1)
-    _, see = own_lines(done)
-    assert see.startswith("see: test_it.py::test_hangs: worker gw")
-    assert "of the 2 s that pytest-timeout (thread) allows were used up" in see
+    (evidence,) = verdict["evidence"]
+    assert evidence["detail"].startswith("worker gw")
+    assert "of the 2 s that pytest-timeout (thread) allows were used up" in evidence["detail"]

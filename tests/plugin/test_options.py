@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy import Stage
-from pytest_failure_taxonomy.plugin import STAGES
+from pytest_failure_taxonomy.options import STAGES
 from tests.helpers.children import (
     REPORT,
     SWITCH,
@@ -30,6 +30,7 @@ FAILING: Final = "def test_fails():\n    assert 0\n"
 EVER_LOADED: Final = [
     "pytest_failure_taxonomy",
     "pytest_failure_taxonomy.imports",
+    "pytest_failure_taxonomy.options",
     "pytest_failure_taxonomy.plugin",
 ]
 """Modules that a run loads because of us without the option, too."""
@@ -161,6 +162,7 @@ def test_with_the_option_nothing_slow_is_loaded(
             ("--failure-taxonomy-rules=x.yaml", "--failure-taxonomy-end-stalled"), "", id="others"
         ),
         pytest.param(("-q", "--failure-taxonomy-stall-seconds=3"), "", id="quiet"),
+        pytest.param(("--why-html=x.html", "--failure-taxonomy-junit=x.xml"), "", id="short"),
     ],
 )
 def test_ways_to_stay_off(
@@ -170,8 +172,12 @@ def test_ways_to_stay_off(
     write(folder, {"pytest.ini": f"[pytest]\n{ini}\n"})
     before = files_in(folder)
     run = run_inside(pytester, *args, switch=())
-    given = [arg.partition("=")[0] for arg in args if arg.startswith("--failure-taxonomy-")]
-    header = f"failure taxonomy: {', '.join(given)} {'have' if given[1:] else 'has'} no effect "
+    given = [
+        arg.partition("=")[0] for arg in args if arg.startswith(("--failure-taxonomy-", "--why-"))
+    ]
+    given = sorted(given, key=lambda name: name.endswith("html"))  # as in the table
+    have = "have" if given[1:] else "has"
+    header = f"failure taxonomy: {', '.join(given)} {have} no effect without --why\n"
     assert (header in run.stdout) is bool(given and "-q" not in args)
     assert run.status == 0
     assert run.tail == []
@@ -189,6 +195,8 @@ def test_ways_to_stay_off(
         pytest.param((), "failure_taxonomy_report = r.json", "", "r.json", id="ini-path"),
         pytest.param((), f"addopts = {TO}='r.json'", "", "r.json", id="addopts"),
         pytest.param((), "", SWITCH, REPORT, id="PYTEST_ADDOPTS"),
+        pytest.param(("--why",), "", "", REPORT, id="short"),
+        pytest.param((), "addopts = --why-report='r.json'", "", "r.json", id="short-path"),
         pytest.param((), "", "", "", id="off"),
         pytest.param((SWITCH, "--help"), "", "", "", id="help"),
     ],
@@ -244,6 +252,11 @@ def test_the_plugin_is_found_where_it_is_installed(folder: Path) -> None:
     [
         pytest.param((SWITCH,), "", "", REPORT, id="flag"),
         pytest.param(("test_it.py", SWITCH), "", "", REPORT, id="flag-after-path"),
+        pytest.param(("--why", "test_it.py"), "", "", REPORT, id="short-flag"),
+        pytest.param(("--why-report=r.json",), "", "", "r.json", id="short-path"),
+        pytest.param(("--why-report", "a.json", f"{TO}=b.json"), "", "", "b.json", id="short-long"),
+        pytest.param((), "addopts = --why", "", REPORT, id="short-addopts"),
+        pytest.param((), "", "--why-report=r.json", "r.json", id="short-PYTEST_ADDOPTS"),
         pytest.param((f"{TO}=r.json",), "", "", "r.json", id="path"),
         pytest.param((TO, "r.json"), "", "", "r.json", id="path-apart"),
         pytest.param((SWITCH, f"{TO}=r.json"), "", "", "r.json", id="flag-and-path"),
@@ -330,6 +343,34 @@ def test_the_flag_takes_no_value(pytester: pytest.Pytester, folder: Path) -> Non
     assert run.outcome == "1 passed"
     assert "tests/test_other.py::test_other PASSED" in run.stdout
     assert run.report()["summary"]["collected"] == 1
+
+
+SHORT: Final = ("", "-report", "-html", "-junit", "-history", "-known")
+"""The ends of the options that have a short form."""
+
+
+def test_short_forms_stand_beside_the_long_ones_in_the_help(
+    pytester: pytest.Pytester, folder: Path
+) -> None:
+    """Those of the options that people type; nothing is short for another one."""
+    run = run_inside(pytester, "--help", switch=())
+    shown = [line.strip().partition(", ") for line in run.stdout.splitlines() if "  --why" in line]
+    assert sorted(short.partition("=")[0] for short, _, _ in shown) == sorted(
+        f"--why{end}" for end in SHORT
+    )
+    for short, _, long in shown:
+        end = short.partition("=")[0].removeprefix("--why")
+        assert long.partition("=")[0].split()[0] == f"--failure-taxonomy{end}"
+    assert run_inside(pytester, "--why-rules=x.yaml", switch=()).status == 4
+
+
+def test_short_forms_mean_the_same(folder: Path) -> None:
+    """With workers, too, which get the command line of their controller."""
+    write(folder, {"test_it.py": FAILING, "known.yaml": "- nodeid: '*'\n"})
+    shorts = ("--why", "--why-junit=j.xml", "--why-history=h.db", "--why-known", "known.yaml")
+    run = run_pytest(folder, *shorts, "-n", "2", switch=(), plugins=("xdist",))
+    assert run.status == 0
+    assert {REPORT, "j.xml", "h.db"} < files_in(folder)
 
 
 # Where the report goes.
@@ -443,8 +484,10 @@ def test_help_tells_of_us(pytester: pytest.Pytester, folder: Path) -> None:
     lines = [line.strip() for line in run.stdout.splitlines()]
     assert "why this run failed (pytest-failure-taxonomy):" in lines
     for start in (
-        "--failure-taxonomy ",
-        "--failure-taxonomy-report=PATH",
+        "--why, --failure-taxonomy",
+        "--why-report, --failure-taxonomy-report=PATH"
+        if sys.version_info >= (3, 13)
+        else "--why-report=PATH, --failure-taxonomy-report=PATH",
         "--failure-taxonomy-stage={git_clone,git_checkout,setup,baseline_run,agent_run,final_test}",
         "--failure-taxonomy-strict-baseline",
         "failure_taxonomy (bool):",

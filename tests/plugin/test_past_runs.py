@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.questions import list_runs
 from pytest_failure_taxonomy.recorder.commit import find_commit
 from pytest_failure_taxonomy.recorder.every_test import EveryTest
-from pytest_failure_taxonomy.run.settings import _shard
+from pytest_failure_taxonomy.run.settings import _Reader, _shard
 from pytest_failure_taxonomy.taxonomy.evidence import ContinuousIntegration
 from tests.helpers.children import pytest_command, run_child
 from tests.helpers.reports import read_report
@@ -106,8 +106,9 @@ def test_a_death_is_known_by_its_verdict(runs: PytestRuns) -> None:
             (runs.path / "x").touch()
         run = run_child(runs.path, [*supervised, *pytest_command(HISTORY)])
         (runs.path / "x").unlink(missing_ok=True)
-        headlines = [line for line in run.stderr.splitlines() if "[process.crashed" in line]
-        seen += [line.rpartition(" [")[2].split(" 20")[0] for line in headlines]
+        headlines = [line for line in run.stderr.splitlines() if " process.crashed" in line]
+        said = [line.rpartition("  [")[0].rpartition(" [")[2] for line in headlines]
+        seen += [words.split(" 20")[0] for words in said]
     assert seen == ["new]", "known since", "came back, first seen"]
 
 
@@ -351,7 +352,7 @@ def test_shards_of_real_runs_are_merged(
     runs.run_unchecked("--failure-taxonomy-shard=2/3", *settings, "test_die.py")
     assert main(["merge", "1.json", "2.json", "-o", "all.json"]) == 1
     said = capsys.readouterr().err
-    assert "TIMEOUT [process.killed" in said or "UNKNOWN [process.vanished" in said
+    assert "[TIMEOUT process.killed" in said or "[UNKNOWN process.vanished" in said
     report = read_report(runs.path / "all.json")
     assert [held["kind"] for held in report["reasons"]][-1] == "shard.missing"
     assert [each["nodeid"] for each in report["in_flight"]] == ["test_die.py::test_die"]
@@ -393,8 +394,12 @@ def test_the_shard_is_found_out(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     given = SimpleNamespace(failure_taxonomy_shard=option, **options)
-    config = SimpleNamespace(getini=lambda _: "")
-    shard = _shard(config, given, [])  # type: ignore[arg-type]  # what it asks of them
+    config = SimpleNamespace(
+        getini=lambda name: [] if name == "addopts" else "",
+        known_args_namespace=given,
+        invocation_params=SimpleNamespace(dir=Path(), args=()),
+    )
+    shard = _shard(_Reader(config))  # type: ignore[arg-type]  # what it asks of it
     assert (None if shard is None else (shard.index, shard.total)) == expected
 
 

@@ -31,6 +31,12 @@ SORTS: Final = (
     "def test_{n}_raises(): raise ValueError('not so')\n",
     "def test_{n}_raises_too(): raise KeyError('nor so')\n",
     "def test_{n}_memory(): raise MemoryError\n",
+    "import socket\ndef test_{n}_refused(): socket.create_connection(('127.0.0.1', 9))\n",
+    (
+        "def test_{n}_chain():\n"
+        "    try: open('/no/such/file')\n"
+        "    except OSError as error: raise RuntimeError('broken') from error\n"
+    ),
     "@pytest.mark.xfail(strict=True)\ndef test_{n}_strict(): pass\n",
     "def test_{n}_agent():\n    print('[GZA_FAILURE:MAX_TURNS]')\n    assert 0\n",
     "def test_{n}_passes(): pass\n",
@@ -132,7 +138,7 @@ def test_as_many_setups_as_calls(runs: PytestRuns) -> None:
     for args, plugins in (((), []), (("-n", "2"), ["xdist"]), (("-n", "2"), ["xdist"])):
         report = runs.run(*args, plugins=plugins).report
         verdict = report["verdict"]
-        assert (verdict["kind"], verdict["message"]) == ("test.failed", "30 tests failed")
+        assert (verdict["kind"], verdict["message"]) == ("test.failed", "60 tests failed, 2 causes")
         assert verdict["nodeid"] == "test_it.py::test_fails[0]"
         kinds = [(held["kind"], held["count"]) for held in report["reasons"]]
         assert kinds == [("test.failed", 30), ("test.setup_error", 30)]

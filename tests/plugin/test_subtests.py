@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.helpers.reports import extensions_of
 from tests.helpers.runs import FinishedRun, PytestRuns
 
 pytestmark = pytest.mark.skipif(
@@ -65,9 +66,15 @@ def last_line(run: FinishedRun) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("content", "message", "failed", "causes"),
     [
-        pytest.param(ONE, "1 test failed (1 subtest)", 2, [1], id="one"),
-        pytest.param(THREE_AND_OWN, "1 test failed (3 subtests)", 4, [3, 1], id="three-and-own"),
-        pytest.param(OF_UNITTEST, "1 test failed (2 subtests)", 2, [2], id="unittest"),
+        pytest.param(ONE, "1 test failed: assert 0: test_one (test_it.py:2)", 2, [1], id="one"),
+        pytest.param(THREE_AND_OWN, "1 test failed, 2 causes", 4, [3, 1], id="three-and-own"),
+        pytest.param(
+            OF_UNITTEST,
+            "1 test failed: False is not true: TestParts::test_parts (test_it.py:5)",
+            2,
+            [2],
+            id="unittest",
+        ),
     ],
 )
 def test_one_test_with_failed_subtests_is_one_test(
@@ -86,18 +93,19 @@ def test_one_test_with_failed_subtests_is_one_test(
     assert [(held["kind"], held["count"]) for held in report["reasons"]] == [("test.failed", 1)]
     assert report["summary"]["failed"] == last_line(run)["failed"] == failed
     assert [group["count"] for group in report["groups"]] == causes
+    assert [cause["count"] for cause in report["causes"]] == causes
     listed = {failure["fingerprint"] for failure in report["failures"]}
     assert listed == {group["fingerprint"] for group in report["groups"]}
 
 
 @WORKERS
 def test_the_terminal_counts_tests(runs: PytestRuns, workers: list[str]) -> None:
-    """The headline and the line of causes say the same numbers."""
+    """However many of its subtests failed, one test has."""
     runs.write({"test_it.py": THREE_AND_OWN.replace("    assert 0\n", "")})
     run = runs.run(*workers, plugins=["xdist"] if workers else [])
     lines = "\n".join(run.stdout)
-    assert "TESTS_FAILED [test.failed]: 1 test failed (3 subtests)" in lines
-    assert "also: 3 failures, 1 cause: 3 x " in lines
+    assert "1 test failed: assert 0 < 0: test_three (test_it.py:3)" in lines
+    assert [cause["count"] for cause in run.report["causes"]] == [3]
 
 
 @needs_reruns
@@ -120,7 +128,7 @@ def test_a_subtest_that_passes_on_the_rerun(
     assert counts_of(run) == {"collected": 2, "passed": 2, "rerun": 1, "flaky": 1}
     assert last_line(run) == {"passed": 2, "rerun": 1}
     assert run.report["failures"] == run.report["groups"] == []
-    assert run.report["extensions"] == {}
+    assert extensions_of(run.report) == {}
 
 
 @needs_reruns
@@ -129,7 +137,8 @@ def test_a_subtest_that_fails_in_every_attempt(runs: PytestRuns, workers: list[s
     """The last attempt alone counts: one test, one subtest, however often it was tried."""
     run = run_reruns(runs, ONCE.format(failing=9, second="1", own="1"), workers)
     assert run.verdict == ("TESTS_FAILED", "test.failed")
-    assert run.report["verdict"]["message"] == "1 test failed (1 subtest)"
+    said = "assert 3 > 9: test_flaky (test_it.py:4)"
+    assert run.report["verdict"]["message"] == f"1 of 2 tests failed: {said}"
     assert counts_of(run) == {"collected": 2, "passed": 1, "failed": 2, "rerun": 2}
     assert last_line(run) == {"failed": 2, "passed": 1, "rerun": 2}
     assert {failure["attempts"] for failure in run.report["failures"]} == {3}

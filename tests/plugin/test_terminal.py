@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from tests.helpers.children import (
     REPORT,
     SWITCH,
@@ -56,8 +55,8 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                "TESTS_FAILED [test.failed]: 1 test failed",
-                "see: test_it.py::test_fails: AssertionError: too few (test_it.py:1)",
+                "1 test failed: too few: test_fails (test_it.py:1) [TESTS_FAILED test.failed]",
+                "a retry won't help",
             ],
             id="test.failed",
         ),
@@ -66,8 +65,10 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                "TESTS_FAILED [test.failed]: 2 tests failed (1 passed)",
-                "first: test_it.py::test_fails: AssertionError: too few (test_it.py:1)",
+                "2 of 3 tests failed, 2 causes [TESTS_FAILED test.failed]",
+                "  1 x too few: test_fails (test_it.py:1)",
+                "  1 x OSError: test_again (test_it.py:2)",
+                "a retry won't help",
             ],
             id="test.failed-twice",
         ),
@@ -79,8 +80,11 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                "TESTS_FAILED [test.setup_error]: the setup of 1 test failed (1 passed)",
-                "see: test_it.py::test_it: OSError: no db (test_it.py:4)",
+                (
+                    "1 of 2 tests failed: OSError: no db: fixture shop (test_it.py:4) "
+                    "[TESTS_FAILED test.setup_error]"
+                ),
+                "a retry won't help",
             ],
             id="test.setup_error",
         ),
@@ -92,8 +96,11 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                "TESTS_FAILED [test.teardown_error]: the teardown of 1 test failed (1 passed)",
-                "see: test_it.py::test_it: OSError (test_it.py:6)",
+                (
+                    "1 test failed: OSError: fixture shop (test_it.py:6) "
+                    "[TESTS_FAILED test.teardown_error]"
+                ),
+                "a retry won't help",
             ],
             id="test.teardown_error",
         ),
@@ -105,8 +112,12 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                "TESTS_FAILED [test.xpass_strict]: 1 test marked as failing passed (strict xfail)",
-                "see: test_it.py::test_it: [XPASS(strict)] bug 7 (test_it.py:3)",
+                (
+                    "1 test failed: marked as failing and passes: bug 7: test_it (test_it.py:3) "
+                    "[TESTS_FAILED test.xpass_strict]"
+                ),
+                "fix: remove the xfail mark",
+                "a retry won't help",
             ],
             id="test.xpass_strict",
         ),
@@ -115,8 +126,11 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("--timeout=0.3", "--timeout-method=signal"),
             ("timeout",),
             [
-                "TIMEOUT [test.timeout]: 1 test used up its time limit",
-                "see: test_it.py::test_it: Failed: Timeout … (test_it.py:4)",
+                (
+                    "1 test failed: test_it used up its time limit of 0.3 s (test_it.py:4) "
+                    "[TIMEOUT test.timeout]"
+                ),
+                "a retry may help",
             ],
             id="test.timeout",
             marks=posix_only,
@@ -126,9 +140,9 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("--session-timeout=0.2",),
             ("timeout",),
             [
-                "TIMEOUT [session.timeout]: the session's time limit was used up (1 passed)",
+                "the session's time limit was used up [TIMEOUT session.timeout]",
                 "because: session-timeout: 0.2 sec exceeded",
-                "not run: 1 of 2 tests",
+                "not run: 1 of 2 tests; a retry may help",
             ],
             id="session.timeout",
         ),
@@ -137,8 +151,10 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("-n", "1"),
             ("xdist",),
             [
-                "TESTS_FAILED [worker.crashed]: 1 xdist worker died (1 passed)",
-                f"see: {IT}: worker gw0 left with exit code 3 while it ran {IT}",
+                (
+                    "1 of 2 tests failed: gw0 left with exit code 3 while it ran "
+                    "test_it.py::test_it [TESTS_FAILED worker.crashed]"
+                )
             ],
             id="worker.crashed",
         ),
@@ -148,11 +164,10 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             [
                 (
-                    "INTERNAL_ERROR [collection.error]: test_it.py imports no_such, which is not "
-                    "installed"
+                    "no_such is not installed: test_it.py can't be imported "
+                    "[INTERNAL_ERROR collection.error]"
                 ),
-                "see: test_it.py: ModuleNotFoundError: No module named 'no_such' (test_it.py:1)",
-                "not run: 1 of 1 collected test",
+                "not run: 1 of 1 collected test; a retry won't help",
             ],
             id="collection.error",
         ),
@@ -161,8 +176,11 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                ("INTERNAL_ERROR [conftest.error]: ZeroDivisionError: division by zero "
-                "(conftest.py:1)"),
+                (
+                    "ZeroDivisionError: division by zero (conftest.py:1) "
+                    "[INTERNAL_ERROR conftest.error]"
+                ),
+                "a retry won't help",
             ],
             id="conftest.error",
         ),
@@ -171,7 +189,8 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("no_such.py",),
             (),
             [
-                "INTERNAL_ERROR [usage.error]: file or directory not found: no_such.py",
+                "there is no file or folder no_such.py [INTERNAL_ERROR usage.error]",
+                "a retry won't help",
             ],
             id="usage.error-path",
         ),
@@ -180,7 +199,8 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("--no-such",),
             (),
             [
-                "INTERNAL_ERROR [usage.error]: unrecognized arguments: --no-such",
+                "pytest does not know --no-such [INTERNAL_ERROR usage.error]",
+                "a retry won't help",
             ],
             id="usage.error-option",
         ),
@@ -189,10 +209,8 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("-p", "no_such"),
             (),
             [
-                (
-                    'INTERNAL_ERROR [plugin.error]: …Error importing plugin "no_such": '
-                    "No module named 'no_such'"
-                ),
+                "the plugin no_such is not installed [INTERNAL_ERROR plugin.error]",
+                "a retry won't help",
             ],
             id="plugin.error",
         ),
@@ -201,9 +219,11 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                ("INTERNAL_ERROR [internal.error]: ZeroDivisionError: division by zero "
-                "(conftest.py:1, in pytest_runtest_logreport)"),
-                "in flight: test_it.py::test_passes (setup, N s)",
+                (
+                    "ZeroDivisionError: division by zero (conftest.py:1, in "
+                    "pytest_runtest_logreport) [INTERNAL_ERROR internal.error]"
+                ),
+                "in flight: test_it.py::test_passes (setup, N s); a retry won't help",
             ],
             id="internal.error",
         ),
@@ -212,8 +232,11 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                ("INTERNAL_ERROR [internal.error]: ZeroDivisionError: division by zero "
-                "(conftest.py:1, in pytest_configure)"),
+                (
+                    "ZeroDivisionError: division by zero (conftest.py:1, in pytest_configure) "
+                    "[INTERNAL_ERROR internal.error]"
+                ),
+                "a retry won't help",
             ],
             id="internal.error-configure",
         ),
@@ -222,8 +245,9 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                "NO_TESTS_COLLECTED [tests.none_collected]: no test was found",
+                "no test was found [NO_TESTS_COLLECTED tests.none_collected]",
                 "because: 0 tests collected",
+                "a retry won't help",
             ],
             id="tests.none_collected",
         ),
@@ -232,8 +256,9 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("-k", "other"),
             (),
             [
-                "NO_TESTS_COLLECTED [tests.all_deselected]: every test found was deselected",
+                "every test found was deselected [NO_TESTS_COLLECTED tests.all_deselected]",
                 "because: 2 deselected, 0 left",
+                "a retry won't help",
             ],
             id="tests.all_deselected",
         ),
@@ -242,9 +267,12 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                f"INTERRUPTED [interrupt.keyboard]: {KINDS['interrupt.keyboard'].one} (1 passed)",
+                "the run was interrupted from the keyboard [INTERRUPTED interrupt.keyboard]",
                 "see: test_it.py::test_it: KeyboardInterrupt at test_it.py:2",
-                "in flight: test_it.py::test_it (call, N s); not run: 1 of 3 tests",
+                (
+                    "in flight: test_it.py::test_it (call, N s); "
+                    "not run: 1 of 3 tests; a retry may help"
+                ),
             ],
             id="interrupt.keyboard",
         ),
@@ -254,8 +282,8 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             [
                 (
-                    "INTERRUPTED [interrupt.exit]: the run was ended by pytest.exit: "
-                    "enough (test_it.py:3)"
+                    "the run was ended by pytest.exit: enough (test_it.py:3) "
+                    "[INTERRUPTED interrupt.exit]"
                 ),
                 "in flight: test_it.py::test_it (call, N s); not run: 1 of 2 tests",
             ],
@@ -269,8 +297,10 @@ def write(folder: Path, files: dict[str, str]) -> None:
             (),
             (),
             [
-                (f"UNKNOWN [exit_status.changed]: {KINDS['exit_status.changed'].one}: exit code 9 "
-                "(1 passed)"),
+                (
+                    "no test failed, but a plugin changed the exit status: exit code 9 "
+                    "[UNKNOWN exit_status.changed]"
+                )
             ],
             id="exit_status.changed",
         ),
@@ -278,7 +308,11 @@ def write(folder: Path, files: dict[str, str]) -> None:
             {"test_it.py": "import warnings\n\ndef test_it(): warnings.warn('old')\n"},
             ("--max-warnings=0", "-W", "default"),
             (),
-            ["UNKNOWN [warnings.exceeded]: more warnings than allowed (1 passed)", "because: …"],
+            [
+                "more warnings than allowed [UNKNOWN warnings.exceeded]",
+                "because: warnings: 1",
+                "a retry won't help",
+            ],
             id="warnings.exceeded",
             marks=pytest.mark.skipif(pytest.version_tuple < (9, 1), reason="new in pytest 9.1"),
         ),
@@ -287,9 +321,8 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("-x",),
             (),
             [
-                "TESTS_FAILED [test.failed]: 1 test failed",
-                "see: test_it.py::test_fails: AssertionError: too few (test_it.py:1)",
-                "not run: 2 of 3 tests",
+                "1 test failed: too few: test_fails (test_it.py:1) [TESTS_FAILED test.failed]",
+                "not run: 2 of 3 tests; a retry won't help",
             ],
             id="stopped-early",
         ),
@@ -298,16 +331,14 @@ def write(folder: Path, files: dict[str, str]) -> None:
             ("--failure-taxonomy-stage=baseline_run",),
             (),
             [
-                (
-                    "BASELINE_NOT_FAILING [stage.baseline_not_failing]: the tests pass before the "
-                    "fix (1 passed)"
-                ),
+                "the tests pass before the fix [BASELINE_NOT_FAILING stage.baseline_not_failing]",
                 "because: baseline_run ended with exit code 0",
+                "a retry won't help",
             ],
             id="stage.baseline_not_failing",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_words_for_each_kind(
     pytester: pytest.Pytester,
     folder: Path,
@@ -316,10 +347,10 @@ def test_the_words_for_each_kind(
     plugins: tuple[str, ...],
     words: list[str],
 ) -> None:
-    """A title, the reason with its kind, where to look or why, what was cut short, the report."""
+    """A title, the headline with its codes, what mends it, what was cut short, the report."""
     write(folder, files)
     run = run_inside(pytester, *args, plugins=plugins)
-    assert len(run.told) <= 6
+    assert len(run.told) <= 7  # six, and the path
     assert shortened(run.told, words) == [TITLE, *words, WROTE]
 
 
@@ -334,7 +365,7 @@ def shortened(lines: list[str], model: list[str]) -> list[str]:
 
 
 def test_all_six_lines(pytester: pytest.Pytester, folder: Path) -> None:
-    """Other reasons are named in one line, those of another reason with its name."""
+    """What explains others comes first; what there is no room for is counted."""
     body = (
         "import pytest\n\n@pytest.fixture\ndef broken(): 1 / 0\n\n"
         "@pytest.mark.xfail(strict=True)\ndef test_xpass(): pass\n\n"
@@ -351,14 +382,20 @@ def test_all_six_lines(pytester: pytest.Pytester, folder: Path) -> None:
     run = run_inside(pytester, "--continue-on-collection-errors")
     assert run.told == [
         TITLE,
-        "TESTS_FAILED [test.failed]: 2 tests failed (1 passed)",
-        "first: test_b.py::test_fails: AssertionError: too few (test_b.py:11)",
         (
-            "also: the setup of 1 test failed; 1 test marked as failing passed (strict xfail); "
-            "1 file or node could not be collected (INTERNAL_ERROR); "
-            "the run was interrupted from the keyboard (INTERRUPTED)"
+            "4 of 6 tests failed, 1 file can't be collected, then the run was interrupted from "
+            "the keyboard, 6 causes [TESTS_FAILED test.failed]"
         ),
-        "in flight: test_b.py::test_stop (call, N s); not run: 1 of 7 collected tests",
+        "  1 x no_such is not installed: test_a.py can't be imported",
+        (
+            "  1 x marked as failing and passes: test_xpass (test_b.py:6); "
+            "fix: remove the xfail mark"
+        ),
+        "  1 x ZeroDivisionError: division by zero: fixture broken (test_b.py:4)",
+        (
+            "and 3 more causes; in flight: test_b.py::test_stop (call, N s); "
+            "not run: 1 of 7 collected tests; a retry won't help, assertions failed"
+        ),
         WROTE,
     ]
 
@@ -407,25 +444,25 @@ def test_a_baseline_without_a_test_says_so(pytester: pytest.Pytester, folder: Pa
 @pytest.mark.parametrize(
     ("option", "lines"),
     [
-        pytest.param("-v", [TITLE, "VERDICT", "SEE", "GROUP", "TEST", WROTE], id="v"),
-        pytest.param("-vv", [TITLE, "VERDICT", "SEE", "GROUP", "TEST", WROTE], id="vv"),
+        pytest.param("-v", [TITLE, "VERDICT", "ADVICE", "CAUSE", "TEST", WROTE], id="v"),
+        pytest.param("-vv", [TITLE, "VERDICT", "ADVICE", "CAUSE", "TEST", WROTE], id="vv"),
         pytest.param("-q", ["VERDICT", WROTE], id="q"),
         pytest.param("--verbosity=-1", ["VERDICT", WROTE], id="verbosity"),
-        pytest.param("--no-summary", [TITLE, "VERDICT", "SEE", WROTE], id="no-summary"),
-        pytest.param("--no-header", [TITLE, "VERDICT", "SEE", WROTE], id="no-header"),
-        pytest.param("--tb=no", [TITLE, "VERDICT", "SEE", WROTE], id="tb-no"),
+        pytest.param("--no-summary", [TITLE, "VERDICT", "ADVICE", WROTE], id="no-summary"),
+        pytest.param("--no-header", [TITLE, "VERDICT", "ADVICE", WROTE], id="no-header"),
+        pytest.param("--tb=no", [TITLE, "VERDICT", "ADVICE", WROTE], id="tb-no"),
     ],
 )
 def test_quiet_and_loud(
     pytester: pytest.Pytester, folder: Path, option: str, lines: list[str]
 ) -> None:
-    """`-q` keeps the verdict and the path, `-qq` nothing; `-v` adds the groups of failures."""
+    """`-q` keeps the verdict and the path, `-qq` nothing; `-v` adds the causes with their tests."""
     write(folder, {"test_it.py": FAILING})
     run = run_inside(pytester, option)
     words = {
-        "VERDICT": "TESTS_FAILED [test.failed]: 1 test failed",
-        "SEE": "see: test_it.py::test_fails: AssertionError: too few (test_it.py:1)",
-        "GROUP": "1 x AssertionError: too few (test_it.py: test_fails) (test)",
+        "VERDICT": "1 test failed: too few: test_fails (test_it.py:1) [TESTS_FAILED test.failed]",
+        "ADVICE": "a retry won't help",
+        "CAUSE": "1 x too few: test_fails (test_it.py:1) (test) [TESTS_FAILED test.failed]",
         "TEST": "    test_it.py::test_fails",
     }
     assert run.tail == [words.get(line, line) for line in lines]
@@ -436,7 +473,7 @@ def test_very_quiet_is_silent(pytester: pytest.Pytester, folder: Path, option: s
     """With `-qq` the report alone tells why."""
     write(folder, {"test_it.py": FAILING})
     run = run_inside(pytester, option)
-    assert "TESTS_FAILED [" not in run.stdout
+    assert "[TESTS_FAILED" not in run.stdout
     assert "report:" not in run.stdout
     assert run.report()["verdict"]["kind"] == "test.failed"
 
@@ -454,10 +491,11 @@ def test_quiet_startup_errors(folder: Path) -> None:
     """`-q` holds where pytest did not even start, too."""
     run = run_pytest(folder, "-q", "--no-such")
     assert run.told == []
-    assert run.stderr.splitlines()[:2] == [
-        "INTERNAL_ERROR [usage.error]: unrecognized arguments: --no-such",
-        WROTE,
-    ]
+    *_, headline, report = run.stderr.splitlines()
+    assert re.sub(" {2,}", " ", headline) == (
+        "pytest does not know --no-such [INTERNAL_ERROR usage.error]"
+    )
+    assert report == WROTE
 
 
 @pytest.mark.parametrize(
@@ -576,11 +614,13 @@ def test_colours_on_stderr(
 
 
 def assert_coloured(output: str, reason: str, is_coloured: bool) -> None:
-    """Check the colour of the verdict, and that the report's line has none."""
-    (verdict,) = (line for line in output.splitlines() if f"{reason} [" in line)
-    before, _, after = verdict.partition(reason)
-    codes = ("\x1b[1m\x1b[31m", "\x1b[0m") if is_coloured else ("", "")
-    assert (before, after[after.rfind("\x1b") :] if is_coloured else "") == codes
+    """Check that the headline is red, its codes dim, and the report's line as it is."""
+    (verdict,) = (line for line in output.splitlines() if f"[{reason} " in line)
+    headline, _, codes = verdict.partition(f"[{reason} ")
+    if is_coloured:
+        assert headline.startswith("\x1b[1m\x1b[31m")
+        assert re.search(r"\x1b\[0m\x1b\[2m +$", headline)
+        assert codes.endswith("]\x1b[0m")
     assert ("\x1b" in verdict) is is_coloured
     ends_with = [line for line in output.splitlines() if line.startswith("report: ")]
     assert ends_with == [WROTE]
@@ -624,27 +664,26 @@ def test_hostile_text(pytester: pytest.Pytester, folder: Path, text: str, where:
     write(folder, {"pytest.ini": RAW_IDS, "test_it.py": f"import pytest\n\n{tests[where]}"})
     run = run_inside(pytester, "--tb=no", "--no-summary")
     report = run.report()
-    # Where the name can't be an environment variable's value, pytest's own setup and teardown fail.
-    is_longer = where == "id" and "\ud800" in text
-    assert_untouched(run, report, lines=5 if is_longer else 4)
+    assert_untouched(run, report)
 
 
-def assert_untouched(run: ChildRun, report: dict[str, Any], lines: int) -> None:
+def assert_untouched(run: ChildRun, report: dict[str, Any]) -> None:
     """Check that our lines are those of any run and hold no control character."""
     assert run.told[0] == TITLE
     assert run.told[-1] == WROTE
-    assert len(run.told) == lines
+    assert 4 <= len(run.told) <= 7
     assert not [line for line in run.told if CONTROL.search(line)]
-    assert all(len(line) <= 400 for line in run.told)
-    assert report["verdict"]["reason"] in run.told[1]
+    assert all(len(line) <= 450 for line in run.told)
+    assert run.told[1].endswith(f" {report['verdict']['kind']}]")
 
 
 def test_the_escapes_can_be_read(pytester: pytest.Pytester, folder: Path) -> None:
     """A control character is shown by its code."""
     write(folder, {"test_it.py": "def test_it(): raise OSError('\\x1b[2J \\u202e \\ud800')\n"})
     run = run_inside(pytester)
-    assert run.told[2] == (
-        "see: test_it.py::test_it: OSError: \\x1b[2J \\u202e \\ud800 (test_it.py:1)"
+    assert run.told[1] == (
+        "1 test failed: OSError: \\x1b[2J \\u202e \\ud800: test_it (test_it.py:1) "
+        "[TESTS_FAILED test.failed]"
     )
 
 
@@ -659,9 +698,8 @@ def test_a_megabyte_of_text(folder: Path, where: str) -> None:
     write(folder, {"test_it.py": f"import pytest\n\n{tests[where]}"})
     run = run_pytest(folder, "--tb=no", "--no-summary")
     assert run.status == 1
-    assert_untouched(run, run.report(), lines=4)
-    assert run.told[2].endswith("x…")
-    assert len(run.told[2]) == 400
+    assert_untouched(run, run.report())
+    assert "xx" in run.told[1]
     assert (folder / REPORT).stat().st_size < 200_000
     assert run.report()["limits"]["texts_truncated"] > 0
 
@@ -674,7 +712,7 @@ def test_hostile_names_without_escaping_in_a_child(folder: Path) -> None:
     write(folder, {"pytest.ini": RAW_IDS, "test_it.py": test})
     run = run_pytest(folder, "--tb=no", "--no-summary")
     assert run.status == 1
-    assert_untouched(run, run.report(), lines=5)
+    assert_untouched(run, run.report())
     assert {each["nodeid"] for each in run.report()["failures"]} == {
         f"test_it.py::test_it[{text}]".replace("\ud800", "\\ud800") for text in HOSTILE.values()
     }
@@ -700,9 +738,9 @@ def test_a_stream_that_is_not_utf_8(folder: Path, env: dict[str, str], started: 
     else:
         run = run_pytest(folder, "--größer-✓-報告", env={"LC_ALL": "C.UTF-8", **env})
     assert run.status == (1 if started else 4)
-    assert len(run.told) == (4 if started else 3)
-    assert run.told[2 if started else 1].startswith(
-        "see: test_it.py" if started else "INTERNAL_ERROR [usage.error]: unrecognized"
+    assert len(run.told) == 4
+    assert run.told[1].startswith(
+        "1 test failed: OSError: gr" if started else "pytest does not know "
     )
     assert run.told[-1] == WROTE
     if started:
@@ -771,8 +809,10 @@ def test_a_reader_that_leaves_before_our_lines(folder: Path) -> None:
 
 
 def test_a_narrow_terminal(folder: Path) -> None:
-    """The lines are not wrapped or padded by us; only the title follows the width."""
+    """The lines are not wrapped by us; the title and the codes follow the width."""
     write(folder, {"test_it.py": FAILING})
     run = run_pytest(folder, env={"COLUMNS": "40"})
     assert run.told[0] == "========= why this run failed =========="
-    assert run.told[2] == "see: test_it.py::test_fails: AssertionError: too few (test_it.py:1)"
+    assert run.told[1] == (
+        "1 test failed: too few: test_fails (test_it.py:1) [TESTS_FAILED test.failed]"
+    )

@@ -1,4 +1,4 @@
-"""How much the terminal tells: the verdict, its groups, or nothing; and links where they work."""
+"""How much the terminal tells: the verdict, its causes, or nothing; and links where they work."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Final
 
 import pytest
 
+from pytest_failure_taxonomy.report.render.details import MAX_CAUSES
 from pytest_failure_taxonomy.report.text import AS_REPORTED
 from pytest_failure_taxonomy.run.hyperlinks import KNOWN, knows_hyperlinks, link_targets, linked
-from pytest_failure_taxonomy.run.verdict_lines import MAX_GROUPS, lines_of_groups
+from pytest_failure_taxonomy.run.verdict_lines import lines_of_causes
 from tests.helpers.children import child_environment, pytest_command
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
 from tests.helpers.runs import PytestRuns
@@ -23,11 +24,11 @@ import pytest
 def test_bad(number): assert not number, "it is broken"
 def test_worse(): raise KeyError("price")
 """
-GROUPS: Final = [
-    "2 x AssertionError: it is broken (test_it.py: test_bad) (test)",
+CAUSES: Final = [
+    "2 x it is broken: test_bad (test_it.py:4) (test)",
     "    test_it.py::test_bad[1]",
     "    test_it.py::test_bad[2]",
-    "1 x KeyError: 'price' (test_it.py: test_worse) (test)",
+    "1 x KeyError: 'price': test_worse (test_it.py:5) (test)",
     "    test_it.py::test_worse",
 ]
 SUMMARY: Final = "--failure-taxonomy-summary"
@@ -67,10 +68,10 @@ def test_how_much_is_told(
     """The option decides, then the verbosity; the path of the report is the last line."""
     run = runs.run(*args, *workers, plugins=("xdist",) if workers else ())
     assert run.exit_status == 1
-    told = run.stdout
+    told = [re.sub(r" +\[TESTS_FAILED [^\]]+\]$", "", line) for line in run.stdout]
     assert any("why this run failed" in line for line in told) is title
-    assert any(line.startswith("TESTS_FAILED [") for line in told) is (groups is not None)
-    assert [line for line in told if line in GROUPS] == (ordered(told) if groups else [])
+    assert any(line.startswith("3 tests failed, 2 causes") for line in told) is (groups is not None)
+    assert [line for line in told if line in CAUSES] == (ordered(told) if groups else [])
     if groups is not None:
         assert told[-1] == "report: failure-report.json"
 
@@ -84,23 +85,23 @@ def test_the_log_of_gitlab_folds_the_groups(
 ) -> None:
     """They stand in a section there, which is closed until somebody clicks on it."""
     monkeypatch.setenv("GITLAB_CI", "true")
-    told = "\n".join(runs.run(*args).stdout)
+    told = re.sub(r" +\[TESTS_FAILED [^\]]+\]", "", "\n".join(runs.run(*args).stdout))
     section = re.search(
         r"section_start:(\d+):failure_taxonomy_groups\[collapsed=true\]\r?\n?\x1b\[0K"
-        r"groups of failures(.*)section_end:\1:failure_taxonomy_groups",
+        r"causes and their tests(.*)section_end:\1:failure_taxonomy_groups",
         told,
         re.DOTALL,
     )
     assert (section is not None) is is_folded
     if section is not None:
-        assert all(line in section[2] for line in GROUPS)
+        assert all(line in section[2] for line in CAUSES)
 
 
 def ordered(told: list[str]) -> list[str]:
     """Return the lines of the groups; xdist's workers may run the tests of one in any order."""
-    first, second = GROUPS[1:3]
+    first, second = CAUSES[1:3]
     is_turned = first in told and told.index(second) < told.index(first)
-    return [GROUPS[0], second, first, *GROUPS[3:]] if is_turned else GROUPS
+    return [CAUSES[0], second, first, *CAUSES[3:]] if is_turned else CAUSES
 
 
 def test_an_unknown_word_is_refused(runs: PytestRuns) -> None:
@@ -119,14 +120,14 @@ def test_a_success_has_no_groups(runs: PytestRuns) -> None:
     )
 
 
-def test_many_groups() -> None:
+def test_many_causes() -> None:
     """The first ones are printed; the last line says how to see the others."""
     report = make_report(make_run(failures=(make_failure(),)))
-    report["groups"] = [{**report["groups"][0], "fingerprint": f"{n}"} for n in range(22)]
-    lines = [line.text for line in lines_of_groups(report, AS_REPORTED)]
-    assert len(lines) == MAX_GROUPS * 2 + 1
-    assert lines[-1] == "2 more groups; failure-taxonomy show --all lists them"
-    assert len(report["groups"]) == 22
+    report["causes"] = [{**report["causes"][0], "key": f"{n}"} for n in range(22)]
+    lines = [line.text for line in lines_of_causes(report, AS_REPORTED)]
+    assert len(lines) == MAX_CAUSES * 2 + 1
+    assert lines[-1] == "2 more causes; failure-taxonomy show --all lists them"
+    assert len(report["causes"]) == 22
 
 
 def test_colours_are_never_alone(runs: PytestRuns) -> None:
@@ -184,7 +185,7 @@ def test_links_change_nothing_that_is_read(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     targets = link_targets(report, AS_REPORTED, path, "r.json")
     assert targets == {"r.json": path.as_uri(), "tests/a test.py:7": file.as_uri()}
-    for text in ("report: r.json", "see: x (tests/a test.py:7)"):
+    for text in ("report: r.json", "  1 x no: x (tests/a test.py:7)"):
         line = linked(text, targets)
         assert line != text
         assert LINK.sub(r"\2", line) == text
@@ -214,6 +215,7 @@ def test_a_real_terminal(runs: PytestRuns, variables: dict[str, str], has_links:
         return
     assert found == [
         ((runs.path / "test_it.py").as_uri(), "test_it.py:4"),
+        ((runs.path / "test_it.py").as_uri(), "test_it.py:5"),
         ((runs.path / "failure-report.json").as_uri(), "failure-report.json"),
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -16,7 +17,11 @@ OURS: Final = ("html", "junit", "rules", "known", "history")
 
 
 def refused(
-    folder: Path, ini: dict[str, str] | None = None, report: str | None = "r.json", **given: Any
+    folder: Path,
+    ini: dict[str, str] | None = None,
+    report: str | None = "r.json",
+    args: Sequence[str] = (),
+    **given: Any,
 ) -> list[str]:
     """Return the problems of options in a project, without the folder's own path."""
     options: dict[str, Any] = dict.fromkeys((*(f"failure_taxonomy_{name}" for name in OURS),))
@@ -26,8 +31,8 @@ def refused(
     }
     config = SimpleNamespace(
         known_args_namespace=Namespace(**options),
-        getini=(ini or {}).__getitem__,
-        invocation_params=SimpleNamespace(dir=folder),
+        getini={"addopts": [], **(ini or {})}.__getitem__,
+        invocation_params=SimpleNamespace(dir=folder, args=args),
         rootpath=folder,
         inipath=folder / "pytest.ini",
     )
@@ -71,7 +76,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_spellings_of_one_file(folder: Path, html: str, junit: str) -> None:
     """Relative or absolute, by way of a link, and whether it is there or not."""
     (line,) = refused(folder, html=html, junit=junit.format(folder=folder))
-    assert line.startswith("--html and --junit both name ")
+    assert line.startswith("--junit and --html both name ")
     assert line.endswith("; give each its own file")
 
 
@@ -98,7 +103,7 @@ def test_spellings_of_one_file(folder: Path, html: str, junit: str) -> None:
         ({"json_report_file": "r.json"}, ["--report and --json-report-file"]),
         ({"log_file": "r.json"}, ["--report and --log-file"]),
         ({"rules": "x", "known": "x"}, ["--rules and --known"]),
-        ({"html": "x", "rules": "x", "junit": "y", "known": "y"}, ["--html and", "--junit and"]),
+        ({"html": "x", "rules": "x", "junit": "y", "known": "y"}, ["--rules and", "--known and"]),
         ({"bench_json": "x", "html": "x"}, ["--html and --bench-json"]),
         ({"bench_json": "x", "bench_baseline": "x"}, ["--bench-json and --bench-baseline"]),
         ({"html": ".bench"}, ["--html and --bench-storage both name .bench"]),
@@ -137,12 +142,26 @@ def test_what_the_environment_and_ini_values_name(
     monkeypatch.setenv("GITHUB_OUTPUT", str(folder / "sub" / "output"))
     ini = {"failure_taxonomy_html": "h.db", "failure_taxonomy_junit": "sub/output"}
     assert refused(folder, ini) == [
-        "--history and --html both name h.db; give each its own file",
-        "GITHUB_OUTPUT and --junit both name sub/output; give each its own file",
+        "--history and ini value failure_taxonomy_html both name h.db; give each its own file",
+        (
+            "GITHUB_OUTPUT and ini value failure_taxonomy_junit both name sub/output; give each "
+            "its own file"
+        ),
     ]
     assert refused(folder, ini, report=None) == []  # the report is off
     assert refused(folder, report=None, bench_json="x", xmlpath="x") == [
         "--bench-json and --junitxml both name x; give each its own file"
+    ]
+
+
+def test_options_are_named_as_they_were_typed(folder: Path) -> None:
+    """By the short name or the long one; a default by the long one."""
+    typed = ["--why-html=x", "--why-junit", "x", "--failure-taxonomy-history=h.db"]
+    assert refused(folder, args=typed, html="x", junit="x", history="h.db") == [
+        "--why-junit and --why-html both name x; give each its own file"
+    ]
+    assert refused(folder, args=["--why", "--why-html=r.json"], html="r.json") == [
+        "--report and --why-html both name r.json; give each its own file"
     ]
 
 
@@ -155,4 +174,4 @@ def test_a_file_system_that_ignores_case(folder: Path, monkeypatch: pytest.Monke
         os.path, "samefile", lambda one, other: samefile(spelled.get(str(one), str(one)), other)
     )
     (line,) = refused(folder, html="New.html", junit="new.HTML")
-    assert line.startswith("--html and --junit both name ")
+    assert line.startswith("--junit and --html both name ")

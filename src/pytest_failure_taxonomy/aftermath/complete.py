@@ -58,8 +58,9 @@ from pytest_failure_taxonomy.recorder.record.reader import (
 from pytest_failure_taxonomy.recorder.record.rebuild import context_of, evidence_of
 from pytest_failure_taxonomy.recorder.record.removal import remove_record, what_stays, why_it_stays
 from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
-from pytest_failure_taxonomy.report.build import amend_report, build_report
+from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES, OWN_NAME, is_cut, own_extension
+from pytest_failure_taxonomy.report.rejudging import amend_report
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
@@ -341,7 +342,10 @@ def _fill_up(
         return report, False
     if run.is_reported or _omitted(made) >= _omitted(report):
         return report, run.is_reported
-    lists = ("failures", "groups", "collection_errors", "internal_errors", "not_run", "limits")
+    lists = (
+        *("failures", "groups", "causes", "collection_errors", "internal_errors"),
+        *("not_run", "limits"),
+    )
     filled = {**report, **{name: made[name] for name in lists}}
     return {**filled, "extensions": made["extensions"]}, not run.is_lost
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.recorder.record.reader import KeptBenches, RecordedRun
 from pytest_failure_taxonomy.report.limits import OWN_NAME, fit_benches
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 MAX_SECONDS: Final = 60.0
 """How long reading the files may take; ten thousand cases take about two seconds."""
@@ -75,9 +76,8 @@ def _name_lost(report: dict[str, Any], task_class: str, lost: list[list[str]]) -
     verdict = report["verdict"]
     if verdict is None:
         return
-    named = ", ".join(case_id for case_id, _ in lost[:_MAX_NAMED])
-    more = f" and {len(lost) - _MAX_NAMED} more" if len(lost) > _MAX_NAMED else ""
-    detail = f"cases of {task_class} that ran when the process ended: {named}{more}"
+    named = listed([case_id for case_id, _ in lost], _MAX_NAMED)
+    detail = f"cases of {task_class} that ran when the process ended: {named}"
     verdict["evidence"] = [*verdict["evidence"], {"source": "bench", "detail": detail}]
     nodeids = [nodeid for _, nodeid in lost if nodeid]
     if len(nodeids) == 1 and verdict["nodeid"] is not None:

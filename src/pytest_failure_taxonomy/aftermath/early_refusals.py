@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_failure_taxonomy.options import OPTIONS
 from pytest_failure_taxonomy.taxonomy.evidence import RunError
 
 MAX_BYTES: Final = 1_000_000
@@ -29,6 +30,9 @@ _IS_WITHOUT_US: Final = re.compile(
     r"|--cache-show.*|--disable-plugin-autoload|(-p)?no:failure_taxonomy"
 )
 """Options with which a pytest runs no test, or doesn't load this plugin."""
+
+_OURS: Final = ("failure_taxonomy", "pytest_failure_taxonomy")
+_OUR_FLAGS: Final = frozenset(name for option in OPTIONS.values() for name in option.names)
 
 _FILES: Final = (
     "pytest.toml",
@@ -43,7 +47,12 @@ _FILES: Final = (
 
 
 def early_refusal(
-    command: Sequence[str], environment: Mapping[str, str], folder: Path, code: int | None = None
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    code: int | None = None,
+    *,
+    lacks_us: bool = False,
 ) -> RunError | None:
     """Return the error that pytest must have ended with, if there is one to see.
 
@@ -55,6 +64,7 @@ def early_refusal(
         environment: of pytest.
         folder: the absolute path that pytest was started in.
         code: its exit code, if known.
+        lacks_us: this plugin is known not to be in its environment.
     """
     words = list(command)
     arguments = words[words.index("pytest") + 1 :] if "pytest" in words[1:] else words[1:]
@@ -63,8 +73,9 @@ def early_refusal(
     except _BrokenFileError as error:
         return RunError(origin="usage", message=str(error)) if code != 0 else None
     program = os.path.abspath(shutil.which(command[0]) or "/")
-    if os.path.dirname(program) != os.path.dirname(sys.executable):
-        return None  # it belongs to another environment, and what is installed there is unknown
+    is_elsewhere = os.path.dirname(program) != os.path.dirname(sys.executable)
+    if is_elsewhere and (code == 0 or not lacks_us):
+        return None  # what is installed in another environment is unknown
     written = (
         ("", arguments),
         (" (from PYTEST_ADDOPTS)", _words(environment.get("PYTEST_ADDOPTS", ""))),
@@ -80,12 +91,13 @@ def early_refusal(
     in_variable = environment.get("PYTEST_PLUGINS", "").split(",")
     named += [(" (from PYTEST_PLUGINS)", name) for name in in_variable if name]
     for place, name in named:
-        if not _is_importable(name, folder):
+        if name.startswith(_OURS) if is_elsewhere else not _is_importable(name, folder):
             said = f'Error importing plugin "{name}": no such module{place}'
             return RunError(origin="plugin", message=said)
     for place, words in written:
         for option in words:
-            if _is_of_missing_plugin(option):
+            name = option.partition("=")[0]
+            if name in _OUR_FLAGS if is_elsewhere else _is_of_missing_plugin(option):
                 said = f"unrecognized arguments: {option}{place}"
                 return RunError(origin="usage", message=said)
     return None
@@ -137,7 +149,16 @@ def _read(path: Path) -> str | None:
 
 def _pytest_section(path: Path, text: str) -> Mapping[str, Any] | None:
     if path.suffix == ".toml":
-        return _section_of_toml(path, text)
+        import tomllib
+
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise _BrokenFileError(f"{path.name}: {error}") from error
+        if path.name != "pyproject.toml":
+            return _table(document.get("pytest")) or {}
+        tool = _table(_table(document.get("tool")).get("pytest"))
+        return _table(tool.get("ini_options")) or tool or None
     import iniconfig  # pytest's own reader
 
     try:
@@ -148,19 +169,6 @@ def _pytest_section(path: Path, text: str) -> Mapping[str, Any] | None:
     if name in sections:
         return dict(sections[name].items())
     return {} if path.name.endswith("pytest.ini") else None
-
-
-def _section_of_toml(path: Path, text: str) -> Mapping[str, Any] | None:
-    import tomllib
-
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _BrokenFileError(f"{path.name}: {error}") from error
-    if path.name != "pyproject.toml":
-        return _table(document.get("pytest")) or {}
-    tool = _table(_table(document.get("tool")).get("pytest"))
-    return _table(tool.get("ini_options")) or tool or None
 
 
 def _table(value: object) -> dict[str, Any]:

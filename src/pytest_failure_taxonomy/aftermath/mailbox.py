@@ -72,7 +72,15 @@ def claim_mailbox(mailbox: Path, *, report: str, run_id: str, record: Sequence[P
     write_message(mailbox, report=report, run_id=run_id, inbox=inbox)
     with suppress(OSError):
         if inbox:
-            _send_files(inbox, run_id, record)
+            descriptors: list[int] = []
+            try:
+                for path in record:  # one by one, so that `finally` closes those that are open
+                    descriptors.append(os.open(path, READ))  # noqa: PERF401 - see above
+                if descriptors:
+                    _send(inbox, run_id, descriptors)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
     _claimed.add(mailbox)
 
 
@@ -296,18 +304,6 @@ def _read_left(letters: str, descriptors: Sequence[int]) -> Left:
         stdout=sent.get(STDOUT, b""),
         stderr=sent.get(STDERR, b""),
     )
-
-
-def _send_files(inbox: str, run_id: str, record: Sequence[Path]) -> None:
-    descriptors: list[int] = []
-    try:
-        for path in record:  # one by one, so that `finally` closes those that are open
-            descriptors.append(os.open(path, READ))  # noqa: PERF401 - see above
-        if descriptors:
-            _send(inbox, run_id, descriptors)
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
 def _send(inbox: str, words: str, descriptors: Sequence[int]) -> None:

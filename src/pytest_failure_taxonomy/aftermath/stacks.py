@@ -18,13 +18,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final, Literal
 
 from pytest_failure_taxonomy.recorder.origin import is_of_the_user, is_own, location
 from pytest_failure_taxonomy.system.own_files import read_file
 from pytest_failure_taxonomy.taxonomy.evidence import Location
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import and_more
 
 Source = Literal["py-spy", "faulthandler", "current frames"]
 
@@ -200,9 +200,8 @@ def _lines_of_thread(thread: Thread) -> Iterator[str]:
     for frame in thread.frames[:MAX_SHOWN_FRAMES]:
         line = "?" if frame.line is None else frame.line
         yield f'  File "{frame.path}", line {line}, in {frame.function}'
-    left = len(thread.frames) - MAX_SHOWN_FRAMES
-    if left > 0:
-        yield f"  ... and {left} more"
+    if rest := and_more(len(thread.frames) - MAX_SHOWN_FRAMES):
+        yield f"  ...{rest}"
     if not thread.frames:
         yield "  no Python code"
 
@@ -227,39 +226,29 @@ def _call_at(frame: StackFrame) -> str | None:
         content = read_file(frame.path, _MAX_SOURCE_BYTES + 1)
         if len(content) > _MAX_SOURCE_BYTES:
             return None
-        calls = islice(_calls_on_line(ast.parse(content), frame.line), 2)
-        names = [_name_of_call(call) for call in calls]
+        names = list(islice(_calls_on_line(ast.parse(content), frame.line), 2))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return names[0] if len(names) == 1 else None
 
 
-def _calls_on_line(tree: ast.AST, line: int) -> Iterator[ast.Call]:
-    """Yield the calls on a line, but for those in functions that are only made there."""
+def _calls_on_line(tree: ast.AST, line: int) -> Iterator[str | None]:
+    """Yield what is called on a line, but for calls in functions that are only made there."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
         first, last = getattr(node, "lineno", line), getattr(node, "end_lineno", line)
         if not first <= line <= last and not isinstance(node, ast.Module):
             continue
-        if isinstance(node, ast.Call) and _line_of_call(node) == line:
-            yield node
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Attribute):
+            if called.end_lineno == line:  # as in a traceback: that of a method's name
+                yield called.attr
+        elif called is not None and first == line:
+            yield called.id if isinstance(called, ast.Name) else None
         if isinstance(node, ast.Lambda | ast.GeneratorExp) and first == line:
             continue
         waiting += ast.iter_child_nodes(node)
-
-
-def _line_of_call(call: ast.Call) -> int:
-    """Return the line that a traceback gives for a call: a method's is that of its name."""
-    if isinstance(call.func, ast.Attribute):
-        return call.func.end_lineno or call.lineno
-    return call.lineno
-
-
-def _name_of_call(call: ast.Call) -> str | None:
-    if isinstance(call.func, ast.Attribute):
-        return call.func.attr
-    return call.func.id if isinstance(call.func, ast.Name) else None
 
 
 # What faulthandler writes.
@@ -305,17 +294,13 @@ def parse_faulthandler(text: str) -> Stacks | None:
     Args:
         text: what was written, maybe among other things; beyond 4 MiB it isn't read.
     """
-    dumps = [dump for dump in _dumps(text[:MAX_STACKS_CHARACTERS]) if dump.threads]
+    reader = _FaulthandlerReader()
+    for line in text[:MAX_STACKS_CHARACTERS].split("\n"):
+        reader.read(line.removesuffix("\r"))
+    dumps = [dump for dump in reader.dumps if dump.threads]
     if not dumps:
         return None
     return next((dump for dump in dumps if dump.is_fatal), dumps[-1]).stacks()
-
-
-def _dumps(text: str) -> list[_Dump]:
-    reader = _FaulthandlerReader()
-    for line in text.split("\n"):
-        reader.read(line.removesuffix("\r"))
-    return reader.dumps
 
 
 class _FaulthandlerReader:
@@ -334,7 +319,9 @@ class _FaulthandlerReader:
         if self._reads == "frames" and (found := _FRAME.fullmatch(line)):
             frames = self.dumps[-1].threads[-1][3]
             if len(frames) < _MAX_FRAMES:
-                frames.append(_frame(found))
+                path, number, function = found.groups()
+                place = int(number) if number.isdecimal() else None
+                frames.append(_frame(_unescaped(function), _unescaped(path or "???"), place))
         elif self._reads == "C frames" and line.startswith("  "):
             if len(self.dumps[-1].c_frames) < _MAX_C_FRAMES:
                 self.dumps[-1].c_frames.append(_clean(line, _MAX_PATH))
@@ -384,15 +371,6 @@ class _FaulthandlerReader:
         self.dumps.append(_Dump(is_fatal=is_fatal))
 
 
-def _frame(found: re.Match[str]) -> StackFrame:
-    path, line, function = found.groups()
-    return StackFrame(
-        function=_clean(_unescaped(function), _MAX_NAME),
-        path=_clean(_unescaped(path or "???"), _MAX_PATH),
-        line=_line_number(int(line)) if line.isdecimal() else None,
-    )
-
-
 def _unescaped(text: str) -> str:
     r"""Return a text with the characters for which faulthandler writes `\xe9`, `\u20ac` and so on.
 
@@ -407,17 +385,21 @@ def _character(found: re.Match[str]) -> str:
     return character if character.isprintable() and character else found[0]
 
 
+def _frame(function: str, path: str, line: Any) -> StackFrame:
+    is_number = type(line) is int and 0 < line < _MAX_LINE_NUMBER
+    return StackFrame(
+        function=_clean(function, _MAX_NAME),
+        path=_clean(path, _MAX_PATH),
+        line=line if is_number else None,
+    )
+
+
 def _clean(text: str, most: int) -> str:
     """Return a text of one line, cut, without characters that a terminal would obey."""
     text = text[:most]
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else "?" for each in text)
-
-
-def _line_number(number: Any) -> int | None:
-    is_number = type(number) is int and 0 < number < _MAX_LINE_NUMBER
-    return number if is_number else None
 
 
 # What py-spy writes, and this process's own frames.
@@ -431,36 +413,27 @@ def parse_py_spy(text: str) -> Stacks | None:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    listed = found if isinstance(found, list) else []
-    threads = tuple(filter(None, map(_thread_of_py_spy, listed[:_MAX_THREADS])))
-    return Stacks(threads=threads, source="py-spy") if threads else None
-
-
-def _thread_of_py_spy(told: Any) -> Thread | None:
-    if not isinstance(told, dict) or not isinstance(told.get("frames"), list):
-        return None
-    name, number, owns_gil = (told.get(key) for key in ("thread_name", "thread_id", "owns_gil"))
-    frames = tuple(filter(None, map(_frame_of_py_spy, told["frames"][:_MAX_FRAMES])))
-    return Thread(
-        name=_clean(name, _MAX_NAME) if isinstance(name, str) else None,
-        thread_id=number if type(number) is int and number.bit_length() <= 64 else None,
-        is_current=False,
-        owns_gil=owns_gil if isinstance(owns_gil, bool) else None,
-        frames=frames,
-    )
-
-
-def _frame_of_py_spy(told: Any) -> StackFrame | None:
-    if not isinstance(told, dict):
-        return None
-    function, path = told.get("name"), told.get("filename")
-    if not isinstance(function, str) or not isinstance(path, str):
-        return None
-    return StackFrame(
-        function=_clean(function, _MAX_NAME),
-        path=_clean(path, _MAX_PATH),
-        line=_line_number(told.get("line")),
-    )
+    threads = []
+    for thread in found[:_MAX_THREADS] if isinstance(found, list) else ():
+        if not isinstance(thread, dict) or not isinstance(thread.get("frames"), list):
+            continue
+        frames = []
+        for frame in thread["frames"][:_MAX_FRAMES]:
+            told = frame if isinstance(frame, dict) else {}
+            function, path = told.get("name"), told.get("filename")
+            if isinstance(function, str) and isinstance(path, str):
+                frames.append(_frame(function, path, told.get("line")))
+        name, number, owns_gil = map(thread.get, ("thread_name", "thread_id", "owns_gil"))
+        threads.append(
+            Thread(
+                name=_clean(name, _MAX_NAME) if isinstance(name, str) else None,
+                thread_id=number if type(number) is int and number.bit_length() <= 64 else None,
+                is_current=False,
+                owns_gil=owns_gil if isinstance(owns_gil, bool) else None,
+                frames=tuple(frames),
+            )
+        )
+    return Stacks(threads=tuple(threads), source="py-spy") if threads else None
 
 
 def current_frames_stacks(*, without: Sequence[int | None] = ()) -> Stacks | None:
@@ -469,6 +442,8 @@ def current_frames_stacks(*, without: Sequence[int | None] = ()) -> Stacks | Non
     Args:
         without: ids of threads to leave out, such as the one that asks.
     """
+    from traceback import walk_stack
+
     names = {vars(thread)["_ident"]: vars(thread)["_name"] for thread in threading.enumerate()}
     threads = tuple(
         Thread(
@@ -476,20 +451,12 @@ def current_frames_stacks(*, without: Sequence[int | None] = ()) -> Stacks | Non
             thread_id=number,
             is_current=False,
             owns_gil=None,
-            frames=tuple(islice(_frames_below(frame), _MAX_FRAMES)),
+            frames=tuple(
+                _frame(below.f_code.co_qualname, below.f_code.co_filename, line)
+                for below, line in islice(walk_stack(frame), _MAX_FRAMES)
+            ),
         )
         for number, frame in islice(sys._current_frames().items(), _MAX_THREADS)  # noqa: SLF001 - there is no other way to see other threads
         if number not in without
     )
     return Stacks(threads=threads, source="current frames") if threads else None
-
-
-def _frames_below(frame: FrameType | None) -> Iterator[StackFrame]:
-    while frame is not None:
-        code = frame.f_code
-        yield StackFrame(
-            function=_clean(code.co_qualname, _MAX_NAME),
-            path=_clean(code.co_filename, _MAX_PATH),
-            line=_line_number(frame.f_lineno),
-        )
-        frame = frame.f_back

@@ -365,7 +365,9 @@ class _Look:
             state = "frozen"
         # One that is at work, or stopped, must not be asked for them.
         stacks = self._stacks_of(unit, asks=state in ("blocked", "polling"))
-        if stacks is not None and _is_in_debugger(stacks):
+        threads = () if stacks is None else stacks.threads
+        paths = [frame.path for thread in threads for frame in thread.frames]
+        if any(f"/{name}" in path for path in paths for name in _DEBUGGERS):
             return None
         # A thread that has to wait for the GIL looks for it every 5 ms.
         if state in ("blocked", "polling") and self._is_gil_held(unit, stacks):
@@ -451,27 +453,16 @@ class _Look:
 
     def _write_report(self, folder: Folder, observed: Observed) -> None:
         """Rewrite the report of the running run, unless something else is in its place."""
-        path = self._report
-        current = read_report(path)
-        is_ours = current is not None and current["run"]["id"] == self._run.header.run_id
-        if current is None or not is_ours or current["completeness"] != "running":
+        current = self._own_report()
+        if current is None or current["completeness"] != "running":
             return
         seen = ProcessEnd(exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns())
         report = reconstruct(self._run, folder, seen, observed, completeness="running")
-        write_report(path, report)
+        write_report(self._report, report)
 
 
 def _is_held_in(stacks: Stacks | None) -> bool:
     return stacks is not None and any(thread.owns_gil for thread in stacks.threads)
-
-
-def _is_in_debugger(stacks: Stacks) -> bool:
-    return any(
-        part in frame.path
-        for thread in stacks.threads
-        for frame in thread.frames
-        for part in (f"/{name}" for name in _DEBUGGERS)
-    )
 
 
 def _waits_for_input(process_id: int) -> bool:

@@ -70,6 +70,8 @@ class Absence:
     """One line: what is wrong, and how to mend it."""
     has_pytest: bool = True
     """The interpreter has pytest."""
+    lacks_us: bool = False
+    """The interpreter has pytest, and not this plugin."""
 
 
 class OutputFile:
@@ -156,7 +158,13 @@ def report_of_command(
         refusal = None
         if was_pytest and lost_run_id is None:
             with suppress(Exception):  # it reads foreign files; the report does without them
-                refusal = early_refusal(command, os.environ, folder, seen.exit.code)
+                refusal = early_refusal(
+                    command,
+                    os.environ,
+                    folder,
+                    seen.exit.code,
+                    lacks_us=absence is not None and absence.lacks_us,
+                )
         was_left = refusal is not None and seen.exit.code == 0
         evidence = RunEvidence(
             stage=stage,
@@ -270,6 +278,7 @@ def why_unrecorded(command: Sequence[str]) -> Absence | None:
         return None
     state, version = _ask(interpreter)
     name = shutil.which(interpreter[0]) or interpreter[0]
+    script = None if "-m" in command else shutil.which(command[0])
     if state == "no-pytest":
         words = f"pytest is not installed in {name}; give the Python of the project"
         return Absence(words=words, has_pytest=False)
@@ -278,9 +287,14 @@ def why_unrecorded(command: Sequence[str]) -> Absence | None:
         if version < _LOWEST_PYTHON:
             lowest = ".".join(map(str, _LOWEST_PYTHON))
             right = f"it needs Python {lowest} or newer, and that is {version[0]}.{version[1]}"
+            script = None
+        belongs = f", to which {script} belongs" if script else ""
+        instead = f"run {sys.executable} -m pytest instead, or " if script else ""
         return Absence(
-            words=f"pytest-failure-taxonomy is not installed in {name}: the report has nothing to "
-            f"go by but the exit code, and the output where that is a file; {right}"
+            words=f"pytest-failure-taxonomy is not installed in {name}{belongs}: the report has "
+            "nothing to go by but the exit code, and the output where that is a file; "
+            f"{instead}{right}",
+            lacks_us=True,
         )
     is_off = "--disable-plugin-autoload" in command or bool(os.environ.get(OFF_SWITCH))
     if state == "installed" and is_off and not any("failure_taxonomy" in word for word in command):

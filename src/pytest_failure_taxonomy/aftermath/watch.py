@@ -96,7 +96,8 @@ def _wait_for_end(pidfd: int, channel: int, state: int, looks: Looks) -> None:
             looks.look()
             continue
         poller.unregister(channel)  # the other end was closed, maybe by a test
-        if _has_finished(state):
+        head = _read(state, _HEAD.size)
+        if len(head) == _HEAD.size and _HEAD.unpack(head)[1]:  # the session has ended
             for descriptor in _receive(channel).values():
                 os.close(descriptor)
 
@@ -327,12 +328,6 @@ def _is_done(state: int, status: int | None) -> bool:
         return False
     _, finished, code, _, written = _HEAD.unpack(head)
     return bool(finished and written) and (status is None or status == code << 8)
-
-
-def _has_finished(state: int) -> bool:
-    """Tell whether the session has ended."""
-    head = _read(state, _HEAD.size)
-    return len(head) == _HEAD.size and bool(_HEAD.unpack(head)[1])
 
 
 def _end_in_time() -> None:

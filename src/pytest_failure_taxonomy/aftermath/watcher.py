@@ -83,7 +83,10 @@ class Watch:
             descriptors.append(self._channel.open())
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
-            _dismiss(_lingering.pop(process_id, None))
+            former = _lingering.pop(process_id, None)
+            with suppress(OSError):  # it may have ended, and another process have its id by now
+                if former is not None and _is_there(*former):
+                    os.kill(former[0], signal.SIGKILL)
             watcher_id = _spawn_orphan(
                 [
                     sys.executable,
@@ -270,15 +273,6 @@ def _spawn_orphan(command: list[str]) -> int:
     if not said.strip().isdigit():
         raise OSError(None, f"{_SHELL} could not start a process")
     return int(said)
-
-
-def _dismiss(watcher: tuple[int, str] | None) -> None:
-    """End a watcher, unless another process has its id by now."""
-    if watcher is None:
-        return
-    with suppress(OSError):
-        if _is_there(*watcher):
-            os.kill(watcher[0], signal.SIGKILL)
 
 
 def _is_there(process_id: int, run_id: str) -> bool:

@@ -48,7 +48,7 @@ _MOST_AT_ONCE: Final = 250_000
 """Complex numbers in memory at a time."""
 
 
-def lower_bound_95(scores: Sequence[float]) -> LowerBound:
+def lower_bound_95(scores: Sequence[float], *, was_picked: bool = False) -> LowerBound:
     """Return the one-sided 95 % lower confidence bound of the mean.
 
     The same scores in any order have the same bound. One more score of 0 never raises it, nor
@@ -56,12 +56,15 @@ def lower_bound_95(scores: Sequence[float]) -> LowerBound:
 
     Args:
         scores: from 0 to 1, one for each independent case.
+        was_picked: whether somebody chose the cases; there is no bound then.
 
     Raises:
         ValueError: for a score outside 0 to 1.
     """
-    _refuse_outside(scores, 0)
     n = len(scores)
+    if was_picked:
+        return LowerBound(value=None, method=BY_HAND, n=n)
+    _refuse_outside(scores, 0)
     if n < FEWEST_SCORES:
         return LowerBound(value=None, method=TOO_FEW, n=n)
     counts = _counted(scores)

@@ -132,13 +132,10 @@ class _CallThread(threading.Thread):
             deliver()
             del deliver
             if not self._has_next.acquire(timeout=self._idle_seconds):
-                self._retire()
-
-    def _retire(self) -> None:
-        try:
-            self._idle.remove(self)
-        except ValueError:  # a call for this thread is on its way
-            self._has_next.acquire()
+                try:
+                    self._idle.remove(self)
+                except ValueError:  # a call for this thread is on its way
+                    self._has_next.acquire()
 
 
 class _Inbox:

@@ -24,31 +24,25 @@ def as_coroutine_function(function: Function) -> Callable[..., Coroutine[Any, An
 
     It returns a `Raised` if the plain function raised.
     """
-    if _is_async(function):
+    inner = function
+    while isinstance(inner, partial):
+        inner = inner.func
+    method = getattr(type(inner), "__call__", None)  # noqa: B004 - the method itself is asked
+    is_async = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(method)
 
-        async def call_on_loop(*args: object) -> Any:
-            return await function(*args)
+    async def call_on_loop(*args: object) -> Any:
+        return await function(*args)
 
-        return call_on_loop
-    return partial(_call_in_thread, function)
+    async def call_in_thread(*args: object) -> Any:
+        result = await _threads.call(function, *args)
+        if type(result) is not Raised and inspect.isawaitable(result):
+            return await result
+        return result
 
-
-def _is_async(function: Function) -> bool:
-    while isinstance(function, partial):
-        function = function.func
-    if inspect.iscoroutinefunction(function):
-        return True
-    return inspect.iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004 - the method itself is asked
+    return call_on_loop if is_async else call_in_thread
 
 
 _threads: Final = CallThreads()
-
-
-async def _call_in_thread(function: Function, *args: object) -> Any:
-    result = await _threads.call(function, *args)
-    if type(result) is not Raised and inspect.isawaitable(result):
-        return await result
-    return result
 
 
 BLOCKING_STEP_SECONDS: Final = 0.05
@@ -122,7 +116,13 @@ class TimedCall(Coroutine[Any, Any, None]):
 
     def _step(self, step: Callable[[Any], Any], argument: Any) -> Any:
         if self._is_to_end:
-            self._end_now()
+            chain = _awaited_chain(self._inner)
+            try:
+                self._inner.close()
+            except BaseException:  # noqa: BLE001 - the call was given up, its errors don't matter
+                _never_closed.extend(chain)
+            self.error = asyncio.CancelledError()
+            self._on_end()
             raise StopIteration
         ledger = self._ledger
         began = perf_counter()
@@ -130,7 +130,10 @@ class TimedCall(Coroutine[Any, Any, None]):
         try:
             return step(argument)
         except StopIteration as stop:
-            self._take(stop.value)
+            if type(stop.value) is Raised:
+                self.error = stop.value.error
+            else:
+                self.value = stop.value
         except BaseException as error:  # noqa: BLE001 - the caller decides about it
             self.error = error
         finally:
@@ -142,21 +145,6 @@ class TimedCall(Coroutine[Any, Any, None]):
                 ledger.blocked_seconds += took
         self._on_end()
         raise StopIteration
-
-    def _take(self, value: Any) -> None:
-        if type(value) is Raised:
-            self.error = value.error
-        else:
-            self.value = value
-
-    def _end_now(self) -> None:
-        chain = _awaited_chain(self._inner)
-        try:
-            self._inner.close()
-        except BaseException:  # noqa: BLE001 - the call was given up, its errors don't matter
-            _never_closed.extend(chain)
-        self.error = asyncio.CancelledError()
-        self._on_end()
 
 
 def _awaited_chain(coroutine: object) -> list[object]:

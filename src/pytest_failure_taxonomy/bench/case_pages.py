@@ -48,7 +48,8 @@ def page_runs(benches: Iterable[Mapping[str, Any]], storage: Path) -> dict[str, 
     for bench in benches:
         reported = str(bench["run_id"])
         name = reported.removeprefix("partial:")
-        if not _is_file_name(name):
+        # A report may come from anybody, and must not name a file elsewhere.
+        if not name.isprintable() or set(name) & set("/\\:") or name[:1] in ("", "."):
             continue
         try:
             run = read_run(storage / f"{name}{SUFFIX}", has_outputs=False)
@@ -57,11 +58,6 @@ def page_runs(benches: Iterable[Mapping[str, Any]], storage: Path) -> dict[str, 
         if run.header.run_id == name and run.header.task_class == bench["task_class"]:
             found[reported] = page_run(run)
     return found
-
-
-def _is_file_name(name: str) -> bool:
-    # A report may come from anybody, and must not name a file elsewhere.
-    return bool(name) and name.isprintable() and not set(name) & set("/\\:") and name[0] != "."
 
 
 def page_run(run: KeptRun) -> PageRun:
@@ -73,7 +69,8 @@ def page_run(run: KeptRun) -> PageRun:
         if (state := run.state_of(case_id)) in ("failed", "lost")
         or (is_small and state == "passed")
     ]
-    contents = _contents(run.path, wanted[:MAX_CASES])
+    calls = read_calls(run.path, frozenset(wanted[:MAX_CASES]))
+    contents = {call.case_id: _content(call) for call in calls if call.score is not None}
     shown: list[dict[str, Any]] = []
     room = MAX_CHARACTERS
     for case_id in wanted[:MAX_CASES]:
@@ -121,11 +118,6 @@ _NO_CONTENT: Final[dict[str, Any]] = {
     "transcript": None,
     "printed": None,
 }
-
-
-def _contents(path: Path, case_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    calls = read_calls(path, frozenset(case_ids))
-    return {call.case_id: _content(call) for call in calls if call.score is not None}
 
 
 def _content(last: KeptAttempt) -> dict[str, Any]:

@@ -155,7 +155,12 @@ class CaseRun:
             return _outcome(case, score, system, calls)
         calls.end()
         rubric = await self._try(
-            case, self._call_rubric, (case, answer.output), self._rubric_limit(case)
+            case,
+            self._call_rubric,
+            (case, answer.output),
+            None
+            if self._rubric_keeps_limit
+            else case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds,
         )
         wall_clock_ms = (system.elapsed_seconds + rubric.elapsed_seconds) * 1000
         score = judge_rubric(rubric, self._plan.task_class, wall_clock_ms=wall_clock_ms)
@@ -177,11 +182,6 @@ class CaseRun:
         """Return all calls of the system so far for each case that runs."""
         found = {case_id: calls.all() for case_id, calls in tuple(self._running.items())}
         return {case_id: calls for case_id, calls in found.items() if calls}
-
-    def _rubric_limit(self, case: BenchCase) -> float | None:
-        if self._rubric_keeps_limit:
-            return None
-        return case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds
 
     async def _try_system(self, case: BenchCase, calls: _Calls) -> Attempt:
         """Call the system, and again if the case is owed another call or it is to be retried."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Final
 
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, difference_interval_95, mcnemar_p_value
@@ -23,6 +24,7 @@ from pytest_failure_taxonomy.bench.run_report import distinct_name
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 NOT_COMPLETE: Final = "none: a run is not complete"
 
@@ -87,10 +89,10 @@ def compared_run(
         where: What to call it in messages, such as the path of its file.
         digests: Of its cases, by id; those of repetitions are equal.
     """
-    is_repeated = _is_repeated(report)
+    counts, judged_by = report.counts, report.digests
+    is_repeated = report.lower_bound_95.n != counts.started
     if digests is not None and is_repeated:
         digests = {distinct_name(case_id): digest for case_id, digest in digests.items()}
-    counts, judged_by = report.counts, report.digests
     return ComparedRun(
         where=where,
         run_id=report.run_id,
@@ -103,10 +105,6 @@ def compared_run(
         rubric=None if judged_by is None else judged_by.rubric,
         all_cases=None if judged_by is None else judged_by.cases,
     )
-
-
-def _is_repeated(report: BenchRunReport) -> bool:
-    return report.lower_bound_95.n != report.counts.started
 
 
 def runs_by_case(
@@ -128,7 +126,7 @@ def runs_by_case(
         groups.setdefault(name, []).append(score)
     return {
         name: CaseRuns(
-            score=math.fsum(each.counted_score for each in scores) / len(scores),
+            score=fmean(each.counted_score for each in scores),
             passed=sum(each.passed for each in scores) / len(scores),
             runs=len(scores),
             cost_usd=math.fsum(each.cost_usd for each in scores),
@@ -157,10 +155,7 @@ def compare(
     Raises:
         BenchError: Runs must not be compared; the message has a line for each reason.
     """
-    problems = [
-        *repeated_classes(old),
-        *repeated_classes(new),
-    ]
+    problems = [*repeated_classes(old), *repeated_classes(new)]
     if problems:
         raise BenchError("\n".join(problems))
     pairs = _pairs(old, new)
@@ -270,9 +265,7 @@ def _cases(names: Iterable[str]) -> str:
 
 
 def _names(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    more = len(listed) - _MAX_NAMES
-    return ", ".join(map(shown, listed[:_MAX_NAMES])) + (f" and {more} more" if more > 0 else "")
+    return listed(list(map(shown, sorted(names))), _MAX_NAMES)
 
 
 # What the comparison says.
@@ -300,9 +293,9 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> BenchComparison:
         only_old=tuple(sorted(old.cases.keys() - new.cases.keys())),
         only_new=tuple(sorted(new.cases.keys() - old.cases.keys())),
         not_checked=_not_checked(old, new, pairs),
-        old_mean=_mean([one.score for one, _ in pairs]),
-        new_mean=_mean([two.score for _, two in pairs]),
-        difference=_mean([two.score - one.score for one, two in pairs]),
+        old_mean=fmean(one.score for one, _ in pairs),
+        new_mean=fmean(two.score for _, two in pairs),
+        difference=fmean(two.score - one.score for one, two in pairs),
         interval_95=interval,
         finding=_finding(interval),
         mcnemar_p=mcnemar_p_value(flips.count("now_fails"), flips.count("now_passes")),
@@ -312,10 +305,6 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> BenchComparison:
         old_mean_ms=_mean_ms(one for one, _ in pairs),
         new_mean_ms=_mean_ms(two for _, two in pairs),
     )
-
-
-def _mean(numbers: Sequence[float]) -> float:
-    return math.fsum(numbers) / len(numbers)
 
 
 def _mean_ms(cases: Iterable[CaseRuns]) -> float:

@@ -21,6 +21,7 @@ from pytest_failure_taxonomy.bench.runs_on_disk import (
     read_run,
     report_of,
     run_paths,
+    session_of,
 )
 from pytest_failure_taxonomy.documents.problems import WrongError, shown
 from pytest_failure_taxonomy.documents.strict_json import parse_json
@@ -71,19 +72,14 @@ def _kept_paths(given: str, storage: Path) -> list[Path]:
     """
     paths = run_paths(storage)
     if given == LATEST:
-        found = [path for path in paths if _session_of(path) == _session_of(paths[-1])]
+        found = [path for path in paths if session_of(path) == session_of(paths[-1])]
     else:
         found = [path for path in paths if path.stem == given]
         found = found or [path for path in paths if path.stem.startswith(given)]
-    is_unclear = len({_session_of(path) for path in found}) > 1
+    is_unclear = len({session_of(path) for path in found}) > 1
     if is_unclear or (given == LATEST and not found):
         return [find_run(given, storage)]  # which says what is wrong
     return found
-
-
-def _session_of(path: Path) -> str:
-    """Return what the names of all runs of one pytest run begin with: its time and its number."""
-    return "-".join(path.stem.split("-")[:2])
 
 
 def _compared_kept(run: KeptRun) -> ComparedRun:

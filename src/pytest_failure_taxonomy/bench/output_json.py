@@ -58,16 +58,12 @@ def _search(value: object, path: str, above: tuple[int, ...]) -> str | None:
     if isinstance(value, float):
         return None if math.isfinite(value) else f"ValueError: {path} is {value}{_CANT}"
     if isinstance(value, int):
-        return _search_integer(value, path)
+        try:
+            str(value)
+        except ValueError:
+            return f"ValueError: {path} is an integer of too many digits to be written"
+        return None
     return f"TypeError: {path} is of type {type(value).__name__}{_CANT}"
-
-
-def _search_integer(value: int, path: str) -> str | None:
-    try:
-        str(value)
-    except ValueError:
-        return f"ValueError: {path} is an integer of too many digits to be written"
-    return None
 
 
 def _search_container(

@@ -21,7 +21,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from pytest_failure_taxonomy.bench.bounds import BY_HAND, lower_bound_95
+from pytest_failure_taxonomy.bench.bounds import lower_bound_95
 from pytest_failure_taxonomy.bench.run_figures import LowerBound, ReducedScore
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -100,5 +100,5 @@ def _reduce(name: str, cases: Sequence[Sequence[CaseRun]], *, was_picked: bool) 
         bound = LowerBound(value=None, method=f"none: {why}", n=n)
         return ReducedScore(name=name, value=None, lower_bound_95=bound)
     values = [reduce_case(name, runs) for runs in cases]
-    bound = LowerBound(value=None, method=BY_HAND, n=n) if was_picked else lower_bound_95(values)
+    bound = lower_bound_95(values, was_picked=was_picked)
     return ReducedScore(name=name, value=math.fsum(values) / n, lower_bound_95=bound)

@@ -23,12 +23,10 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer
-from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.models import RunPlan
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
-from pytest_failure_taxonomy.bench.run_records import SCHEMA_VERSION, RunHeader, now, scheduled
+from pytest_failure_taxonomy.bench.run_records import RunHeader, facts_of_class, scheduled
 from pytest_failure_taxonomy.bench.runner import Runner
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -143,24 +141,15 @@ def _nothing_to_grade(plan: Regrading) -> str:
 
 def new_header(plan: Regrading) -> RunHeader:
     """Return the first line of the new run's file: the same system, the class as it is now."""
-    task_class, settings = plan.task_class, plan.task_class.settings
     at = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     begun = _BEGIN_OF_ID.match(plan.run.header.run_id)
     source = plan.run.header.run_id[begun.end() :] if begun else "regraded"
     return plan.run.header.model_copy(
         update={
-            "schema_version": SCHEMA_VERSION,
+            **facts_of_class(plan.task_class),
             "run_id": f"{at}-{secrets.token_hex(3)}-{source}",
             "regraded_from": plan.run.header.run_id,
-            "taxonomy": dict(task_class.failure_mode_taxonomy),
-            "breakdown_keys": tuple(sorted(task_class.breakdown_keys)),
-            "cases_in_class": len(task_class.cases),
-            "gate": settings.gate,
-            "settings": settings.model_dump(mode="json", exclude={"gate"}),
-            "digests": digests_of(task_class),
             "not_resumed": None,
-            "started_at": now(),
-            "generator": f"pytest-failure-taxonomy {VERSION}",
         }
     )
 
@@ -252,16 +241,4 @@ def _calls(run: KeptRun, case_id: str) -> list[CaseAttempt]:
     kept = run.attempts.get(case_id, [])
     last = run.last_of(case_id)
     counted = kept if last is None else kept[: kept.index(last) + 1]
-    return [
-        CaseAttempt(
-            number=each.attempt,
-            started_at=each.started_at,
-            seconds=max(0.0, each.seconds),
-            cost_usd=each.cost_usd,
-            usage=each.usage,
-            ended=each.ended,
-            kind=each.kind,
-            fingerprint=each.fingerprint,
-        )
-        for each in counted
-    ]
+    return [replace(each.as_call(), seconds=max(0.0, each.seconds)) for each in counted]

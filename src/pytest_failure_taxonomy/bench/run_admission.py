@@ -55,7 +55,10 @@ class RunAdmission(Admission):
     def admit(self, case: BenchCase, attempt: int = 1) -> Admitted:
         """Decide as `Admission` does, together with the other processes."""
         with self._run.locked():
-            self._catch_up()
+            with suppress(OSError):
+                for record in self._reader.new(_READ):
+                    with suppress(KeyError, TypeError, ValueError, ArithmeticError):  # not our line
+                        self._take(record)
             answer = self._decide(case)
             if answer == "go":
                 nodeid = self.nodeids.get(case.case_id)
@@ -66,7 +69,10 @@ class RunAdmission(Admission):
                 self._is_stop_written = True
                 self._run.note_stop(self.stop_reason, self.stop_cause)
             elif answer == "wait":
-                self._lose_the_dead()
+                for case_id in list(self._in_flight):
+                    pid = self._pids.get(case_id, 0)
+                    if pid != os.getpid() and not has_process(pid):
+                        self.lose(case_id)  # nobody may wait for a case whose process is gone
         return answer
 
     def spend(self, case_id: str, attempt: int, cost_usd: float) -> None:
@@ -78,12 +84,6 @@ class RunAdmission(Admission):
         """Count nothing: the case comes back from the file."""
         if self._run.problem:
             super().settle(case_id, cost_usd, cause)
-
-    def _catch_up(self) -> None:
-        with suppress(OSError):
-            for record in self._reader.new(_READ):
-                with suppress(KeyError, TypeError, ValueError, ArithmeticError):  # not our line
-                    self._take(record)
 
     def _take(self, record: Mapping[str, Any]) -> None:
         match record["record"]:
@@ -140,10 +140,3 @@ class RunAdmission(Admission):
         self._told.pop(case_id, None)
         cost_usd = max(0.0, round(float(score["cost_usd"]) - before, 12))
         super().settle(case_id, cost_usd, str(record.get("fingerprint", "")))
-
-    def _lose_the_dead(self) -> None:
-        """Count cases as done whose process is gone: nobody may wait for them."""
-        for case_id in list(self._in_flight):
-            pid = self._pids.get(case_id, 0)
-            if pid != os.getpid() and not has_process(pid):
-                self.lose(case_id)

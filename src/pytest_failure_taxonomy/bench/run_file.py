@@ -73,7 +73,12 @@ class RunFile:
         try:
             write_new(temporary, b"".join(lines))
             try:
-                _put_in_place(temporary, self.path)
+                os.link(temporary, self.path)  # whoever sees the file sees all of it
+            except FileExistsError:
+                pass  # another process has created it
+            except OSError:  # a file system without links, on which two processes may race
+                if not self.path.exists():
+                    temporary.replace(self.path)
             finally:
                 temporary.unlink(missing_ok=True)
         except OSError as error:
@@ -255,17 +260,6 @@ class RunFile:
 
     def _note_problem(self, error: OSError) -> None:
         self.problem = self.problem or f"{self.path}: can't be written ({said_by(error)})"
-
-
-def _put_in_place(temporary: Path, path: Path) -> None:
-    """Give a file its name, unless another process has done so; whoever sees it sees all of it."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        pass
-    except OSError:  # a file system without links, on which two processes may race
-        if not path.exists():
-            temporary.replace(path)
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode

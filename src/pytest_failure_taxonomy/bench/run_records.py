@@ -24,8 +24,9 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field
 
+from pytest_failure_taxonomy._version import VERSION
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
-from pytest_failure_taxonomy.bench.digests import case_digest
+from pytest_failure_taxonomy.bench.digests import case_digest, digests_of
 from pytest_failure_taxonomy.bench.models import (
     SUT_EXCEPTION,
     SUT_TIMEOUT,
@@ -34,6 +35,7 @@ from pytest_failure_taxonomy.bench.models import (
     GateSettings,
     RunShard,
     Severity,
+    TaskClass,
 )
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt
 from pytest_failure_taxonomy.bench.run_figures import BenchDigests
@@ -196,6 +198,22 @@ def scheduled(case: BenchCase) -> ScheduledCase:
         repetition=case.repetition,
         tags=case.tags,
     )
+
+
+def facts_of_class(task_class: TaskClass) -> dict[str, Any]:
+    """Return the fields of a `RunHeader` that are about its class as it is now, and the time."""
+    settings = task_class.settings
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "taxonomy": dict(task_class.failure_mode_taxonomy),
+        "breakdown_keys": tuple(sorted(task_class.breakdown_keys)),
+        "cases_in_class": len(task_class.cases),
+        "gate": settings.gate,
+        "settings": settings.model_dump(mode="json", exclude={"gate"}),
+        "digests": digests_of(task_class),
+        "started_at": now(),
+        "generator": f"pytest-failure-taxonomy {VERSION}",
+    }
 
 
 def now() -> str:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench.admission import COST_CAP
-from pytest_failure_taxonomy.bench.bounds import BY_HAND, FEWEST_SCORES, lower_bound_95
+from pytest_failure_taxonomy.bench.bounds import FEWEST_SCORES, lower_bound_95
 from pytest_failure_taxonomy.bench.models import (
     BenchRunReport,
     BenchShard,
@@ -21,15 +21,15 @@ from pytest_failure_taxonomy.bench.models import (
     ShardCase,
 )
 from pytest_failure_taxonomy.bench.reducers import CaseRun, reduce_runs
-from pytest_failure_taxonomy.bench.run_figures import LowerBound, ProviderLoss
+from pytest_failure_taxonomy.bench.run_figures import ProviderLoss
 from pytest_failure_taxonomy.bench.slices import TaggedCase, scores_by_key, scores_by_tag
 from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, RunPlan
-    from pytest_failure_taxonomy.bench.run_figures import BenchDigests, ReducedScore, TagScores
+    from pytest_failure_taxonomy.bench.models import BenchScore, RunPlan
+    from pytest_failure_taxonomy.bench.run_figures import BenchDigests
 
 
 def aggregate(
@@ -71,7 +71,12 @@ def aggregate(
     counted = {key: scores[key].counted_score if key in scores else 0.0 for key in begun}
     passed = sum(score.passed for score in scores.values())
     values = list(counted.values())
-    runs = _runs(plan, scores, counted)
+    distinct = _distinct_cases(plan, scores, counted)
+    # Repetitions of a case are not independent of each other: a bound computed as if they were
+    # would be too high.
+    means = [statistics.fmean(run.score for run in each.runs) for each in distinct]
+    modes = [mode for score in scores.values() for mode in score.failure_modes]
+    losses = Counter(kind for key, kind in lost_to.items() if key in scores)
     report = BenchRunReport(
         run_id=secrets.token_hex(16) if run_id is None else run_id,
         task_class=plan.task_class.name,
@@ -84,18 +89,26 @@ def aggregate(
             passed=passed,
             not_run=len(plan.cases) - len(begun),
         ),
-        mean_score=_mean(values) if values else None,
+        mean_score=statistics.fmean(values) if values else None,
         # It computes with fractions, so the order does not change a digit.
         score_stddev=statistics.stdev(values) if len(values) > 1 else None,
-        lower_bound_95=_lower_bound(plan, _means_by_distinct_case(plan, counted)),
+        lower_bound_95=lower_bound_95(means, was_picked=plan.is_selection),
         passed_count=passed,
         total_cost_usd=math.fsum([lost_cost_usd, *(score.cost_usd for score in scores.values())]),
         stopped=stopped,
-        lost_to_provider=_losses(lost_to, scores),
-        block_severity_failure_modes=_block_codes(scores),
+        lost_to_provider=tuple(
+            ProviderLoss(kind=kind, cases=count) for kind, count in sorted(losses.items())
+        ),
+        block_severity_failure_modes=tuple(
+            sorted({mode.code for mode in modes if mode.severity == "block"})
+        ),
         gate=None,
-        reduced=_reduced(plan, runs),
-        by_tag=_by_tag(plan, runs),
+        reduced=reduce_runs(
+            plan.task_class.settings.reducers,
+            [each.runs for each in distinct],
+            was_picked=plan.is_selection,
+        ),
+        by_tag=scores_by_tag(distinct, was_picked=plan.is_selection),
         by_breakdown_key=scores_by_key(score.breakdown for score in scores.values()),
         digests=digests,
         system=system,
@@ -115,12 +128,7 @@ def _shard(
     if plan.shard is None:
         return None
     return BenchShard(
-        index=plan.shard.index,
-        total=plan.shard.total,
-        source=plan.shard.source,
-        cases_digest=plan.shard.cases_digest,
-        rubric_digest=plan.shard.rubric_digest,
-        taxonomy_digest=plan.shard.taxonomy_digest,
+        **plan.shard.model_dump(),
         scheduled=tuple(
             ShardCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
             for case in plan.cases
@@ -131,14 +139,6 @@ def _shard(
         gate=plan.gate,
         reducers=plan.task_class.settings.reducers,
     )
-
-
-def _losses(
-    lost_to: Mapping[str, str], scores: Mapping[str, BenchScore]
-) -> tuple[ProviderLoss, ...]:
-    """Return how many of the cases with a score were lost to each kind, sorted by kind."""
-    counts = Counter(kind for key, kind in lost_to.items() if key in scores)
-    return tuple(ProviderLoss(kind=kind, cases=count) for kind, count in sorted(counts.items()))
 
 
 def _scores_by_id(
@@ -171,74 +171,20 @@ def _refuse_unknown(plan: RunPlan, case_ids: Iterable[str]) -> None:
         raise ValueError(f"no case of the plan has the id {', '.join(map(repr, unknown))}")
 
 
-def _means_by_distinct_case(plan: RunPlan, counted: Mapping[str, float]) -> list[float]:
-    """Return one score for each distinct case: the mean over its repetitions.
-
-    Repetitions of a case are not independent of each other. A bound computed as if they were would
-    be too high.
-    """
-    if all(case.repetition == 1 for case in plan.cases):
-        return list(counted.values())
-    groups: dict[str, list[float]] = {}
-    for case in plan.cases:
-        if case.case_id in counted:
-            groups.setdefault(_name(case), []).append(counted[case.case_id])
-    return [_mean(scores) for scores in groups.values()]
-
-
-def _lower_bound(plan: RunPlan, means: list[float]) -> LowerBound:
-    """Return the lower bound; none where the user chose the cases: they were not drawn."""
-    if plan.is_selection:
-        return LowerBound(value=None, method=BY_HAND, n=len(means))
-    return lower_bound_95(means)
-
-
-def _runs(
+def _distinct_cases(
     plan: RunPlan, scores: Mapping[str, BenchScore], counted: Mapping[str, float]
-) -> dict[str, CaseRun]:
-    """Return the started runs of cases; none where nothing is asked of them."""
-    if not plan.task_class.settings.reducers and not any(case.tags for case in plan.cases):
-        return {}
-    return {
-        key: CaseRun(score=score, passed=key in scores and scores[key].passed)
-        for key, score in counted.items()
-    }
-
-
-def _reduced(plan: RunPlan, runs: Mapping[str, CaseRun]) -> tuple[ReducedScore, ...]:
-    names = plan.task_class.settings.reducers
-    if not names:
-        return ()
-    groups: dict[str, list[CaseRun]] = {}
-    for case in plan.cases:
-        if case.case_id in runs:
-            groups.setdefault(_name(case), []).append(runs[case.case_id])
-    return reduce_runs(names, list(groups.values()), was_picked=plan.is_selection)
-
-
-def _by_tag(plan: RunPlan, runs: Mapping[str, CaseRun]) -> tuple[TagScores, ...]:
+) -> list[TaggedCase]:
+    """Return the cases that were started, the repetitions of each taken together."""
+    is_repeated = any(case.repetition > 1 for case in plan.cases)
     groups: dict[str, tuple[tuple[str, ...], list[CaseRun]]] = {}
     for case in plan.cases:
-        if case.tags and case.case_id in runs:
-            groups.setdefault(_name(case), (case.tags, []))[1].append(runs[case.case_id])
-    tagged = [TaggedCase(tags=tags, runs=each) for tags, each in groups.values()]
-    return scores_by_tag(tagged, was_picked=plan.is_selection)
-
-
-def _name(case: BenchCase) -> str:
-    """Return the id of a case without the number of its repetition."""
-    return case.case_id.removesuffix(f"#{case.repetition}")
-
-
-def _mean(scores: Collection[float]) -> float:
-    """Return the mean, rounded only once."""
-    return math.fsum(scores) / len(scores)
-
-
-def _block_codes(scores: Mapping[str, BenchScore]) -> tuple[str, ...]:
-    """Return the codes of severity `block` that occurred, sorted, without duplicates."""
-    modes = (mode for score in scores.values() for mode in score.failure_modes)
-    return tuple(sorted({mode.code for mode in modes if mode.severity == "block"}))
+        key = case.case_id
+        if key in counted:
+            name = key.removesuffix(f"#{case.repetition}") if is_repeated else key
+            passed = key in scores and scores[key].passed
+            run = CaseRun(score=counted[key], passed=passed)
+            groups.setdefault(name, (case.tags, []))[1].append(run)
+    return [TaggedCase(tags=tags, runs=runs) for tags, runs in groups.values()]
 
 
 _REPETITION: Final = re.compile(r"#[0-9]+\Z")
@@ -269,7 +215,8 @@ def evaluate_gate(
     settings = settings or GateSettings()
     if is_selection:
         settings = settings.model_copy(update={"lower_bound_95": None})  # there is no bound
-    failing = _failing(report, settings)
+    checked = (_blocked(report), _below_bound(report, settings), _too_few(report, settings))
+    failing = tuple(reason for reason in checked if reason)
     if report.shard is not None:
         part = f"shard {report.shard.index} of {report.shard.total} of the class; merge the reports"
         return GateResult(verdict="INCOMPLETE", reasons=(part, *missing, *failing))
@@ -281,12 +228,6 @@ def evaluate_gate(
     if missing:
         return GateResult(verdict="INCOMPLETE", reasons=missing)
     return GateResult(verdict="PASS", reasons=())
-
-
-def _failing(report: BenchRunReport, settings: GateSettings) -> tuple[str, ...]:
-    """Return the reasons why the gate fails."""
-    reasons = (_blocked(report), _below_bound(report, settings), _too_few(report, settings))
-    return tuple(reason for reason in reasons if reason)
 
 
 def _blocked(report: BenchRunReport) -> str:

@@ -28,11 +28,8 @@ def rows_of(run: KeptRun) -> list[Row]:
 
 
 def _row(run: KeptRun, case_id: str, call: KeptAttempt | None, *, is_last: bool) -> Row:
-    return {**_of_case(run, case_id, is_last=is_last), **_of_call(call), **_of_score(call)}
-
-
-def _of_case(run: KeptRun, case_id: str, *, is_last: bool) -> Row:
     header, case = run.header, run.cases.get(case_id)
+    score = None if call is None else call.score
     return {
         "run_id": header.run_id,
         "task_class": header.task_class,
@@ -44,11 +41,6 @@ def _of_case(run: KeptRun, case_id: str, *, is_last: bool) -> Row:
         "tags": [] if case is None else list(case.tags),
         "is_last": is_last,
         "result": run.state_of(case_id) if is_last else "repeated",
-    }
-
-
-def _of_call(call: KeptAttempt | None) -> Row:
-    return {
         "attempt": None if call is None else call.attempt,
         "started_at": None if call is None else call.started_at,
         "seconds": None if call is None else call.seconds,
@@ -58,12 +50,6 @@ def _of_call(call: KeptAttempt | None) -> Row:
         "ended": None if call is None else call.ended,
         "kind": None if call is None else call.kind,
         "fingerprint": None if call is None else call.fingerprint,
-    }
-
-
-def _of_score(call: KeptAttempt | None) -> Row:
-    score = None if call is None else call.score
-    return {
         "passed": None if score is None else score.passed,
         "score": None if score is None else score.score,
         "breakdown": {} if score is None else score.breakdown,

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench.run_report import count_codes, cut_share
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,22 +128,17 @@ def _outcome(report: BenchRunReport) -> str:
 
 
 def _missing(report: BenchRunReport) -> list[str]:
-    """Return how many cases have no score, and how many none of the system."""
+    """Return how many cases have no score, and how many never got through to the provider."""
     counts, words = report.counts, []
     if lost := counts.started - counts.graded:
         words.append(f"{lost} lost")
     if counts.not_run:
         words.append(f"{counts.not_run} not run")
     if report.lost_to_provider:
-        words.append(_lost_to_provider(report))
+        cases = sum(each.cases for each in report.lost_to_provider)
+        kinds = ", ".join(each.kind for each in report.lost_to_provider)
+        words.append(f"{cases} of {counts.scheduled} lost to the provider ({kinds})")
     return words
-
-
-def _lost_to_provider(report: BenchRunReport) -> str:
-    """Return how many cases never got through to the system's provider, with the kinds."""
-    lost = sum(each.cases for each in report.lost_to_provider)
-    kinds = ", ".join(each.kind for each in report.lost_to_provider)
-    return f"{lost} of {report.counts.scheduled} lost to the provider ({kinds})"
 
 
 def _bound(bound: LowerBound) -> str:
@@ -178,10 +174,8 @@ def flip_words(found: BenchComparison, *, most: int = _MAX_FLIPS) -> list[str]:
     for flip, verb in (("now_fails", "no longer passes"), ("now_passes", "now passes")):
         names = [each.case_id for each in found.changes if each.flip == flip]
         if names:
-            more = len(names) - most
-            listed = ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
             count = f"{len(names)} {verb}" if len(names) == 1 else f"{len(names)} {_PLURAL[flip]}"
-            words.append(f"{count}: {listed}")
+            words.append(f"{count}: {listed(names, most)}")
     return words
 
 

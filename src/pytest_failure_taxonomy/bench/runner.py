@@ -183,9 +183,15 @@ class Runner:
         }
 
     def _tell(self, outcome: CaseOutcome) -> None:
-        is_notable = self._is_logging and outcome.score.failure_modes
-        if is_notable and LOG.isEnabledFor(logging.WARNING):
-            _log(outcome)
+        for mode in outcome.score.failure_modes if self._is_logging else ():
+            if mode.severity == "block":
+                LOG.warning(
+                    "case_failed case=%s code=%s severity=%s detail=%r",
+                    outcome.case_id,
+                    mode.code,
+                    mode.severity,
+                    mode.detail,
+                )
         if self._on_outcome is not None:
             self._on_outcome(outcome)
 
@@ -291,15 +297,3 @@ class _Run:
         if self._admission.is_needed and not self.is_given_up:
             self._admission.settle(case.case_id, self._case_run.cost_of(outcome), last.fingerprint)
         self._on_outcome(outcome)
-
-
-def _log(outcome: CaseOutcome) -> None:
-    for mode in outcome.score.failure_modes:
-        if mode.severity == "block":
-            LOG.warning(
-                "case_failed case=%s code=%s severity=%s detail=%r",
-                outcome.case_id,
-                mode.code,
-                mode.severity,
-                mode.detail,
-            )

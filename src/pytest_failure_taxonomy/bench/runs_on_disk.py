@@ -86,16 +86,22 @@ class KeptRun:
         """
         match record["record"]:
             case "attempt":
-                self._add_attempt(KeptAttempt.model_validate(record))
+                attempt = KeptAttempt.model_validate(record)
+                self.attempts.setdefault(attempt.case_id, []).append(attempt)
+                self._told.pop((attempt.case_id, attempt.attempt), None)
             case "started":
                 case_id, number = str(record["case_id"]), int(record.get("attempt", 1))
                 self.started[case_id] = max(self.started.get(case_id, 0), number)
                 if "nodeid" in record:
                     self.nodeids[case_id] = str(record["nodeid"])
             case "spent":
-                self._add_spent(
-                    str(record["case_id"]), int(record["attempt"]), float(record["cost_usd"])
-                )
+                case_id, number = str(record["case_id"]), int(record["attempt"])
+                cost_usd = float(record["cost_usd"])
+                if any(each.attempt == number for each in self.attempts.get(case_id, ())):
+                    self._late[case_id] = self._late.get(case_id, 0.0) + cost_usd
+                else:
+                    told = self._told.get((case_id, number), 0.0)
+                    self._told[case_id, number] = told + cost_usd
             case "cases":
                 listed = [ScheduledCase.model_validate(each) for each in record["cases"]]
                 self.cases = {each.case_id: each for each in listed}
@@ -110,17 +116,6 @@ class KeptRun:
                 self.stopped = str(record["reason"])
                 if record.get("cause"):
                     self.stop_causes.add(str(record["cause"]))
-
-    def _add_attempt(self, attempt: KeptAttempt) -> None:
-        self.attempts.setdefault(attempt.case_id, []).append(attempt)
-        self._told.pop((attempt.case_id, attempt.attempt), None)
-
-    def _add_spent(self, case_id: str, number: int, cost_usd: float) -> None:
-        has_ended = any(each.attempt == number for each in self.attempts.get(case_id, ()))
-        if has_ended:
-            self._late[case_id] = self._late.get(case_id, 0.0) + cost_usd
-        else:
-            self._told[case_id, number] = self._told.get((case_id, number), 0.0) + cost_usd
 
     def is_done(self, case_id: str, digest: str) -> bool:
         """Return whether a case needs no further call of the system.
@@ -171,12 +166,12 @@ class KeptRun:
 
     def scores(self) -> dict[str, BenchScore]:
         """Return the score of each case that has one."""
-        found: dict[str, BenchScore] = {}
-        for case_id in self.attempts:
-            last = self.last_of(case_id)
-            if last is not None and last.score is not None:
-                found[case_id] = last.score
-        return found
+        lasts = ((case_id, self.last_of(case_id)) for case_id in self.attempts)
+        return {
+            case_id: last.score
+            for case_id, last in lasts
+            if last is not None and last.score is not None
+        }
 
     def cost_usd(self, case_id: str) -> float:
         """Return what a case has cost so far, in US dollars, whether it has a score or not."""
@@ -309,6 +304,11 @@ def _age(path: Path) -> tuple[str, int, str]:
     with suppress(OSError):
         changed = path.stat().st_mtime_ns
     return path.name.partition("-")[0], changed, path.name
+
+
+def session_of(path: Path) -> str:
+    """Return what the names of all runs of one pytest run begin with: its time and its number."""
+    return "-".join(path.stem.split("-", 2)[:2])
 
 
 def named_runs(given: str, paths: Sequence[Path]) -> list[Path]:

@@ -24,27 +24,13 @@ from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode, Severity, TaskClass
 from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError
 from pytest_failure_taxonomy.bench.user_errors import describe, safe
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 _MAX_NAME: Final = 1_000
 """Characters of a key or code in a detail: a rubric may invent one of any length."""
 _MAX_DETAIL: Final = 300
 _MAX_VALUE: Final = 60
 _OTHER: Final = "{value}: {message}"
-_SAYINGS: Final = {
-    "missing": "is missing",
-    "extra_forbidden": "is no field of an answer",
-    "less_than_equal": "{value} is more than {le:g}",
-    "greater_than_equal": "{value} is less than {ge:g}",
-    "finite_number": "{value} is no finite number",
-    "bool_type": "{value} is not true or false",
-    "float_type": "{value} is no number",
-    "string_type": "{value} is no text",
-    "string_too_short": "is empty",
-    "dict_type": "{value} is no mapping",
-    "model_type": "{value} is no mapping",
-    "tuple_type": "{value} is no list",
-    "json_invalid": "the answer is no JSON: {error}",
-}
 
 
 class _Strict(BaseModel):
@@ -110,9 +96,7 @@ def _say(error: ValidationError) -> str:
 
 def _say_one(problem: Mapping[str, Any]) -> str:
     where = ".".join(str(part)[:_MAX_VALUE] for part in problem["loc"])
-    says = _SAYINGS.get(problem["type"])
-    if says is None:
-        says = _OTHER
+    says = packaged_table("wrong_values")["in_answers"].get(problem["type"], _OTHER)
     words = says.format(
         value=_show(problem["input"]), message=problem["msg"], **problem.get("ctx", {})
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from pytest_failure_taxonomy.bench.bounds import BY_HAND, lower_bound_95
+from pytest_failure_taxonomy.bench.bounds import lower_bound_95
 from pytest_failure_taxonomy.bench.reducers import CaseRun
-from pytest_failure_taxonomy.bench.run_figures import KeyScores, LowerBound, TagScores
+from pytest_failure_taxonomy.bench.run_figures import KeyScores, TagScores
 from pytest_failure_taxonomy.taxonomy.values import value
 
 
@@ -37,13 +37,12 @@ def scores_by_tag(cases: Iterable[TaggedCase], *, was_picked: bool) -> tuple[Tag
 def _of_tag(tag: str, cases: Sequence[TaggedCase], *, was_picked: bool) -> TagScores:
     runs = [run for case in cases for run in case.runs]
     means = [_mean([run.score for run in case.runs]) for case in cases]
-    none = LowerBound(value=None, method=BY_HAND, n=len(means))
     return TagScores(
         tag=tag,
         n=len(runs),
         passed=sum(run.passed for run in runs),
         mean_score=_mean([run.score for run in runs]),
-        lower_bound_95=none if was_picked else lower_bound_95(means),
+        lower_bound_95=lower_bound_95(means, was_picked=was_picked),
     )
 
 

@@ -6,7 +6,6 @@ import asyncio
 import sys
 import traceback
 from contextlib import suppress
-from types import TracebackType
 from typing import Final
 
 MAX_MESSAGE: Final = 200
@@ -28,6 +27,9 @@ def ends_run(error: BaseException, *, is_cancelled_by_us: bool = False) -> bool:
         error: The exception.
         is_cancelled_by_us: Whether we cancelled the call, so that `CancelledError` is expected.
     """
+    # Code that raises it has loaded pytest; otherwise pytest must not be loaded here.
+    outcomes = sys.modules.get("_pytest.outcomes")
+    ends = _ENDS_A_RUN if outcomes is None else (*_ENDS_A_RUN, outcomes.Exit)
     pending = [error]
     while pending:
         each = pending.pop()
@@ -35,15 +37,9 @@ def ends_run(error: BaseException, *, is_cancelled_by_us: bool = False) -> bool:
             pending.extend(each.exceptions)
         elif isinstance(each, asyncio.CancelledError) and is_cancelled_by_us:
             continue
-        elif isinstance(each, _ENDS_A_RUN) or _is_pytest_exit(each):
+        elif isinstance(each, ends):
             return True
     return False
-
-
-def _is_pytest_exit(error: BaseException) -> bool:
-    # Code that raises it has loaded pytest; otherwise pytest must not be loaded here.
-    outcomes = sys.modules.get("_pytest.outcomes")
-    return outcomes is not None and isinstance(error, outcomes.Exit)
 
 
 def attribute_of(error: BaseException, name: str) -> object:
@@ -91,7 +87,9 @@ class Traceback:
         if isinstance(brought, str):
             self._taken = brought
             return
-        begin = _first_foreign(error.__traceback__)
+        begin = error.__traceback__
+        while begin is not None and begin.tb_frame.f_globals.get("__name__", "") in _OURS:
+            begin = begin.tb_next
         with suppress(Exception):  # methods of the exception are called
             self._taken = traceback.TracebackException(type(error), error, begin)
 
@@ -103,12 +101,6 @@ class Traceback:
             except Exception:  # noqa: BLE001 - as above
                 self._taken = ""
         return cap(safe(self._taken), MAX_TRACEBACK)
-
-
-def _first_foreign(begin: TracebackType | None) -> TracebackType | None:
-    while begin is not None and begin.tb_frame.f_globals.get("__name__", "") in _OURS:
-        begin = begin.tb_next
-    return begin
 
 
 _BENCH: Final = __name__.rpartition(".")[0]

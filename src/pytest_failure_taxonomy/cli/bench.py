@@ -12,15 +12,14 @@ from pytest_failure_taxonomy.cli import bench_compare, bench_export, bench_regra
 from pytest_failure_taxonomy.cli.output import answer, tell_plainly
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
-    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+    from pytest_failure_taxonomy.cli.options import Parsers
 
 
 def add_parser(commands: Parsers) -> None:
     """Add the command and its subcommands to the command line."""
     parser = commands.add_parser(
         "bench",
-        help="begin a task class; look into kept runs, compare, grade again, export them",
+        help="begin a task class, and look into kept runs",
         description="Work with task classes, which are folders of cases with a rubric, and with "
         "the runs that pytest has kept of them.",
         allow_abbrev=False,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.cli.bench_runs import add_storage
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
-from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.taxonomy.words import counted, listed
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.comparing import ComparedRun
@@ -149,8 +149,7 @@ def _moved(each: CaseChange) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_NAMES
-    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return listed(names, _MAX_NAMES)
 
 
 def _as_markdown(found: Sequence[BenchComparison]) -> str:

@@ -57,19 +57,16 @@ def execute(options: argparse.Namespace) -> int:
 
 def _as_cells(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row as CSV holds it: nested values as JSON, and what is missing as nothing."""
-    cells = {name: _cell(each) for name, each in row.items()}
+    cells = {
+        name: str(each).lower() if isinstance(each, bool) else each for name, each in row.items()
+    }
     cells |= {name: json.dumps(row[name]) for name in _AS_JSON}
-    cells["output"] = _output_cell(row["output"]) if row["has_output"] else None
+    output = row["output"]
+    # As a text, -5 would be taken for a formula.
+    is_number = isinstance(output, int | float) and not isinstance(output, bool)
+    cells["output"] = None
+    if row["has_output"]:
+        cells["output"] = output if is_number else json.dumps(output)
     if row["transcript"] is None:
         cells["transcript"] = None
     return cells
-
-
-def _output_cell(output: Any) -> Any:
-    # As a text, -5 would be taken for a formula.
-    is_number = isinstance(output, int | float) and not isinstance(output, bool)
-    return output if is_number else json.dumps(output)
-
-
-def _cell(each: Any) -> Any:
-    return str(each).lower() if isinstance(each, bool) else each

@@ -17,12 +17,12 @@ from pytest_failure_taxonomy.cli.bench_runs import (
 )
 from pytest_failure_taxonomy.cli.output import answer_lines, tell
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.taxonomy.words import counted, listed
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchRunReport, GateSettings, TaskClass
+    from pytest_failure_taxonomy.bench.models import BenchRunReport, GateSettings
     from pytest_failure_taxonomy.bench.regrading import Fate, Regrading
     from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun
     from pytest_failure_taxonomy.cli.options import Parsers
@@ -225,8 +225,7 @@ def _changes(old: KeptRun, new: KeptRun) -> Iterator[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_IDS
-    return ", ".join(names[:_MAX_IDS]) + (f" and {more} more" if more > 0 else "")
+    return listed(names, _MAX_IDS)
 
 
 # Regate.
@@ -247,11 +246,12 @@ def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]
     Raises:
         BenchError: There is none.
     """
+    from pytest_failure_taxonomy.bench.find_class import load_class_of
     from pytest_failure_taxonomy.bench.models import GateSettings
 
     gate, source = run.header.gate, "the run's own"
     if options.task_class is not None:
-        gate, source = _class_of(run, options.task_class).settings.gate, "the task class's"
+        gate, source = load_class_of(run, options.task_class).settings.gate, "the task class's"
     (min_passed,) = GateSettings.model_fields.keys() - {_BOUND}  # it was called min_cases once
     given: dict[str, Any] = {
         name: each
@@ -270,9 +270,3 @@ def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]
         source = f"{source}, with the options" if gate is not None else "that of the options"
     base = {} if gate is None else gate.model_dump()
     return GateSettings.model_validate({**base, **given}), source
-
-
-def _class_of(run: KeptRun, folder: Path) -> TaskClass:
-    from pytest_failure_taxonomy.bench.find_class import load_class_of
-
-    return load_class_of(run, folder)

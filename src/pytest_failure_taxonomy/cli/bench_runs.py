@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_failure_taxonomy.cli.columns import Column, table_lines
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchRunReport, GateSettings
@@ -225,13 +226,37 @@ _LISTED: Final = (
 def execute_show(options: argparse.Namespace) -> int:
     """Print a run, or a case of it."""
     from pytest_failure_taxonomy.bench.kept_texts import json_text
+    from pytest_failure_taxonomy.bench.runs_on_disk import read_calls
 
     run = load_run(options, has_outputs=False)
     if options.case is not None:
         _refuse_unknown(run, options.case)
-        _add_outputs(run, options.case)
-    if options.format == "json":
-        shown = _run_as_json(run) if options.case is None else _case_as_json(run, options.case)
+        if options.case in run.attempts:
+            run.attempts[options.case] = list(read_calls(run.path, {options.case}))
+    if options.format == "json" and options.case is not None:
+        scheduled = run.cases.get(options.case)
+        shown: dict[str, Any] = {
+            "run_id": run.header.run_id,
+            "case": None if scheduled is None else scheduled.model_dump(mode="json"),
+            "state": run.state_of(options.case),
+            # Pydantic would refuse an output that is nested deeply.
+            "attempts": [
+                {
+                    **call.model_dump(mode="json", exclude={"output", "transcript"}),
+                    "output": call.output,
+                    "transcript": call.transcript,
+                }
+                for call in run.attempts.get(options.case, ())
+            ],
+        }
+        answer(json_text(shown) + "\n")
+    elif options.format == "json":
+        shown = {
+            "run": run.header.model_dump(mode="json"),
+            "report": report_for(run).model_dump(mode="json"),
+            "cases": [_case_row(run, case_id) for case_id in run.cases],
+            "skipped": run.problems,
+        }
         answer(json_text(shown) + "\n")
     else:
         answer_lines(run_lines(run) if options.case is None else case_lines(run, options.case))
@@ -251,13 +276,6 @@ def _refuse_unknown(run: KeptRun, case_id: str) -> None:
     raise BenchError(safe_text(f"--case: {run.path} has no case {case_id!r}; {right}", _MAX_LINE))
 
 
-def _add_outputs(run: KeptRun, case_id: str) -> None:
-    from pytest_failure_taxonomy.bench.runs_on_disk import read_calls
-
-    if case_id in run.attempts:
-        run.attempts[case_id] = list(read_calls(run.path, {case_id}))
-
-
 def run_lines(run: KeptRun) -> Iterator[Line]:
     """Yield what is shown of a run.
 
@@ -270,13 +288,12 @@ def run_lines(run: KeptRun) -> Iterator[Line]:
     yield Line(text="")
     yield from summary(report, run.header.test)
     yield Line(text="")
-    rows = _cases(run)
+    rows = [_case_row(run, case_id) for case_id in run.cases]
     yield from table_lines(_CASES, rows)
     for state in ("lost", "not run"):
         ids = [row["case_id"] for row in rows if row["state"] == state]
         if ids:
-            more = f" and {len(ids) - _MAX_IDS} more" if len(ids) > _MAX_IDS else ""
-            words = f"{state}: {', '.join(ids[:_MAX_IDS])}{more}"
+            words = f"{state}: {listed(ids, _MAX_IDS)}"
             yield Line(text=safe_text(words, _MAX_LINE), color="yellow")
 
 
@@ -302,12 +319,7 @@ def _facts(run: KeptRun) -> Iterator[tuple[str, str]]:
     yield "file", str(run.path)
 
 
-def _cases(run: KeptRun) -> list[dict[str, Any]]:
-    return [_case_row(run, case_id) for case_id in run.cases]
-
-
 def _case_row(run: KeptRun, case_id: str) -> dict[str, Any]:
-
     last = run.last_of(case_id)
     score = None if last is None else last.score
     calls = len(run.attempts.get(case_id, ()))
@@ -337,31 +349,6 @@ _CASES: Final = (
     Column("calls", lambda row: str(row["attempts"] or ""), is_number=True),
     Column("codes", lambda row: ", ".join(row["codes"])),
 )
-
-
-def _run_as_json(run: KeptRun) -> dict[str, Any]:
-    return {
-        "run": run.header.model_dump(mode="json"),
-        "report": report_for(run).model_dump(mode="json"),
-        "cases": _cases(run),
-        "skipped": run.problems,
-    }
-
-
-def _case_as_json(run: KeptRun, case_id: str) -> dict[str, Any]:
-    scheduled = run.cases.get(case_id)
-    return {
-        "run_id": run.header.run_id,
-        "case": None if scheduled is None else scheduled.model_dump(mode="json"),
-        **{name: each for name, each in _case_row(run, case_id).items() if name == "state"},
-        "attempts": [_attempt_as_json(each) for each in run.attempts.get(case_id, ())],
-    }
-
-
-def _attempt_as_json(call: KeptAttempt) -> dict[str, Any]:
-    # Pydantic would refuse an output that is nested deeply.
-    rest = call.model_dump(mode="json", exclude={"output", "transcript"})
-    return {**rest, "output": call.output, "transcript": call.transcript}
 
 
 # One case.

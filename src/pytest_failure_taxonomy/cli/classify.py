@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_failure_taxonomy.cli.options import add_exit_code, add_stage
 from pytest_failure_taxonomy.cli.output import answer_json
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.logs.answer import JSONObject, classify_log
+from pytest_failure_taxonomy.logs.answer import classify_log
 from pytest_failure_taxonomy.logs.log_lines import STDIN, open_argument
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.taxonomy.reasons import Stage, exit_code_from_returncode
@@ -43,18 +43,13 @@ def execute(options: argparse.Namespace) -> int:
     code: int | None = options.exit_code
     if code is not None and not -64 <= code <= 255:
         raise SettingsError(f"--exit-code: {code} is no exit code; give 0 to 255, or -1 to -64")
-    found = _classify(
-        options.log,
-        Stage(options.stage),
-        None if code is None else exit_code_from_returncode(code),
-    )
+    with open_argument(options.log) as chunks:
+        found = classify_log(
+            chunks,
+            name="stdin" if options.log == STDIN else options.log,
+            stage=Stage(options.stage),
+            exit_code=None if code is None else exit_code_from_returncode(code),
+            shown=Secrets().redact,
+        )
     answer_json(found)
     return 0 if found["reason"] is None else 1
-
-
-def _classify(log: str, stage: Stage, exit_code: int | None) -> JSONObject:
-    name = "stdin" if log == STDIN else log
-    with open_argument(log) as chunks:
-        return classify_log(
-            chunks, name=name, stage=stage, exit_code=exit_code, shown=Secrets().redact
-        )

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.text import safe_text
 
 MAX_CELL: Final = 100

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +26,7 @@ def add_parser(commands: Parsers) -> None:
     formats = "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
     parser = commands.add_parser(
         "convert",
-        help="show a report in other formats, or make one of the files of other programs",
+        help="write a report in another format, or make one of other files",
         description=f"Convert a report. Formats are {formats}. With --from, make a report of a "
         "file that another program has written, judged as far as that file allows. Exit code: 0 "
         "done, 2 if a file can't be used.",
@@ -67,6 +68,11 @@ def execute(options: argparse.Namespace) -> int:
         raise SettingsError("convert: --augment adds to JUnit XML; give --to junit with it")
     if options.bench_storage is not None and options.to != "html":
         raise SettingsError("convert: --bench-storage is of the page; give --to html with it")
+    files = (options.file, options.output)
+    if options.output != STDOUT and all(map(os.path.exists, files)) and os.path.samefile(*files):
+        raise SettingsError(
+            f"-o: {options.output} is the file that is converted; give another file"
+        )
     text = _read(options) if options.source else _render(options)
     write_answer(options.output, text, is_safe=options.to == "github")
     return 0

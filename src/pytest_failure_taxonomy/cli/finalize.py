@@ -13,7 +13,7 @@ from pytest_failure_taxonomy.aftermath.complete import (
     read_report,
 )
 from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
-from pytest_failure_taxonomy.cli.options import add_exit_code
+from pytest_failure_taxonomy.cli.options import add_exit_code, add_report
 from pytest_failure_taxonomy.cli.output import annotate, print_verdict, tell
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
@@ -27,7 +27,7 @@ def add_parser(commands: Parsers) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "finalize",
-        help="complete a report that was left running",
+        help="complete the report of a run that was killed",
         description="Complete a report that was left running when its pytest died, and say why the "
         "run failed. A report that is complete stays as it is, so this can run after every run. "
         "Exit code: 0 for success, 1 if the run failed, 2 if there is no such report or its "
@@ -35,7 +35,7 @@ def add_parser(commands: Parsers) -> None:
         allow_abbrev=False,
     )
     add_exit_code(parser, "the exit code of pytest, as a shell shows it ($?)")
-    parser.add_argument("report", metavar="REPORT", type=Path)
+    add_report(parser)
     parser.set_defaults(execute=execute)
 
 
@@ -45,7 +45,7 @@ def execute(options: argparse.Namespace) -> int:
         load_report,  # slow, and not needed by other commands
     )
 
-    path: Path = options.report.absolute()
+    path = Path(options.report).absolute()
     if options.exit_code is not None and not 0 <= options.exit_code <= 255:
         raise ReportError(f"--exit-code: {options.exit_code} is no exit code; give 0 to 255")
     wait_for_watcher(path)
@@ -62,7 +62,7 @@ def execute(options: argparse.Namespace) -> int:
     except OSError as error:
         raise ReportError(f"{path}: the report can't be written: {error.strerror}") from error
     report = completed or report
-    print_verdict(report, options.report)
+    print_verdict(report, Path(options.report))
     return 0 if report["verdict"] is None else 1
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli.columns import MAX_CELL, Column, csv_text, table_lines
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, HistoryError
+from pytest_failure_taxonomy.options import DEFAULT_REPORT
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import to_dict
@@ -22,11 +24,13 @@ from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
-    from pytest_failure_taxonomy.history.questions import RunRow, Wanted
+    from pytest_failure_taxonomy.history.novelty import Since
+    from pytest_failure_taxonomy.history.questions import Wanted
     from pytest_failure_taxonomy.history.store import History
 
 FORMATS: Final = ("table", "json", "csv", "markdown")
 _FAILED: Final = 1
+_FINGERPRINT: Final = re.compile("[0-9a-f]+")
 _AGO: Final = re.compile(r"([0-9]{1,5})([dwh])")
 _MARKUP: Final = {ord(each): f"&#{ord(each)};" for each in "&\\`*_[]<>|#~"}
 """What Markdown and HTML would read as markup."""
@@ -37,7 +41,7 @@ def add_parser(commands: Parsers) -> None:
     """Add the command and its own commands to the command line."""
     parser = commands.add_parser(
         "history",
-        help="what earlier runs say: what fails most, is flaky, is new, and since when",
+        help="say what fails most, is flaky or new, and since when",
         description="Keep the runs of a test suite, and ask what has failed when. "
         "Without a command of its own it lists the latest runs. Exit code: 0 done, 1 something is "
         "new or unmerged where that was asked, 2 the history can't be used.",
@@ -76,7 +80,12 @@ def add_parser(commands: Parsers) -> None:
     )
     each.add_argument("report", metavar="REPORT", type=Path)
     each = add("since", _since, "say when a failure began, and the last commit before it")
-    each.add_argument("fingerprint", metavar="FINGERPRINT", help="its first characters suffice")
+    each.add_argument(
+        "failure",
+        metavar="NODEID|FINGERPRINT",
+        help="of a test, for its latest failure, or of a failure: a part of a node id or the "
+        "beginning of a fingerprint suffices; or the key of a cause in ./failure-report.json",
+    )
     each.add_argument("--project", metavar="NAME", help="if several projects have it")
     each = add("stats", _stats, "count the reasons of each day, week or month, with minutes lost")
     each.add_argument("--by", choices=("day", "week", "month"), default="week")
@@ -253,7 +262,7 @@ def _list(options: argparse.Namespace) -> int:
     columns = [
         Column("started", lambda row: _when(row.started_at)),
         Column("run", lambda row: row.id[:8]),
-        Column("status", _status),
+        Column("status", lambda row: f"✗ failed ({row.reason})" if row.reason else "✓ passed"),
         Column("kind", lambda row: row.kind or ""),
         Column("commit", lambda row: _commit(row.commit)),
         Column("branch", lambda row: row.branch or ""),
@@ -264,10 +273,6 @@ def _list(options: argparse.Namespace) -> int:
     ]
     _print(options, columns, rows, nothing="no run matches")
     return 0
-
-
-def _status(row: RunRow) -> str:
-    return "✓ passed" if row.reason is None else f"✗ failed ({row.reason})"
 
 
 def _top(options: argparse.Namespace) -> int:
@@ -310,7 +315,7 @@ def _flaky(options: argparse.Namespace) -> int:
 
 def _new(options: argparse.Namespace) -> int:
     from pytest_failure_taxonomy.history.novelty import states_of
-    from pytest_failure_taxonomy.report.render.history_words import state_words
+    from pytest_failure_taxonomy.report.summary import state_words
 
     report, _ = _load(options.report)
     with _open(options) as history:
@@ -340,14 +345,34 @@ def _new(options: argparse.Namespace) -> int:
 
 
 def _since(options: argparse.Namespace) -> int:
-    from pytest_failure_taxonomy.history.novelty import find_since
+    from pytest_failure_taxonomy.history.novelty import find_since, find_since_of_test
 
+    name, project = options.failure, options.project
     with _open(options) as history:
-        found = find_since(history, options.fingerprint, project=options.project)
+        if _FINGERPRINT.fullmatch(name):
+            names = _fingerprints_of_cause(name) or [name]
+            rows = [find_since(history, each, project=project) for each in names]
+        else:
+            rows = [*find_since_of_test(history, name, project=project)]
     if getattr(options, "format", "table") != "table":
-        _print(options, [], [found], nothing="")
-        return 0
+        _print(options, [], rows, nothing="")
+    else:
+        answer("\n".join(map(_since_words, rows)))
+    return 0
+
+
+def _fingerprints_of_cause(key: str) -> list[str]:
+    """Return the fingerprints of a cause of the report in this folder, if there is one."""
+    path = Path(DEFAULT_REPORT)
+    if not path.is_file():
+        return []
+    report, _ = _load(path)
+    return next((each["fingerprints"] for each in report["causes"] if each["key"] == key), [])
+
+
+def _since_words(found: Since) -> str:
     lines = [
+        *([("test", found.nodeid)] if found.nodeid else []),
         ("failure", f"{found.title} ({found.kind})"),
         ("fingerprint", found.fingerprint),
         ("first seen", _at(found.first_seen, found.first_commit, found.first_run)),
@@ -362,8 +387,7 @@ def _since(options: argparse.Namespace) -> int:
         ("runs", str(found.runs)),
         ("branches", ", ".join(found.branches) or "not known"),
     ]
-    answer("".join(f"{name + ':':15}{safe_text(words, 500)}\n" for name, words in lines))
-    return 0
+    return "".join(f"{name + ':':15}{safe_text(words, 500)}\n" for name, words in lines)
 
 
 def _stats(options: argparse.Namespace) -> int:
@@ -443,7 +467,17 @@ def _print(
     elif not rows:
         tell(nothing)
     elif chosen == "markdown":
-        answer(_markdown(columns or _fields(rows[0]), rows))
+        if not columns:  # every field
+            rows = [_plain(row) for row in rows]
+            columns = [Column(name, itemgetter(name)) for name in rows[0]]
+        lines = [
+            [each.heading for each in columns],
+            ["--:" if each.is_number else "---" for each in columns],
+        ]
+        for row in rows:
+            cells = [safe_text(str(each.words(row)), MAX_CELL) for each in columns]
+            lines.append([cell.translate(_MARKUP) for cell in cells])
+        answer("".join(f"| {' | '.join(cells)} |\n" for cells in lines))
     else:
         answer_lines(table_lines(columns, rows))
 
@@ -460,27 +494,6 @@ def _plain_value(each: Any) -> Any:
     if isinstance(each, Mapping):
         return dict(each)
     return list(each) if isinstance(each, tuple) else each
-
-
-def _fields(row: Any) -> list[Column]:
-    return [Column(name, partial(_field, name)) for name in _plain(row)]
-
-
-def _field(name: str, row: Any) -> str:
-    return str(_plain(row)[name])
-
-
-def _markdown(columns: Sequence[Column], rows: Iterable[Any]) -> str:
-    lines = [
-        [each.heading for each in columns],
-        ["--:" if each.is_number else "---" for each in columns],
-        *([_markdown_cell(each.words(row)) for each in columns] for row in rows),
-    ]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
-def _markdown_cell(words: str) -> str:
-    return safe_text(words, MAX_CELL).translate(_MARKUP)
 
 
 def _when(at: datetime | None) -> str:

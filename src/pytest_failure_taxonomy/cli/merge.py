@@ -31,7 +31,7 @@ def add_parser(commands: Parsers) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "merge",
-        help="merge the reports of shards, reruns or stages into one",
+        help="make one report of those of shards, reruns or stages",
         description="Merge the reports of shards of one run, of reruns, or of the stages of one "
         "attempt into one report, judged as that of one run. A run that is given twice counts "
         "once; a report that was left running is completed first. Exit code: 0 for success, 1 if "

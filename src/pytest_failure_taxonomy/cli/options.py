@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from pytest_failure_taxonomy.options import DEFAULT_REPORT
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 
 if TYPE_CHECKING:
@@ -47,6 +48,22 @@ def add_output(parser: argparse.ArgumentParser, what: str) -> None:
         metavar="PATH",
         default=STDOUT,
         help=f"where to write {what}; default: -, stdout",
+    )
+
+
+def add_report(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Add the report as an argument that may be left out.
+
+    Args:
+        parser: The command's parser.
+        more: What else can be given, for the help.
+    """
+    parser.add_argument(
+        "report",
+        metavar="REPORT",
+        nargs="?",
+        default=DEFAULT_REPORT,
+        help=f"the report{more}; default: %(default)s",
     )
 
 

@@ -16,7 +16,8 @@ from typing import Any, Final, TextIO
 
 from pytest_failure_taxonomy.cli.options import STDOUT
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
-from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
+from pytest_failure_taxonomy.report.lines import Line
+from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, safe_lines
 from pytest_failure_taxonomy.report.write import replace_file
 from pytest_failure_taxonomy.system.streams import drop_unwritten, write_words
@@ -90,8 +91,13 @@ def styled(lines: Iterable[Line], stream: TextIO | None) -> Iterator[str]:
     for line in lines:
         text = safe_lines(line.text)
         text = f" {text} ".center(_WIDTH, "=") if line.is_title else text
-        style = ";".join([*(["1"] if line.bold else []), *_style(line.color)])
-        yield f"\x1b[{style}m{text}\x1b[0m" if colored and style else text
+        color = [] if line.color is None else [_STYLES[line.color]]
+        style = ";".join([*(["1"] if line.bold else []), *color])
+        tail = f"{line.gap(_WIDTH)}{safe_lines(line.tail)}"
+        if colored:
+            text = f"\x1b[{style}m{text}\x1b[0m" if style else text
+            tail = f"\x1b[2m{tail}\x1b[0m" if tail else ""
+        yield text + tail
 
 
 def write_answer(output: str, text: str, *, is_safe: bool = False) -> None:
@@ -143,10 +149,6 @@ def paths_from_here(report: dict[str, Any]) -> ShownPaths:
         return ShownPaths(rootdir, os.getcwd()) if os.path.isdir(rootdir) else AS_REPORTED
     except OSError:  # the working directory is gone
         return AS_REPORTED
-
-
-def _style(color: str | None) -> list[str]:
-    return [] if color is None else [_STYLES[color]]
 
 
 def _is_colored(stream: TextIO | None) -> bool:

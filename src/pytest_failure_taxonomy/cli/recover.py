@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.cli.history import values_of_others
 from pytest_failure_taxonomy.cli.output import answer_json
 from pytest_failure_taxonomy.logs.log_lines import open_argument
+from pytest_failure_taxonomy.system.interpreter import our_command
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
@@ -97,7 +97,7 @@ def _load(path: Path) -> dict[str, Any]:
     if report.completeness == "running":
         raise ReportError(
             f"{path}: its run still goes on, or has died; if it has died, complete it by: "
-            f"failure-taxonomy finalize {shlex.quote(str(path))}"
+            f"{our_command('finalize', str(path))}"
         )
     return report.model_dump(mode="json", by_alias=True)
 

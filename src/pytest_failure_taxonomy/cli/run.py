@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,8 +32,10 @@ from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.options import add_stage
 from pytest_failure_taxonomy.cli.output import annotate, let_go_of_streams, print_verdict, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
+from pytest_failure_taxonomy.options import DEFAULT_REPORT
 from pytest_failure_taxonomy.report.limits import own_extension
 from pytest_failure_taxonomy.report.write import refuse_special_file, remove_report, write_report
+from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
@@ -56,7 +57,7 @@ def add_parser(commands: Parsers) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "run",
-        help="run a command and report how it ended",
+        help="run a command such as pytest, and say why it failed",
         usage="%(prog)s [--stage STAGE] [--timeout SECONDS] [--report PATH] -- COMMAND ...",
         description="Run a command of any stage as its parent, and write a report of how it ended. "
         "A pytest gets the plugin's full report, completed with the exact exit status. Ends as the "
@@ -68,7 +69,7 @@ def add_parser(commands: Parsers) -> None:
     parser.add_argument(
         "--timeout", type=_seconds, metavar="SECONDS", help="end the command after that time"
     )
-    parser.add_argument("--report", type=Path, metavar="PATH", help="default: failure-report.json")
+    parser.add_argument("--report", type=Path, metavar="PATH", help=f"default: {DEFAULT_REPORT}")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     parser.set_defaults(execute=execute)
 
@@ -92,8 +93,8 @@ def execute(options: argparse.Namespace) -> int:
     if not command:
         raise SettingsError("run: no command; give one after --, as in: run -- pytest -x")
     folder = Path.cwd()
-    path = folder / (options.report or "failure-report.json")
-    refuse_special_file(path)
+    path = folder / (options.report or DEFAULT_REPORT)
+    refuse_special_file(path, "run --report: ")
     started_at = datetime.now(UTC)
     outputs = output_files()
     try:
@@ -203,7 +204,7 @@ def _report_of_plugin(
     except UnwrittenReportError as error:
         tell(
             f"{path}: the report can't be written: {error.strerror}; make room "
-            f"and complete it by: failure-taxonomy finalize {shlex.quote(str(path))}"
+            f"and complete it by: {our_command('finalize', str(path))}"
         )
         return error.report
     except (ReportError, OSError) as error:

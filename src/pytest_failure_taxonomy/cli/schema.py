@@ -11,7 +11,7 @@ from pytest_failure_taxonomy.cli.output import answer
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
 
-VERSIONS: Final = ("1.0", "1.1")
+VERSIONS: Final = ("1.0", "1.1", "1.2")
 
 
 def add_parser(commands: Parsers) -> None:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
+from pytest_failure_taxonomy.cli.options import add_report
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, paths_from_here
 from pytest_failure_taxonomy.documents.json_path import pick
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
+from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.render.details import detail_lines, merged_lines
-from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
+from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.report.summary import codes_of
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.system.interpreter import our_command
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers
@@ -31,7 +34,7 @@ def add_parser(commands: Parsers) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "show",
-        help="print what a report says",
+        help="print what a report says, or one field of it",
         description="Print why the run of a report failed, as the terminal has shown it. "
         "Exit code: 0 for success, 1 if the run failed or its report is still `running`, 2 if "
         "there is no such report or field.",
@@ -46,7 +49,7 @@ def add_parser(commands: Parsers) -> None:
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--all", action="store_true", help="print groups, failures, and all else that it holds"
+        "--all", action="store_true", help="print causes, failures, and all else that it holds"
     )
     what.add_argument(
         "--json",
@@ -60,13 +63,20 @@ def add_parser(commands: Parsers) -> None:
         help="say whether a retry can help; exit code 0 only if so, 1 if not or not known, and for "
         "a run without a failure",
     )
-    parser.add_argument("report", metavar="REPORT", help="the report; -: stdin")
+    add_report(parser, "; -: stdin")
     parser.set_defaults(execute=execute)
 
 
 def execute(options: argparse.Namespace) -> int:
     """Print the report, or what was asked of it."""
-    _check(options)
+    if options.format == "json" and (options.json is not None or options.retryable):
+        raise SettingsError(
+            "show: --format json prints the whole report; leave it out with --json or --retryable"
+        )
+    if options.format == "agent" and (options.json is not None or options.retryable or options.all):
+        raise SettingsError(
+            "show: --format agent is one answer; leave it out with --all, --json or --retryable"
+        )
     report = _load(options.report)
     if options.retryable:
         return _answer_retryable(report)
@@ -81,18 +91,7 @@ def execute(options: argparse.Namespace) -> int:
     else:
         where = "stdin" if options.report == _STDIN else options.report
         answer_lines(_lines(report, where, is_all=options.all))
-    return _FAILED if _is_failed(report) else 0
-
-
-def _check(options: argparse.Namespace) -> None:
-    if options.format == "json" and (options.json is not None or options.retryable):
-        raise SettingsError(
-            "show: --format json prints the whole report; leave it out with --json or --retryable"
-        )
-    if options.format == "agent" and (options.json is not None or options.retryable or options.all):
-        raise SettingsError(
-            "show: --format agent is one answer; leave it out with --all, --json or --retryable"
-        )
+    return _FAILED if report["verdict"] is not None or _is_running(report) else 0
 
 
 def _load(path: str) -> dict[str, Any]:
@@ -103,26 +102,19 @@ def _load(path: str) -> dict[str, Any]:
     )
 
     if path == _STDIN:
-        report = parse_report(_read_stdin(), "stdin")
+        if sys.stdin is None:
+            raise ReportError("stdin: it is closed; give a file")
+        try:
+            content = sys.stdin.buffer.read(MAX_REPORT_BYTES + 1)
+        except OSError as error:
+            raise ReportError(
+                f"stdin: the report can't be read: {error.strerror}; give a file"
+            ) from None
+        report = parse_report(content, "stdin")
     else:
         wait_for_watcher(Path(path))
         report = load_report(path)
     return report.model_dump(mode="json", by_alias=True)
-
-
-def _read_stdin() -> bytes:
-    if sys.stdin is None:
-        raise ReportError("stdin: it is closed; give a file")
-    try:
-        return sys.stdin.buffer.read(MAX_REPORT_BYTES + 1)
-    except OSError as error:
-        raise ReportError(
-            f"stdin: the report can't be read: {error.strerror}; give a file"
-        ) from None
-
-
-def _is_failed(report: dict[str, Any]) -> bool:
-    return report["verdict"] is not None or _is_running(report)
 
 
 def _is_running(report: dict[str, Any]) -> bool:
@@ -135,7 +127,7 @@ def _lines(report: dict[str, Any], where: str, *, is_all: bool) -> Iterator[Line
     if _is_running(report):
         words = (
             "the report is `running`: pytest still runs, or has died; if it has died, complete it "
-            f"by: failure-taxonomy finalize {shlex.quote(where)}"
+            f"by: {our_command('finalize', where)}"
         )
         yield Line(text=safe_text(words), color="yellow")
     yield from detail_lines(report, paths=paths) if is_all else merged_lines(report)
@@ -150,7 +142,7 @@ def _answer_retryable(report: dict[str, Any]) -> int:
     else:
         said = {True: "yes", False: "no", None: "not known"}[verdict["retryable"]]
         message = verdict["message"]
-        words = f"{said}: {verdict['reason']} [{verdict['kind']}]: {message}"
+        words = f"{said}: {message} {codes_of(verdict)}"
         is_worth_it = verdict["retryable"] is True
     answer(f"{safe_text(words)}\n")
     return 0 if is_worth_it else _FAILED

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 MAX_KEYS: Final = 40
 """Keys that an error lists."""
@@ -79,16 +80,12 @@ def _pick(value: Any, parts: tuple[Part, ...], done: int, text: str) -> Iterator
     if value is None:
         yield None
     elif part is None:
-        for each in _elements(value, parts, done, text):
+        if not isinstance(value, list):
+            raise _leads_nowhere(value, parts[:done], text)
+        for each in value:
             yield from _pick(each, parts, done + 1, text)
     else:
         yield from _pick(_step(value, part, parts, done, text), parts, done + 1, text)
-
-
-def _elements(value: Any, parts: tuple[Part, ...], done: int, text: str) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    raise _leads_nowhere(value, parts[:done], text)
 
 
 def _step(value: Any, part: str | int, parts: tuple[Part, ...], done: int, text: str) -> Any:
@@ -124,8 +121,7 @@ def _shown(parts: tuple[Part, ...]) -> str:
 def _content_words(value: Any) -> str:
     if isinstance(value, dict):
         keys = [json.dumps(key) if not key.isidentifier() else key for key in value]
-        more = f" and {len(keys) - MAX_KEYS} more" if len(keys) > MAX_KEYS else ""
-        return f"has the keys {', '.join(keys[:MAX_KEYS])}{more}" if keys else "is empty"
+        return f"has the keys {listed(keys, MAX_KEYS)}" if keys else "is empty"
     if isinstance(value, list):
         if not value:
             return "is an empty list"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.taxonomy.words import and_more
 
 MAX_PROBLEMS: Final = 100
 """The maximal number of problems that are listed for one file."""
@@ -40,8 +41,8 @@ class Problems:
             f"{self._where}:{line}: {what}" if line else f"{self._where}: {what}"
             for line, what in found[:MAX_PROBLEMS]
         ]
-        if len(found) > MAX_PROBLEMS:
-            lines.append(f"{self._where}: ... and {len(found) - MAX_PROBLEMS} more problems")
+        if more := and_more(len(found) - MAX_PROBLEMS):
+            lines.append(f"{self._where}: ...{more} problems")
         return self._error("\n".join(lines))
 
 

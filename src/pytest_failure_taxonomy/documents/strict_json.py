@@ -38,7 +38,13 @@ def parse_json(text: str, *, right: str = "write one JSON object a line") -> Any
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise WrongError("nested too deep; write a flatter value")
     if _SURROGATE.search(text) is not None:
-        _refuse_half_characters(value)
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = error.object[error.start]
+            raise WrongError(
+                f"holds half a character ({quoted(half)}), which UTF-8 can't; write a whole one"
+            ) from None
     return value
 
 
@@ -54,16 +60,6 @@ def _depth(value: Any) -> int:
             for each in (parent.values() if isinstance(parent, dict) else parent)
         ]
     return depth
-
-
-def _refuse_half_characters(value: Any) -> None:
-    try:
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError as error:
-        half = error.object[error.start]
-        raise WrongError(
-            f"holds half a character ({quoted(half)}), which UTF-8 can't; write a whole one"
-        ) from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 # Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
+import math
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,26 +21,12 @@ from pytest_failure_taxonomy.documents.problems import (
     shown,
 )
 from pytest_failure_taxonomy.documents.trees import WRONG, Tree, not_a_string
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 MAX_TEXT: Final = 200
 """Characters of a line of text."""
 
 _M = TypeVar("_M", bound=BaseModel)
-
-_WORDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "greater_than": "{given} is not more than {gt:g}; write a bigger number",
-        "greater_than_equal": "{given} is less than {ge:g}; write {ge:g} or more",
-        "less_than_equal": "{given} is more than {le:g}; write {le:g} or less",
-        "finite_number": "{given} is not a finite number; write one",
-        "float_type": "{given} is not a number; write one, without quotes",
-        "int_type": "{given} is not a whole number; write one, without quotes",
-        "bool_type": "{given} is neither true nor false; write one of them, without quotes",
-        "model_type": "{given} is not a mapping; write keys and values below it",
-        "tuple_type": "{given} is not a list; write one in brackets: [a, b]",
-    }
-)
-"""Messages about a value, by the type of pydantic's error."""
 
 
 class FileModel(ClosedModel):
@@ -47,12 +34,19 @@ class FileModel(ClosedModel):
 
     may_be_null: ClassVar[frozenset[str]] = frozenset()
     """The keys for which a null is a value."""
+    most: ClassVar[float] = math.inf
+    """The greatest number of any key that is not in `most_of`."""
+    most_of: ClassVar[Mapping[str, int]] = MappingProxyType({})
 
     @field_validator("*", mode="before")
     @classmethod
-    def _refuse_null(cls, given: Any, info: ValidationInfo) -> Any:
+    def _refuse_null_and_large_numbers(cls, given: Any, info: ValidationInfo) -> Any:
         if given is None and info.field_name not in cls.may_be_null:
             raise WrongError("is empty; give it a value or leave it out")
+        most = cls.most_of.get(info.field_name or "", cls.most)
+        if isinstance(given, int | float) and given > most:
+            number = str(given) if given < 10**30 else "the number"
+            raise WrongError(f"{number} is more than {most:,}; write {most:,} or less")
         return given
 
 
@@ -110,23 +104,19 @@ def validate(
             if key not in meant:
                 problems.add(part.line, f"{subject} has no {key}; {missing[key]}")
         elif each["type"] == "extra_forbidden":
-            fields = _fields_at(model, path[:-1])
+            mapping: type[BaseModel] = model  # the one that has the key
+            for key in path[:-1]:
+                annotation = mapping.model_fields[key].annotation
+                options = (annotation, *getattr(annotation, "__args__", ()))
+                mapping = next(
+                    one for one in options if isinstance(one, type) and issubclass(one, BaseModel)
+                )
+            fields = list(mapping.model_fields)
             right = right_words(path[-1], fields, otherwise=f"the keys are {', '.join(fields)}")
             problems.add(part.line, f"unknown key {quoted(name)}; {right}")
         else:
             problems.add(part.line, f"{name}: {_in_words(each, part)}")
     return None
-
-
-def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
-    """Return the keys that a mapping within the model may have."""
-    for key in path:
-        annotation = model.model_fields[key].annotation
-        options = (annotation, *getattr(annotation, "__args__", ()))
-        model = next(
-            each for each in options if isinstance(each, type) and issubclass(each, BaseModel)
-        )
-    return list(model.model_fields)
 
 
 def _in_words(error: ErrorDetails, part: Tree) -> str:
@@ -142,7 +132,7 @@ def _in_words(error: ErrorDetails, part: Tree) -> str:
         word = part.value if isinstance(part.value, str) else ""
         right = right_words(word, words, otherwise=f"write {allowed}")
         return f"{given} is unknown; {right}"
-    form = _WORDS.get(error["type"])
+    form: str | None = packaged_table("wrong_values")["in_files"].get(error["type"])
     if form is None:
         return f"{given} can't be used ({error['msg']})"
     return form.format(given=given, **context)

@@ -151,7 +151,13 @@ def connect(url: URL, *, wait_seconds: float = BUSY_SECONDS) -> Engine:
             if not is_current:
                 _migrate(engine, url)
             if is_sqlite:
-                _let_readers_go_on(engine)
+                # The write-ahead log lets readers go on, and stays on; the database is ours.
+                plain = engine.raw_connection()
+                try:  # read-only, in use, or on a file system without shared memory
+                    with suppress(sqlite3.OperationalError):
+                        plain.cursor().execute("PRAGMA journal_mode=WAL")
+                finally:
+                    plain.close()
         except BaseException:
             engine.dispose()
             raise
@@ -313,16 +319,6 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.close()
-
-
-def _let_readers_go_on(engine: Engine) -> None:
-    """Turn SQLite's write-ahead log on, which stays on; not before it is known to be ours."""
-    plain = engine.raw_connection()
-    try:  # read-only, in use, or on a file system without shared memory
-        with suppress(sqlite3.OperationalError):
-            plain.cursor().execute("PRAGMA journal_mode=WAL")
-    finally:
-        plain.close()
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from datetime import datetime
 from math import sqrt
 from statistics import NormalDist
@@ -72,11 +71,25 @@ def find_flaky(
         best = facts[:limit]
         names: dict[int, str] = {}
         for some in parts([each.id for each in best]):
-            rows = connection.execute(
+            found = connection.execute(
                 select(TESTS.c.id, TESTS.c.nodeid).where(TESTS.c.id.in_(some))
             )
-            names |= {row.id: row.nodeid for row in rows}
-    return [_flaky_row(each, names[each.id]) for each in best]
+            names |= {row.id: row.nodeid for row in found}
+    rows = []
+    for each in best:
+        low, high = wilson_interval(each.failures, each.runs)
+        if low >= WORTH_QUARANTINE:
+            advice = "quarantine"
+        else:
+            advice = "watch" if high >= WORTH_QUARANTINE else "keep"
+        shared = {
+            name: getattr(each, name) for name in FlakyRow.__annotations__ if hasattr(each, name)
+        }
+        rate = each.failures / each.runs
+        rows.append(
+            FlakyRow(nodeid=names[each.id], rate=rate, low=low, high=high, advice=advice, **shared)
+        )
+    return rows
 
 
 def wilson_interval(failures: int, runs: int) -> tuple[float, float]:
@@ -126,10 +139,14 @@ def flaky_facts(connection: Connection, window: Any, ids: Any) -> list[FlakyFact
         ids: the tests to look at, as a list or a query; `None` for all.
     """
     conditions = [] if ids is None else [OUTCOMES.c.test_id.in_(ids)]
+    test = cast(OUTCOMES.c.test_id, Text)
     of_runs = (
         select(
             OUTCOMES.c.run_number,
-            *(_tests_with(outcomes) for outcomes in (FAILING, ("passed",), ("flaky",))),
+            *(
+                func.aggregate_strings(case((OUTCOMES.c.outcome.in_(outcomes), test)), ",")
+                for outcomes in (FAILING, ("passed",), ("flaky",))
+            ),
         )
         .select_from(OUTCOMES.join(window, window.c.number == OUTCOMES.c.run_number))
         .where(*conditions)
@@ -181,12 +198,6 @@ def _passes_unwritten(connection: Connection, window: Any, ids: list[int]) -> di
         )
         found.update(tuple(row) for row in connection.execute(passes))
     return found
-
-
-def _tests_with(outcomes: Collection[str]) -> Any:
-    """Return the expression for the ids of a run's tests with one of the outcomes."""
-    test = cast(OUTCOMES.c.test_id, Text)
-    return func.aggregate_strings(case((OUTCOMES.c.outcome.in_(outcomes), test)), ",")
 
 
 def _numbers(text: str | None) -> frozenset[int]:
@@ -254,19 +265,3 @@ class _Seen:
             if test in self._passed
             and (commits[test] or self._reruns[test] or self._changes[test] >= CHANGES_OF_MIND)
         ]
-
-
-def _flaky_row(facts: FlakyFacts, nodeid: str) -> FlakyRow:
-    low, high = wilson_interval(facts.failures, facts.runs)
-    if low >= WORTH_QUARANTINE:
-        advice = "quarantine"
-    else:
-        advice = "watch" if high >= WORTH_QUARANTINE else "keep"
-    return FlakyRow(
-        nodeid=nodeid,
-        rate=facts.failures / facts.runs,
-        low=low,
-        high=high,
-        advice=advice,
-        **{name: getattr(facts, name) for name in FlakyRow.__annotations__ if hasattr(facts, name)},
-    )

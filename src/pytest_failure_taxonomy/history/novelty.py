@@ -70,6 +70,8 @@ class GroupState:
 class Since:
     """When a cause began."""
 
+    nodeid: str | None = None
+    """Of the test that was asked for; `None` where it is all tests of the cause."""
     fingerprint: str
     title: str
     reason: str
@@ -144,24 +146,92 @@ def find_since(history: History, fingerprint: str, *, project: str | None = None
         HistoryError: there is no such cause, or several begin so.
     """
     with history.reading() as connection:
-        cause = _find_cause(connection, fingerprint, project)
-        runs = connection.execute(
-            select(RUNS)
-            .join(RUN_CAUSES)
-            .where(RUN_CAUSES.c.cause_id == cause.id)
-            .order_by(RUNS.c.started_at, RUNS.c.number)
-        ).all()
-        first, last = runs[0], runs[-1]
-        here = [each for each in runs if each.branch == last.branch]
-        passed = _last_pass_before(connection, cause, last)
+        query = select(CAUSES, PROJECTS.c.name.label("project")).join(PROJECTS)
+        query = query.where(*matches(CAUSES.c.fingerprint, f"{fingerprint}*"))
+        if project is not None:
+            query = query.where(PROJECTS.c.name == project)
+        rows = connection.execute(query.limit(5)).all()
+        if not rows:
+            raise HistoryError(
+                f"{fingerprint}: no failure of that fingerprint is known; "
+                "`failure-taxonomy history top` lists those that are"
+            )
+        if len(rows) > 1:
+            names = ", ".join(f"{row.fingerprint} ({row.project})" for row in rows)
+            raise HistoryError(
+                f"{fingerprint}: several begin so: {names}; give more of it, or --project"
+            )
+        return _since(connection, rows[0])
+
+
+def find_since_of_test(
+    history: History, nodeid: str, *, project: str | None = None
+) -> tuple[Since, ...]:
+    """Return when a test began to fail as it did last, and the last commit on which it passed.
+
+    Args:
+        history: an open history.
+        nodeid: the test's node id; a part of it suffices if no other test that failed has it.
+        project: the project's name, if several have this test.
+
+    Raises:
+        HistoryError: there is no such test, or several are called so.
+    """
+    with history.reading() as connection:
+        query = select(TESTS.c.id, TESTS.c.nodeid, PROJECTS.c.name.label("project")).join(PROJECTS)
+        query = query.where(exists().where(FAILURES.c.test_id == TESTS.c.id))
+        if project is not None:
+            query = query.where(PROJECTS.c.name == project)
+        rows = connection.execute(query.where(TESTS.c.digest == digest_of(nodeid)).limit(5)).all()
+        if not rows:
+            part = matches(TESTS.c.nodeid, f"*{nodeid}*")
+            rows = connection.execute(query.where(*part).order_by(TESTS.c.nodeid).limit(5)).all()
+        if not rows:
+            raise HistoryError(
+                f"{nodeid}: no failure of such a test is known; `failure-taxonomy history list "
+                "--nodeid 'PATTERN'` lists the runs in which tests failed"
+            )
+        if len(rows) > 1:
+            names = ", ".join(f"{row.nodeid} ({row.project})" for row in rows)
+            raise HistoryError(
+                f"{nodeid}: several tests are called so: {names}; give the whole node id, "
+                "or --project"
+            )
+        test = rows[0]
+        failures = select(FAILURES.c.cause_id).join(RUNS).where(FAILURES.c.test_id == test.id)
+        latest = failures.with_only_columns(RUNS.c.number).order_by(
+            RUNS.c.started_at.desc(), RUNS.c.number.desc()
+        )
+        causes = select(CAUSES).where(
+            CAUSES.c.id.in_(failures.where(RUNS.c.number == latest.limit(1).scalar_subquery()))
+        )
+        found = connection.execute(causes.order_by(CAUSES.c.id)).all()
+        return tuple(_since(connection, cause, test) for cause in found)
+
+
+def _since(connection: Connection, cause: Any, test: Any = None) -> Since:
+    """Return when a cause began, or when it began to fail one test."""
+    had = RUNS.c.number.in_(
+        select(RUN_CAUSES.c.run_number).where(RUN_CAUSES.c.cause_id == cause.id)
+        if test is None
+        else select(FAILURES.c.run_number).where(
+            FAILURES.c.cause_id == cause.id, FAILURES.c.test_id == test.id
+        )
+    )
+    runs = connection.execute(select(RUNS).where(had).order_by(RUNS.c.started_at, RUNS.c.number))
+    first, *more = runs.all()
+    last = [first, *more][-1]
+    here = [each for each in (first, *more) if each.branch == last.branch]
+    passed = _last_pass_before(connection, cause, last, test)
     streak = next(each for each in here if passed is None or each.started_at > passed.started_at)
     return Since(
+        nodeid=None if test is None else test.nodeid,
         fingerprint=cause.fingerprint,
         title=cause.title,
         reason=cause.reason,
         kind=cause.kind,
-        runs=len(runs),
-        branches=tuple(sorted({each.branch for each in runs if each.branch})),
+        runs=1 + len(more),
+        branches=tuple(sorted({each.branch for each in (first, *more) if each.branch})),
         first_run=first.id,
         first_seen=first.started_at,
         first_commit=first.commit_id,
@@ -396,10 +466,10 @@ def _succeeded(stage: str, collected: int) -> list[ColumnElement[bool]]:
     ]
 
 
-def _last_pass_before(connection: Connection, cause: Any, last: Any) -> Any:
+def _last_pass_before(connection: Connection, cause: Any, last: Any, test: Any) -> Any:
     """Return the latest run before a cause's last one, on its branch, in which its tests passed."""
     query = select(FAILURES.c.test_id).where(FAILURES.c.cause_id == cause.id).distinct()
-    tests = list(connection.scalars(query.limit(_TESTS_OF_A_CAUSE)))
+    tests = [test.id] if test else list(connection.scalars(query.limit(_TESTS_OF_A_CAUSE)))
     branch = RUNS.c.branch.is_(None) if last.branch is None else RUNS.c.branch == last.branch
     earlier = (
         select(RUNS.c.started_at, RUNS.c.commit_id)
@@ -419,22 +489,3 @@ def _last_pass_before(connection: Connection, cause: Any, last: Any) -> Any:
     return max(
         (each for each in found if each is not None), key=lambda each: each.started_at, default=None
     )
-
-
-def _find_cause(connection: Connection, fingerprint: str, project: str | None) -> Any:
-    query = select(CAUSES, PROJECTS.c.name.label("project")).join(PROJECTS)
-    query = query.where(*matches(CAUSES.c.fingerprint, f"{fingerprint}*"))
-    if project is not None:
-        query = query.where(PROJECTS.c.name == project)
-    rows = connection.execute(query.limit(5)).all()
-    if not rows:
-        raise HistoryError(
-            f"{fingerprint}: no failure of that fingerprint is known; "
-            "`failure-taxonomy history top` lists those that are"
-        )
-    if len(rows) > 1:
-        names = ", ".join(f"{row.fingerprint} ({row.project})" for row in rows)
-        raise HistoryError(
-            f"{fingerprint}: several begin so: {names}; give more of it, or --project"
-        )
-    return rows[0]

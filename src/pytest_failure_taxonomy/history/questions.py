@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -120,7 +121,10 @@ def list_runs(history: History, wanted: Wanted | None = None, *, limit: int = 20
 
 def find_top(history: History, wanted: Wanted | None = None, *, limit: int = 20) -> list[CauseRow]:
     """Return the causes that most runs had, with the time that their failures took."""
-    runs, causes = of_runs(wanted, nodeid=False), _of_causes(wanted)
+    runs, causes = of_runs(wanted, nodeid=False), _of_verdicts(wanted, CAUSES)
+    if wanted is not None and wanted.nodeid is not None:
+        of_tests = select(FAILURES.c.cause_id).join(TESTS, TESTS.c.id == FAILURES.c.test_id)
+        causes.append(CAUSES.c.id.in_(of_tests.where(*matches(TESTS.c.nodeid, wanted.nodeid))))
     counted = (
         select(
             RUN_CAUSES.c.cause_id,
@@ -162,10 +166,33 @@ def count_periods(
     )
     with history.reading() as connection:
         rows = connection.execute(query).all()
-    periods: dict[str, list[Any]] = {}
+    by_period: dict[str, list[Any]] = {}
     for row in rows:
-        periods.setdefault(_period(row.started_at, by), []).append(row)
-    return [_count_period(begins, periods[begins]) for begins in sorted(periods)]
+        day = row.started_at
+        if by == "week":
+            day -= timedelta(days=day.weekday())
+        begins = day.strftime("%Y-%m" if by == "month" else "%Y-%m-%d")
+        by_period.setdefault(begins, []).append(row)
+    periods = []
+    for begins, rows in sorted(by_period.items()):
+        reasons: defaultdict[str, int] = defaultdict(int)
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for row in rows:
+            if row.reason is not None:
+                reasons[row.reason] += 1
+                seconds[row.reason] += row.duration_seconds or 0.0
+        periods.append(
+            Period(
+                begins=begins,
+                runs=len(rows),
+                failed=sum(reasons.values()),
+                unclassified=reasons.get(UNCLASSIFIED, 0),
+                minutes_lost=sum(seconds.values()) / 60,
+                reasons=dict(sorted(reasons.items(), key=lambda each: (-each[1], each[0]))),
+                minutes_by_reason={name: each / 60 for name, each in sorted(seconds.items())},
+            )
+        )
+    return periods
 
 
 def prune(
@@ -230,14 +257,6 @@ def _of_verdicts(wanted: Wanted | None, table: Table = RUNS) -> list[ColumnEleme
     return found
 
 
-def _of_causes(wanted: Wanted | None) -> list[ColumnElement[bool]]:
-    found = _of_verdicts(wanted, CAUSES)
-    if wanted is not None and wanted.nodeid is not None:
-        of_tests = select(FAILURES.c.cause_id).join(TESTS, TESTS.c.id == FAILURES.c.test_id)
-        found.append(CAUSES.c.id.in_(of_tests.where(*matches(TESTS.c.nodeid, wanted.nodeid))))
-    return found
-
-
 def matches(column: Any, pattern: str | None) -> list[ColumnElement[bool]]:
     """Return the condition that a text matches a pattern with `*` and `?`, if there is one."""
     if pattern is None:
@@ -247,28 +266,3 @@ def matches(column: Any, pattern: str | None) -> list[ColumnElement[bool]]:
     for special in "\\%_":
         pattern = pattern.replace(special, f"\\{special}")
     return [column.like(pattern.replace("*", "%").replace("?", "_"), escape="\\")]
-
-
-def _period(at: datetime, by: str) -> str:
-    if by == "month":
-        return at.strftime("%Y-%m")
-    day = at - timedelta(days=at.weekday()) if by == "week" else at
-    return day.strftime("%Y-%m-%d")
-
-
-def _count_period(begins: str, rows: Sequence[Any]) -> Period:
-    reasons: dict[str, int] = {}
-    seconds: dict[str, float] = {}
-    for row in rows:
-        if row.reason is not None:
-            reasons[row.reason] = reasons.get(row.reason, 0) + 1
-            seconds[row.reason] = seconds.get(row.reason, 0.0) + (row.duration_seconds or 0.0)
-    return Period(
-        begins=begins,
-        runs=len(rows),
-        failed=sum(reasons.values()),
-        unclassified=reasons.get(UNCLASSIFIED, 0),
-        minutes_lost=sum(seconds.values()) / 60,
-        reasons=dict(sorted(reasons.items(), key=lambda each: (-each[1], each[0]))),
-        minutes_by_reason={name: each / 60 for name, each in sorted(seconds.items())},
-    )

@@ -11,13 +11,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.report.limits import OWN_NAME
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType, recovery_of_failure
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 
 if TYPE_CHECKING:
@@ -160,13 +159,52 @@ def _write_states(report: dict[str, Any], states: Mapping[str, Mapping[str, Any]
         more[VERDICT] = {name: each for name, each in states[VERDICT].items() if each}
     if more:
         report["extensions"].setdefault(OWN_NAME, {})["history"] = more
-    verdict, groups = report["verdict"], report["groups"]
-    if (
-        verdict is not None
-        and verdict["kind"] == "test.failed"
-        and not report["collection_errors"]
-        and all((group["history"] or {}).get("state") == "flaky" for group in groups)
-    ):
-        # A failed assertion fails again, unless its test is known to pass now and then.
-        action = recovery_of_failure(FailureType(verdict["failure_type"]), True)  # noqa: FBT003
-        verdict |= {"retryable": True, "recovery_action": str(action)}
+    if report["verdict"] is not None:
+        _write_states_of_causes(report, states.get(VERDICT))
+
+
+def _write_states_of_causes(report: dict[str, Any], of_verdict: Mapping[str, Any] | None) -> None:
+    """Say of each cause what its groups' states come to, and judge by it what a retry would do."""
+    from pytest_failure_taxonomy.report.build import sort_causes
+    from pytest_failure_taxonomy.report.rejudging import causes_of
+    from pytest_failure_taxonomy.taxonomy.causes import action_of, retryable_of
+
+    verdict, causes = report["verdict"], report["causes"]
+    groups = {group["fingerprint"]: group["history"] for group in report["groups"]}
+    for cause in causes:
+        states = [state for each in cause["fingerprints"] if (state := groups.get(each))]
+        if states:
+            cause["history"] = _state_of_all(states)
+        elif of_verdict is not None and cause["kind"] == verdict["kind"]:
+            cause["history"] = {name: of_verdict[name] for name in _STATE_FIELDS}
+        if (cause["history"] or {}).get("state") == "flaky":
+            # A failed assertion fails again, unless its test is known to pass now and then.
+            cause["retryable"] = True
+    sort_causes(causes)
+    if not report["limits"]["causes_omitted"] and causes:
+        judged = [*causes_of(report)]
+        least, action = action_of(judged, verdict["kind"])
+        verdict["retryable"] = retryable_of(judged)
+        if action != verdict["recovery_action"]:
+            verdict |= {
+                "recovery_action": str(action),
+                "failure_type": str(least.failure_type),
+                "nodeid": next(iter(least.nodeids), None),
+            }
+
+
+def _state_of_all(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is known of a cause: it is old if any of its groups is, and flaky if all are."""
+    told = {each["state"] for each in states}
+    state = next((each for each in ("known", "came_back") if each in told), "new")
+    if told == {"flaky"}:
+        state = "flaky"
+    first = min((each["first_seen"] for each in states if each["first_seen"]), default=None)
+    return {
+        "state": state,
+        "first_seen": None if state == "new" else first,
+        "runs": max(each["runs"] for each in states),
+        "last_passed_commit": next(
+            (commit for each in states if (commit := each["last_passed_commit"])), None
+        ),
+    }

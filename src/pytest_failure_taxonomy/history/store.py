@@ -191,21 +191,17 @@ def remove_runs(connection: Connection, numbers: Sequence[int]) -> None:
             connection.execute(delete(table).where(table.c.run_number.in_(some)))
         connection.execute(delete(RUNS).where(RUNS.c.number.in_(some)))
         for cause in causes:
-            _count_cause(connection, cause)
-
-
-def _count_cause(connection: Connection, cause: int) -> None:
-    first, last, runs = connection.execute(
-        select(func.min(RUNS.c.started_at), func.max(RUNS.c.started_at), func.count())
-        .select_from(RUN_CAUSES.join(RUNS))
-        .where(RUN_CAUSES.c.cause_id == cause)
-    ).one()
-    wanted = CAUSES.c.id == cause
-    if not runs:
-        connection.execute(delete(CAUSES).where(wanted))
-    else:
-        counted = {"first_seen": first, "last_seen": last, "runs": runs}
-        connection.execute(update(CAUSES).where(wanted).values(counted))
+            first, last, runs = connection.execute(
+                select(func.min(RUNS.c.started_at), func.max(RUNS.c.started_at), func.count())
+                .select_from(RUN_CAUSES.join(RUNS))
+                .where(RUN_CAUSES.c.cause_id == cause)
+            ).one()
+            wanted = CAUSES.c.id == cause
+            if not runs:
+                connection.execute(delete(CAUSES).where(wanted))
+            else:
+                counted = {"first_seen": first, "last_seen": last, "runs": runs}
+                connection.execute(update(CAUSES).where(wanted).values(counted))
 
 
 @value
@@ -234,7 +230,9 @@ class _Addition:
         self._report = report
         self._source = source
         self._at = started_at(report)
-        self._project = self._id_of_project()
+        name = project_of(report)
+        known = connection.scalar(select(PROJECTS.c.id).where(PROJECTS.c.name == name))
+        self._project = self._insert(PROJECTS, name=name) if known is None else int(known)
         self._number = 0
 
     def add(self) -> None:
@@ -245,16 +243,22 @@ class _Addition:
         tests = self._tests(seen, failing)
         causes = self._causes()
         self._insert_failures(tests, causes)
-        self._insert_outcomes(seen, tests)
+        outcomes = [
+            {
+                "run_number": self._number,
+                "test_id": tests[nodeid].id,
+                "outcome": one.outcome,
+                "seconds": _finite(one.seconds),
+            }
+            for nodeid, one in seen.items()
+            if one.outcome != "passed" or tests[nodeid].is_watched
+        ]
+        if outcomes:
+            self._connection.execute(insert(OUTCOMES), outcomes)
         self._insert_benches()
         from pytest_failure_taxonomy.history.attempts import add_attempt_of
 
         add_attempt_of(self._connection, self._report)
-
-    def _id_of_project(self) -> int:
-        name = project_of(self._report)
-        found = self._connection.scalar(select(PROJECTS.c.id).where(PROJECTS.c.name == name))
-        return int(found) if found is not None else self._insert(PROJECTS, name=name)
 
     def _insert(self, table: Table, **values: Any) -> int:
         done = self._connection.execute(insert(table).values(**values))
@@ -538,20 +542,6 @@ class _Addition:
             "seconds": seconds,
             "message": clean_text(f"{raised['type']}: {said}" if raised else said),
         }
-
-    def _insert_outcomes(self, seen: Mapping[str, _Seen], tests: Mapping[str, _KnownTest]) -> None:
-        rows = [
-            {
-                "run_number": self._number,
-                "test_id": tests[nodeid].id,
-                "outcome": one.outcome,
-                "seconds": _finite(one.seconds),
-            }
-            for nodeid, one in seen.items()
-            if one.outcome != "passed" or tests[nodeid].is_watched
-        ]
-        if rows:
-            self._connection.execute(insert(OUTCOMES), rows)
 
     def _insert_benches(self) -> None:
         for bench in self._report["bench"]:

@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.reasons import Stage, signal_of_exit_code
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 _EXIT: Final = "_pytest.outcomes.Exit: "
 _CTRL_C: Final = 130
@@ -72,7 +73,7 @@ def _counts(out: PytestOutput) -> Counts:
     found: dict[str, int] = {}
     if out.last_line is not None:
         for number, word in p.COUNT.findall(out.last_line.text):
-            name = p.COUNT_NAMES.get(word)
+            name = packaged_table("output")["counts"].get(word)
             if name is not None:
                 found[name] = min(int(number[:9]), 10**9)
     deselected = found.get("deselected", 0)
@@ -103,8 +104,9 @@ def _exit(
     if limits:
         return ProcessExit(code=1, source="log", limits=limits)
     words = out.fatal.text if out.fatal is not None else ""
-    signals = (name for start, name in p.SIGNALS_IN_WORDS if words.startswith(start))
-    return ProcessExit(code=None, source="log", signal=next(signals, None))
+    named = packaged_table("output")["signals"].items()
+    signal = next((signal for start, signal in named if words.startswith(start)), None)
+    return ProcessExit(code=None, source="log", signal=signal)
 
 
 def _limits(out: PytestOutput) -> Iterator[TimeLimit]:
@@ -141,7 +143,10 @@ def _is_finished(
 
 def _errors(out: PytestOutput, code: int | None) -> Iterator[RunError]:
     for lines in out.internal:
-        yield RunError(origin="internal", message=_last_words(lines), traceback=_text(lines))
+        # What was raised is the last line of the traceback that isn't indented.
+        words = [line.text.partition("> ")[2] for line in lines]
+        raised = next((text for text in reversed(words) if p.RAISED.match(text)), words[-1])
+        yield RunError(origin="internal", message=raised, traceback=_text(lines))
     if out.conftest is not None:
         yield RunError(origin="conftest", message=out.conftest.text or out.conftest.line.text)
         return
@@ -156,12 +161,6 @@ def _errors(out: PytestOutput, code: int | None) -> Iterator[RunError]:
     if told and code in (4, None) and not out.results:
         detail = next((noted.text for noted in out.usage_details), "")
         yield RunError(origin="usage", message=told[-1].text or detail or told[-1].line.text)
-
-
-def _last_words(lines: list[Line]) -> str:
-    """Return what was raised: the last line of the traceback that isn't indented."""
-    words = [line.text.partition("> ")[2] for line in lines]
-    return next((text for text in reversed(words) if p.RAISED.match(text)), words[-1])
 
 
 def _text(lines: list[Line]) -> str:

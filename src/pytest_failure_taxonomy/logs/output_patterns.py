@@ -6,8 +6,6 @@ Each was taken from real output. None of these patterns can take more than linea
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 SESSION_STARTS: Final = "test session starts"
@@ -29,22 +27,6 @@ LAST_LINE: Final = re.compile(
 """Since pytest 2: in `seconds` until 5.0, with `pytest-warnings` and sometimes no words before."""
 ONLY_COLLECTED: Final = re.compile("[0-9] tests? collected")
 COUNT: Final = re.compile("([0-9]+) ([a-z-]+)")
-COUNT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "failed": "failed",
-        "passed": "passed",
-        "skipped": "skipped",
-        "deselected": "deselected",
-        "xfailed": "xfailed",
-        "xpassed": "xpassed",
-        "rerun": "rerun",
-        "error": "errors",
-        "errors": "errors",
-        "warning": "warnings",
-        "warnings": "warnings",
-        "pytest-warnings": "warnings",
-    }
-)
 COLLECTED: Final = re.compile(r"(?:collecting \.\.\. )?collected ([0-9]+) items?(.*)$")
 COLLECTED_ON_WORKERS: Final = re.compile(r"[0-9]+ workers? \[([0-9]+) items?\]")
 COLLECTED_ERRORS: Final = re.compile(r" / ([0-9]+) errors?")
@@ -78,16 +60,6 @@ FAULTHANDLER_LIMIT: Final = re.compile(r"Timeout \(([0-9]+):([0-9]{2}):([0-9]{2}
 PLUGIN_TIMEOUT: Final = re.compile(r"Timeout (?:\(>[0-9.]+s\) from pytest-timeout\.|>[0-9.]+s)$")
 """The message of pytest-timeout's signal method: from 2.4 on, and before."""
 FATAL: Final = re.compile(r"Fatal Python error: (.*)$")
-SIGNALS_IN_WORDS: Final = (
-    ("Segmentation fault", "SIGSEGV"),
-    ("Aborted", "SIGABRT"),
-    ("Bus error", "SIGBUS"),
-    ("Illegal instruction", "SIGILL"),
-    ("Floating", "SIGFPE"),
-    ("Killed", "SIGKILL"),
-    ("Terminated", "SIGTERM"),
-)
-"""Signals by the first words of the message that faulthandler or a shell prints."""
 OF_SHELL: Final = re.compile(
     r"(?:.*: line [0-9]+: +[0-9]+ )?"
     r"((?:Segmentation fault|Aborted|Bus error|Illegal instruction|Killed|Terminated)"

@@ -127,19 +127,16 @@ class ActivityRecorder:
             self._leave()
 
     def _enter(self, name: str) -> None:
-        self._calls.append(name)
-        self._tell(IN_LAST_HOOK, self._words_of(name))
+        self._calls.append("")  # left again, whatever fails here
+        words = self._words_of(name)
+        # One that pytest alone has, and may call for every failure, is left out within another.
+        if words != name or len(self._calls) == 1:
+            self._calls[-1] = words
+            self._tell(IN_LAST_HOOK, words)
 
     def _leave(self) -> None:
-        self._calls.pop()
-        self._tell(IN_LAST_HOOK, self._words_of(self._calls[-1]) if self._calls else "")
-
-    def _see_conftest(self, folders: Sequence[str]) -> None:
-        for folder in folders:  # it is the first one on the path, as for any module
-            found = os.path.join(folder, _CONFTEST)
-            if os.path.isfile(found):
-                self._tell(COLLECTING, self._relative(os.path.abspath(found)))
-                break
+        if self._calls.pop():
+            self._tell(IN_LAST_HOOK, next(filter(None, reversed(self._calls)), ""))
 
     def _tell(self, state: int, name: str) -> None:
         self._record.set_activity(self._clock(), state, name)
@@ -148,7 +145,12 @@ class ActivityRecorder:
         """Record a conftest file that is going to be imported, and ask pytest's import hook."""
         if name.rpartition(".")[2] == "conftest":
             with suppress(Exception):
-                self._see_conftest(sys.path if path is None else path)
+                # It is the first one on the path, as for any module.
+                for folder in sys.path if path is None else path:
+                    found = os.path.join(folder, _CONFTEST)
+                    if os.path.isfile(found):
+                        self._tell(COLLECTING, self._relative(os.path.abspath(found)))
+                        break
         return type(self._importer).find_spec(self._importer, name, path, target)
 
     def _leave_importer(self) -> None:

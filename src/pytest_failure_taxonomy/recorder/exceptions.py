@@ -21,6 +21,7 @@ from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import Attributor
 from pytest_failure_taxonomy.recorder.inspection import (
     bases_of,
+    cause_or_context_of,
     direct_cause_of,
     dotted_name_of,
     field_of,
@@ -51,15 +52,16 @@ from pytest_failure_taxonomy.recorder.record.writer import to_json
 from pytest_failure_taxonomy.recorder.secrets import changed_secrets
 from pytest_failure_taxonomy.report.text import (
     cap_between_words,
-    telling_line,
     with_place,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
+    Fact,
     Location,
     MemoryPressure,
     RaisedException,
 )
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 _ATTRIBUTE: Final = "_failure_taxonomy"
@@ -73,6 +75,11 @@ _UNCAUGHT: Final = {
     "pytest.PytestUnhandledThreadExceptionWarning": "unhandled in a thread:",
 }
 """pytest's warnings of exceptions that could not be caught, and a word for each."""
+
+_ASYNC_TEST: Final = "async def functions are not natively supported"
+"""What pytest says of an async test that no plugin has taken."""
+_PLUGINS_FOR_ASYNC: Final = {"asyncio": "pytest-asyncio", "anyio": "anyio"}
+"""Plugins that take only tests which are marked for them, unless they are told otherwise."""
 
 _MAX_PART: Final = 200
 """Characters of what a doctest expects, and of what it got."""
@@ -92,6 +99,10 @@ class Described:
     exception: RaisedException | None
     place: Location | None = None
     attributed: Attribution | None = None
+
+
+_NOTHING: Final = Described(exception=None)
+_ASSERTION: Final = tuple(map(dotted_name_of, bases_of(AssertionError)[:-1]))
 
 
 class ExceptionMemory:
@@ -134,11 +145,13 @@ class ExceptionMemory:
         """Return the exception of a failed test and its attribution, and forget them."""
         if self._received is not None and self._received[0] is report:
             return self._received[1]
+        if not self._raised:
+            return _NOTHING
         node, call = self._raised.pop((report.nodeid, str(report.when)), (None, None))
         # pytest-forked puts a text there, of a process that has ended.
         error = None if call is None else getattr(call.excinfo, "value", None)
         if node is None or error is None:
-            return Described(exception=None)
+            return _NOTHING
         return self.explain_test(node, error, report)
 
     def explain_test(
@@ -150,11 +163,13 @@ class ExceptionMemory:
             self._reserve = None
         self._origins.collected = _test_module_of(node)
         formatted = longrepr.exception_in(report.longrepr)
-        raised = describe_exception(error, self._origins, formatted)
+        raised = describe_exception(error, self._origins, formatted, report)
         said = longrepr.words_for_people(report.longrepr)
         if said:
             others = missing_fixtures_beside(error)
             raised = replace(raised, message="; ".join([said, *others]))
+        if raised.message.startswith(_ASYNC_TEST):
+            raised = replace(raised, facts=_plugins_for_async(node.config))
         attributed = self._attributor.ask(node, error, str(report.when))
         return Described(exception=raised, attributed=attributed)
 
@@ -189,7 +204,7 @@ class ExceptionMemory:
         error = cause_of(call.excinfo.value)
         self._origins.collected = _test_module_of(node)
         formatted = longrepr.exception_in(report.longrepr)
-        described = describe_exception(error, self._origins, formatted)
+        described = describe_exception(error, self._origins, formatted, report)
         said = words_of_refusal(call.excinfo.value)
         if said:
             described = replace(described, message=said)
@@ -200,7 +215,7 @@ class ExceptionMemory:
         """Return exception and place of a node that could not be collected, and forget them."""
         if self._received is not None and self._received[0] is report:
             return self._received[1]
-        return self._collecting.pop(report.nodeid, Described(exception=None))
+        return self._collecting.pop(report.nodeid, _NOTHING)
 
     def send_with(self, report: Report) -> None:
         """Attach the exception to a report on a worker."""
@@ -224,27 +239,52 @@ class ExceptionMemory:
 
 
 def describe_exception(
-    error: BaseException, origins: OriginFinder, formatted: str = ""
+    error: BaseException, origins: OriginFinder, formatted: str = "", report: Report | None = None
 ) -> RaisedException:
-    """Describe an exception by its type, message and origin.
+    """Describe an exception by its type, message and origin, and by what is behind it.
 
     Args:
         error: has been raised.
         origins: finds where it comes from.
         formatted: type and text, as for `inspection.text_of`.
+        report: of the test or the collector; it has the texts of the whole chain.
     """
     kind = type(error)
     origin, frame = origins.find(error)
+    is_assertion = kind is AssertionError
+    bases = _ASSERTION if is_assertion else tuple(map(dotted_name_of, bases_of(kind)[:-1]))
+    more: dict[str, Any] = {}
+    # A plain assertion holds nothing, and to load what reads the rest takes time and memory.
+    is_more = not is_assertion or cause_or_context_of(error)[0] is not None
+    is_in_fixtures = report is not None and report.when in ("setup", "teardown")
+    if is_in_fixtures or (is_more and kind is not MemoryError):
+        with suppress(OSError, MemoryError):  # a test has used up all descriptors, or all memory
+            from pytest_failure_taxonomy.recorder import facts
+
+            if is_in_fixtures:
+                more["fixture"] = facts.fixture_of(error)
+            if is_more:
+                issued = frame if issubclass(kind, Warning) else None
+                more["facts"] = facts.facts_of(error, bases, origins, issued)
+                more["chain"] = facts.chain_of(error, report and report.longrepr, origins)
     return RaisedException(
         type=name_of(kind),
         module=module_of(kind),
         message=message_of(error, formatted),
-        bases=tuple(map(dotted_name_of, bases_of(kind)[:-1])),
+        bases=bases,
         raised_in=raising_module(traceback_of(error)),
         origin=origin,
         frame=frame,
         memory=memory_pressure() if issubclass(kind, MemoryError) else None,
+        **more,
     )
+
+
+def _plugins_for_async(config: pytest.Config) -> tuple[Fact, ...]:
+    """Say which plugin would run an async test if it were marked for it, where one is loaded."""
+    is_loaded = config.pluginmanager.has_plugin
+    found = (name for plugin, name in _PLUGINS_FOR_ASYNC.items() if is_loaded(plugin))
+    return tuple(Fact(name="plugin", text=name) for name in found)[:1]
 
 
 def _test_module_of(node: pytest.Item | pytest.Collector) -> Path | None:
@@ -309,6 +349,8 @@ def message_of(error: BaseException, formatted: str = "") -> str:
 
     The text of a doctest's failure does not say what was wrong, so it is replaced.
     """
+    if type(error) is AssertionError:
+        return cap_between_words(text_of(error, formatted), longrepr.MAX_MESSAGE)
     text = _words_of_doctest(error) or text_of(error, formatted)
     path, _ = named_place(error)
     # The name of an installed file may be `__init__.py`. The place of a user's is added anyway.

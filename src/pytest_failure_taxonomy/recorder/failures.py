@@ -217,7 +217,11 @@ class Failures:
             self._with_failed_subtests.add(report.nodeid)
         crashed = report.when not in _PHASES
         forked = crashed and is_of_forked_test(report)
-        phase = "call" if forked else self._phase_of(report)
+        phase: Phase = "call"
+        if report.when in _PHASES:
+            phase = report.when
+        elif not forked:  # its worker has died, and the phase is the last one known
+            phase = self._progress.phase_of(report.nodeid) or "call"
         if crashed:
             self._progress.finish(report.nodeid)  # its worker can't say that it has
         self._progress.count("failed" if phase == "call" or crashed else "errors")
@@ -250,18 +254,12 @@ class Failures:
         if traces is not None:
             text = "\n\n".join(filter(None, (text, traces.stack, traces.output)))
             place = traces.location
-        return {
-            "location": place
-            or longrepr.place_of(report.longrepr, self._rootdir)
-            or _place_of_definition(report),
-            "traceback": text,
-        }
-
-    def _phase_of(self, report: pytest.TestReport) -> Phase:
-        """Return the phase of a report; for a test whose worker died, the last one known."""
-        if report.when in _PHASES:
-            return report.when
-        return self._progress.phase_of(report.nodeid) or "call"
+        place = place or longrepr.place_of(report.longrepr, self._rootdir)
+        if place is None:  # where the test is defined
+            path, line, _ = report.location
+            path = path.replace("\\", "/")
+            place = Location(path=path, line=None if line is None else line + 1)
+        return {"location": place, "traceback": text}
 
 
 def is_of_forked_test(report: pytest.TestReport) -> bool:
@@ -283,8 +281,3 @@ def _part_of(report: pytest.TestReport) -> Part:
 def _worker_of(report: pytest.TestReport) -> str | None:
     node = getattr(report, "node", None)
     return None if node is None else str(node.gateway.id)
-
-
-def _place_of_definition(report: pytest.TestReport) -> Location | None:
-    path, line, _ = report.location
-    return Location(path=path.replace("\\", "/"), line=None if line is None else line + 1)

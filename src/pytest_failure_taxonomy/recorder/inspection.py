@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from opcode import opmap
 from types import (
     FunctionType,
@@ -25,10 +25,11 @@ _PLAIN: Final = (str, int, float, bool, bytes, type(None))
 """Types of values whose methods are Python's own."""
 
 _MRO: Final = vars(type)["__mro__"].__get__
-_NAMES: Final = vars(type)["__dict__"].__get__
 _QUALNAME: Final = vars(type)["__qualname__"].__get__
 _MODULE: Final = vars(type)["__module__"].__get__
 
+body_of: Final = cast("Callable[[type], Mapping[str, Any]]", vars(type)["__dict__"].__get__)
+"""Return the names in the body of a class."""
 traceback_of: Final = cast(
     "Callable[[BaseException], TracebackType | None]", vars(BaseException)["__traceback__"].__get__
 )
@@ -37,6 +38,8 @@ direct_cause_of: Final = cast(
     "Callable[[BaseException], BaseException | None]", vars(BaseException)["__cause__"].__get__
 )
 """Return the exception that an exception was raised from."""
+_CONTEXT: Final = vars(BaseException)["__context__"].__get__
+_IS_CONTEXT_SUPPRESSED: Final = vars(BaseException)["__suppress_context__"].__get__
 
 # What `str()` of Python's own exceptions is made of; `args` is the tuple of all arguments.
 _UNICODE: Final = ("encoding", "object", "reason")
@@ -79,6 +82,14 @@ def dotted_name_of(kind: type) -> str:
     return f"{module_of(kind)}.{name_of(kind)}"
 
 
+def cause_or_context_of(error: BaseException) -> tuple[BaseException | None, bool]:
+    """Return what an exception was raised from, or while it was handled, and whether `from` it."""
+    cause = direct_cause_of(error)
+    if cause is None and not _IS_CONTEXT_SUPPRESSED(error):
+        return _CONTEXT(error), False
+    return cause, True
+
+
 def field_of(error: BaseException, owner: type[BaseException], name: str) -> Any:
     """Return a field of an exception that one of Python's own exceptions has."""
     return getattr(owner, name).__get__(error)
@@ -93,7 +104,7 @@ def is_plain(value: object) -> bool:
 def attribute_of(one: object, name: str, default: Any = None) -> Any:
     """Return what an instance or a module itself holds under a name, not what its class has."""
     for base in bases_of(type(one)):
-        holder = _NAMES(base).get("__dict__")
+        holder = body_of(base).get("__dict__")
         if type(holder) is GetSetDescriptorType or type(holder) is MemberDescriptorType:
             return dict.get(holder.__get__(one), name, default)
     return default
@@ -121,7 +132,7 @@ def text_of(error: BaseException, formatted: str = "") -> str:
         error: has been raised.
         formatted: type and text as in `pkg.Error: no such row`; empty where there is none.
     """
-    if _says_plainly(error):
+    if says_plainly(error):
         return str(error)
     kind = type(error)
     if not formatted:
@@ -136,9 +147,11 @@ def text_of(error: BaseException, formatted: str = "") -> str:
     return "" if formatted == head else formatted.removeprefix(f"{head}: ")
 
 
-def _says_plainly(error: BaseException) -> bool:
+def says_plainly(error: BaseException) -> bool:
     """Tell whether `str()` runs Python's own code alone, on values of its own types."""
-    owner = next(base for base in bases_of(type(error)) if "__str__" in _NAMES(base))
+    if type(error) is AssertionError:  # as most are
+        return all(map(is_plain, field_of(error, BaseException, "args")))
+    owner = next(base for base in bases_of(type(error)) if "__str__" in body_of(base))
     fields = next((fields for known, fields in _TEXT_FIELDS if known is owner), None)
     if fields is None:
         return False

@@ -11,6 +11,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
+from _pytest._code.code import ExceptionChainRepr  # not public, and what most failures have
+
 from pytest_failure_taxonomy.recorder.inspection import (
     attribute_of,
     came_from_signal,
@@ -88,6 +90,8 @@ def words_for_people(longrepr: Any) -> str:
     """
     if issubclass(type(longrepr), str):
         return cap_between_words(_whole_text(longrepr).strip(), MAX_MESSAGE)
+    if type(longrepr) is ExceptionChainRepr:
+        return ""
     said = attribute_of(longrepr, "errorstring")
     if type(said) is not str:
         return ""
@@ -118,6 +122,8 @@ def _is_pytests(one: object) -> bool:
 
 def _crash_of(longrepr: object) -> Any:
     """Return pytest's object for the place of a crash and its message; `None` without one."""
+    if type(longrepr) is ExceptionChainRepr:  # that of nearly all failures, which is asked often
+        return longrepr.reprcrash
     crash = attribute_of(longrepr, "reprcrash")
     return crash if _is_pytests(crash) else None
 

@@ -106,6 +106,7 @@ class OriginFinder:
         root = os.path.join(str(rootdir), "")
         self.collected: Path | None = None
         """The file of the test, or the collector, whose exceptions are described."""
+        self.rootdir = rootdir
         self.roots = tuple(dict.fromkeys((root, os.path.join(os.path.realpath(root), ""))))
         self._test_files = tuple(test_files)
         self._files: dict[str, FileFound] = {}
@@ -145,7 +146,7 @@ class OriginFinder:
         around = self._find_in_traceback(group, is_recursion=False)
         places = []
         frames = []
-        for leaf in _leaves(group):
+        for leaf in leaves_of(group):
             place, frame = self.find(leaf)
             place = place or around[0]
             if place is not None:
@@ -396,7 +397,8 @@ def exceptions_in(group: BaseException) -> tuple[BaseException, ...]:
     return found
 
 
-def _leaves(group: BaseException) -> Iterator[BaseException]:
+def leaves_of(group: BaseException) -> Iterator[BaseException]:
+    """Yield the exceptions in a group and in the groups in it."""
     left = MAX_LEAVES
     waiting = [group]
     while waiting and left:

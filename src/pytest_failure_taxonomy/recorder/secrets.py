@@ -296,6 +296,9 @@ def _gather(one: Any, texts: list[str]) -> None:
     for each in _reader_of_texts(one.__class__)(one):
         if type(each) is str:  # no enum
             texts.append(each)
+        elif each.__class__ is tuple:
+            for item in each:
+                _gather(item, texts)
         elif each is not None and hasattr(each, "__slots__"):
             _gather(each, texts)
 
@@ -306,6 +309,8 @@ def _redacted(one: Any, redact: Redact) -> Any:
         each = getattr(one, name)
         if type(each) is str:
             changes[name] = redact(each)
+        elif each.__class__ is tuple:
+            changes[name] = tuple(_redacted(item, redact) for item in each)
         elif hasattr(each, "__slots__"):
             changes[name] = _redacted(each, redact)
     return replace(one, **changes)

@@ -33,6 +33,8 @@ END_MESSAGE: Final = "the run was stalled (--failure-taxonomy-end-stalled)"
 
 _STARTS: Final = frozenset({"console_main", "_console_main"})
 """The functions of pytest that are a whole program."""
+_CALLED: Final = frozenset({"main", "_main"})
+"""Those that these call, and other programs, too."""
 _END_OFFSET: Final = 11
 """Of the signal that ends a stalled session, from SIGRTMIN on; see `system/stack_dumps.py`."""
 _STDERR: Final = 2
@@ -114,10 +116,20 @@ class StalledRun:
         self.ended: Observed | None = None
         """What was stalled when the watcher ended the session; `None` if it did not."""
         with suppress(OSError, ValueError, AttributeError):
-            self._show_terminal()
-        if ends:
+            terminal = find_terminal(config)  # where the user reads
+            if terminal is not None:
+                flags = IS_SHOWN | IS_COLOURED if terminal.is_coloured else IS_SHOWN
+                if os.environ.get("CI") or config.get_verbosity() > 0:
+                    flags |= TELLS_WORK
+                number = terminal.descriptor
+                record.set_terminal(os.fstat(number), number, flags)
+        if ends and threading.current_thread() is threading.main_thread():
+            # The signal by which the watcher ends a stalled session.
             with suppress(OSError, ValueError, AttributeError):
-                self._be_ready_to_end()
+                number = int(signal.SIGRTMIN) + _END_OFFSET
+                if signal.getsignal(number) == signal.SIG_DFL:
+                    signal.signal(number, self._end)
+                    record.set_end_signal(number)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -134,25 +146,6 @@ class StalledRun:
         """Record that it no longer does."""
         with suppress(Exception):
             self._record.set_debugger(waits=False)
-
-    def _show_terminal(self) -> None:
-        """Record where the user reads."""
-        terminal = find_terminal(self._config)
-        if terminal is not None:
-            flags = IS_SHOWN | IS_COLOURED if terminal.is_coloured else IS_SHOWN
-            if os.environ.get("CI") or self._config.get_verbosity() > 0:
-                flags |= TELLS_WORK
-            number = terminal.descriptor
-            self._record.set_terminal(os.fstat(number), number, flags)
-
-    def _be_ready_to_end(self) -> None:
-        """React to the signal by which the watcher ends a stalled session."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        number = int(signal.SIGRTMIN) + _END_OFFSET
-        if signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, self._end)
-            self._record.set_end_signal(number)
 
     def _end(self, number: int, _: FrameType | None) -> None:
         if os.getpid() != self._process_id:
@@ -183,8 +176,14 @@ def is_program() -> bool:
     Then the process is to end soon after the session.
     """
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to see the callers
+    is_called = False
     while frame is not None:
-        if frame.f_code.co_name in _STARTS:
-            return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "_pytest"
+        name, module = frame.f_code.co_name, frame.f_globals.get("__name__")
+        if module == "_pytest.config":
+            if name in _STARTS:
+                return True
+            is_called = is_called or name in _CALLED
+        elif is_called:
+            return False
         frame = frame.f_back
     return False

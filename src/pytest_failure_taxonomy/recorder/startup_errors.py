@@ -233,20 +233,15 @@ def _where(error: BaseException, said: str, config: pytest.Config) -> str:
     if conftest:
         return f"pytest_plugins in {conftest}"
     if said.startswith(_REFUSED_OPTIONS):
-        return _places_of_options(said, config, file)
+        refused = {each.partition("=")[0] for each in said.split() if each.startswith("-")}
+        places = []
+        for place, words in _written(config, file):
+            found = {each.partition("=")[0] for each in words} & refused
+            refused -= found
+            if found and place:
+                places.append(place)
+        return " and ".join(places)
     return next((place for place, words in _written(config, file) if _quotes(said, words)), "")
-
-
-def _places_of_options(said: str, config: pytest.Config, file: str) -> str:
-    """Return where the refused options stand that were not typed, the file's first."""
-    refused = {each.partition("=")[0] for each in said.split() if each.startswith("-")}
-    places = []
-    for place, words in _written(config, file):
-        found = {each.partition("=")[0] for each in words} & refused
-        refused -= found
-        if found and place:
-            places.append(place)
-    return " and ".join(places)
 
 
 def _plugins_not_loaded(said: str, config: pytest.Config) -> str:

@@ -27,43 +27,20 @@ _TOUCHING: Final = "touching"
 _OF_CURL: Final = {"-u": _PAIR, "--user": _PAIR, "-U": _PAIR, "--proxy-user": _PAIR}
 _OF_MYSQL: Final = {"-p": _TOUCHING}
 _OF_LOGIN: Final = {"login -p": _NEXT}
+_PROGRAMS_WITH: Final = (
+    (_OF_CURL, "curl curlie"),
+    (_OF_MYSQL, "mysql mysqldump mysqladmin mysqlimport mysqlcheck mysqlshow"),
+    (_OF_MYSQL, "mariadb mariadb-dump mariadb-admin"),
+    (_OF_LOGIN, "docker podman buildah nerdctl helm skopeo"),
+    ({"-a": _NEXT}, "redis-cli"),
+    ({"-p": _NEXT}, "sshpass mongo mongosh mongodump mongorestore cqlsh"),
+    ({"-P": _NEXT}, "sqlcmd bcp zip unzip mosquitto_pub mosquitto_sub ipmitool"),
+    ({"-w": _NEXT}, "ldapsearch ldapmodify ldapadd"),
+    ({"-storepass": _NEXT, "-keypass": _NEXT}, "keytool"),
+    ({"-p": _TOUCHING}, "7z"),
+)
 PROGRAMS: Final[Mapping[str, Mapping[str, str]]] = {
-    "curl": _OF_CURL,
-    "curlie": _OF_CURL,
-    "sshpass": {"-p": _NEXT},
-    "mysql": _OF_MYSQL,
-    "mysqldump": _OF_MYSQL,
-    "mysqladmin": _OF_MYSQL,
-    "mysqlimport": _OF_MYSQL,
-    "mysqlcheck": _OF_MYSQL,
-    "mysqlshow": _OF_MYSQL,
-    "mariadb": _OF_MYSQL,
-    "mariadb-dump": _OF_MYSQL,
-    "mariadb-admin": _OF_MYSQL,
-    "docker": _OF_LOGIN,
-    "podman": _OF_LOGIN,
-    "buildah": _OF_LOGIN,
-    "nerdctl": _OF_LOGIN,
-    "helm": _OF_LOGIN,
-    "skopeo": _OF_LOGIN,
-    "redis-cli": {"-a": _NEXT},
-    "mongo": {"-p": _NEXT},
-    "mongosh": {"-p": _NEXT},
-    "mongodump": {"-p": _NEXT},
-    "mongorestore": {"-p": _NEXT},
-    "sqlcmd": {"-P": _NEXT},
-    "bcp": {"-P": _NEXT},
-    "ldapsearch": {"-w": _NEXT},
-    "ldapmodify": {"-w": _NEXT},
-    "ldapadd": {"-w": _NEXT},
-    "keytool": {"-storepass": _NEXT, "-keypass": _NEXT},
-    "zip": {"-P": _NEXT},
-    "unzip": {"-P": _NEXT},
-    "7z": {"-p": _TOUCHING},
-    "mosquitto_pub": {"-P": _NEXT},
-    "mosquitto_sub": {"-P": _NEXT},
-    "ipmitool": {"-P": _NEXT},
-    "cqlsh": {"-p": _NEXT},
+    name: options for options, names in _PROGRAMS_WITH for name in names.split()
 }
 """Options whose name alone does not say that their value is secret, by the program that has them.
 

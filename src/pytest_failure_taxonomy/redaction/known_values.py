@@ -178,7 +178,11 @@ class KnownValues:
 
     def _cut_values(self, text: str, forms: Iterable[str], search: Search) -> Iterator[Removal]:
         """Yield the starts of values before cuts, and their ends behind."""
-        edges = _edges_of_cuts(text, search)
+        edges = set()  # what is right before and behind each cut: a cut value has them, too
+        for start, end in cuts(text):
+            search.look(start)
+            edges |= {text[max(0, start - _CHARACTERS) : start], text[end : end + _CHARACTERS]}
+        edges = {edge for edge in edges if len(edge) == _CHARACTERS}
         by_edge: dict[str, list[str]] = {}
         for form in forms if edges else ():
             if len(form) >= _SURE_LENGTH:
@@ -306,15 +310,6 @@ def _places(text: str, form: str) -> Iterator[int]:
     while start >= 0:
         yield start
         start = text.find(form, start + len(form))
-
-
-def _edges_of_cuts(text: str, search: Search) -> set[str]:
-    """Return the characters right before and behind each cut: a cut value has them, too."""
-    edges = set()
-    for start, end in cuts(text):
-        search.look(start)
-        edges |= {text[max(0, start - _CHARACTERS) : start], text[end : end + _CHARACTERS]}
-    return {edge for edge in edges if len(edge) == _CHARACTERS}
 
 
 def _length_of_start(text: str, begin: int, end: int, form: str) -> int:

@@ -201,15 +201,11 @@ def _without_rest_of_key(text: str, note: Note) -> str:
         start = end.start() - len(head) + len(rest)
         if rest and not rest.endswith(("...", "…", "]")):
             # Something else stands before; only whole lines of base64 are a key's.
-            start += _first_line_of_key(head[len(rest) :])
+            found = re.search(r"[A-Za-z0-9+/=]{40,}", head[len(rest) :])
+            start += found.start() if found else len(head) - len(rest)
         parts += [text[position:start], note("private-key")]
         position = end.end()
     return "".join([*parts, text[position:]]) if parts else text
-
-
-def _first_line_of_key(text: str) -> int:
-    found = re.search(r"[A-Za-z0-9+/=]{40,}", text)
-    return found.start() if found else len(text)
 
 
 def may_hold_key(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Build the report's JSON object, schema version 1.1, from evidence and judgement, or amend one.
+"""Build the report's JSON object, schema version 1.2, from evidence and judgement.
 
 This is plain data on purpose: the model in `model.py` says the same shape for readers, and the
 tests hold the two together, but importing pydantic would cost each run 50 ms or more.
@@ -7,7 +7,7 @@ tests hold the two together, but importing pydantic would cost each run 50 ms or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any, Final
 
@@ -17,38 +17,34 @@ from pytest_failure_taxonomy.report.limits import (
     JSONObject,
     Limits,
     Redaction,
-    own_extension,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Completeness,
     InFlightTest,
     Location,
-    ProcessExit,
     RaisedException,
     RunContext,
     RunError,
     RunEvidence,
     SeenStall,
     Stall,
+    Surroundings,
     TestFailure,
     TestRun,
 )
 from pytest_failure_taxonomy.taxonomy.headlines import words_of_stalled_activity
-from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureJudgement,
-    Finding,
     Group,
     Judgement,
     Verdict,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES, FailureReason, Stage
-from pytest_failure_taxonomy.taxonomy.recovery import FailureType
-from pytest_failure_taxonomy.taxonomy.values import replace, to_dict
+from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES
+from pytest_failure_taxonomy.taxonomy.values import to_dict
 
-SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.1"
-SCHEMA_VERSION: Final = "1.1"
+SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.2"
+SCHEMA_VERSION: Final = "1.2"
 MAX_ATTRIBUTIONS: Final = 100
 """How many attributions `extensions` lists."""
 
@@ -94,6 +90,7 @@ def build_report(
             )
         ],
         "groups": [_group(each, limits) for each in limits.listed("groups", judgement.groups)],
+        "causes": causes_as_json(judgement, limits),
         "collection_errors": [
             _collection_error(*each, limits)
             for each in zip(
@@ -113,6 +110,7 @@ def build_report(
         "stalls": [_stalled_activity(each, limits) for each in run.stalls],
         "tests": None if run.tests is None else [_test_run(each) for each in run.tests],
         "not_run": {"count": len(run.not_run), "nodeids": limits.nodeids(run.not_run)},
+        "order": None,
         "workers": [
             {
                 "id": worker.id,
@@ -124,7 +122,7 @@ def build_report(
             for worker in run.workers
         ],
         "bench": [],
-        "environment": _plain(context.environment),
+        "environment": {**_plain(context.environment), "distributions": None},
         "limits": None,
         "extensions": _own_extensions(run, judgement, context, faults),
     }
@@ -147,7 +145,7 @@ def exit_as_json(run: RunEvidence, judgement: Judgement) -> JSONObject:
         "code": code,
         "name": None if code is None else PYTEST_EXIT_CODE_NAMES.get(code),
         "signal": run.exit.signal,
-        "reason": _text(judgement.exit_reason),
+        "reason": None if judgement.exit_reason is None else str(judgement.exit_reason),
         "observed": run.exit.observed,
         "source": run.exit.source,
     }
@@ -187,6 +185,58 @@ def reasons_as_json(judgement: Judgement, limits: Limits) -> list[JSONObject]:
         }
         for held in judgement.reasons
     ]
+
+
+def causes_as_json(
+    judgement: Judgement, limits: Limits, before: Iterable[JSONObject] = ()
+) -> list[JSONObject]:
+    """Return the field `causes`; what a history and experiments say of them is added later.
+
+    Args:
+        judgement: has the causes.
+        limits: cut them.
+        before: causes of which a history and experiments have said something already.
+    """
+    known: dict[str, JSONObject] = {}
+    for cause in before:
+        if cause["key"] not in known or known[cause["key"]]["history"] is None:
+            known[cause["key"]] = cause
+    causes: list[JSONObject] = [
+        {
+            "key": cause.key,
+            "what": limits.message(cause.what),
+            "fix": cause.fix,
+            "reason": str(cause.reason),
+            "kind": cause.kind,
+            "owner": cause.owner,
+            "retryable": cause.retryable,
+            "charge_to": known.get(cause.key, _UNASKED)["charge_to"],
+            "count": cause.count,
+            "nodeids": limits.nodeids(cause.nodeids),
+            "fingerprints": list(cause.fingerprints),
+            "history": known.get(cause.key, _UNASKED)["history"],
+            "proof": known.get(cause.key, _UNASKED)["proof"],
+        }
+        for cause in limits.listed("causes", judgement.causes)
+    ]
+    sort_causes(causes)
+    return causes
+
+
+_UNASKED: Final = {"charge_to": None, "history": None, "proof": None}
+
+
+def sort_causes(causes: list[JSONObject]) -> None:
+    """Put causes in the order of the report, by what the history says of them, too."""
+    if not causes:
+        return
+    from pytest_failure_taxonomy.taxonomy.causes import place_of_cause
+
+    causes.sort(
+        key=lambda cause: place_of_cause(
+            cause["kind"], (cause["history"] or {}).get("state"), cause["count"]
+        )
+    )
 
 
 def _summary(run: RunEvidence, judgement: Judgement) -> JSONObject:
@@ -280,9 +330,6 @@ def _stalled_activity(stalled: SeenStall, limits: Limits) -> JSONObject:
     return {"what": stalled.what, **said, "worker": stalled.worker}
 
 
-_STALL: Final = ("state", "seconds", "where", "stack")
-
-
 def _stall(stall: Stall, where: str | None, limits: Limits) -> JSONObject:
     return {
         "state": stall.state,
@@ -349,6 +396,9 @@ def _own_extensions(
         if repository is None
         else {"repository": repository.name, "merge_base": repository.merge_base},
         "attempt": _plain(context.attempt),
+        "surroundings": _plain(context.surroundings)
+        if context.surroundings != Surroundings()
+        else None,
         "session_exit_code": run.exit.session_code if run.exit.code == 0 else None,
     }
     said = {name: each for name, each in own.items() if each}
@@ -373,10 +423,6 @@ def _seconds(value: float | None) -> float | None:
     return round(max(0.0, value), 6)
 
 
-def _text(value: object | None) -> str | None:
-    return None if value is None else str(value)
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
@@ -387,88 +433,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-_MOST: Final = 1_000_000
-"""The most findings of one reason that a report may claim; no run has as many failed tests."""
-_UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
-
-
 def with_stalls_at_end(report: dict[str, Any], stalls: tuple[SeenStall, ...]) -> dict[str, Any]:
     """Return a report with what was stalled after the session had ended; unchanged without any."""
     rows = [_stalled_activity(each, Limits()) for each in stalls]
     before = [row for row in report.get("stalls", ()) if row["what"] != "shutdown"]
     return {**report, "stalls": [*before, *rows]} if rows else report
-
-
-def amend_report(
-    report: dict[str, Any], end: ProcessExit, stalls: tuple[SeenStall, ...] = ()
-) -> dict[str, Any]:
-    """Return the report that pytest wrote, with how its process ended after that.
-
-    It is unchanged where that says nothing new. The reasons found before still hold; the end may
-    add one, and what was stalled before it another; the judge says which comes first. Without
-    `stalls`, those count that were added to the report before.
-
-    Raises:
-        LookupError, TypeError, ValueError, AttributeError: it is not a report of ours.
-    """
-    before = report["exit"]["code"]
-    if end.code is None or (end.code == before and end.signal == report["exit"]["signal"]):
-        return report
-    evidence = RunEvidence(
-        stage=Stage(report["run"]["stage"]),
-        exit=replace(end, session_code=before),
-        settled=tuple(findings_of(report)),
-        stalls=stalls
-        or tuple(
-            SeenStall(what="shutdown", stall=Stall(**{name: row[name] for name in _STALL}))
-            for row in report.get("stalls", ())
-            if row["what"] == "shutdown"
-        ),
-    )
-    judgement = judge(evidence)
-    limits = Limits()
-    return {
-        **with_stalls_at_end(report, stalls),
-        "extensions": {
-            **report["extensions"],
-            OWN_NAME: {**own_extension(report), "session_exit_code": before},
-        }
-        if end.code == 0
-        else report["extensions"],
-        "exit": exit_as_json(evidence, judgement),
-        "verdict": verdict_as_before(report["verdict"], verdict_as_json(judgement.verdict, limits)),
-        "reasons": reasons_as_json(judgement, limits),
-    }
-
-
-def verdict_as_before(before: JSONObject | None, after: JSONObject | None) -> JSONObject | None:
-    """Return the verdict that was, made with all the evidence, where it is still the same."""
-    if before is None or after is None:
-        return after
-    is_same = (before["reason"], before["kind"]) == (after["reason"], after["kind"])
-    return before if is_same else after
-
-
-def findings_of(report: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the findings that a report tells of: of each reason all, with the details it quotes."""
-    verdict = report["verdict"] or {}
-    for held in report["reasons"]:
-        is_verdict = (held["reason"], held["kind"]) == (verdict["reason"], verdict["kind"])
-        quoted = verdict["evidence"] if is_verdict else []
-        said = verdict["failure_type"] if is_verdict else None
-        if held["count"] > _MOST:
-            raise ValueError(f"{held['count']} are no findings of one reason")
-        told = max(len(held["nodeids"]), min(len(quoted), held["count"]))
-        for index in range(told + (held["count"] > told)):
-            source = quoted[index] if index < len(quoted) else _UNQUOTED
-            yield Finding(
-                reason=FailureReason(held["reason"]),
-                kind=held["kind"],
-                source=source["source"],
-                detail=source["detail"],
-                nodeid=held["nodeids"][index] if index < len(held["nodeids"]) else None,
-                count=1 if index < told else held["count"] - told,
-                retryable=verdict["retryable"] if is_verdict else None,
-                failure_type=None if said is None else FailureType(said),
-                is_hearsay=held["kind"].startswith("marker."),
-            )

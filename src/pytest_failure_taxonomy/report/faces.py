@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ FORMATS: Final[Mapping[str, str]] = {
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {"html": ("jinja2", "markupsafe")}
 """What formats import that is not this package's nor Python's."""
 
+_MISSING: Final = {"html": "the HTML page needs Jinja2, which is not installed; pip install jinja2"}
 _RENDER: Final = "pytest_failure_taxonomy.report.render"
 
 
@@ -41,8 +43,18 @@ def render(name: str, report: JSONObject, **options: Any) -> str:
     Raises:
         ReportError: a library that the format needs is missing; the message says how to get it.
     """
+    if (missing := missing_library(name)) is not None:
+        raise ReportError(missing)
     text: str = import_module(f"{_RENDER}.{name}").render(report, **options)
     return text
+
+
+def missing_library(name: str) -> str | None:
+    """Say which library a format needs and does not find; `None` if it has all."""
+    with suppress(ImportError, ValueError):  # of finders that others have installed
+        if all(map(find_spec, LIBRARIES.get(name, ()))):
+            return None
+    return _MISSING[name]
 
 
 def write_faces(

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.input_files import (
     UnfitJSONError,
@@ -56,6 +55,18 @@ _EXCEPTION: Final = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:: |\Z)")
 _PLACE: Final = re.compile(r"^(?!E |> )(\S.*?):([0-9]{1,7}): ", re.MULTILINE)
 _MOST_SECONDS: Final = 1e9
 _SUM_OF_SUBTESTS: Final = re.compile(r"contains [0-9]+ failed subtest")
+
+
+PHASES: Final[Mapping[str, Phase]] = {"setup": "setup", "call": "call", "teardown": "teardown"}
+OUTCOMES: Final[Mapping[str, TestOutcome]] = {
+    "passed": "passed",
+    "failed": "failed",
+    "error": "error",
+    "skipped": "skipped",
+    "xfailed": "xfailed",
+    "xpassed": "xpassed",
+}
+"""Words of pytest's that all its plugins use as they are."""
 
 
 @value
@@ -97,7 +108,6 @@ class ToldCollector:
 
     nodeid: str
     text: str
-    path: str | None = None
     line: int | None = None
 
 
@@ -243,7 +253,7 @@ def _test_failure(test: ToldTest, failure: ToldFailure) -> TestFailure:
         part=part,
         crashed=failure.crashed,
         location=failure.place or place_in(failure.text, test.path, test.line),
-        traceback=_traceback(failure.text),
+        traceback=cap(failure.text, MAX_TRACEBACK) or None,
         traceback_truncated=len(failure.text) > MAX_TRACEBACK,
         duration_seconds=test.seconds,
         attempts=test.attempts,
@@ -258,14 +268,10 @@ def _collection_failure(told: ToldCollector) -> CollectionFailure:
         nodeid=told.nodeid,
         message=message[:MAX_MESSAGE],
         exception=exception_of(message, told.text),
-        location=place_in(told.text, told.path, told.line),
-        traceback=_traceback(told.text),
+        location=place_in(told.text, told.nodeid.partition("::")[0], told.line),
+        traceback=cap(told.text, MAX_TRACEBACK) or None,
         traceback_truncated=len(told.text) > MAX_TRACEBACK,
     )
-
-
-def _traceback(text: str) -> str | None:
-    return cap(text, MAX_TRACEBACK) or None
 
 
 def exception_of(message: str, text: str) -> RaisedException | None:
@@ -340,15 +346,11 @@ def read_document(path: Path, right: str) -> tuple[bytes, dict[str, Any]]:
     try:
         document = parse_json(content)
     except UnfitJSONError as error:
-        raise unfit(path, content, str(error), right) from None
+        where = safe_text(os.fspath(path))
+        raise refusal(where, str(error), hint_for(content) or right) from None
     if not isinstance(document, dict):
         raise refusal(safe_text(os.fspath(path)), "it is no JSON object", right)
     return content, document
-
-
-def unfit(path: Path, content: bytes, what: str, right: str) -> ReportError:
-    """Return the error of a file that is not what it should be, with what it seems to be."""
-    return refusal(safe_text(os.fspath(path)), what, hint_for(content) or right)
 
 
 def hint_for(content: bytes) -> str:
@@ -392,18 +394,6 @@ def count_at(holder: Mapping[str, Any], name: str) -> int:
     return int(found) if found is not None and found < _MOST_SECONDS else 0
 
 
-def object_at(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return an object of an object of anybody's; an empty one where there is none."""
-    found = holder.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def objects_at(holder: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the objects in a list of an object of anybody's."""
-    found = holder.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-
-
 def exit_code_of(tests: Sequence[ToldTest], collectors: Sequence[ToldCollector]) -> int:
     """Return the exit code that pytest must have had, where a file doesn't say it."""
     if any(test.failures or test.outcome in ("failed", "error") for test in tests):
@@ -435,11 +425,6 @@ def time_from(seconds: float | None, path: Path) -> datetime:
             return datetime.fromtimestamp(seconds, UTC)
         except (ValueError, OverflowError, OSError):
             pass
-    return modified(path)
-
-
-def modified(path: Path) -> datetime:
-    """Return when a file was last written."""
     try:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except OSError:  # it has just been removed

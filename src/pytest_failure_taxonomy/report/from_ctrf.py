@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.foreign import (
+    OUTCOMES,
+    PHASES,
     ToldCollector,
     ToldFailure,
     ToldRun,
@@ -23,24 +25,22 @@ from pytest_failure_taxonomy.report.foreign import (
     exit_code_of,
     hint_for,
     number_at,
-    object_at,
-    objects_at,
     read_document,
     refuse_duplicates,
     text_at,
     time_from,
 )
 from pytest_failure_taxonomy.report.input_files import MAX_WORD, refusal
-from pytest_failure_taxonomy.report.limits import OWN_NAME
-from pytest_failure_taxonomy.report.text import safe_text, telling_line
+from pytest_failure_taxonomy.report.limits import OWN_NAME, object_at, objects_at
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.evidence import (
     ErrorOrigin,
     InFlightTest,
-    Phase,
     ProcessExit,
     RunError,
     TestOutcome,
 )
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 NEWEST_VERSION: Final = 1
@@ -53,12 +53,7 @@ NOTE: Final = (
 _RIGHT: Final = "give a CTRF file, a JSON object with `reportFormat` and `results`"
 _VERSION: Final = re.compile(r"([0-9]{1,6})\.[0-9]{1,6}\.[0-9]{1,6}")
 _RAW: Final[Mapping[str, TestOutcome]] = {
-    "passed": "passed",
-    "failed": "failed",
-    "error": "error",
-    "skipped": "skipped",
-    "xfailed": "xfailed",
-    "xpassed": "xpassed",
+    **OUTCOMES,
     "in_flight": "in_flight",
     "setup_failed": "error",
     "teardown_failed": "error",
@@ -72,7 +67,6 @@ _OUTCOMES: Final[Mapping[str, TestOutcome]] = {
     "pending": "skipped",
     "other": "skipped",
 }
-_PHASES: Final[Mapping[str, Phase]] = {"setup": "setup", "call": "call", "teardown": "teardown"}
 _ORIGINS: Final[Mapping[str, ErrorOrigin]] = {
     "internal.error": "internal",
     "usage.error": "usage",
@@ -136,8 +130,15 @@ def _told(results: dict[str, Any], path: Path) -> ToldRun:
         replace(each, failures=()) if is_bare else each
         for each, is_bare in zip(tests, bare, strict=True)
     )
-    collectors = tuple(map(_collector, objects_at(own, "collection_errors")))
+    collectors = tuple(
+        ToldCollector(
+            nodeid=text_at(error, "nodeid"),
+            text=text_at(error, "traceback") or text_at(error, "message"),
+        )
+        for error in objects_at(own, "collection_errors")
+    )
     end = object_at(own, "exit")
+    kinds = [text_at(held, "kind") for held in objects_at(own, "reasons")]
     code = end.get("code") if end else exit_code_of(tests, collectors)
     return ToldRun(
         exit=ProcessExit(
@@ -145,10 +146,18 @@ def _told(results: dict[str, Any], path: Path) -> ToldRun:
             signal=text_at(end, "signal") or None,
             source=text_at(end, "source") or "none",
         ),
-        finished=not end or _has_finished(own),
+        finished=not end
+        or not any(kind.startswith("process.") or kind.endswith(".stalled") for kind in kinds),
         tests=tests,
         collectors=collectors,
-        errors=tuple(map(_error, objects_at(own, "internal_errors"))),
+        errors=tuple(
+            RunError(
+                origin=_ORIGINS.get(text_at(error, "kind"), "internal"),
+                message=text_at(error, "message"),
+                traceback=text_at(error, "traceback") or None,
+            )
+            for error in objects_at(own, "internal_errors")
+        ),
         in_flight=tuple(_in_flight(test) for test in ran if _outcome(test) == "in_flight"),
         not_run=tuple(
             text_at(test, "name") for test in listed if text_at(test, "rawStatus") == "not_run"
@@ -159,12 +168,6 @@ def _told(results: dict[str, Any], path: Path) -> ToldRun:
         duration_seconds=None if start is None or stop is None else max(0.0, (stop - start) / 1000),
         notes=() if end else (NOTE,),
     )
-
-
-def _has_finished(own: dict[str, Any]) -> bool:
-    """Tell whether pytest came to its own end, where this package has written the file."""
-    kinds = [text_at(held, "kind") for held in objects_at(own, "reasons")]
-    return not any(kind.startswith("process.") or kind.endswith(".stalled") for kind in kinds)
 
 
 def _nodeid(test: dict[str, Any]) -> str:
@@ -228,7 +231,7 @@ def _failures(test: dict[str, Any]) -> tuple[ToldFailure, ...]:
         return tuple(_own_failure(failure) for failure in own)
     text, message = text_at(test, "trace"), text_at(test, "message")
     raw = text_at(test, "rawStatus")
-    phase = _PHASES.get(raw.removesuffix("_failed"), "setup" if raw == "error" else "call")
+    phase = PHASES.get(raw.removesuffix("_failed"), "setup" if raw == "error" else "call")
     return (ToldFailure(phase=phase, message=message or telling_line(text), text=text),)
 
 
@@ -238,27 +241,10 @@ def _own_failure(failure: dict[str, Any]) -> ToldFailure:
     dotted = name if module in ("", "builtins") else f"{module}.{name}"
     text = text_at(failure, "traceback")
     return ToldFailure(
-        phase=_PHASES.get(text_at(failure, "phase"), "call"),
+        phase=PHASES.get(text_at(failure, "phase"), "call"),
         message=(f"{dotted}: {said}" if said else dotted) if name else telling_line(text),
         text=text,
         crashed=text_at(failure, "kind") == "worker.crashed",
-    )
-
-
-def _collector(error: dict[str, Any]) -> ToldCollector:
-    nodeid = text_at(error, "nodeid")
-    return ToldCollector(
-        nodeid=nodeid,
-        text=text_at(error, "traceback") or text_at(error, "message"),
-        path=nodeid.partition("::")[0] or None,
-    )
-
-
-def _error(error: dict[str, Any]) -> RunError:
-    return RunError(
-        origin=_ORIGINS.get(text_at(error, "kind"), "internal"),
-        message=text_at(error, "message"),
-        traceback=text_at(error, "traceback") or None,
     )
 
 
@@ -266,7 +252,7 @@ def _in_flight(test: dict[str, Any]) -> InFlightTest:
     own = object_at(object_at(object_at(test, "extra"), OWN_NAME), "in_flight")
     return InFlightTest(
         nodeid=_nodeid(test),
-        phase=_PHASES.get(text_at(own, "phase"), "call"),
+        phase=PHASES.get(text_at(own, "phase"), "call"),
         elapsed_seconds=number_at(own, "elapsed_seconds"),
         worker=text_at(own, "worker") or None,
         output=text_at(own, "output") or None,

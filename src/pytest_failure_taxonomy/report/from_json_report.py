@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.report.foreign import (
+    OUTCOMES,
+    PHASES,
     ToldCollector,
     ToldFailure,
     ToldRun,
@@ -18,15 +20,14 @@ from pytest_failure_taxonomy.report.foreign import (
     count_at,
     hint_for,
     number_at,
-    object_at,
-    objects_at,
     read_document,
     refuse_duplicates,
     text_at,
     time_from,
 )
 from pytest_failure_taxonomy.report.input_files import refusal
-from pytest_failure_taxonomy.report.text import safe_text, telling_line
+from pytest_failure_taxonomy.report.limits import object_at, objects_at
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     Location,
@@ -34,6 +35,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     TestOutcome,
 )
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 
 NOTE: Final = "made of a pytest-json-report file: tests that never started are not in it"
 NOTE_WITHOUT_TESTS: Final = (
@@ -41,7 +43,6 @@ NOTE_WITHOUT_TESTS: Final = (
 )
 
 _RIGHT: Final = "give the file that `pytest --json-report` writes"
-_PHASES: Final[tuple[Phase, ...]] = ("setup", "call", "teardown")
 _COUNTED: Final = ("passed", "failed", "skipped", "xfailed", "xpassed", "rerun", "deselected")
 _MOST_LINES: Final = 10**7
 
@@ -71,8 +72,18 @@ def read_run(path: Path) -> ToldRun:
         exit=ProcessExit(code=code, source="pytest"),
         tests=tests,
         lists_tests=has_tests,
-        counts=None if has_tests else _counts(summary),
-        collectors=tuple(_collectors(document)),
+        counts=None
+        if has_tests
+        else Counts(  # a summary has a test once: with an error or as it ended
+            collected=count_at(summary, "collected"),
+            errors=count_at(summary, "error"),
+            **{name: count_at(summary, name) for name in _COUNTED},
+        ),
+        collectors=tuple(
+            ToldCollector(nodeid=text_at(each, "nodeid"), text=text_at(each, "longrepr"))
+            for each in objects_at(document, "collectors")
+            if text_at(each, "outcome") == "failed"
+        ),
         deselected=count_at(summary, "deselected"),
         rerun=count_at(summary, "rerun"),
         warnings=len(objects_at(document, "warnings")),
@@ -82,18 +93,9 @@ def read_run(path: Path) -> ToldRun:
     )
 
 
-def _counts(summary: dict[str, Any]) -> Counts:
-    """Return the counts of a summary, which has a test once: with an error or as it ended."""
-    return Counts(
-        collected=count_at(summary, "collected"),
-        errors=count_at(summary, "error"),
-        **{name: count_at(summary, name) for name in _COUNTED},
-    )
-
-
 def _test(test: dict[str, Any]) -> ToldTest:
     nodeid, line = text_at(test, "nodeid"), test.get("lineno")
-    stages = {phase: object_at(test, phase) for phase in _PHASES}
+    stages = {phase: object_at(test, phase) for phase in PHASES.values()}
     failures = tuple(
         _failure(phase, stage)
         for phase, stage in stages.items()
@@ -118,15 +120,7 @@ def _outcome(
         return "failed" if any(each.phase == "call" for each in failures) else "error"
     if said == "rerun":
         return "flaky" if text_at(stages["call"], "outcome") == "passed" else "failed"
-    known: dict[str, TestOutcome] = {
-        "passed": "passed",
-        "failed": "failed",
-        "error": "error",
-        "skipped": "skipped",
-        "xfailed": "xfailed",
-        "xpassed": "xpassed",
-    }
-    return known.get(said, "in_flight")
+    return OUTCOMES.get(said, "in_flight")
 
 
 def _failure(phase: Phase, stage: dict[str, Any]) -> ToldFailure:
@@ -147,18 +141,6 @@ def _place(stage: dict[str, Any]) -> Location | None:
         if path and type(line) is int and 0 < line < _MOST_LINES:
             return Location(path=path.replace("\\", "/"), line=line)
     return None
-
-
-def _collectors(document: dict[str, Any]) -> list[ToldCollector]:
-    return [
-        ToldCollector(
-            nodeid=text_at(each, "nodeid"),
-            text=text_at(each, "longrepr"),
-            path=text_at(each, "nodeid").partition("::")[0] or None,
-        )
-        for each in objects_at(document, "collectors")
-        if text_at(each, "outcome") == "failed"
-    ]
 
 
 def _environment(document: dict[str, Any]) -> dict[str, Any]:

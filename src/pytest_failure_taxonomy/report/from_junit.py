@@ -19,7 +19,7 @@ from pytest_failure_taxonomy.report.foreign import (
     ToldRun,
     ToldTest,
     exit_code_of,
-    modified,
+    time_from,
 )
 from pytest_failure_taxonomy.report.input_files import read_input
 from pytest_failure_taxonomy.report.text import safe_text
@@ -38,7 +38,7 @@ _RIGHT: Final = "give the file that `pytest --junitxml` writes"
 def read_run(path: Path) -> ToldRun:
     """Return what a JUnit file tells; a `ReportError` if it is none, or attacks XML's readers."""
     content = read_input(path, _RIGHT)
-    suites = _suites(content, path)
+    suites = suites_of(_root(content, path))
     found = [each for suite in suites for each in _cases(suite)]
     tests = tuple(each for each in found if isinstance(each, ToldTest))
     collectors = tuple(each for each in found if isinstance(each, ToldCollector))
@@ -71,8 +71,8 @@ def read_tree(path: Path) -> Any:
     return _root(content, path) if content else None
 
 
-def _suites(content: bytes, path: Path) -> list[Any]:
-    root = _root(content, path)
+def suites_of(root: Any) -> list[Any]:
+    """Return the suites of a JUnit file's root element."""
     return [root] if root.tag == "testsuite" else list(root.iter("testsuite"))
 
 
@@ -107,20 +107,21 @@ def _started_at(suites: list[Any], path: Path) -> datetime:
             times.append(datetime.fromisoformat(suite.get("timestamp") or "").astimezone(UTC))
         except (ValueError, OverflowError, OSError):
             continue
-    return min(times, default=None) or modified(path)
+    return min(times, default=None) or time_from(None, path)
 
 
 def _cases(suite: Any) -> Iterator[ToldTest | ToldCollector]:
     for case in suite.findall("testcase"):
         path, nodeid = _name(case)
-        line = _line(case.get("line"))
+        found = case.get("line") or ""  # pytest counts from 0
+        line = int(found) + 1 if re.fullmatch(r"[0-9]{1,7}", found) else None
         failures: list[ToldFailure] = []
         collector = None
         outcome: TestOutcome = "passed"
         for child in case:
             message, text = child.get("message") or "", "".join(child.itertext())
             if child.tag == "error" and message == _COLLECTION:
-                collector = ToldCollector(nodeid=path or nodeid, text=text, path=path, line=line)
+                collector = ToldCollector(nodeid=path, text=text, line=line)
             elif child.tag in ("failure", "error"):
                 failures.append(_failure(child.tag, message, text))
             outcome = _outcome_after(outcome, child)
@@ -156,7 +157,7 @@ def _failure(tag: str, message: str, text: str) -> ToldFailure:
     return ToldFailure(phase=phase, message=message, text=text)
 
 
-def _name(case: Any) -> tuple[str | None, str]:
+def _name(case: Any) -> tuple[str, str]:
     """Return the path and node id that a case names; the path is a guess without `file`."""
     name = case.get("name") or ""
     parts = [each for each in (case.get("classname") or "").split(".") if each]
@@ -176,11 +177,6 @@ def _name(case: Any) -> tuple[str | None, str]:
     )
     path = "/".join(parts[:ends]) + ".py"
     return path, "::".join([path, *parts[ends:], name])
-
-
-def _line(found: str | None) -> int | None:
-    """Return a line counted from 1; pytest's `line` is counted from 0."""
-    return int(found) + 1 if found and re.fullmatch(r"[0-9]{1,7}", found) else None
 
 
 def _number(found: str | None) -> float | None:

@@ -14,14 +14,13 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.foreign import (
+    PHASES,
     ToldCollector,
     ToldFailure,
     ToldRun,
     ToldTest,
     hint_for,
     number_at,
-    object_at,
-    objects_at,
     text_at,
     time_from,
 )
@@ -32,13 +31,15 @@ from pytest_failure_taxonomy.report.input_files import (
     read_input,
     refusal,
 )
-from pytest_failure_taxonomy.report.text import safe_text, telling_line
+from pytest_failure_taxonomy.report.limits import object_at, objects_at
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,
     Phase,
     ProcessExit,
     TestOutcome,
 )
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 MAX_LOG_BYTES: Final = 256 * 1024 * 1024
@@ -51,7 +52,6 @@ NOTE_OF_DEATH: Final = (
 
 _RIGHT: Final = "give the file that `pytest --report-log=FILE` writes"
 _MARK: Final = "$report_type"
-_PHASES: Final[dict[str, Phase]] = {"setup": "setup", "call": "call", "teardown": "teardown"}
 _CRASHED: Final = "???"
 """The phase of xdist's report of a test whose worker has died."""
 _WORKER: Final = re.compile(r"worker '(\w{1,20})' crashed")
@@ -175,7 +175,6 @@ class _Log:
         self._collectors: dict[str, ToldCollector] = {}
         self._warnings = 0
         self._rerun = 0
-        self._skipped_collectors = 0
         self._stop = 0.0
         self._unknown: dict[str, int] = {}
 
@@ -185,9 +184,14 @@ class _Log:
         if not self.pytest_version and sort != "SessionStart":
             raise self._refusal(number, f"it begins with {safe_text(sort, MAX_WORD)}")
         if sort == "SessionStart":
-            self._begin(number, entry)
+            if self.pytest_version:
+                raise self._refusal(number, "a second run begins here", "give a file for each run")
+            self.pytest_version = text_at(entry, "pytest_version") or "unknown"
         elif sort == "SessionFinish":
-            self._finish(number, entry)
+            code = entry.get("exitstatus")
+            if type(code) is not int:
+                raise self._refusal(number, "its `exitstatus` is no integer")
+            self._exit_code, self._is_finished = code, True
         elif sort == "CollectReport":
             self._take_collector(entry)
         elif sort == "WarningMessage":
@@ -224,23 +228,11 @@ class _Log:
             notes=tuple(notes),
         )
 
-    def _begin(self, number: int, entry: dict[str, Any]) -> None:
-        if self.pytest_version:
-            raise self._refusal(number, "a second run begins here", "give a file for each run")
-        self.pytest_version = text_at(entry, "pytest_version") or "unknown"
-
-    def _finish(self, number: int, entry: dict[str, Any]) -> None:
-        code = entry.get("exitstatus")
-        if type(code) is not int:
-            raise self._refusal(number, "its `exitstatus` is no integer")
-        self._exit_code, self._is_finished = code, True
-
     def _take_collector(self, entry: dict[str, Any]) -> None:
         if text_at(entry, "outcome") == "failed":
             nodeid = text_at(entry, "nodeid")
             text = _text_of(entry.get("longrepr"))
-            path = nodeid.partition("::")[0]
-            self._collectors[nodeid] = ToldCollector(nodeid=nodeid, text=text, path=path or None)
+            self._collectors[nodeid] = ToldCollector(nodeid=nodeid, text=text)
 
     def _take_phase(self, number: int, entry: dict[str, Any]) -> None:
         self._stop = max(self._stop, number_at(entry, "stop") or 0.0)
@@ -248,7 +240,7 @@ class _Log:
         if when == _CRASHED:
             self._take_crash(entry)
             return
-        phase = _PHASES.get(when)
+        phase = PHASES.get(when)
         if phase is None:
             raise self._refusal(number, f"there is no phase {safe_text(when, MAX_WORD)!r}")
         test = self._test_of(entry)

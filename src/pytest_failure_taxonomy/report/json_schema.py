@@ -20,7 +20,7 @@ from pytest_failure_taxonomy.report.build import SCHEMA_ID
 from pytest_failure_taxonomy.report.model import FailureReport
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-FILE_NAME: Final = "failure-report-1.1.schema.json"
+FILE_NAME: Final = "failure-report-1.2.schema.json"
 TITLE: Final = "Failure report"
 
 JSONSchema = dict[str, Any]

@@ -25,8 +25,25 @@ OWN_NAME: Final = "pytest_failure_taxonomy"
 
 def own_extension(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return what our own extension holds; in a report of anybody's it may be of any type."""
-    own = report["extensions"].get(OWN_NAME)
-    return own if isinstance(own, dict) else {}
+    return object_at(report["extensions"], OWN_NAME)
+
+
+def object_at(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an object of an object of anybody's; an empty one where there is none."""
+    found = holder.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def objects_at(holder: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the objects in a list of an object of anybody's."""
+    found = holder.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def texts_at(holder: Mapping[str, Any], name: str) -> list[str]:
+    """Return the texts in a list of an object of anybody's."""
+    found = holder.get(name)
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 _SEARCHED_AT_ONCE: Final = 10_000
@@ -49,6 +66,8 @@ MAX_FAILURES: Final = MAX_LISTED
 more."""
 MAX_NODEIDS: Final = 1_000
 """Node ids in any one list."""
+MAX_NODEIDS_OF_PART: Final = 20
+"""Node ids of one group or cause that a merged report keeps of each run."""
 MAX_MESSAGE: Final = 2_000
 MAX_TRACEBACK: Final = 10_000
 """Also the most that any text without a narrower cap may have: a parameter can make a node id of
@@ -93,6 +112,7 @@ class Limits:
             "tracebacks_omitted": 0,
             "nodeids_omitted": 0,
             "groups_omitted": 0,
+            "causes_omitted": 0,
             "texts_truncated": 0,
         }
         self._characters_left = MAX_TRACEBACKS
@@ -225,13 +245,8 @@ CUT: Final = "there was no room on the disk for the whole report"
 _KEPT: Final = (500, 200, 100, 50, 20, 10, 5, 2, 1, 0)
 """How many entries of each list are kept, tried one after the other."""
 
-_LISTS: Final = (
-    ("failures", "failures_omitted"),
-    ("collection_errors", "collection_errors_omitted"),
-    ("internal_errors", "internal_errors_omitted"),
-    ("groups", "groups_omitted"),
-)
-"""Lists of a report and the fields of `limits` that count what they lack."""
+_LISTS: Final = ("failures", "collection_errors", "internal_errors", "groups", "causes")
+"""Lists of a report of which `limits` counts what they lack, as in `failures_omitted`."""
 
 
 def cut_to_fit(
@@ -278,9 +293,9 @@ def _with_fewer(report: JSONObject, tracebacks: int | None, entries: int | None)
     """Return a report with so many tracebacks and entries in each list; `None` for all."""
     limits = dict(report["limits"])
     part = dict(report)
-    for name, omitted in _LISTS:
+    for name in _LISTS:
         kept = report[name][:entries]
-        limits[omitted] += len(report[name]) - len(kept)
+        limits[f"{name}_omitted"] += len(report[name]) - len(kept)
         part[name] = [
             _without_traceback(each, index, tracebacks) for index, each in enumerate(kept)
         ]
@@ -289,10 +304,10 @@ def _with_fewer(report: JSONObject, tracebacks: int | None, entries: int | None)
             for before, after in zip(kept, part[name], strict=True)
         )
     if entries is not None:
-        nodeids = [report["not_run"], *report["reasons"], *part["groups"]]
+        nodeids = [report["not_run"], *report["reasons"], *part["groups"], *part["causes"]]
         limits["nodeids_omitted"] += sum(len(each["nodeids"][entries:]) for each in nodeids)
         part["not_run"] = _with_fewer_nodeids(report["not_run"], entries)
-        for name in ("reasons", "groups"):
+        for name in ("reasons", "groups", "causes"):
             part[name] = [_with_fewer_nodeids(each, entries) for each in part[name]]
     return {**part, "limits": limits}
 

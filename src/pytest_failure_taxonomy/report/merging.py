@@ -21,47 +21,57 @@ from pytest_failure_taxonomy.errors import BenchError, ReportError
 from pytest_failure_taxonomy.report.build import (
     SCHEMA_ID,
     SCHEMA_VERSION,
-    findings_of,
+    causes_as_json,
     reasons_as_json,
-    verdict_as_before,
     verdict_as_json,
 )
 from pytest_failure_taxonomy.report.limits import (
     MAX_FAILURES,
     MAX_NODEIDS,
+    MAX_NODEIDS_OF_PART,
     OWN_NAME,
     JSONObject,
     Limits,
 )
 from pytest_failure_taxonomy.report.model import Merged
+from pytest_failure_taxonomy.report.rejudging import (
+    causes_of,
+    causes_of_groups,
+    counts_of,
+    findings_of,
+    verdict_as_before,
+)
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.causes import gather_causes
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 MAX_GROUPS: Final = 200
-"""Groups of one run that its summary keeps, the biggest ones."""
+"""Groups and causes of one run that its summary keeps, the first ones of each."""
 MAX_NODEIDS_OF_RUN: Final = 100
 """Node ids of one reason that it keeps."""
-MAX_NODEIDS_OF_GROUP: Final = 20
 MAX_TESTS: Final = 200_000
 """How many tests a merged report lists; of more, none: a list with holes would pass for whole."""
 MAX_NOTES: Final = 20
 _LISTS: Final = ("failures", "collection_errors", "internal_errors", "in_flight", "stalls")
 """Lists that a rerun replaces."""
 _OTHER_LISTS: Final = ("workers", "bench")
-_COUNTED_OMISSIONS: Final = (
-    ("failures", "failures_omitted"),
-    ("collection_errors", "collection_errors_omitted"),
-    ("internal_errors", "internal_errors_omitted"),
-)
+_GROUPINGS: Final = ("groups", "causes")
+_COUNTED: Final = ("failures", "collection_errors", "internal_errors")
+"""Lists of which `limits` counts what is left out."""
 _COMPLETENESS: Final = ("running", "reconstructed", "full")
 _RERUN_OPTIONS: Final = frozenset(
     {"--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise"}
 )
-_RERUN_VALUES: Final = ("--lfnf=", "--last-failed-no-failures=", "--failure-taxonomy-report=")
+_RERUN_VALUES: Final = (
+    "--lfnf=",
+    "--last-failed-no-failures=",
+    "--failure-taxonomy-report=",
+    "--why-report=",
+)
 _NO_EXIT: Final = {
     "code": None,
     "name": None,
@@ -86,11 +96,16 @@ class _Part:
         return str(self.about["run"]["id"])
 
     @property
+    def slot(self) -> tuple[str, int | None]:
+        """Its stage and shard, which its tries share."""
+        run = self.about["run"]
+        return run["stage"], run["shard"]["index"] if run["shard"] else None
+
+    @property
     def order(self) -> tuple[int, int, datetime, str]:
         """Where it stands among the runs: by stage, shard and time."""
-        run = self.about["run"]
-        shard = run["shard"]["index"] if run["shard"] else 0
-        return (_STAGES.index(run["stage"]), shard, _time(run["started_at"]), self.id)
+        stage, shard = self.slot
+        return (_STAGES.index(stage), shard or 0, _time(self.about["run"]["started_at"]), self.id)
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -193,7 +208,7 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
     if merged is None:
         return None
     try:
-        return Merged.model_validate(_with_shards(merged)).model_dump(mode="json")
+        merged = Merged.model_validate(_with_new_fields(merged)).model_dump(mode="json")
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -201,14 +216,22 @@ def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
             f"run {report['run']['id']}: what it says of its runs is damaged: "
             f"{safe_text(where)}: {safe_text(first['msg'])}; merge the reports of its runs again"
         ) from None
+    for run in merged["runs"]:
+        run["causes"] = run["causes"] or causes_of_groups(run)
+    return merged
 
 
-def _with_shards(merged: Any) -> Any:
-    """Return what a merged report says of its runs; older ones had no shards of benches."""
+def _with_new_fields(merged: Any) -> Any:
+    """Return what a merged report says of its runs; older ones had no shards and no causes."""
     runs = merged.get("runs") if isinstance(merged, dict) else None
     if not isinstance(runs, list):
         return merged
-    filled = [{"bench_shards": [], **run} if isinstance(run, dict) else run for run in runs]
+    filled = []
+    for run in runs:
+        if isinstance(run, dict) and isinstance(run.get("limits"), dict):
+            limits = {"causes_omitted": 0, **run["limits"]}
+            run = {"bench_shards": [], "causes": [], **run, "limits": limits}  # noqa: PLW2901 - filled
+        filled.append(run)
     return {**merged, "runs": filled}
 
 
@@ -222,9 +245,7 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
     own = report["extensions"].get(OWN_NAME)
     own = own if isinstance(own, dict) else {}
     environment = report["environment"]
-    lists = {name: list(report[name]) for name in (*_LISTS, *_OTHER_LISTS)}
-    lists["tests"] = list(report["tests"] or ())
-    lists["not_run"] = list(report["not_run"]["nodeids"])
+    lists = _lists_of(report)
     git, ci = environment["git"] or {}, environment["ci"] or {}
     about = {
         "run": report["run"],
@@ -238,14 +259,17 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
             {**held, "nodeids": held["nodeids"][:MAX_NODEIDS_OF_RUN]} for held in report["reasons"]
         ],
         "summary": report["summary"],
-        "groups": [
-            {**group, "nodeids": group["nodeids"][:MAX_NODEIDS_OF_GROUP]}
-            for group in report["groups"][:MAX_GROUPS]
-        ],
-        "limits": {
-            **report["limits"],
-            "groups_omitted": report["limits"]["groups_omitted"]
-            + len(report["groups"][MAX_GROUPS:]),
+        **{
+            name: [
+                {**each, "nodeids": each["nodeids"][:MAX_NODEIDS_OF_PART]}
+                for each in report[name][:MAX_GROUPS]
+            ]
+            for name in _GROUPINGS
+        },
+        "limits": report["limits"]
+        | {
+            f"{name}_omitted": report["limits"][f"{name}_omitted"] + len(report[name][MAX_GROUPS:])
+            for name in _GROUPINGS
         },
         "not_run": report["not_run"]["count"],
         "notes": _texts(own, "notes") + _texts(own, "faults"),
@@ -256,6 +280,14 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
         "bench_shards": [],
     }
     return _Part(about=about, lists=lists, environment=environment)
+
+
+def _lists_of(report: Mapping[str, Any]) -> dict[str, list[Any]]:
+    return {
+        **{name: list(report[name]) for name in (*_LISTS, *_OTHER_LISTS)},
+        "tests": list(report["tests"] or ()),
+        "not_run": list(report["not_run"]["nodeids"]),
+    }
 
 
 def _text(found: Any, name: str) -> str | None:
@@ -278,9 +310,7 @@ def _attempt_of(own: Mapping[str, Any]) -> dict[str, str] | None:
 
 def _taken_apart(report: Mapping[str, Any], merged: JSONObject) -> list[_Part]:
     """Return the runs of a merged report, each with its part of every list."""
-    lists = {name: iter(report[name]) for name in (*_LISTS, *_OTHER_LISTS)}
-    lists["tests"] = iter(report["tests"] or ())
-    lists["not_run"] = iter(report["not_run"]["nodeids"])
+    lists = {name: iter(entries) for name, entries in _lists_of(report).items()}
     environment = report["environment"]
     parts = []
     for about in merged["runs"]:
@@ -305,7 +335,7 @@ def _cut(parts: Sequence[_Part]) -> list[_Part]:
         for name, room in left.items():
             lists[name] = lists[name][:room]
             left[name] = room - len(lists[name])
-        kept.append(_Part(about=part.about, lists=lists, environment=part.environment))
+        kept.append(replace(part, lists=lists))
     return kept
 
 
@@ -341,15 +371,28 @@ def _build(
         joined = _join(parts, replaced, join_shards)
         parts = [_without_shards(part) for part in parts]
     aside = replaced | _valid_baselines(parts)
-    parts = _cut([_emptied(part) if part.id in aside else part for part in parts])
+    emptied: dict[str, list[Any]] = {name: [] for name in (*_LISTS, "not_run")}
+    parts = _cut(
+        [
+            replace(part, lists={**part.lists, **emptied}) if part.id in aside else part
+            for part in parts
+        ]
+    )
     active = [part for part in parts if part.id not in replaced]
     failing = [part for part in active if part.id not in aside]
+    summary = _summary(parts, replaced, aside)
+    new = [*_missing(active, expect), *_failed_gates(joined)]
     judgement = judge(
         RunEvidence(
             stage=Stage.FINAL_TEST,
             recorded=False,
             exit=ProcessExit(code=None, source="none"),
-            settled=(*_findings(active), *_missing(active, expect), *_failed_gates(joined)),
+            counts=counts_of(summary),
+            settled=(*(found for part in active for found in findings_of(part.about)), *new),
+            settled_causes=(
+                *(cause for part in active for cause in causes_of(part.about)),
+                *gather_causes(new),
+            ),
         )
     )
     limits = Limits()
@@ -360,7 +403,8 @@ def _build(
     exits = [each.about["exit"] for each in (of_verdict if verdict else active)]
     has_tests = all(part.about["has_tests"] for part in parts)
     has_tests = has_tests and sum(part.about["counts"]["tests"] for part in parts) <= MAX_TESTS
-    parts = [part if has_tests else _without_tests(part) for part in parts]
+    if not has_tests:
+        parts = [replace(part, lists={**part.lists, "tests": []}) for part in parts]
     groups = _groups(failing)
     report = {
         "$schema": SCHEMA_ID,
@@ -373,9 +417,12 @@ def _build(
         "exit": exits[0] if exits else dict(_NO_EXIT),
         "verdict": verdict,
         "reasons": reasons_as_json(judgement, limits),
-        "summary": _summary(parts, replaced, aside),
+        "summary": summary,
         "failures": _joined(parts, "failures"),
         "groups": groups[:MAX_FAILURES],
+        "causes": causes_as_json(
+            judgement, limits, [cause for part in active for cause in part.about["causes"]]
+        ),
         "collection_errors": _joined(parts, "collection_errors"),
         "internal_errors": _joined(parts, "internal_errors"),
         "in_flight": _joined(parts, "in_flight"),
@@ -385,6 +432,7 @@ def _build(
             "count": sum(part.about["not_run"] for part in failing),
             "nodeids": _joined(parts, "not_run"),
         },
+        "order": None,
         "workers": _joined(parts, "workers"),
         "bench": [*_joined(parts, "bench"), *joined],
         "environment": next(each.environment for each in parts if each.environment is not None),
@@ -399,13 +447,6 @@ def _is_same(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> bool:
 
 def _joined(parts: Sequence[_Part], name: str) -> list[Any]:
     return [entry for part in parts for entry in part.lists[name]]
-
-
-def _emptied(part: _Part) -> _Part:
-    """Return a run that a rerun has replaced, without what it lists as failed."""
-    empty: dict[str, list[Any]] = {name: [] for name in (*_LISTS, "not_run")}
-    lists = {**part.lists, **empty}
-    return _Part(about=part.about, lists=lists, environment=part.environment)
 
 
 def _join(parts: Sequence[_Part], replaced: set[str], join_shards: JoinShards) -> list[JSONObject]:
@@ -428,7 +469,7 @@ def _without_shards(part: _Part) -> _Part:
     shards = [each for each in part.lists["bench"] if each.get("shard")]
     others = [each for each in part.lists["bench"] if not each.get("shard")]
     about = {**part.about, "bench_shards": shards}
-    return _Part(about=about, lists={**part.lists, "bench": others}, environment=part.environment)
+    return replace(part, about=about, lists={**part.lists, "bench": others})
 
 
 def _failed_gates(joined: Sequence[JSONObject]) -> Iterator[Finding]:
@@ -446,51 +487,28 @@ def _failed_gates(joined: Sequence[JSONObject]) -> Iterator[Finding]:
         )
 
 
-def _without_tests(part: _Part) -> _Part:
-    lists = {**part.lists, "tests": []}
-    return _Part(about=part.about, lists=lists, environment=part.environment)
-
-
 def _replaced(parts: Sequence[_Part], *, always: bool) -> set[str]:
     """Return the ids of runs that a rerun has replaced.
 
     That is a later run of the same stage, shard and arguments that came to its end and was told to
     run what failed before; with `always`, any later run of the same stage and shard.
     """
-    tries: dict[Any, list[_Part]] = {}
+    replaced: set[str] = set()
+    earlier: dict[Any, list[str]] = {}
     for part in parts:
-        run = part.about["run"]
-        key: tuple[Any, ...] = (run["stage"], run["shard"]["index"] if run["shard"] else None)
+        invocation = part.about["run"]["invocation"]
+        args = invocation["args"]
+        key: tuple[Any, ...] = part.slot
         if not always:
-            invocation = run["invocation"]
-            key = (*key, invocation["rootdir"], tuple(_without_rerun_options(invocation["args"])))
-        tries.setdefault(key, []).append(part)
-    replaced = set()
-    for of_one in tries.values():
-        for index, part in enumerate(of_one):
-            if any(always or _is_rerun(later) for later in of_one[index + 1 :] if _is_whole(later)):
-                replaced.add(part.id)
+            same = [each for each in args if each not in _RERUN_OPTIONS]
+            same = [each for each in same if not each.startswith(_RERUN_VALUES)]
+            key = (*key, invocation["rootdir"], *same)
+        before = earlier.setdefault(key, [])
+        is_whole = part.about["completeness"] == "full" and part.about["exit"]["code"] in (0, 1)
+        if is_whole and (always or not _RERUN_OPTIONS.isdisjoint(args)):
+            replaced.update(before)
+        before.append(part.id)
     return replaced
-
-
-def _is_rerun(part: _Part) -> bool:
-    args = part.about["run"]["invocation"]["args"]
-    return not _RERUN_OPTIONS.isdisjoint(args)
-
-
-def _is_whole(part: _Part) -> bool:
-    return part.about["completeness"] == "full" and part.about["exit"]["code"] in (0, 1)
-
-
-def _without_rerun_options(args: Sequence[str]) -> Iterator[str]:
-    return (
-        each for each in args if each not in _RERUN_OPTIONS and not each.startswith(_RERUN_VALUES)
-    )
-
-
-def _findings(parts: Iterable[_Part]) -> Iterator[Finding]:
-    for part in parts:
-        yield from findings_of(part.about)
 
 
 def _missing(parts: Sequence[_Part], expect: int | None) -> Iterator[Finding]:
@@ -571,11 +589,9 @@ def _tries(parts: Sequence[_Part], replaced: set[str]) -> Iterator[list[_Part]]:
     """Yield the tries of which a later one has replaced the earlier ones."""
     open_tries: dict[Any, list[_Part]] = {}
     for part in parts:
-        run = part.about["run"]
-        key = (run["stage"], run["shard"]["index"] if run["shard"] else None)
-        open_tries.setdefault(key, []).append(part)
+        open_tries.setdefault(part.slot, []).append(part)
         if part.id not in replaced:
-            tries = open_tries.pop(key)
+            tries = open_tries.pop(part.slot)
             if len(tries) > 1:
                 yield tries
 
@@ -612,8 +628,8 @@ def _limits(parts: Sequence[_Part], limits: Limits, groups_omitted: int) -> JSON
     for part in parts:
         for name, count in part.about["limits"].items():
             total[name] = total.get(name, 0) + count
-        for name, omitted in _COUNTED_OMISSIONS:
-            total[omitted] += part.about["counts"][name] - len(part.lists[name])
+        for name in _COUNTED:
+            total[f"{name}_omitted"] += part.about["counts"][name] - len(part.lists[name])
         total["nodeids_omitted"] += part.about["counts"]["not_run"] - len(part.lists["not_run"])
     total["groups_omitted"] += groups_omitted
     return total

@@ -1,4 +1,4 @@
-"""The report's model, schema version 1.1, for whoever reads reports.
+"""The report's model, schema version 1.2, for whoever reads reports.
 
 `build.py` writes the same shape as plain data, because a pytest run must not pay for pydantic; the
 tests hold the two together. The JSON Schema in this package is made from these classes, and their
@@ -22,7 +22,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     StallState,
     TestOutcome,
 )
-from pytest_failure_taxonomy.taxonomy.judgement import Confidence
+from pytest_failure_taxonomy.taxonomy.judgement import CauseOwner, Confidence
 from pytest_failure_taxonomy.taxonomy.kinds import KIND_PATTERN
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType, RecoveryAction
@@ -328,6 +328,68 @@ class FailureGroup(ClosedModel):
     """What earlier runs say of it; null if the run keeps no history."""
 
 
+class Interval(ClosedModel):
+    """Bounds of a share, of 0 to 1."""
+
+    low: Annotated[float, Field(ge=0, le=1)]
+    """The lower bound."""
+    high: Annotated[float, Field(ge=0, le=1)]
+    """The upper bound."""
+
+
+class Proof(ClosedModel):
+    """What an experiment says of a cause."""
+
+    type: str
+    """What was tried, such as `reproducible`, `order.polluted` or `commit`."""
+    status: Literal["proven", "refuted", "suspected", "undecided"]
+    """What came of it."""
+    nodeids: _Listed[str]
+    """Node ids of the tests that it names, in their order."""
+    state: str | None
+    """What differs where it fails; null where that is not what was tried."""
+    runs: _Count
+    """How many runs it took."""
+    failed: _Count
+    """How many of them failed with the same fingerprint."""
+    interval: Interval | None
+    """The exact 95 % interval of the share that fails; null without a share."""
+    command: str | None
+    """What repeats it; null where nothing does."""
+
+
+class Cause(ClosedModel):
+    """Failures and endings that the same change mends."""
+
+    key: str
+    """The same in any run that has this cause; 16 hexadecimal digits."""
+    what: str
+    """What is wrong and with what, in one line."""
+    fix: str | None
+    """A command or an edit that mends it; null where none is known for sure."""
+    reason: _Reason
+    """The reason of most of it."""
+    kind: _Kind
+    """What refines the reason."""
+    owner: CauseOwner | None
+    """Who has to mend it: whose code most of it was raised in, or `environment`, who runs the
+    machine and its services; null if that is not known."""
+    retryable: bool | None
+    """Whether the same run again could end differently; null if nothing speaks either way."""
+    charge_to: Literal["subject", "environment", "verifier", "ambiguous"] | None
+    """Who a score of a harness charges it to; null where that was not asked."""
+    count: Annotated[int, Field(ge=1)]
+    """How many failures and endings it has."""
+    nodeids: _Listed[str]
+    """Node ids of its tests and collectors, each once, in order of occurrence."""
+    fingerprints: _Listed[str]
+    """Of its failures, each once, in order of occurrence."""
+    history: GroupHistory | None
+    """What earlier runs say of it; null if the run keeps no history."""
+    proof: Proof | None
+    """What an experiment says of it; null without one."""
+
+
 class CollectionError(ClosedModel):
     """A node that could not be collected."""
 
@@ -533,6 +595,21 @@ class Environment(ClosedModel):
     """Memory of the run; null if nothing of it was seen."""
     git: Git | None
     """The commit that was tested; null outside of a repository."""
+    distributions: _Listed[str] | None
+    """`name-version` of every installed distribution, sorted; null if nothing failed, or that was
+    not recorded."""
+
+
+class Order(ClosedModel):
+    """In which order the tests started, so that it can be run again."""
+
+    workers: dict[str, _Listed[tuple[int, int]]]
+    """By worker, `main` without xdist: runs of tests by their numbers in the collection, each by
+    its first number and its length, in the order of their starts."""
+    seeds: dict[str, int]
+    """Seeds by what they are of: `hash` and `randomly`."""
+    truncated: bool
+    """Whether later starts were left out."""
 
 
 class Limits(ClosedModel):
@@ -550,6 +627,8 @@ class Limits(ClosedModel):
     """Node ids left out of all lists together."""
     groups_omitted: _Count
     """Groups of failures that are not listed."""
+    causes_omitted: _Count
+    """Causes that are not listed."""
     texts_truncated: _Count
     """Texts that were cut; each says `truncated` and how many characters at the cut."""
 
@@ -562,10 +641,10 @@ class FailureReport(ClosedModel):
     """
 
     schema_id: Annotated[
-        Literal["urn:pytest-failure-taxonomy:failure-report:1.1"], Field(alias="$schema")
+        Literal["urn:pytest-failure-taxonomy:failure-report:1.2"], Field(alias="$schema")
     ]
     """The id of this schema."""
-    schema_version: Literal["1.1"]
+    schema_version: Literal["1.2"]
     """The version of this schema."""
     generator: Generator
     """The program that wrote the report."""
@@ -587,6 +666,9 @@ class FailureReport(ClosedModel):
     """Failed tests, in order of occurrence."""
     groups: _Listed[FailureGroup]
     """Failures of one fingerprint, sorted by count, biggest first."""
+    causes: _Listed[Cause]
+    """What is to be mended, each failure and ending in exactly one: what explains others first,
+    then new before known, biggest first, in order of occurrence; empty for success."""
     collection_errors: _Listed[CollectionError]
     """Nodes that could not be collected, one entry a node, in order of occurrence."""
     internal_errors: _Listed[InternalError]
@@ -600,6 +682,8 @@ class FailureReport(ClosedModel):
     that."""
     not_run: NotRun
     """Tests that were selected and never started."""
+    order: Order | None
+    """In which order the tests started; null if nothing failed, or that was not recorded."""
     workers: _Listed[Worker]
     """The xdist workers, sorted by id (`gw2` before `gw10`); empty without xdist."""
     bench: _Listed[BenchRunReport]
@@ -635,6 +719,8 @@ class MergedRun(ClosedModel):
     """Its own counts of tests."""
     groups: _Listed[FailureGroup]
     """Its own groups of failures."""
+    causes: _Listed[Cause]
+    """Its own causes."""
     limits: Limits
     """The limits that it ran under."""
     not_run: _Count

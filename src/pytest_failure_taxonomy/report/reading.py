@@ -25,8 +25,9 @@ from pytest_failure_taxonomy.report.input_files import (
 )
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.rejudging import causes_of_groups
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 MAX_PROBLEMS: Final = 100
 """Problems of one file that are listed."""
 
-_FIRST_SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.0"
+_OLD_SCHEMA_IDS: Final = {
+    version: f"urn:pytest-failure-taxonomy:failure-report:{version}" for version in ("1.0", "1.1")
+}
 _NEW_FIELDS: Final[dict[str, dict[str, None]]] = {
     "run": {"shard": None},
     "verdict": {"owner": None},
@@ -43,11 +46,11 @@ _NEW_FIELDS: Final[dict[str, dict[str, None]]] = {
     "collection_errors": {"origin": None},
     "in_flight": dict.fromkeys(("stall", "output", "stack", "location")),
     "workers": {"peak_rss_bytes": None},
-    "environment": {"watcher": None, "memory": None, "git": None},
+    "environment": dict.fromkeys(("watcher", "memory", "git", "distributions")),
 }
-"""The fields that version 1.1 added, by the object, or the list of objects, that has them."""
+"""The fields that versions 1.1 and 1.2 added, by the object, or the list of them, that has them."""
 
-_RIGHT: Final = "a report is the JSON file that `pytest --failure-taxonomy` writes"
+_RIGHT: Final = "give the path of a report, the JSON file that `pytest --why` writes"
 _VERSION: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -100,7 +103,8 @@ def parse_report(data: bytes, where: str) -> FailureReport:
         raise _refusal(where, f"{_JSON_SORTS[type(content)]} and not an object")
     _check_version(content.get("schema_version"), where)
     try:
-        return FailureReport.model_validate_json(_brought_up_to_date(content, data))
+        report = FailureReport.model_validate_json(_brought_up_to_date(content, data))
+        return report if "causes" in content else _with_causes(report)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
     # What the standard library takes and pydantic does not: half a surrogate pair, 200 levels.
@@ -122,19 +126,30 @@ def _check_version(version: object, where: str) -> None:
 
 
 def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
-    """Return a report of schema version 1.0 as one of 1.1 whose new fields are null or empty.
+    """Return a report of an older schema version as one whose new fields are null or empty.
 
     The bytes of any other are returned as they are, so that what is wrong with them is found there.
     """
-    if content.get("schema_version") != "1.0" or content.get("$schema") != _FIRST_SCHEMA_ID:
+    version = str(content.get("schema_version"))
+    if version not in _OLD_SCHEMA_IDS or content.get("$schema") != _OLD_SCHEMA_IDS[version]:
         return data
     content = {**content, "$schema": SCHEMA_ID, "schema_version": SCHEMA_VERSION}
     content.setdefault("stalls", [])
     content.setdefault("tests", None)
+    content.setdefault("causes", [])
+    content.setdefault("order", None)
+    if isinstance(content.get("limits"), dict):
+        content["limits"] = {"causes_omitted": 0, **content["limits"]}
     for field, new in _NEW_FIELDS.items():
         if field in content:
             content[field] = _with_new_fields(content[field], new)
     return json.dumps(content).encode("ascii")
+
+
+def _with_causes(report: FailureReport) -> FailureReport:
+    """Return a report of an older schema version with the causes that its groups tell."""
+    content = report.model_dump(mode="json", by_alias=True)
+    return FailureReport.model_validate({**content, "causes": causes_of_groups(content)})
 
 
 def _with_new_fields(old: Any, new: Mapping[str, None]) -> Any:
@@ -150,8 +165,8 @@ def _list_problems(problems: list[ErrorDetails], where: str) -> str:
         " `failure-taxonomy schema` prints what would be right"
     )
     lines = [f"  {_json_path(each['loc'])}: {_words(each)}" for each in problems[:MAX_PROBLEMS]]
-    if len(problems) > MAX_PROBLEMS:
-        lines.append(f"  ... and {len(problems) - MAX_PROBLEMS} more")
+    if more := and_more(len(problems) - MAX_PROBLEMS):
+        lines.append(f"  ...{more}")
     return "\n".join([head, *lines])
 
 

@@ -15,7 +15,6 @@ _MARK_ROOM: Final = 50
 """Characters that the filled-in mark takes at most."""
 _LONGEST_WORD: Final = 400
 _BLANK: Final = re.compile(r"\s")
-_TRACEBACK: Final = "Traceback (most recent call last):"
 
 # C0 and C1 controls, DEL, bidirectional controls, and the line and paragraph separators: what
 # could move the cursor, recolour the screen, forge a line or reverse the reading direction.
@@ -47,7 +46,7 @@ CLOSED_FIELDS: Final = frozenset(
         *("$schema", "schema_version", "completeness", "stage", "started_at", "id", "fingerprint"),
         *("reason", "kind", "confidence", "failure_type", "recovery_action"),
         *("phase", "severity", "verdict", "owner", "state", "what", "outcome", "first_seen"),
-        *("finding", "flip"),
+        *("finding", "flip", "charge_to", "status"),
     }
 )
 """Fields of a report whose words are our own. A password may well be `final_test`, and a
@@ -69,7 +68,8 @@ def change_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 def is_closed(name: str, value: Any, fields: Container[str] = CLOSED_FIELDS) -> bool:
     """Tell whether a field holds one word of our own."""
-    return name in fields and type(value) is str and len(value) < _LONG and value.isascii()
+    is_of_ours = name in fields and type(value) is str and len(value) < _LONG
+    return is_of_ours and value.isascii() and " " not in value
 
 
 def change_free_texts(
@@ -160,21 +160,6 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def telling_line(text: str) -> str:
-    """Return the line that says most: the first; of a quoted traceback, what was raised."""
-    first = first_line(text)
-    if first != _TRACEBACK:
-        return first
-    depth, told = 0, ""  # all of it is indented where pytest has rewritten an assertion
-    for line in text.splitlines():
-        bare = line.lstrip()
-        if bare.startswith('File "'):
-            depth, told = len(line) - len(bare), ""
-        elif bare and not told and len(line) - len(bare) < depth:
-            told = bare.rstrip()
-    return told or first
-
-
 def with_place(
     words: str, path: str, line: int | None, loaded: str = "", *, within: str = ""
 ) -> str:
@@ -217,8 +202,8 @@ _PLACE: Final = (
 _SETTING: Final = r"(?<= in )(?P<path>[^()\n]+)(?=\)(?:$| \())"
 """How a text of ours ends that names the setting of a file: `(from addopts in pytest.ini)`. Which
 plugin to install may follow in brackets of its own."""
-_IMPORTER: Final = r"^(?P<path>[^()\n]+?)(?= imports [\w.]+, which )"
-"""How a text of ours begins that says who imports what is missing."""
+_IMPORTED: Final = r"(?:^|: )(?P<path>[^():\n]+?)(?= can't be (?:import|collect)ed)"
+"""How a text of ours ends that says which file is missing what it imports."""
 
 
 class ShownPaths:
@@ -271,7 +256,7 @@ class ShownPaths:
             return text
         first, newline, rest = text.partition("\n")
         known = {path for each in named if (path := each.partition("::")[0])}
-        for pattern in (_PLACE, _SETTING, _IMPORTER):
+        for pattern in (_PLACE, _SETTING, _IMPORTED):
             found = re.search(pattern, first)  # compiled when needed: most runs show no such text
             if found is not None:
                 known.update(each for each in found.groupdict().values() if self._is_file(each))

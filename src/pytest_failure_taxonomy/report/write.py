@@ -54,7 +54,7 @@ def _encode_field(value: Any) -> str:
     return "[\n  " + ",\n  ".join(items) + "\n ]"
 
 
-def refuse_special_file(path: Path, what: str = "--failure-taxonomy-report: ") -> None:
+def refuse_special_file(path: Path, what: str) -> None:
     """Refuse a path at which there is anything but an ordinary file.
 
     Args:

@@ -31,24 +31,21 @@ def attribute(run: RunEvidence, rules: Sequence[Rule]) -> tuple[RunEvidence, tup
         problems = tuple(matcher.problems)
         for index, rule in zip(open_ones, matched, strict=True):
             if rule is not None:
-                failures[index] = replace(failures[index], attributed=_by_rule(rule))
+                said = Attribution(
+                    reason=rule.reason,
+                    kind=rule.kind,
+                    source="rule",
+                    rule=rule.name,
+                    severity=rule.severity,
+                    retryable=rule.retryable,
+                    owner=rule.owner,
+                    link=rule.link,
+                )
+                failures[index] = replace(failures[index], attributed=said)
     for index in open_ones:
         if failures[index].attributed is None:
             failures[index] = _by_library(failures[index])
     return replace(run, failures=tuple(failures)), problems
-
-
-def _by_rule(rule: Rule) -> Attribution:
-    return Attribution(
-        reason=rule.reason,
-        kind=rule.kind,
-        source="rule",
-        rule=rule.name,
-        severity=rule.severity,
-        retryable=rule.retryable,
-        owner=rule.owner,
-        link=rule.link,
-    )
 
 
 def _by_library(failure: TestFailure) -> TestFailure:

@@ -40,20 +40,20 @@ class RuleMatcher:
         """Return the first rule that matches each failure."""
         while True:
             known = len(self._switched_off)
-            matched = [self._match(failure) for failure in failures]
+            matched = [
+                match_rule(
+                    self._rules,
+                    exception=failure.exception,
+                    message=failure.message,
+                    nodeid=failure.nodeid,
+                    phase=failure.phase,
+                    is_found=self._search,
+                )
+                for failure in failures
+            ]
             if len(self._switched_off) == known:
                 return matched
             # A pattern was switched off on the way. What it matched before must not count.
-
-    def _match(self, failure: TestFailure) -> Rule | None:
-        return match_rule(
-            self._rules,
-            exception=failure.exception,
-            message=failure.message,
-            nodeid=failure.nodeid,
-            phase=failure.phase,
-            is_found=self._search,
-        )
 
     def _search(self, pattern: str, text: str) -> bool:
         key = (pattern, text)

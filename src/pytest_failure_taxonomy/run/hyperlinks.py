@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.recorder.machine import CI_PROVIDERS
+from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.report.text import ShownPaths
+
+MAX_PLACES: Final = 20
+"""Causes whose places become links."""
 
 KNOWN: Final = (
     ("WT_SESSION", "."),  # Windows Terminal 1.4
@@ -46,7 +50,7 @@ def knows_hyperlinks(environ: Mapping[str, str]) -> bool:
 
 
 def link_targets(
-    report: Mapping[str, Any], paths: ShownPaths, path: Path, shown: str
+    report: dict[str, Any], paths: ShownPaths, path: Path, shown: str
 ) -> dict[str, str]:
     """Return what is to be a link, and where each leads: the report and the places of failures.
 
@@ -60,10 +64,9 @@ def link_targets(
     if shown:
         targets[str(path) if shown.startswith(str(path)) else shown] = path.as_uri()
     rootdir = report["run"]["invocation"]["rootdir"]
-    verdict = report["verdict"] or {"nodeid": None}
-    for failure in (*report["failures"], *report["collection_errors"]):
-        place = failure["location"]
-        if failure["nodeid"] == verdict["nodeid"] and place is not None and place["line"]:
+    for cause in summarise(report).causes[:MAX_PLACES]:
+        place = next((each.get("location") for each in cause.failures), None)
+        if place is not None and place["line"]:
             file = os.path.normpath(os.path.join(rootdir, place["path"]))
             if os.path.isfile(file):
                 targets[f"{paths.path(place['path'])}:{place['line']}"] = Path(file).as_uri()

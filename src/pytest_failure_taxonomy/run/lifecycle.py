@@ -5,11 +5,12 @@ Only this module knows all the parts. `plugin` imports it when the report is on.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -48,13 +49,14 @@ from pytest_failure_taxonomy.recorder.worker import (
     may_be_worker,
 )
 from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.render.terminal import (
-    accepted_words,
     problem_lines,
     stays_lines,
     verdict_lines,
     watcher_lines,
 )
+from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import ShownPaths, safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.run.benches import BENCH_PLUGIN, add_benches, kept_cases, kept_in
@@ -68,10 +70,11 @@ from pytest_failure_taxonomy.run.report_file import (
 )
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
 from pytest_failure_taxonomy.run.verdict_lines import (
-    lines_of_groups,
+    is_on_gitlab,
+    lines_of_causes,
     print_lines,
     show_faces,
-    tells_groups,
+    tells_causes,
     verbosity,
 )
 from pytest_failure_taxonomy.system.interpreter import interpreter_as_it_was
@@ -85,10 +88,12 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Repository,
     RunContext,
     RunEvidence,
+    Surroundings,
     WatcherState,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import and_more
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
@@ -101,6 +106,9 @@ RUN = pytest.StashKey["Run | None"]()
 MAX_ERROR: Final = 4_000
 """Characters of a usage error. It has a line for each problem, whatever a path or a value contains.
 """
+
+_VARIABLES: Final = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+"""Environment variables from which pytest takes options and plugins."""
 
 _getpid = os.getpid  # kept, because a test may replace it in its module
 
@@ -139,6 +147,8 @@ def _begin_run(config: pytest.Config) -> None:
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
     _record_activity(config, run.session.record, run.faults).begin()
     _move_crash_dump(config, run.session.record, run.faults, run.hand_over)
+    for warning in settings.warnings:
+        run.faults.note(warning)
     if settings.problems:
         raise _usage_error(settings.problems)
 
@@ -149,7 +159,7 @@ def _usage_error(problems: Sequence[str]) -> pytest.UsageError:
     left = MAX_ERROR
     for number, problem in enumerate(problems):
         if left <= 0:
-            lines.append(f"and {len(problems) - number} more")
+            lines.append(and_more(len(problems) - number).strip())
             break
         lines.append(safe_text(problem, left))
         left -= len(lines[-1])
@@ -165,7 +175,7 @@ def startup_failed(config: pytest.Config, error: BaseException) -> None:
             begin(config)
     run = config.stash[RUN]
     if run is not None and not run.has_main:
-        run.finish(record_startup_error(run.session, error, config))
+        run.finish_with(error)
 
 
 class Run:
@@ -190,6 +200,7 @@ class Run:
         self._accepts_failures = False
         self._process_id = _getpid()
         self._is_finished = False
+        self._speaks_last = False
         self._clock = time.monotonic_ns
         self._started_ns = self._clock()
         self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -227,15 +238,12 @@ class Run:
         )
         faces = self._settings.faces
         if self._past_runs.wants_every_test or faces.junit or faces.html:
-            self._record_every_test()
+            from pytest_failure_taxonomy.recorder.every_test import EveryTest
+
+            started_at = datetime.fromisoformat(self._started_at).timestamp()
+            self._every_test = EveryTest(self.faults, self.session.nodeids, started_at)
+            self._config.pluginmanager.register(self._every_test, "failure_taxonomy_every_test")
         call_after_fork(self.session.progress.detach, self._crash_record.leave_to_parent)
-
-    def _record_every_test(self) -> None:
-        from pytest_failure_taxonomy.recorder.every_test import EveryTest
-
-        started_at = datetime.fromisoformat(self._started_at).timestamp()
-        self._every_test = EveryTest(self.faults, self.session.nodeids, started_at)
-        self._config.pluginmanager.register(self._every_test, "failure_taxonomy_every_test")
 
     def _begin_on_disk(self) -> None:
         """Write the first report, begin the record, and start the watcher."""
@@ -249,20 +257,17 @@ class Run:
         if is_watched:
             self._environment = replace(self._environment, watcher=WatcherState(active=True))
         self._report_file.open(self._running_report(), self._header())
+        libraries: Sequence[str] = ()
+        if self._settings.faces.html is not None:
+            from pytest_failure_taxonomy.report.faces import LIBRARIES
+
+            libraries = LIBRARIES["html"]
         why_not = self._crash_record.watch(
-            completes=is_watched, observer=observer, libraries=self._libraries()
+            completes=is_watched, observer=observer, libraries=libraries
         )
         if why_not is not None:
             self._record_no_watcher(why_not)
             self._report_file.correct(self._running_report())
-
-    def _libraries(self) -> Sequence[str]:
-        """Return what completing the report imports that is not this package's nor Python's."""
-        if self._settings.faces.html is None:
-            return ()
-        from pytest_failure_taxonomy.report.faces import LIBRARIES
-
-        return LIBRARIES["html"]
 
     def _record_no_watcher(self, why_not: str) -> None:
         watcher = WatcherState(active=False, why_not=why_not)
@@ -349,6 +354,12 @@ class Run:
             if kept is not None:
                 self._crash_record.record.write("benches", **kept)
 
+    @pytest.hookimpl
+    @guarded
+    def pytest_report_header(self) -> list[str]:
+        """Say before the first test what the run goes without."""
+        return [f"failure taxonomy: {each}" for each in self._settings.warnings]
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
         """Finish the run when pytest's main hook returns or raises."""
@@ -356,7 +367,7 @@ class Run:
         try:
             status = yield
         except BaseException as error:
-            self.finish(record_startup_error(self.session, error, self._config))
+            self.finish_with(error)
             raise
         self.finish(ProcessExit(code=exit_code_of(int(status or 0)), source="pytest"))
         return pytest.ExitCode.OK if self._accepts_failures else status
@@ -366,6 +377,11 @@ class Run:
         if self._settings.mailbox is not None:
             return send_to_supervisor(self._settings.mailbox, self._id, descriptors)
         return self._crash_record.hand_over(descriptors)
+
+    def finish_with(self, error: BaseException) -> None:
+        """Finish a run that an error ends, of which pytest or Python is about to tell."""
+        self._speaks_last = is_program()
+        self.finish(record_startup_error(self.session, error, self._config))
 
     def finish(self, exit_seen: ProcessExit) -> None:
         """Judge the run, write its report and print the verdict; further calls do nothing.
@@ -428,36 +444,49 @@ class Run:
         started_in = self._config.invocation_params.dir
         shown = "" if problem else self._report_file.shown_path(started_in)
         level = verbosity(self._config)
+        lines: list[Line] = []
+        links = None
         if level > -2 and self._settings.summary != "off":
             paths = ShownPaths(str(self._config.rootpath), str(started_in))
-            is_long = tells_groups(self._settings.summary, level)
+            is_long = tells_causes(self._settings.summary, level)
             lines = verdict_lines(
                 report,
                 shown,
                 paths=paths,
                 quiet=level < 0,
                 problem=problem,
-                groups=lines_of_groups(report, paths) if is_long else (),
+                listed=lines_of_causes(report, paths) if is_long else (),
+                is_folded=is_on_gitlab(),
             )
             if problem is None:  # without a report there is nothing to complete
                 lines += watcher_lines(report)
             path = "" if problem else self._report_file.path_from(started_in)
             lines += self._past_runs.lines(report, path)
-            stays = stays_lines(self._report_file.remains)
-            print_lines(
-                self._config,
-                [*lines, *faults, *stays],
-                partial(self._links, report, paths, shown),
-            )
-        elif level > -2:
-            print_lines(self._config, faults)
+            faults += stays_lines(self._report_file.remains)
+            links = partial(self._links, report, paths, shown)
+        lines += faults if level > -2 else []
+        # What ends pytest before or outside of its session it tells after its last hook.
+        speak = partial(self._print, [*lines], shown_lines, links)
         is_blocked = self._config.pluginmanager.is_blocked("terminal")
         if self._accepts_failures and (
             is_blocked or level <= -2 or self._settings.summary == "off"
         ):
             # Nothing turns a failed run green without a word.
             write_words(sys.stderr, f"failure taxonomy: {safe_text(accepted_words(report))}\n")
-        print_lines(self._config, shown_lines)
+        if self._speaks_last:
+            atexit.register(speak)
+        else:
+            speak()
+
+    def _print(
+        self,
+        lines: Sequence[Line],
+        annotations: Sequence[Line],
+        links: Callable[[], Mapping[str, str]] | None,
+    ) -> None:
+        if _getpid() == self._process_id:  # a fork has the same to do at its end
+            print_lines(self._config, lines, links)
+            print_lines(self._config, annotations)
 
     def _links(self, report: dict[str, Any], paths: ShownPaths, shown: str) -> dict[str, str]:
         from pytest_failure_taxonomy.run.hyperlinks import link_targets
@@ -480,18 +509,15 @@ class Run:
             evidence = replace(evidence, should_fail=bench.why_failed)
         if self._every_test is not None:
             evidence = replace(evidence, tests=self._every_test.tests())
-            evidence = self._accept_known(evidence, duration)
+
+            def build(seen: RunEvidence) -> dict[str, Any]:
+                return self._build(attribute(seen, self._settings.rules)[0], "full", duration)
+
+            # Its exit code is 0 then if all that failed is known and that was asked.
+            accepted = self._past_runs.accept(evidence, build, self.session.uncounted)
+            self._accepts_failures = accepted.exit != evidence.exit
+            return accepted
         return evidence
-
-    def _accept_known(self, evidence: RunEvidence, duration: float) -> RunEvidence:
-        """Return the evidence, with exit code 0 if all that failed is known and that was asked."""
-
-        def build(seen: RunEvidence) -> dict[str, Any]:
-            return self._build(attribute(seen, self._settings.rules)[0], "full", duration)
-
-        accepted = self._past_runs.accept(evidence, build, self.session.uncounted)
-        self._accepts_failures = accepted.exit != evidence.exit
-        return accepted
 
     def _with_stalls(self, evidence: RunEvidence) -> RunEvidence:
         """Add what the watcher has seen stalled, and what is so still."""
@@ -534,13 +560,12 @@ class Run:
         )
 
     def _context(self, duration: float | None) -> RunContext:
+        args = [str(arg) for arg in self._config.invocation_params.args]
         return RunContext(
             id=self._id,
             started_at=self._started_at.replace("+00:00", "Z"),
             duration_seconds=duration,
-            args=self._secrets.redact_arguments(
-                [str(arg) for arg in self._config.invocation_params.args]
-            ),
+            args=self._secrets.redact_arguments(args),
             rootdir=str(self._config.rootpath),
             environment=self._environment,
             shard=self._settings.shard,
@@ -548,6 +573,11 @@ class Run:
             attempt=self._settings.attempt,
             history=self._past_runs.url_for_record,
             faces=self._settings.faces,
+            surroundings=Surroundings(
+                variables=tuple(name for name in _VARIABLES if os.environ.get(name)),
+                cache=self._config.pluginmanager.has_plugin("cacheprovider")
+                or any("no:cacheprovider" in arg for arg in args),
+            ),
         )
 
 
@@ -565,16 +595,6 @@ def _move_crash_dump(
     call_after_fork(dump.leave_to_parent)
 
 
-def _begin_worker(config: pytest.Config) -> None:
-    recorder = WorkerRecorder(config)
-    config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
-    _record_activity(config, recorder.record, recorder.faults)
-    _move_crash_dump(config, recorder.record, recorder.faults, recorder.hand_over)
-    if knows_timers(config.pluginmanager):
-        timers = TimerRecorder(recorder.record, recorder.faults)
-        config.pluginmanager.register(timers, "failure_taxonomy_timers")
-
-
 class _WorkerStart:
     """A plugin that begins when it is certain whether this is an xdist worker."""
 
@@ -586,7 +606,13 @@ class _WorkerStart:
         """Begin as a worker or, in a pytest that a test of a worker runs, as a run of its own."""
         if is_worker(config):
             if self._requested or is_followed(config):
-                _begin_worker(config)
+                recorder = WorkerRecorder(config)
+                config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
+                _record_activity(config, recorder.record, recorder.faults)
+                _move_crash_dump(config, recorder.record, recorder.faults, recorder.hand_over)
+                if knows_timers(config.pluginmanager):
+                    timers = TimerRecorder(recorder.record, recorder.faults)
+                    config.pluginmanager.register(timers, "failure_taxonomy_timers")
             return (yield)
         if not self._requested:
             return (yield)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from pytest_failure_taxonomy.history.recording import record_run
+from pytest_failure_taxonomy.options import KNOWN_BY_HISTORY
 from pytest_failure_taxonomy.report.limits import OWN_NAME
-from pytest_failure_taxonomy.report.render.terminal import Line, accepted_words
+from pytest_failure_taxonomy.report.lines import Line
+from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.run.settings import KNOWN_BY_HISTORY, Settings
+from pytest_failure_taxonomy.run.settings import Settings
+from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.known_failures import compare_with_known
@@ -130,7 +132,7 @@ class PastRuns:
             if report_path:
                 url = self.url_for_record
                 command = ["add", *([f"--history={url}"] if url else []), report_path]
-                words += f"; add it by: failure-taxonomy history {shlex.join(command)}"
+                words += f"; add it by: {our_command('history', *command)}"
             lines.append(_yellow(words))
         return lines
 

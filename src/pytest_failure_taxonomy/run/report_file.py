@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import shlex
 import signal
 import weakref
 from collections.abc import Mapping, Sequence
@@ -37,6 +36,7 @@ from pytest_failure_taxonomy.report.write import (
     write_what_fits,
 )
 from pytest_failure_taxonomy.run.settings import Settings
+from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.system.process import (
     enclosing_limits,
     oom_events_file,
@@ -75,7 +75,7 @@ class ReportFile:
         Raises:
             SettingsError: if there is something at the path that is not a regular file.
         """
-        refuse_special_file(settings.report)
+        refuse_special_file(settings.report, f"{settings.report_by}: ")
         self.path = settings.report
         self.crash_record = CrashRecord(self.path, run_id)
         self._settings = settings
@@ -106,7 +106,7 @@ class ReportFile:
             if self._settings.report_was_named:
                 self.crash_record.close(keep_record=False)
                 raise SettingsError(
-                    f"--failure-taxonomy-report: {self.path} can't be written: {error.strerror}; "
+                    f"{self._settings.report_by}: {self.path} can't be written: {error.strerror}; "
                     "give a path in a folder that can be"
                 ) from error
             with suppress(OSError):  # the last line of the run says so, then
@@ -151,8 +151,14 @@ class ReportFile:
             write_report(self.path, report, reserve)
         except OSError as error:
             why = error.strerror or str(error)
-            place = self._write_elsewhere(report)
-            is_cut = self._write_a_part(report, reserve)
+            place, is_cut = None, False
+            with suppress(OSError):
+                elsewhere = fallback_path(self.path, self._run_id)
+                write_report(elsewhere, report)
+                place = elsewhere
+            with suppress(OSError):
+                write_what_fits(self.path, report, reserve)
+                is_cut = True
             is_whole = place is not None and is_cut
             problem = _what_became_of(self.path, place, why, is_cut=is_cut)
         self.remains = self.crash_record.close(keep_record=not is_whole)
@@ -173,21 +179,6 @@ class ReportFile:
         path = self.path_from(started_in)
         return f"{path} ({self._moved})" if self._moved else path
 
-    def _write_elsewhere(self, report: dict[str, Any]) -> Path | None:
-        """Write the last report to the temporary folder, and return its path."""
-        with suppress(OSError):
-            place = fallback_path(self.path, self._run_id)
-            write_report(place, report)
-            return place
-        return None
-
-    def _write_a_part(self, report: dict[str, Any], reserve: Path) -> bool:
-        """Write as much of the last report as there is room for; tell whether there was any."""
-        with suppress(OSError):
-            write_what_fits(self.path, report, reserve)
-            return True
-        return False
-
     def _move(self, path: Path, why: str) -> None:
         self.crash_record.close(keep_record=False)
         self.crash_record = CrashRecord(path, self._run_id)
@@ -204,7 +195,7 @@ def _what_became_of(path: Path, elsewhere: Path | None, why: str, *, is_cut: boo
     if is_cut:
         return (
             f"{path} has room for a part of it: {why}; make room and complete it by: "
-            f"failure-taxonomy finalize {shlex.quote(str(path))}"
+            f"{our_command('finalize', str(path))}"
         )
     return f"could not be written to {path}: {why}"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,26 +16,29 @@ from pytest_failure_taxonomy.errors import RulesError, SettingsError
 from pytest_failure_taxonomy.named_files import (
     CONNECTION_STRING,
     NO_CONNECTION_STRING,
-    REPORT,
+    Given,
     absolute,
-    chosen,
+    given,
     refused_files,
 )
+from pytest_failure_taxonomy.options import (
+    DEFAULT_REPORT,
+    DEFAULT_STALL_SECONDS,
+    KNOWN_BY_HISTORY,
+    OPTIONS,
+)
+from pytest_failure_taxonomy.report.faces import missing_library
 from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Faces, Shard
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, parse_stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.known_failures import KnownFailure
     from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 
-DEFAULT_REPORT: Final = "failure-report.json"
-DEFAULT_STALL_SECONDS: Final = 60.0
 MAX_STALL_SECONDS: Final = 1e9
 """Thirty years; a longer time could not be added to a time in ns."""
 
-SUMMARIES: Final = ("short", "groups", "off")
-KNOWN_BY_HISTORY: Final = "history"
 MAX_ATTEMPT: Final = 2_000
 """Characters of a subtask's id and of an approach."""
 
@@ -50,13 +53,15 @@ class Settings:
     """Absolute."""
     report_was_named: bool
     """The user chose the path. If not, a folder that can't be written is no error."""
+    report_by: str = OPTIONS["report"].flag
+    """What named it, for messages."""
     stage: Stage
     strict_baseline: bool
     watcher: bool
     """Start a process that completes the report if this one dies."""
     observer: bool = True
     """A process may be started that looks at this one while it lives."""
-    stall_seconds: float = 60.0
+    stall_seconds: float = DEFAULT_STALL_SECONDS
     """After how long without progress something counts as stalled; 0 for never."""
     ends_stalled: bool = False
     """End what is stalled."""
@@ -76,11 +81,13 @@ class Settings:
     attempt: Attempt | None = None
     faces: Faces = Faces()
     summary: str | None = None
-    """What to print at the end, one of `SUMMARIES`; `None` where that was not said."""
+    """What to print at the end, as the option has it; `None` where that was not said."""
     mailbox: Path | None = None
     """The mailbox of the supervisor, if there is one."""
     problems: tuple[str, ...] = ()
     """What else is wrong. No test runs then, but a report is written that says so."""
+    warnings: tuple[str, ...] = ()
+    """What a configuration asks for and this machine can't give. The run goes on without it."""
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -89,162 +96,195 @@ def read_settings(config: pytest.Config) -> Settings:
     Raises:
         SettingsError: if there is no place for the report; each argument is a problem.
     """
-    problems: list[str] = []
-    options = config.known_args_namespace
+    reader = _Reader(config)
     mailbox = find_mailbox()
     wanted = read_message(mailbox)
-    _ini(config, "failure_taxonomy", "true or false", problems)
-    ini_report = _ini(config, "failure_taxonomy_report", "the name of a file", problems)
-    ini_stage = _ini(config, "failure_taxonomy_stage", "one of the six stages", problems)
-    ini_strict = _ini(config, "failure_taxonomy_strict_baseline", "true or false", problems)
-    ini_watcher = _ini(config, "failure_taxonomy_watcher", "true or false", problems)
-    ini_end_stalled = _ini(config, "failure_taxonomy_end_stalled", "true or false", problems)
-    stall_seconds = _stall_seconds(config, options.failure_taxonomy_stall_seconds, problems)
-    rules = _rules(config, options.failure_taxonomy_rules, problems)
-    redact = _redact(config, options.failure_taxonomy_redact, problems)
-    markers = _markers(config, problems)
-    history = _history(config, options.failure_taxonomy_history, problems)
-    known, known_name = _known(config, options.failure_taxonomy_known, problems)
-    shard = _shard(config, options, problems)
-    attempt = _attempt(config, options, problems)
-    faces = Faces(
-        junit=_face(config, options, "junit", problems),
-        junit_family=_junit_family(config),
-        html=_face(config, options, "html", problems),
-        **_github(config, options, problems),
-    )
-    summary = _choice(config, options, "summary", SUMMARIES, problems)
+    reader.ini("")  # that it is on is known already, but not what is wrong with its value
+    named = reader.given("report", wanted.get("report"))
+    report = reader.path("report", named)
+    if report is None:
+        if named.value is not None:
+            raise SettingsError(*reader.problems)
+        report = absolute(named.base, DEFAULT_REPORT)
+    stage, strict_baseline = _stage(reader, wanted.get("stage"))
+    observer = reader.ini("watcher") is not False
+    history, (known, known_name), attempt = _history(reader), _known(reader), _attempt(reader)
     if attempt is not None and history is None:
         history = ""  # which is where attempts are kept
-    stage = Stage.FINAL_TEST
-    try:
-        stage = parse_stage(
-            options.failure_taxonomy_stage or wanted.get("stage") or ini_stage or stage
-        )
-    except ValueError as error:
-        is_option = bool(options.failure_taxonomy_stage)
-        name = "--failure-taxonomy-stage" if is_option else "failure_taxonomy_stage"
-        problems.append(f"{name}: {error}")
-    else:
-        if options.failure_taxonomy_strict_baseline and stage is not Stage.BASELINE_RUN:
-            problems.append(
-                f"--failure-taxonomy-strict-baseline contradicts the stage {stage}; "
-                "give --failure-taxonomy-stage=baseline_run with it or leave it out"
-            )
-    try:
-        report, named = _report_path(
-            config,
-            wanted.get("report")
-            if options.failure_taxonomy_report is None
-            else options.failure_taxonomy_report,
-            ini_report,
-        )
-        refused = refused_files(config, report)
-        if any(each.startswith(f"{REPORT} ") or report.name in each for each in refused):
-            raise SettingsError(*refused)
-        if refused:  # the report says so, and nothing else is written
-            problems += refused
-            faces, history, known = Faces(), None, None
-    except SettingsError as error:
-        raise SettingsError(*error.args, *problems) from error
+    faces = Faces(
+        junit=_face(reader, "junit"),
+        junit_family=_junit_family(config),
+        html=_html(reader),
+        **_github(reader),
+    )
+    refused = refused_files(config, report)
+    reader.problems += refused
+    if any(each.startswith(f"{named.by} ") or report.name in each for each in refused):
+        raise SettingsError(*reader.problems)
+    if refused:  # the report says so, and nothing else is written
+        faces, history, known = Faces(), None, None
     return Settings(
         report=report,
-        report_was_named=named,
+        report_was_named=named.value is not None,
+        report_by=named.by,
         stage=stage,
-        strict_baseline=bool(options.failure_taxonomy_strict_baseline or ini_strict),
-        watcher=ini_watcher is not False and mailbox is None,
-        observer=ini_watcher is not False,
-        stall_seconds=stall_seconds,
-        ends_stalled=bool(options.failure_taxonomy_end_stalled or ini_end_stalled),
-        rules=rules,
-        redact=redact,
-        markers=markers,
+        strict_baseline=strict_baseline,
+        watcher=observer and mailbox is None,
+        observer=observer,
+        stall_seconds=_stall_seconds(reader),
+        ends_stalled=bool(reader.given("end_stalled").value),
+        rules=_rules(reader),
+        redact=_redact(reader),
+        markers=_markers(reader),
         history=history,
         known=known,
         known_name=known_name,
-        shard=shard,
+        shard=_shard(reader),
         attempt=attempt,
         faces=faces,
-        summary=summary,
+        summary=reader.choice("summary"),
         mailbox=mailbox,
-        problems=tuple(problems),
+        problems=tuple(reader.problems),
+        warnings=tuple(reader.warnings),
     )
 
 
-def _stall_seconds(config: pytest.Config, option: str | None, problems: list[str]) -> float:
-    name, text = "--failure-taxonomy-stall-seconds", option
-    wanted = "a number of seconds such as 60, or 0 for off"
-    if text is None:
-        name = "ini value failure_taxonomy_stall_seconds"
-        text = _ini(config, "failure_taxonomy_stall_seconds", wanted, problems) or None
-    if text is None:
+class _Reader:
+    """Reads what is given of options, and collects what is wrong with it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.options = config.known_args_namespace
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+
+    def ini(self, name: str) -> Any:
+        """Return an ini value."""
+        option = OPTIONS[name]
+        try:
+            return self.config.getini(option.dest)
+        except (TypeError, ValueError, pytest.UsageError) as error:  # as pytest's version has it
+            self.problems.append(f"ini value {option.dest}: {error}; give {option.wanted}")
+            return None
+
+    def given(self, name: str, wanted: str | None = None) -> Given:
+        """Return what is given of an option; of its ini value if the supervisor wants nothing."""
+        option = OPTIONS[name]
+        found = given(self.config, option.dest, self.ini(name))
+        if wanted and getattr(self.options, option.dest) is None:
+            return found._replace(value=wanted, by=f"run --{name}")
+        return found
+
+    def refuse(self, name: str, found: Given, what: str) -> None:
+        """Note that a value is not right."""
+        self.problems.append(f"{found.by}: {what}; give {OPTIONS[name].wanted}")
+
+    def path(self, name: str, found: Given) -> Path | None:
+        """Return the absolute path of a file; `None` for nothing and for no name of one."""
+        text = found.value
+        if text is None:
+            return None
+        if not text.strip():
+            what = "is empty"
+        elif "\0" in text:
+            what = "holds a null character"
+        elif text.endswith(".py"):  # the value was forgotten, and this is a test file
+            what = f"is a Python file's, {text}"
+        elif text != os.sep and text.endswith(_ENDS_OF_FOLDERS):
+            what = f"is a folder's, {text}"
+        else:
+            return absolute(found.base, text)
+        self.refuse(name, found, f"the path {what}")
+        return None
+
+    def choice(self, name: str, wanted: str | None = None) -> str | None:
+        """Return what was chosen of a few words; `None` for nothing."""
+        found = self.given(name, wanted)
+        if found.value is None or found.value in OPTIONS[name].choices:
+            return found.value  # type: ignore[no-any-return]  # pytest's namespace has no types
+        self.refuse(name, found, f"{found.value!r} is unknown")
+        return None
+
+
+def _stage(reader: _Reader, wanted: str | None) -> tuple[Stage, bool]:
+    """Return the stage, and whether its baseline is strict."""
+    known = len(reader.problems)
+    stage = Stage(reader.choice("stage", wanted) or Stage.FINAL_TEST)
+    strict = reader.given("strict_baseline")
+    is_stage_known = len(reader.problems) == known
+    typed = reader.options.failure_taxonomy_strict_baseline
+    if typed and is_stage_known and stage is not Stage.BASELINE_RUN:
+        reader.problems.append(
+            f"{strict.by} contradicts the stage {stage}; give {OPTIONS['stage'].flag}=baseline_run "
+            "with it or leave it out"
+        )
+    return stage, bool(strict.value)
+
+
+def _stall_seconds(reader: _Reader) -> float:
+    found = reader.given("stall_seconds")
+    if found.value is None:
         return DEFAULT_STALL_SECONDS
     try:
-        seconds = float(text)
-    except (TypeError, ValueError):
+        seconds = float(found.value)
+    except ValueError:
         seconds = -1.0
     if not 0 <= seconds < MAX_STALL_SECONDS:
-        problems.append(f"{name}: {text!r} is no number of seconds from 0 on; give {wanted}")
+        reader.refuse("stall_seconds", found, f"{found.value!r} is no number of seconds from 0 on")
         return 0.0
     return seconds
 
 
-def _rules(config: pytest.Config, option: str | None, problems: list[str]) -> tuple[Rule, ...]:
-    ini = _ini(config, "failure_taxonomy_rules", "the name of a file", problems)
-    path, base = chosen(config, option, ini)
+def _rules(reader: _Reader) -> tuple[Rule, ...]:
+    found = reader.given("rules")
+    path = reader.path("rules", found)
     if path is None:
-        return ()
-    if not path.strip():
-        problems.append("--failure-taxonomy-rules: the path is empty; give the name of a file")
         return ()
     from pytest_failure_taxonomy.rules.rules_file import load_rules
 
     try:
-        return load_rules(absolute(base, path))
+        return load_rules(path)
     except RulesError as error:
-        problems += str(error).splitlines()
+        reader.problems += str(error).splitlines()
         return ()
 
 
-def _history(config: pytest.Config, option: str | None, problems: list[str]) -> str | None:
+def _history(reader: _Reader) -> str | None:
     """Return where the history is, as `Settings.history` has it; a path becomes absolute."""
-    ini = _ini(config, "failure_taxonomy_history", "a path, a URL or true", problems) or ""
-    if option is None and ini.lower() in ("", "false", "no", "off", "0"):
-        return None
-    url, base = chosen(config, option, "" if ini.lower() in ("true", "yes", "on", "1") else ini)
+    found = reader.given("history")
+    url = found.value
+    if url is not None and reader.options.failure_taxonomy_history is None:
+        if url.lower() in ("false", "no", "off", "0"):
+            return None
+        url = "" if url.lower() in ("true", "yes", "on", "1") else url
     if url and CONNECTION_STRING.match(url):
-        problems.append(f"--failure-taxonomy-history: {NO_CONNECTION_STRING}")
+        reader.problems.append(f"{found.by}: {NO_CONNECTION_STRING}")
         return None
     if url and "://" not in url:
-        path = absolute(base, url)
+        path = absolute(found.base, url)
         if os.path.isdir(path) or url.endswith(".py"):
-            problems.append(
-                f"--failure-taxonomy-history: {url} is no database; give the URL after a =, or "
-                "this option last"
+            reader.problems.append(
+                f"{found.by}: {url} is no database; give the URL after a =, or this option last"
             )
             return None
         return str(path)
-    return url or ""
+    return url  # type: ignore[no-any-return]  # pytest's namespace has no types
 
 
-def _known(
-    config: pytest.Config, option: str | None, problems: list[str]
-) -> tuple[tuple[KnownFailure, ...] | None, str]:
-    ini = _ini(config, "failure_taxonomy_known", "the name of a file, or history", problems)
-    known, base = chosen(config, option, ini)
-    if known is None:
-        return None, ""
-    if known == KNOWN_BY_HISTORY:
-        return (), known
-    if not known.strip():
-        problems.append("--failure-taxonomy-known: the path is empty; give a file, or history")
+def _known(reader: _Reader) -> tuple[tuple[KnownFailure, ...] | None, str]:
+    """Return the known failures, and what lists them."""
+    found = reader.given("known")
+    if found.value == KNOWN_BY_HISTORY:
+        return (), KNOWN_BY_HISTORY
+    path = reader.path("known", found)
+    if path is None:
         return None, ""
     from pytest_failure_taxonomy.rules.known_file import load_known
 
     try:
-        return load_known(absolute(base, known)), known
+        return load_known(path), found.value
     except RulesError as error:
-        problems += str(error).splitlines()
+        reader.problems += str(error).splitlines()
         return None, ""
 
 
@@ -257,20 +297,17 @@ _SHARDED_BY: Final = (
 """Variables with a job's number and the count of jobs, and from where the number counts."""
 
 
-def _shard(config: pytest.Config, options: argparse.Namespace, problems: list[str]) -> Shard | None:
+def _shard(reader: _Reader) -> Shard | None:
     """Return which part of the suite this is, as the user, a plugin or the CI system says."""
-    text = options.failure_taxonomy_shard
-    if text is None:
-        text = _ini(config, "failure_taxonomy_shard", "I/N such as 2/4", problems) or None
-    if text is not None:
-        found = _SHARD.fullmatch(text)
+    given_shard = reader.given("shard")
+    if given_shard.value is not None:
+        found = _SHARD.fullmatch(given_shard.value)
         shard = Shard(index=int(found[1]), total=int(found[2])) if found else None
         if shard is None or not 1 <= shard.index <= shard.total:
-            problems.append(
-                f"--failure-taxonomy-shard: {text!r} is no part of a suite; give one such as 2/4"
-            )
+            reader.refuse("shard", given_shard, f"{given_shard.value!r} is no part of a suite")
             return None
         return shard
+    options = reader.options
     splits, group = getattr(options, "splits", None), getattr(options, "group", None)
     bench = _SHARD.fullmatch(getattr(options, "bench_shard", None) or "")
     if bench:
@@ -279,98 +316,72 @@ def _shard(config: pytest.Config, options: argparse.Namespace, problems: list[st
         return _valid_shard(group, splits)
     shards, shard_id = getattr(options, "num_shards", 1), getattr(options, "shard_id", None)
     if shards and shard_id is not None and shards != 1:  # pytest-shard
-        return _valid_shard(_number_of(shard_id, 1), shards)
+        return _valid_shard(shard_id, shards, more=1)
     for index, total, first in _SHARDED_BY:
         if index in os.environ and total in os.environ:
-            return _valid_shard(_number_of(os.environ[index], 1 - first), os.environ[total])
+            return _valid_shard(os.environ[index], os.environ[total], more=1 - first)
     return None
 
 
-def _number_of(found: object, more: int) -> int | None:
-    text = str(found)
-    return int(text) + more if text.isascii() and text.isdigit() else None
-
-
-def _valid_shard(index: object, total: object) -> Shard | None:
+def _valid_shard(index: object, total: object, more: int = 0) -> Shard | None:
     """Return a shard of more than one, or `None` for anything else."""
-    at, of = _number_of(index, 0), _number_of(total, 0)
-    if at is None or of is None or of < 2 or not 1 <= at <= of:
+    texts = (str(index), str(total))
+    if not all(text.isascii() and text.isdigit() for text in texts):
         return None
-    return Shard(index=at, total=of)
+    at, of = int(texts[0]) + more, int(texts[1])
+    return Shard(index=at, total=of) if of > 1 and 1 <= at <= of else None
 
 
-def _attempt(
-    config: pytest.Config, options: argparse.Namespace, problems: list[str]
-) -> Attempt | None:
-    given = {}
-    for name in ("subtask", "approach"):
-        said = getattr(options, f"failure_taxonomy_{name}")
-        if said is None:
-            said = _ini(config, f"failure_taxonomy_{name}", "a text", problems)
-        given[name] = (said or "").strip()[:MAX_ATTEMPT]
-    if not any(given.values()):
+def _attempt(reader: _Reader) -> Attempt | None:
+    texts = {
+        name: (reader.given(name).value or "").strip()[:MAX_ATTEMPT]
+        for name in ("subtask", "approach")
+    }
+    if not any(texts.values()):
         return None
-    missing = [name for name, said in given.items() if not said]
+    missing = [OPTIONS[name].flag for name, text in texts.items() if not text]
     if missing:
-        problems.append(
-            f"--failure-taxonomy-{missing[0]}: it is missing; give both subtask and approach"
-        )
+        reader.problems.append(f"{missing[0]}: it is missing; give both subtask and approach")
         return None
-    return Attempt(**given)
+    return Attempt(**texts)
 
 
-def _face(
-    config: pytest.Config, options: argparse.Namespace, name: str, problems: list[str]
-) -> str | None:
+def _face(reader: _Reader, name: str) -> str | None:
     """Return the absolute path where a face of the report goes, as text."""
-    option = getattr(options, f"failure_taxonomy_{name}")
-    ini = _ini(config, f"failure_taxonomy_{name}", "the name of a file", problems)
-    given, base = chosen(config, option, ini)
-    if given is None:
-        return None
-    if not given.strip() or given.endswith((*_ENDS_OF_FOLDERS, ".py")) or "\0" in given:
-        problems.append(
-            f"--failure-taxonomy-{name}: {given!r} is no name of a file; give one such as "
-            f"report.{'xml' if name == 'junit' else name}"
-        )
-        return None
-    path = absolute(base, given)
-    if os.path.isdir(path):
-        problems.append(f"--failure-taxonomy-{name}: {path} is a directory; give a file's name")
-    return str(path)
+    found = reader.given(name)
+    path = reader.path(name, found)
+    if path is not None and path.is_dir():
+        reader.refuse(name, found, f"{path} is a directory")
+    return None if path is None else str(path)
+
+
+def _html(reader: _Reader) -> str | None:
+    """Return where the page goes; nowhere without its library, which is an error if it was typed.
+
+    A configuration is shared by machines that have the library and others that do not.
+    """
+    path = _face(reader, "html")
+    if path is None or (missing := missing_library("html")) is None:
+        return path
+    words = {str(word).partition("=")[0] for word in reader.config.invocation_params.args}
+    told = reader.warnings if words.isdisjoint(OPTIONS["html"].names) else reader.problems
+    told.append(f"{reader.given('html').by}: {missing}")
+    return None
 
 
 def _junit_family(config: pytest.Config) -> str:
     """Return the dialect that pytest's own ini value names; `legacy` is an older name of one."""
-    named = _ini(config, "junit_family", "xunit2", [])
+    named = None
+    with suppress(ValueError):  # `-p no:junitxml`
+        named = config.getini("junit_family")
     return "xunit1" if named in ("xunit1", "legacy") else "xunit2"
 
 
-def _choice(
-    config: pytest.Config,
-    options: argparse.Namespace,
-    name: str,
-    choices: Sequence[str],
-    problems: list[str],
-) -> str | None:
-    """Return what was chosen of a few words; `None` for nothing."""
-    wanted = f"one of {', '.join(choices)}"
-    said = getattr(options, f"failure_taxonomy_{name}")
-    if said is None:
-        said = _ini(config, f"failure_taxonomy_{name}", wanted, problems) or None
-    if said is not None and said not in choices:
-        problems.append(f"--failure-taxonomy-{name}: {said!r} is unknown; give {wanted}")
-        return None
-    return None if said is None else str(said)
-
-
-def _github(
-    config: pytest.Config, options: argparse.Namespace, problems: list[str]
-) -> dict[str, Any]:
+def _github(reader: _Reader) -> dict[str, Any]:
     """Return what GitHub Actions is to be given, as it says itself where."""
-    chosen = _choice(config, options, "github", ("auto", "on", "off"), problems) or "auto"
+    mode = reader.choice("github") or "auto"
     is_there = os.environ.get("GITHUB_ACTIONS") == "true"
-    if chosen == "off" or (chosen == "auto" and not is_there):
+    if mode == "off" or (mode == "auto" and not is_there):
         return {}
     return {
         "github": True,
@@ -379,63 +390,34 @@ def _github(
     }
 
 
-def _redact(
-    config: pytest.Config, option: list[str] | None, problems: list[str]
-) -> tuple[str, ...]:
-    ini = _ini(config, "failure_taxonomy_redact", "regular expressions, one a line", problems)
-    patterns = (*(ini or ()), *(option or ()))
+def _redact(reader: _Reader) -> tuple[str, ...]:
+    patterns = (*(reader.ini("redact") or ()), *(reader.options.failure_taxonomy_redact or ()))
     if patterns:
         from pytest_failure_taxonomy.redaction.redactor import check_patterns
 
         found = check_patterns(patterns)
-        problems += [f"--failure-taxonomy-redact: {problem}" for problem in found]
+        reader.problems += [f"{OPTIONS['redact'].flag}: {problem}" for problem in found]
         return () if found else patterns
     return ()
 
 
-def _markers(config: pytest.Config, problems: list[str]) -> dict[str, FailureReason]:
+def _markers(reader: _Reader) -> dict[str, FailureReason]:
     """Return the reasons of the user's markers, from lines of `NAME` or `NAME = REASON`."""
-    lines = _ini(config, "failure_taxonomy_markers", "one marker a line", problems)
+    found = reader.given("markers")
     markers = {}
-    for line in lines or ():
+    for line in found.value or ():
         name, _, reason = (part.strip() for part in line.partition("="))
         try:
             markers[name] = FailureReason(reason or "UNKNOWN")
         except ValueError:
-            problems.append(
-                f"ini value failure_taxonomy_markers: {line!r}: {reason} is no failure reason; "
+            reader.problems.append(
+                f"{found.by}: {line!r}: {reason} is no failure reason; "
                 f"give one of {', '.join(FailureReason)}"
             )
         if not re.fullmatch("[A-Za-z0-9_]+", name, re.ASCII):
-            problems.append(
-                f"ini value failure_taxonomy_markers: {line!r}: a marker's name has letters, "
-                "digits and underscores alone; give one, or NAME = REASON"
+            reader.refuse(
+                "markers",
+                found,
+                f"{line!r}: a marker's name has letters, digits and underscores alone",
             )
     return markers
-
-
-def _ini(config: pytest.Config, name: str, wanted: str, problems: list[str]) -> Any:
-    try:
-        return config.getini(name)
-    except (TypeError, ValueError, pytest.UsageError) as error:  # depends on the version of pytest
-        problems.append(f"ini value {name}: {error}; give {wanted}")
-        return None
-
-
-def _report_path(config: pytest.Config, option: str | None, ini: str) -> tuple[Path, bool]:
-    """Return the path of the report, and whether the user has chosen it."""
-    given, base = chosen(config, option, ini)
-    problem = None
-    if option is not None and not option.strip():
-        problem = "is empty"
-    elif "\0" in (given or ""):
-        problem = "holds a null character"
-    elif (given or "").endswith(".py"):  # the value was forgotten, and this is a test file
-        problem = f"is a Python file's, {given}"
-    elif given != os.sep and (given or "").endswith(_ENDS_OF_FOLDERS):
-        problem = f"is a folder's, {given}"
-    if problem is not None:
-        raise SettingsError(
-            f"--failure-taxonomy-report: the path {problem}; give the name of a file"
-        )
-    return absolute(base, given or DEFAULT_REPORT), given is not None

@@ -13,14 +13,11 @@ from typing import Any, Final
 import pytest
 from _pytest._io import TerminalWriter  # public only through the reporter, which may be missing
 
-from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.text import ShownPaths
 from pytest_failure_taxonomy.taxonomy.evidence import Faces
-from pytest_failure_taxonomy.taxonomy.words import counted
 
 _SECTION: Final = "failure_taxonomy_groups"
-MAX_GROUPS: Final = 20
-"""Groups of failures that are printed; the report has them all."""
 
 
 def verbosity(config: pytest.Config) -> int:
@@ -85,12 +82,14 @@ def _print_line(writer: TerminalWriter, line: Line, targets: Mapping[str, str]) 
         markup[line.color] = True
     if line.is_title:
         writer.sep("=", line.text, **markup)
-    elif targets:
+        return
+    text = line.text
+    if targets:
         from pytest_failure_taxonomy.run.hyperlinks import linked
 
-        writer.line(linked(line.text, targets), **markup)
-    else:
-        writer.line(line.text, **markup)
+        text = linked(text, targets)
+    writer.write(text, **markup)
+    writer.line(line.gap(writer.fullwidth) + line.tail, light=True)
 
 
 def _follow_color_option(config: pytest.Config, writer: Any) -> None:
@@ -119,8 +118,8 @@ def show_faces(
     return [Line(text=each) for each in lines], [Line(text=each, color="yellow") for each in faults]
 
 
-def tells_groups(summary: str | None, level: int) -> bool:
-    """Tell whether the groups of failures are told beside the verdict.
+def tells_causes(summary: str | None, level: int) -> bool:
+    """Tell whether the causes are told with their tests.
 
     Args:
         summary: what the user has chosen, if anything.
@@ -128,31 +127,28 @@ def tells_groups(summary: str | None, level: int) -> bool:
     """
     if summary is not None:
         return summary == "groups"
-    return level > 0 or (level == 0 and _is_on_gitlab())
+    return level > 0 or (level == 0 and is_on_gitlab())
 
 
-def _is_on_gitlab() -> bool:
+def is_on_gitlab() -> bool:
+    """Tell whether the log of a GitLab job is printed to, which folds sections."""
     return os.environ.get("GITLAB_CI") == "true"
 
 
 def _folded(lines: list[Line]) -> list[Line]:
     """Return lines as a section that the log of a GitLab job shows on a click."""
     at = int(time.time())
-    begin = f"\x1b[0Ksection_start:{at}:{_SECTION}[collapsed=true]\r\x1b[0Kgroups of failures"
+    begin = f"\x1b[0Ksection_start:{at}:{_SECTION}[collapsed=true]\r\x1b[0Kcauses and their tests"
     end = f"\x1b[0Ksection_end:{at}:{_SECTION}\r\x1b[0K"
     return [Line(text=begin), *lines, Line(text=end)]
 
 
-def lines_of_groups(report: dict[str, Any], paths: ShownPaths) -> list[Line]:
-    """Return the lines of a failed run's groups of failures, the biggest ones."""
-    groups = report["groups"]
-    if report["verdict"] is None or not groups:
+def lines_of_causes(report: dict[str, Any], paths: ShownPaths) -> list[Line]:
+    """Return the lines of a failed run's causes with their tests, the first ones."""
+    if report["verdict"] is None or not report["failures"] + report["collection_errors"]:
         return []
-    from pytest_failure_taxonomy.report.render.details import group_lines
+    from pytest_failure_taxonomy.report.render.details import MAX_CAUSES, cause_lines
+    from pytest_failure_taxonomy.report.summary import summarise
 
-    lines = list(group_lines({**report, "groups": groups[:MAX_GROUPS]}, paths))
-    more = len(groups) - MAX_GROUPS
-    if more > 0:
-        words = counted(more, "more group")
-        lines.append(Line(text=f"{words}; failure-taxonomy show --all lists them"))
-    return _folded(lines) if _is_on_gitlab() else lines
+    lines = list(cause_lines(summarise(report, paths), paths, MAX_CAUSES))
+    return _folded(lines) if is_on_gitlab() else lines

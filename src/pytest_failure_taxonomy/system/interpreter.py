@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import builtins
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,3 +72,12 @@ def _is_hidden(name: str) -> bool:
     return (
         PathFinder.find_spec(name, [each for each in sys.path if _is_of_library(each)]) is not None
     )
+
+
+def our_command(*words: str) -> str:
+    """Return a command of ours as a shell of this machine takes it, from a checkout, too."""
+    folders = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+    program = ["failure-taxonomy"]
+    if shutil.which(program[0], path=folders) is None:  # it is not installed, only importable
+        program = [sys.executable, "-m", "pytest_failure_taxonomy"]
+    return shlex.join([*program, *words])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import (
     InFlightTest,
@@ -19,7 +19,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     SeenStall,
     Stall,
     TimeLimit,
-    ToolCause,
     ToolMessage,
     Traces,
     WorkerEnd,
@@ -34,6 +33,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.memory_pressure import words_of_oom_kill, words_of_sample
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, FailureReason
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 TEST_LIMIT_SHARE: Final = 0.98
@@ -104,10 +104,10 @@ def _judge_end(end: ProcessExit, running: str | None) -> Finding:
         return finding(
             "process.vanished",
             "report",
-            _VANISHED,
+            "no end of the run has been recorded",
             nodeid=running,
             confidence="likely",
-            headline=None if end.source == "none" else _DIED,
+            headline=None if end.source == "none" else "pytest died, and nothing says how",
         )
     return _judge_exit(end, end.code, running)
 
@@ -168,11 +168,11 @@ def judge_worker(worker: WorkerEnd) -> Finding:
         kind = "interrupt.keyboard"
     elif worker.limit is not None and is_ended_by_limit(worker):
         kind, likely, headline = "test.timeout", True, headline_of_timeout(worker.limit)
-    elif worker.oom_kill is not None:
-        reason = FailureReason.SANDBOX_ERROR
-        headline = f"{KINDS[kind].one} for want of memory: {words_of_oom_kill(worker.oom_kill)}"
-    elif worker.signal == "SIGKILL" and worker.out_of_memory:
-        reason, likely = FailureReason.SANDBOX_ERROR, True
+    else:
+        is_likely_oom = worker.signal == "SIGKILL" and worker.out_of_memory
+        if worker.oom_kill is not None or is_likely_oom:
+            reason, likely = FailureReason.SANDBOX_ERROR, worker.oom_kill is None
+        headline = _headline_of_worker(worker, doing)
     return finding(
         kind,
         "xdist worker",
@@ -181,8 +181,21 @@ def judge_worker(worker: WorkerEnd) -> Finding:
         reason=reason,
         confidence="likely" if likely else "certain",
         headline=headline,
-        words=(doing,) if doing else (),
     )
+
+
+def _headline_of_worker(worker: WorkerEnd, doing: str) -> str:
+    """Say how an xdist worker died: `gw0 died (SIGSEGV) while it ran test_x.py::test_y`."""
+    how = "died"
+    if worker.oom_kill is not None:
+        how += f" for want of memory ({words_of_oom_kill(worker.oom_kill)})"
+    elif worker.signal is not None:
+        how += f" ({worker.signal})"
+    elif worker.exit_code is not None:
+        how = f"left with exit code {worker.exit_code}"
+    if worker.crashed_on:
+        doing = f"it ran {worker.crashed_on}"
+    return f"{worker.id} {how} while {doing}" if doing else f"{worker.id} {how}"
 
 
 ENDED_AS_STALLED: Final = "--failure-taxonomy-end-stalled"
@@ -308,7 +321,9 @@ def used_up(limits: tuple[TimeLimit, ...], share: float, *, of_test: bool) -> Ti
 def _judge_signal(end: ProcessExit, running: str | None) -> Finding:
     signal = end.signal or ""
     if signal in _OWN_SIGNALS:
-        return finding(_OWN_SIGNALS[signal], end.source, signal, nodeid=running)
+        kind = _OWN_SIGNALS[signal]
+        said = f"{KINDS[kind].one} ({signal})" if kind == "process.crashed" else None
+        return finding(kind, end.source, signal, nodeid=running, headline=said)
     outer = used_up(end.limits, PROCESS_LIMIT_SHARE, of_test=False)
     if end.sender == "timeout":
         return finding("process.timeout", end.source, f"{signal} from timeout", nodeid=running)
@@ -353,9 +368,6 @@ _OWN_SIGNALS: Final = {
 }
 """What a signal means by itself, whoever sent it."""
 
-_VANISHED: Final = "no end of the run has been recorded"
-_DIED: Final = "pytest died, and nothing says how"
-
 
 def _limit_words(limit: TimeLimit) -> str:
     if limit.elapsed_seconds is None:
@@ -368,42 +380,6 @@ def _limit_words(limit: TimeLimit) -> str:
         "allows were used up"
     )
 
-
-_COMMAND_WORDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "process.timeout": "the command used up its time limit",
-        "process.killed": (
-            "the command was killed (SIGKILL): memory or a time limit, nothing says which"
-        ),
-        "process.oom": "the command was killed because the memory ran out",
-        "process.terminated": "the command was told to end by a signal",
-        "process.crashed": "the command crashed",
-        "interrupt.keyboard": "the command was interrupted from the keyboard",
-    }
-)
-"""The words for how a process ended whose command is not a pytest."""
-
-_PYTEST_WORDS: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        1: "tests failed, to go by pytest's exit code",
-        2: "pytest ended early: a collection error, or Ctrl+C",
-    }
-)
-
-_PYTEST_KINDS: Final[Mapping[int, tuple[str, tuple[str, ...]]]] = MappingProxyType(
-    {
-        1: (
-            "test.failed",
-            ("test.setup_error", "test.teardown_error", "collection.error", "plugin.error"),
-        ),
-        2: ("command.failed", ("collection.error", "interrupt.keyboard")),
-        3: ("internal.error", ()),
-        4: ("usage.error", ("conftest.error", "plugin.error")),
-        5: ("tests.none_collected", ("tests.all_deselected",)),
-        6: ("warnings.exceeded", ()),
-    }
-)
-"""What pytest's exit codes are most likely to come from, and what else they could."""
 
 _CODES_OF_REFUSALS: Final = frozenset({0, 1, 3, 4})
 """Exit codes of a pytest that can't load a plugin or read its files; versions of it differ. With 0
@@ -428,41 +404,25 @@ def judge_command(
             refusal.message,
             confidence="likely",
             words=words_of_run_error(refusal),
+            failure=refusal,
         )
         return
     if code == 0:
         return
-    kind = "command.failed"
-    ambiguous: tuple[str, ...] = ()
-    if code == KILLED_EXIT_CODE:
-        ambiguous = KILLED_BY
-    elif is_pytest:
-        kind, ambiguous = _PYTEST_KINDS.get(code, (kind, ambiguous))
+    commands = packaged_table("commands")
+    row = commands["pytest"].get(str(code), {}) if is_pytest else {}
+    kind = row.get("kind", "command.failed")
+    is_killed = code == KILLED_EXIT_CODE
     yield finding(
         kind,
         source,
         f"exit code {code}",
         reason=None if kind != "command.failed" else FailureReason.from_pytest_exit_code(code),
         confidence="likely",
-        ambiguous=ambiguous,
-        headline=_headline_of(code, is_pytest=is_pytest),
+        ambiguous=KILLED_BY if is_killed else tuple(row.get("ambiguous", ())),
+        headline=commands["deaths"]["process.killed"] if is_killed else row.get("headline"),
     )
 
-
-TOOL_CAUSES: Final[Mapping[ToolCause, tuple[str, bool | None]]] = MappingProxyType(
-    {
-        "daemon": ("the daemon can't be reached, or refuses", None),
-        "network": ("no connection", True),
-        "unavailable": ("the server failed", True),
-        "rate_limited": ("over the rate limit", True),
-        "denied": ("not allowed", False),
-        "missing": ("no such thing", False),
-        "conflict": ("no versions that fit each other", False),
-        "refused": ("refused as it was called", False),
-        "build": ("a package could not be built", False),
-    }
-)
-"""What the causes are that tools tell, in words, and whether a retry can help."""
 
 _TOOL_NAMES: Final[Mapping[str, str]] = MappingProxyType({"docker": "Docker", "podman": "Podman"})
 
@@ -482,17 +442,18 @@ def judge_sandbox(run: RunEvidence) -> Iterator[Finding]:
 
 def words_of_tool(told: ToolMessage) -> str:
     """Say in a few words what a tool says that went wrong."""
-    return f"{_TOOL_NAMES.get(told.tool, told.tool)}: {TOOL_CAUSES[told.cause][0]}"
+    return f"{_TOOL_NAMES.get(told.tool, told.tool)}: {meaning_of(told)['words']}"
 
 
-def _headline_of(code: int, *, is_pytest: bool) -> str | None:
-    if code == KILLED_EXIT_CODE:
-        return _COMMAND_WORDS["process.killed"]
-    return _PYTEST_WORDS.get(code) if is_pytest else None
+def meaning_of(told: ToolMessage) -> dict[str, Any]:
+    """Return `words` for what went wrong, and `retryable` where that is known."""
+    meaning: dict[str, Any] = packaged_table("tools")["causes"][told.cause]
+    return meaning
 
 
 def in_words_of_command(death: Finding, run: RunEvidence) -> Finding:
     """Return how a process died, in words that fit a command that is no pytest."""
     if run.recorded or run.is_pytest:
         return death
-    return replace(death, headline=_COMMAND_WORDS.get(death.kind, death.headline))
+    words = packaged_table("commands")["deaths"]
+    return replace(death, headline=words.get(death.kind, death.headline))

@@ -13,7 +13,7 @@ from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.judgement import Finding
+    from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding
     from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
 
 
@@ -85,6 +85,28 @@ class MemoryPressure:
 
 
 @value
+class Fact:
+    """One thing that an exception holds besides its message."""
+
+    name: str
+    """`errno`, `filename`, `host`, `port`, `status`, `url`, `name` (of a module), `distribution`
+    (that has it), and others that the table of causes asks for."""
+    text: str
+
+
+@value
+class LinkedException:
+    """An exception that another one was raised from, or while it was handled."""
+
+    bases: tuple[str, ...]
+    """Dotted names of its classes, itself first, in method resolution order, without `object`."""
+    message: str
+    is_cause: bool
+    """Whether the other one was raised `from` it."""
+    facts: tuple[Fact, ...] = ()
+
+
+@value
 class RaisedException:
     """Describe an exception without holding on to it."""
 
@@ -104,6 +126,12 @@ class RaisedException:
     """The frame that raised it."""
     memory: MemoryPressure | None = None
     """Of a `MemoryError`: the limit of which most was used when it was seen, if there is one."""
+    facts: tuple[Fact, ...] = ()
+    """What its fields and the standard library's own frames say, each name once."""
+    chain: tuple[LinkedException, ...] = ()
+    """What it was raised from, or while it was handled, from the nearest to the root."""
+    fixture: str | None = None
+    """The name of the fixture whose setup or teardown raised it."""
 
 
 @value
@@ -617,6 +645,8 @@ class RunEvidence:
     """Every test that ran or was skipped, in order of its start; `None` where nobody asked."""
     settled: tuple[Finding, ...] = ()
     """Findings of a report that is judged again, now with the end of its process."""
+    settled_causes: tuple[Cause, ...] = ()
+    """What these findings come from."""
 
 
 @value
@@ -646,6 +676,16 @@ class Attempt:
 
     subtask: str
     approach: str
+
+
+@value
+class Surroundings:
+    """What a run had besides its arguments that a command which repeats it has not."""
+
+    variables: tuple[str, ...] = ()
+    """Names of the environment variables that are set from which pytest takes options."""
+    cache: bool = True
+    """Whether pytest's cache knows what has failed."""
 
 
 @value
@@ -735,3 +775,4 @@ class RunContext:
     """Where the run is to be recorded: a URL without password, empty for the default; `None` for
     nowhere."""
     faces: Faces = Faces()
+    surroundings: Surroundings = Surroundings()

@@ -352,11 +352,14 @@ def group_failures(run: RunEvidence, judged: Judgement) -> tuple[Group, ...]:
     """
     members: dict[str, _Members] = {}
     with_subtests = {failure.nodeid for failure in run.failures if failure.part == "subtest"}
-    for failure, one in zip(run.failures, judged.failures, strict=True):
-        if failure.part != "sum" or failure.nodeid not in with_subtests:
-            _members_of(one, failure, members).add(one, failure)
-    for failed, one in zip(run.collection_failures, judged.collection_failures, strict=True):
-        _members_of(one, failed, members).add(one, failed)
+    seen: list[tuple[TestFailure | CollectionFailure, FailureJudgement]] = [
+        (failure, one)
+        for failure, one in zip(run.failures, judged.failures, strict=True)
+        if failure.part != "sum" or failure.nodeid not in with_subtests
+    ]
+    seen += zip(run.collection_failures, judged.collection_failures, strict=True)
+    for failure, one in seen:
+        members.setdefault(one.fingerprint, _Members(failure)).add(one, failure)
     groups = [each.as_group(fingerprint) for fingerprint, each in members.items()]
     return tuple(sorted(groups, key=lambda group: -group.count))
 
@@ -390,14 +393,3 @@ class _Members:
             nodeids=tuple(self._nodeids),
             owner=owner_of_most(self._raised),
         )
-
-
-def _members_of(
-    judged: FailureJudgement,
-    failure: TestFailure | CollectionFailure,
-    members: dict[str, _Members],
-) -> _Members:
-    found = members.get(judged.fingerprint)
-    if found is None:
-        found = members[judged.fingerprint] = _Members(failure)
-    return found

@@ -1,14 +1,13 @@
-"""The message of a verdict: what happened, and the thing that it happened to.
+"""What was refused, broken or missing, by its name: the words of what failed.
 
 A kind's own words are true of every failure of the kind. Read alone, as `-q` shows them, they say
-where to look no better than an exit code does, so what was refused, broken or missing is named.
+where to look no better than an exit code does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
@@ -17,104 +16,34 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     SeenStall,
     TestFailure,
 )
-from pytest_failure_taxonomy.taxonomy.kinds import Kind
-from pytest_failure_taxonomy.taxonomy.words import counted, enumerated
 
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.judgement import Finding
-
-MAX_ALL: Final = 320
-"""Characters that all the things may take that a message names; it counts the others."""
 MAX_WORDS: Final = 240
-"""Characters that one of them may take."""
+"""Characters that what is said of one thing may take."""
 MAX_LINES: Final = 1_500
 """Characters of a stack that a piece of evidence quotes."""
-MAX_NODES: Final = 3
-"""Nodes that are named of those for which there is no more room."""
 
+_TRACEBACK: Final = "Traceback (most recent call last):"
 OUTCOMES: Final = frozenset({"Failed", "Skipped"})
 """The same of what pytest raises where a node can't be collected."""
 
-_NAMED_ALONE: Final = frozenset(
-    {"usage.error", "conftest.error", "plugin.error", "internal.error", "collection.error"}
-)
-"""Kinds whose own words add nothing to what a single failure of theirs says of itself."""
-
-# Compiled when needed: most runs have nothing to say.
-_MISSING_MODULE: Final = (
-    r"ModuleNotFoundError: No module named '(?P<name>[\w.]+)'"
-    r"(?: \((?P<path>[^()]+):\d+(?:, from (?P<loaded>[^()]+))?\))?"
-)
-_MISSING_FIXTURE: Final = r"fixture '([^']+)' not found"
 FIXTURE_ERROR: Final = "FixtureLookupError"
 """What pytest raises for a fixture that nobody has."""
 TYPES_OF_PYTEST: Final = frozenset({FIXTURE_ERROR, "CollectError", "ImportPathMismatchError"})
 """Exceptions of pytest's whose text says all. pytest shows it without their type, and so do we."""
 
-_REFUSED: Final = ("unrecognized arguments: ", "Unknown config option: ")
-"""How pytest begins to speak of an option or a setting that nobody has."""
-_ASYNC_TEST: Final = "async def functions are not natively supported"
-"""What pytest says of an async test that no plugin runs."""
-_ASYNCIO: Final = 'pip install "pytest-failure-taxonomy[asyncio]"'
-
-
-def headline_of(kind: Kind, findings: Sequence[Finding], count: int) -> str:
-    """Return what happened in one line, with the names of what it happened to.
-
-    Args:
-        kind: of all of the findings.
-        findings: at least one, in the order of the evidence.
-        count: how often it happened.
-    """
-    if count == 1 and findings[0].headline:
-        return findings[0].headline
-    phrase = kind.phrase(count)
-    subtests = sum(finding.is_subtest for finding in findings)
-    if subtests:
-        phrase = f"{phrase} ({counted(subtests, 'subtest')})"
-    named = [*dict.fromkeys(words for each in findings for words in each.words if words)]
-    if not named:
-        return phrase
-    if count == 1 and kind.name in _NAMED_ALONE:
-        return named[0]
-    shown = named[:1]
-    for words in named[1:]:
-        if sum(map(len, shown)) + len(words) > MAX_ALL:
-            break
-        shown.append(words)
-    if len(shown) < len(named):
-        left = [each.nodeid for each in findings if each.nodeid and not {*each.words} & {*shown}]
-        is_of_files = kind.name == "collection.error" and left
-        shown.append(
-            enumerated(left[:MAX_NODES], len(left))
-            if is_of_files
-            else f"{len(named) - len(shown):,} more"
-        )
-    return f"{phrase}: {'; '.join(shown)}"
-
 
 def words_of_test_failure(failure: TestFailure) -> tuple[str, ...]:
-    """Name what is missing where a test can't run: fixtures, or a plugin for async tests."""
+    """Name the fixtures that are missing where a test can't run, or how its process ended."""
+    if failure.forked:
+        _, _, how = failure.message.partition("running the test ")
+        return (f"its process {how.replace('CRASHED', 'crashed').replace('EXITED', 'exited')}",)
     raised = failure.exception
-    if raised is not None and raised.message.startswith(_ASYNC_TEST):
-        return (f"{_ASYNC_TEST} (pytest-asyncio runs them: {_ASYNCIO})",)
     if raised is None or raised.type != FIXTURE_ERROR:
         return ()
-    names = re.findall(_MISSING_FIXTURE, raised.message)
-    if not names:
-        return (one_line(raised.message),)
-    from pytest_failure_taxonomy.taxonomy.known_plugins import distributions_with
-
-    return tuple(_missing_fixture(name, distributions_with("fixtures", name)) for name in names)
+    return (one_line(raised.message),)
 
 
-def _missing_fixture(name: str, known: tuple[str, ...]) -> str:
-    have = "has one" if len(known) == 1 else "have one"
-    hint = f" ({' and '.join(known)} {have})" if known else ""
-    return f"fixture {name!r} not found{hint}"
-
-
-_PYTESTS_REFUSAL: Final = "Collector.CollectError"
+PYTESTS_REFUSAL: Final = "Collector.CollectError"
 """The type by which pytest itself refuses a file; it tells users nothing."""
 
 
@@ -123,7 +52,7 @@ def words_of_collection_failure(failure: CollectionFailure) -> tuple[str, ...]:
     raised = failure.exception
     said = (
         one_line(failure.message)
-        if raised is None or raised.type == _PYTESTS_REFUSAL
+        if raised is None or raised.type == PYTESTS_REFUSAL
         else said_in_one_line(raised.type, raised.message, is_test=False)
     )
     place = failure.location
@@ -134,23 +63,13 @@ def words_of_collection_failure(failure: CollectionFailure) -> tuple[str, ...]:
     via = f", from {file}" if is_elsewhere else ""
     name = re.escape(place.path.rpartition("/")[2])  # as a SyntaxError says it, or by its path
     said = re.sub(rf" \((?:[^()]*[/\\])?{name}, line {place.line}\)$", "", said)
-    return (_without_python(f"{said} ({place.path}:{place.line}{via})"),)
+    return (f"{said} ({place.path}:{place.line}{via})",)
 
 
 def words_of_run_error(error: RunError) -> tuple[str, ...]:
     """Say what pytest, a conftest or a plugin has said of itself, place and name included."""
     said = one_line(error.message)
-    return (_without_python(said) + _plugin_with_option(said),) if said else ()
-
-
-def _plugin_with_option(said: str) -> str:
-    """Return how to install the plugin whose option or setting pytest doesn't know."""
-    if not said.startswith(_REFUSED):
-        return ""
-    from pytest_failure_taxonomy.taxonomy.known_plugins import hint_for
-
-    hint = hint_for(said)
-    return f" ({hint})" if hint else ""
+    return (said,) if said else ()
 
 
 def words_at(state: str, where: str | None) -> str:
@@ -186,24 +105,9 @@ def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str
     that fails by `pytest.fail` is shown with it.
     """
     said = one_line(message)
-    if said and is_worded_by_pytest(exception_type, is_test=is_test):
+    if said and (exception_type in TYPES_OF_PYTEST or (not is_test and exception_type in OUTCOMES)):
         return said
     return f"{exception_type}: {said}" if said else exception_type
-
-
-def is_worded_by_pytest(exception_type: str, *, is_test: bool) -> bool:
-    """Tell whether an exception is pytest's own and its text is written for people."""
-    return exception_type in TYPES_OF_PYTEST or (not is_test and exception_type in OUTCOMES)
-
-
-def _without_python(said: str) -> str:
-    """Put Python's words for a missing module into a sentence about who imports it."""
-    found = re.fullmatch(_MISSING_MODULE, said)
-    if found is None or found["path"] is None:
-        return said
-    why = "does not exist" if "." in found["name"] else "is not installed"
-    via = f" (from {found['loaded']})" if found["loaded"] else ""
-    return f"{found['path']} imports {found['name']}, which {why}{via}"
 
 
 def first_lines(text: str) -> str:
@@ -214,17 +118,33 @@ def first_lines(text: str) -> str:
     return f"{shown}\n  ..."
 
 
-def one_line(text: str) -> str:
+def telling_line(text: str) -> str:
+    """Return the line that says most: the first; of a quoted traceback, what was raised."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if first != _TRACEBACK:
+        return first
+    depth, told = 0, ""  # all of it is indented where pytest has rewritten an assertion
+    for line in text.splitlines():
+        bare = line.lstrip()
+        if bare.startswith('File "'):
+            depth, told = len(line) - len(bare), ""
+        elif bare and not told and len(line) - len(bare) < depth:
+            told = bare.rstrip()
+    return told or first
+
+
+def one_line(text: str, limit: int = MAX_WORDS) -> str:
     """Return a text's first line; with those that follow where it is the head of a list.
 
-    A long line is cut between words where possible: half of a secret would not be recognised as
+    A longer line is cut between words where possible: half of a secret would not be recognised as
     one.
     """
     lines = [line for each in text.splitlines() if (line := each.strip())]
     if not lines:
         return ""
     line = " ".join(lines) if lines[0].endswith(":") else lines[0]
-    if len(line) <= MAX_WORDS:
+    line = telling_line(text) if lines[0] == _TRACEBACK else line
+    if len(line) <= limit:
         return line
-    end = line.rfind(" ", MAX_WORDS // 2, MAX_WORDS)
-    return f"{line[: end if end > 0 else MAX_WORDS]} …"
+    end = line.rfind(" ", limit // 2, limit)
+    return f"{line[: end if end > 0 else limit]} …"

@@ -20,7 +20,6 @@ from pytest_failure_taxonomy.taxonomy.classification import (
 from pytest_failure_taxonomy.taxonomy.deaths import (
     ENDED_FROM_OUTSIDE,
     TIMEOUT_EXIT_CODE,
-    TOOL_CAUSES,
     headline_of_timeout,
     in_words_of_command,
     is_ended_as_stalled,
@@ -30,6 +29,7 @@ from pytest_failure_taxonomy.taxonomy.deaths import (
     judge_sandbox,
     judge_stalls,
     judge_worker,
+    meaning_of,
     words_of_stall,
     words_of_tool,
 )
@@ -41,6 +41,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     RunEvidence,
     TestFailure,
+    WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.headlines import (
     words_of_collection_failure,
@@ -49,6 +50,9 @@ from pytest_failure_taxonomy.taxonomy.headlines import (
     words_of_test_failure,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import (
+    MAX_EVIDENCE,
+    Cause,
+    Evidence,
     Finding,
     HeldReason,
     Judgement,
@@ -57,24 +61,25 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
     finding,
     group_findings,
     marked_finding,
-    message_of,
     owner_of_most,
     primary_of,
-    pronounce,
+    stacks_of,
+    words_of_evidence,
 )
 from pytest_failure_taxonomy.taxonomy.kinds import (
     KINDS,
     STAGE_KINDS,
     STAGES_WITH_A_FAILURE_OF_THEIR_OWN,
-    describe_kind,
 )
-from pytest_failure_taxonomy.taxonomy.memory_pressure import words_of_pressure
 from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 _SESSION_LIMIT: Final = "session-timeout:"
 """How the message of pytest-timeout's --session-timeout begins; it leaves nothing else behind."""
+
+_BUDGET: Final = re.compile(r"Timeout \(?>(\d+(?:\.\d+)?)s")
+"""How pytest-timeout says what a test was allowed."""
 
 _OF_XDIST: Final = re.compile(r"<WorkerController|\((?:xdist|execnet)/[^()]*\)$")
 """What xdist's own errors name: a worker, or a place in itself or in what it talks through."""
@@ -102,7 +107,7 @@ def judge(run: RunEvidence) -> Judgement:
     judged = _judge_each_failure(run)
     found = _findings(run, judged)
     if found and _is_green(run):
-        return replace(judged, faults=_contradictions(found))
+        return replace(judged, faults=_contradictions(_causes_of(found, run)))
     if run.marker is not None and (found or run.exit.code is None):
         found.append(marked_finding(run.marker.name, run.marker.reason))
     if _is_baseline(run):
@@ -110,28 +115,68 @@ def judge(run: RunEvidence) -> Judgement:
         if not found:
             judged = replace(judged, notes=_baseline_notes(run))
     held = group_findings(found)
+    causes = _causes_of(found, run)
     lines: tuple[OutputLine, ...] = ()
     if run.output is not None:
         kinds = (primary_of(held).kind, *(each.kind for each in held)) if held else ()
         lines = deciding_lines(run.output, kinds, is_cut_off=not run.finished)
-    verdict = _verdict(held, run, judged, lines)
-    return replace(judged, verdict=verdict, reasons=held, lines=lines)
+    verdict = _verdict(held, causes, run, judged, lines)
+    return replace(judged, verdict=verdict, reasons=held, causes=causes, lines=lines)
+
+
+def _causes_of(found: Sequence[Finding], run: RunEvidence) -> tuple[Cause, ...]:
+    if not found:
+        return ()
+    # Imported here, because a run without failures has no causes.
+    from pytest_failure_taxonomy.taxonomy.causes import gather_causes, join_causes
+
+    if not run.settled_causes:
+        return gather_causes(found)
+    settled = {id(each) for each in run.settled}
+    causes = gather_causes(each for each in found if id(each) not in settled)
+    return join_causes((*run.settled_causes, *causes))
 
 
 def _verdict(
     held: Sequence[HeldReason],
+    causes: Sequence[Cause],
     run: RunEvidence,
     judged: Judgement,
     lines: Sequence[OutputLine],
 ) -> Verdict | None:
     if not held:
         return None
+    from pytest_failure_taxonomy.taxonomy.causes import (
+        action_of,
+        headline_of_run,
+        retryable_of,
+    )
+
     primary = primary_of(held)
-    failure_type = primary.findings[0].failure_type or FailureType.UNKNOWN
+    first = primary.findings[0]
+    least, action = action_of(causes, primary.kind)
+    failure_type = least.failure_type
     if lines and failure_type is FailureType.UNKNOWN:
         failure_type = type_in_text("\n".join(line.text for line in lines))
-    owner = owner_of_most(_exceptions_of(primary, run, judged))
-    return pronounce(primary, run, failure_type, owner)
+    return Verdict(
+        reason=primary.reason,
+        kind=primary.kind,
+        confidence="likely" if run.unrecorded else first.confidence,
+        failure_type=failure_type,
+        recovery_action=action,
+        retryable=retryable_of(causes),
+        message=headline_of_run(causes, run),
+        nodeid=next(iter(least.nodeids), None),
+        evidence=(
+            *(
+                Evidence(source=found.source, detail=words_of_evidence(found))
+                for found in primary.findings[:MAX_EVIDENCE]
+            ),
+            *stacks_of(run, first),
+        ),
+        ambiguous=first.ambiguous,
+        owner=owner_of_most(_exceptions_of(primary, run, judged)),
+    )
 
 
 def _exceptions_of(
@@ -193,19 +238,17 @@ def _is_green(run: RunEvidence) -> bool:
     )
 
 
-def _contradictions(found: Iterable[Finding]) -> tuple[str, ...]:
+def _contradictions(causes: Iterable[Cause]) -> tuple[str, ...]:
     return tuple(
-        f"pytest ended with exit code 0, so this is no verdict: {message_of(held)} ({held.kind})"
-        for held in group_findings(found)
+        f"pytest ended with exit code 0, so this is no verdict: {cause.what} ({cause.kind})"
+        for cause in causes
     )
 
 
 def _from_failures(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
-    # xdist reports the test of a worker that got a Ctrl+C as crashed, too.
-    told_by_workers = {worker.crashed_on for worker in run.workers if worker.ending != "finished"}
-    for failure, one in zip(run.failures, judged.failures, strict=True):
-        is_told = failure.crashed and failure.nodeid in told_by_workers
-        if is_told and failure.attributed is None:
+    told = _told_by_workers(run)
+    for index, (failure, one) in enumerate(zip(run.failures, judged.failures, strict=True)):
+        if index in told:
             continue
         yield Finding(
             reason=one.reason,
@@ -216,24 +259,45 @@ def _from_failures(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
             retryable=one.retryable,
             failure_type=one.failure_type,
             headline=_headline_of(failure, one.kind),
-            is_subtest=failure.part == "subtest",
             words=words_of_test_failure(failure),
+            failure=failure,
+            fingerprint=one.fingerprint,
         )
+
+
+def _told_by_workers(run: RunEvidence) -> dict[int, WorkerEnd]:
+    """Return by their places the failures that the ends of workers tell, one each.
+
+    xdist reports the test of a worker that got a Ctrl+C as crashed, too.
+    """
+    if not run.workers:
+        return {}
+    has_exited = _has_exited(run)
+    ends = [
+        worker
+        for worker in run.workers
+        if worker.ending in ("died", "interrupted") or (worker.ending == "exited" and has_exited)
+    ]
+    told = {}
+    for index, failure in enumerate(run.failures):
+        if failure.crashed and failure.attributed is None:
+            of_test = [worker for worker in ends if worker.crashed_on == failure.nodeid]
+            if of_test:
+                told[index] = min(of_test, key=lambda worker: worker.id != failure.worker)
+                ends.remove(told[index])
+    return told
 
 
 def _headline_of(failure: TestFailure, kind: str) -> str | None:
     """Return what names the cause of one failed test better than its kind does."""
-    if failure.limit is not None and kind == "test.timeout":
-        return headline_of_timeout(failure.limit)
+    if kind == "test.timeout":
+        if failure.limit is not None:
+            return headline_of_timeout(failure.limit)
+        budget = re.search(_BUDGET, failure.message)
+        return f"{KINDS[kind].one} of {float(budget[1]):g} s" if budget else KINDS[kind].one
     if failure.stall is not None and kind == "test.stalled":
         return f"{KINDS[kind].one}: {words_of_stall(failure.stall)}"
-    raised = failure.exception
-    if raised is None or "builtins.MemoryError" not in raised.bases:
-        return None
-    words = describe_kind(kind, FailureReason.TESTS_FAILED).one
-    if kind == "sandbox.memory" and raised.memory is not None:
-        return f"{words}: {words_of_pressure(raised.memory)}"
-    return words if kind == "sandbox.memory" else f"{words}: it ran out of memory"
+    return None
 
 
 def _from_markers(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
@@ -242,10 +306,20 @@ def _from_markers(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
             yield marked_finding(failure.marker.name, failure.marker.reason, failure.nodeid)
 
 
-def _from_workers(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
+def _from_workers(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
+    told = {id(worker): index for index, worker in _told_by_workers(run).items()}
     for worker in run.workers:
-        if worker.ending in ("died", "interrupted"):  # an exit is told as that
-            yield judge_worker(worker)
+        if worker.ending not in ("died", "interrupted"):  # an exit is told as that
+            continue
+        ended, index = judge_worker(worker), told.get(id(worker))
+        if index is None:
+            yield ended
+            continue
+        fingerprint = judged.failures[index].fingerprint
+        if worker.ending == "interrupted":
+            yield replace(ended, explains=(fingerprint,))
+        else:
+            yield replace(ended, failure=run.failures[index], fingerprint=fingerprint)
 
 
 def _from_collection(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
@@ -257,6 +331,8 @@ def _from_collection(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
             nodeid=failed.nodeid or None,
             failure_type=one.failure_type,
             words=words_of_collection_failure(failed),
+            failure=failed,
+            fingerprint=one.fingerprint,
         )
 
 
@@ -269,6 +345,7 @@ def _from_errors(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
                 error.message,
                 failure_type=one.failure_type,
                 words=words_of_run_error(error),
+                failure=error,
             )
 
 
@@ -306,7 +383,7 @@ def _from_session_limit(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
         yield finding("session.timeout", "session.shouldfail", run.should_fail)
 
 
-def _from_interruptions(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
+def _from_interruptions(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
     running = run.in_flight[0].nodeid if run.in_flight else None
     told_by_workers = any(worker.ending == "interrupted" for worker in run.workers)
     has_exited = _has_exited(run)
@@ -318,8 +395,19 @@ def _from_interruptions(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
         if is_passed_on and (told_by_workers or has_exited):
             continue  # of a `pytest.exit` in a worker xdist says that it was a Ctrl+C
         nodeid = running if kind == "interrupt.keyboard" else None
-        detail = stop.message or stop.exception
-        yield finding(kind, "session", detail, nodeid=nodeid, words=words_of_interruption(stop))
+        explains = tuple(
+            judged.failures[index].fingerprint
+            for index, worker in _told_by_workers(run).items()
+            if worker.ending == "exited" and kind == "interrupt.exit"
+        )
+        yield finding(
+            kind,
+            "session",
+            stop.message or stop.exception,
+            nodeid=nodeid,
+            words=words_of_interruption(stop),
+            explains=explains,
+        )
 
 
 def _interruption_kind(stop: Interruption) -> str:
@@ -486,7 +574,7 @@ def _stage_finding(run: RunEvidence, reason: FailureReason) -> Finding:
         told.line.text,
         reason=reason,
         headline=f"{KINDS[kind].one}: {words_of_tool(told)}",
-        retryable=TOOL_CAUSES[told.cause][1],
+        retryable=meaning_of(told).get("retryable"),
     )
 
 

@@ -6,22 +6,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner
-from pytest_failure_taxonomy.taxonomy.headlines import first_lines, headline_of
-from pytest_failure_taxonomy.taxonomy.kinds import describe_kind, rank_of, reason_of
+from pytest_failure_taxonomy.taxonomy.headlines import first_lines
+from pytest_failure_taxonomy.taxonomy.kinds import rank_of, reason_of
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.recovery import (
     FailureType,
     RecoveryAction,
-    recovery_of_failure,
 )
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (
+        CollectionFailure,
         Output,
         OutputLine,
         RaisedException,
+        RunError,
         RunEvidence,
+        TestFailure,
     )
 
 _LIMITS_OF_STAGES: Final = frozenset({"stage.setup_timeout", "stage.timeout"})
@@ -86,8 +88,6 @@ class Finding:
     """Kinds that it could be, where the evidence can't tell."""
     headline: str | None = None
     """What the verdict says in place of the kind's own words, where it is found on one test."""
-    is_subtest: bool = False
-    """What it was found on is a subtest of its test."""
     retryable: bool | None = None
     """What a rule says of it; `None` where the kind decides."""
     failure_type: FailureType | None = None
@@ -96,6 +96,12 @@ class Finding:
     """What names the thing that it is about, each in one line for the verdict's message."""
     is_hearsay: bool = False
     """It was only said, as by a marker; it is not the verdict where anything was seen."""
+    failure: TestFailure | CollectionFailure | RunError | None = None
+    """What it was found on, where that has a place and an exception."""
+    fingerprint: str = ""
+    """Of that failure."""
+    explains: tuple[str, ...] = ()
+    """Fingerprints of failures that it is the end of, and that are no findings of their own."""
 
 
 def finding(
@@ -162,6 +168,40 @@ class HeldReason:
         return tuple(dict.fromkeys(named))
 
 
+CauseOwner = Literal[CodeOwner, "environment"]
+"""Who has to mend a cause: whose code raised it, or who runs the machine and its services."""
+
+
+@value
+class Cause:
+    """Failures and endings that are mended by one and the same change."""
+
+    key: str
+    """16 hexadecimal digits, the same in any run that has this cause."""
+    what: str
+    """One line: what is wrong, and with what."""
+    fix: str | None
+    """A command or an edit; `None` where none is known for sure."""
+    reason: FailureReason
+    """Of most of them, like the kind."""
+    kind: str
+    owner: CauseOwner | None
+    retryable: bool | None
+    failure_type: FailureType
+    count: int
+    """Failures, files that could not be collected and endings of the run, together."""
+    nodeids: tuple[str, ...]
+    """Each once, in the order of the evidence."""
+    tests: tuple[str, ...]
+    """Those of tests that failed."""
+    files: tuple[str, ...]
+    """Those of what could not be collected, empty ones of what has none."""
+    fingerprints: tuple[str, ...]
+    """Of its failures, each once."""
+    unnamed: int = 0
+    """How many more tests failed whose node ids are not known."""
+
+
 @value
 class Verdict:
     """The primary reason of a run, with what speaks for it."""
@@ -194,6 +234,8 @@ class Judgement:
     """One for each of the evidence's `failures`, in their order; so are the next two."""
     collection_failures: tuple[FailureJudgement, ...] = ()
     errors: tuple[FailureJudgement, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    """Of all that failed: what explains others first, then by count."""
     groups: tuple[Group, ...] = ()
     """Of test failures and collection failures: biggest first, then by their first failure."""
     lines: tuple[OutputLine, ...] = ()
@@ -223,37 +265,6 @@ def group_findings(findings: Iterable[Finding]) -> tuple[HeldReason, ...]:
 def primary_of(held: Sequence[HeldReason]) -> HeldReason:
     """Return the reason that is the verdict: the first one that was seen, not only told."""
     return next((each for each in held if not each.findings[0].is_hearsay), held[0])
-
-
-def pronounce(
-    primary: HeldReason,
-    run: RunEvidence,
-    failure_type: FailureType,
-    owner: CodeOwner | None = None,
-) -> Verdict:
-    """Return the verdict that the primary reason comes to."""
-    kind = describe_kind(primary.kind, primary.reason)
-    first = primary.findings[0]
-    retryable = kind.retryable if first.retryable is None else first.retryable
-    return Verdict(
-        reason=primary.reason,
-        kind=primary.kind,
-        confidence="likely" if run.unrecorded else first.confidence,
-        failure_type=failure_type,
-        recovery_action=recovery_of_failure(failure_type, retryable),
-        retryable=retryable,
-        message=message_of(primary),
-        nodeid=next(iter(primary.nodeids), None),
-        evidence=(
-            *(
-                Evidence(source=finding.source, detail=_evidence_words(finding))
-                for finding in primary.findings[:MAX_EVIDENCE]
-            ),
-            *_stacks(run, first),
-        ),
-        ambiguous=first.ambiguous,
-        owner=owner,
-    )
 
 
 def deciding_lines(
@@ -293,12 +304,7 @@ def owner_of_most(raised: Iterable[RaisedException | None]) -> CodeOwner | None:
     return min(counts, key=lambda each: (-counts[each], order.index(each)), default=None)
 
 
-def message_of(held: HeldReason) -> str:
-    """Return in one line what happened, and what it happened to."""
-    return headline_of(describe_kind(held.kind, held.reason), held.findings, held.count)
-
-
-def _stacks(run: RunEvidence, first: Finding) -> Iterator[Evidence]:
+def stacks_of(run: RunEvidence, first: Finding) -> Iterator[Evidence]:
     """Yield what the threads were at, where the end of the process is the verdict."""
     is_death = first.kind.startswith("process.") or first.kind in _LIMITS_OF_STAGES
     if run.exit.stacks and is_death:
@@ -307,7 +313,8 @@ def _stacks(run: RunEvidence, first: Finding) -> Iterator[Evidence]:
         yield Evidence(source="stack of the crash", detail=first_lines(run.traces.stack))
 
 
-def _evidence_words(finding: Finding) -> str:
+def words_of_evidence(finding: Finding) -> str:
+    """Return what a finding says, and the node that it says it of."""
     if finding.nodeid is None or finding.nodeid in finding.detail:
         return finding.detail
     return f"{finding.nodeid}: {finding.detail}"

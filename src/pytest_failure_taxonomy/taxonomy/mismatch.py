@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import counted, enumerated
 
 MismatchSort = Literal["parameters", "membership", "order"]
+"""How two lists differ, what says most first."""
 
 MAX_VARIANTS: Final = 10
 """Lists that are compared in detail; of the others only the number is known."""
@@ -151,7 +152,9 @@ def headline_of_mismatch(mismatch: CollectionMismatch) -> str:
         said += f": {_words_of_variant(variant, _workers_words(mismatch.workers))}"
     lists = 1 + len(mismatch.variants) + mismatch.variants_omitted
     if lists > 2:  # the words above speak of two
-        said += f"; {_count_workers(mismatch)} workers have {lists} different lists"
+        others = sum(len(each.workers) for each in mismatch.variants)
+        count = len(mismatch.workers) + others + mismatch.workers_omitted
+        said += f"; {count} workers have {lists} different lists"
     return said
 
 
@@ -159,7 +162,8 @@ def text_of_mismatch(mismatch: CollectionMismatch) -> str:
     """Return what to do about it, and all that is known: one paragraph for each list."""
     first = _workers_words(mismatch.workers)
     sorts = dict.fromkeys(sort for each in mismatch.variants for sort in sorts_of(each))
-    lines = [*(_ADVICE[sort] for sort in sorts), f"{first}: {counted(mismatch.tests, 'test')}"]
+    advice = packaged_table("mismatch")
+    lines = [*(advice[sort] for sort in sorts), f"{first}: {counted(mismatch.tests, 'test')}"]
     for variant in mismatch.variants:
         lines += _lines_of_variant(variant, first)
     if mismatch.variants_omitted:
@@ -169,30 +173,9 @@ def text_of_mismatch(mismatch: CollectionMismatch) -> str:
     return "\n".join(lines)
 
 
-_ADVICE: Final[Mapping[MismatchSort, str]] = MappingProxyType(
-    {
-        "parameters": (
-            "Parameters have to be the same in every process: no random numbers, times or uuid4() "
-            "in parametrize, and no set that isn't sorted. Give such a value an id of its own, or "
-            "make it in a fixture."
-        ),
-        "membership": (
-            "Whether a test exists must not depend on the process: on PYTEST_XDIST_WORKER, on the "
-            "time, or on files that come and go while tests are collected."
-        ),
-        "order": (
-            "Tests have to be in the same order in every process: sort sets and folder listings "
-            "(PYTHONHASHSEED=0 fixes the order of sets of texts), and give a plugin that shuffles "
-            "tests one seed for all workers."
-        ),
-    }
-)
-"""What to do about each sort."""
-
-
 def _most_telling(mismatch: CollectionMismatch) -> CollectedVariant | None:
     """Return the first list of the sort that says most."""
-    for sort in _ADVICE:
+    for sort in get_args(MismatchSort):
         for variant in mismatch.variants:
             if sort in sorts_of(variant):
                 return variant
@@ -253,11 +236,6 @@ def _rest(count: int, shown: int) -> Iterator[str]:
     left = count - min(shown, MAX_EXAMPLES)
     if left > 0:
         yield f"  and {counted(left, 'more test')}"
-
-
-def _count_workers(mismatch: CollectionMismatch) -> int:
-    named = sum(len(variant.workers) for variant in mismatch.variants)
-    return len(mismatch.workers) + named + mismatch.workers_omitted
 
 
 def _workers_words(workers: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import counted
 
@@ -36,26 +37,6 @@ class RecoveryAction(StrEnum):
     CONTINUE = "continue"
     ESCALATE = "escalate"
 
-
-STOP_WORDS: Final = frozenset(
-    {
-        "with",
-        "using",
-        "the",
-        "a",
-        "an",
-        "and",
-        "or",
-        "but",
-        "in",
-        "on",
-        "at",
-        "to",
-        "for",
-        "trying",
-    }
-)
-"""Words that don't count when approaches are compared."""
 
 EARLIER_ATTEMPTS_COMPARED: Final = 3
 SIMILAR_ATTEMPTS_OF_A_CIRCLE: Final = 2
@@ -112,9 +93,29 @@ def recommend_recovery(
     Raises:
         ValueError: There is no such type, or `attempt_count` is not a positive integer.
     """
-    return explain_recovery(
-        failure_type, attempt_count=attempt_count, last_good_commit=last_good_commit
-    ).action
+    try:
+        known = FailureType(failure_type)
+    except ValueError:
+        names = ", ".join(FailureType)
+        raise ValueError(
+            f"failure_type: {failure_type!r} is not a failure type; give one of {names}"
+        ) from None
+    is_whole = isinstance(attempt_count, int) and not isinstance(attempt_count, bool)
+    if not is_whole or attempt_count < 1:
+        raise ValueError(
+            f"attempt_count: {attempt_count!r} is not a number of attempts; give 1 or more,"
+            " including this attempt"
+        )
+    if known is FailureType.BROKEN_BUILD:
+        return RecoveryAction.ROLLBACK if last_good_commit else RecoveryAction.ESCALATE
+    if known is FailureType.VERIFICATION_FAILED:
+        may_try = attempt_count < ATTEMPTS_AT_VERIFICATION
+        return RecoveryAction.RETRY if may_try else RecoveryAction.SKIP
+    if known is FailureType.UNKNOWN:
+        may_try = attempt_count < ATTEMPTS_AT_UNKNOWN
+        return RecoveryAction.RETRY if may_try else RecoveryAction.ESCALATE
+    is_circular = known is FailureType.CIRCULAR_FIX
+    return RecoveryAction.SKIP if is_circular else RecoveryAction.CONTINUE
 
 
 def recovery_of_failure(failure_type: FailureType, retryable: bool | None) -> RecoveryAction:  # noqa: FBT001 - the second half of a pair
@@ -142,104 +143,26 @@ def explain_recovery(
 
     Takes and raises the same as `recommend_recovery`.
     """
-    known = _known_type(failure_type)
-    _check_count(attempt_count)
-    if known is FailureType.BROKEN_BUILD:
-        return _after_broken_build(last_good_commit)
-    if known is FailureType.VERIFICATION_FAILED:
-        return _after_failed_verification(attempt_count)
-    if known is FailureType.UNKNOWN:
-        return _after_unknown(attempt_count)
-    return _ALWAYS[known]
-
-
-def _after_broken_build(last_good_commit: str | None) -> Advice:
-    if last_good_commit:
-        return Advice(
-            action=RecoveryAction.ROLLBACK,
-            reason="The code does not compile or load, so nothing built on it can be checked.",
-            hints=(
-                f"Go back to {last_good_commit}, the last commit that worked.",
-                "Make the change again in smaller steps, and build after each.",
-            ),
-        )
-    return Advice(
-        action=RecoveryAction.ESCALATE,
-        reason="The code does not compile or load, and no commit is known that does.",
-        hints=("Ask a human which state to go back to.",),
+    action = recommend_recovery(
+        failure_type, attempt_count=attempt_count, last_good_commit=last_good_commit
     )
-
-
-def _after_failed_verification(attempt_count: int) -> Advice:
-    limit = ATTEMPTS_AT_VERIFICATION
-    if attempt_count < limit:
-        return Advice(
-            action=RecoveryAction.RETRY,
-            reason=f"The code runs and fails a check; attempt {attempt_count} of {limit}.",
-            hints=("Try a different approach, not the same one again.",),
-        )
+    words = packaged_table("recovery")[failure_type][action]
+    told = {
+        "attempt": attempt_count,
+        "attempts": counted(attempt_count, "attempt"),
+        "limit": ATTEMPTS_AT_VERIFICATION,
+        "commit": last_good_commit,
+    }
     return Advice(
-        action=RecoveryAction.SKIP,
-        reason=f"The check still fails after {counted(attempt_count, 'attempt')}; "
-        f"the limit is {limit}.",
-        hints=("Leave this subtask, and go on with those that do not need it.",),
+        action=action,
+        reason=words["reason"].format_map(told),
+        hints=tuple(hint.format_map(told) for hint in words["hints"]),
     )
-
-
-def _after_unknown(attempt_count: int) -> Advice:
-    if attempt_count < ATTEMPTS_AT_UNKNOWN:
-        return Advice(
-            action=RecoveryAction.RETRY,
-            reason="The failure is of no known type; it may pass when it is run again.",
-            hints=("Run it once more as it is.",),
-        )
-    return Advice(
-        action=RecoveryAction.ESCALATE,
-        reason=f"It still fails after {counted(attempt_count, 'attempt')}, "
-        "and the type is not known.",
-        hints=("Show a human the error; look at the machine, the network and the services.",),
-    )
-
-
-_ALWAYS: Final = {
-    FailureType.CIRCULAR_FIX: Advice(
-        action=RecoveryAction.SKIP,
-        reason="The same approach has been tried before without success.",
-        hints=(
-            "Leave this subtask, and tell a human that it needs help.",
-            "Say what was tried, so that it is not tried again.",
-        ),
-    ),
-    FailureType.CONTEXT_EXHAUSTED: Advice(
-        action=RecoveryAction.CONTINUE,
-        reason="The context window was used up in the middle of the work.",
-        hints=("Commit what is done.", "Go on in a new session from that commit."),
-    ),
-}
-"""Advice for types after which the next step is always the same."""
-
-
-def _known_type(failure_type: FailureType | str) -> FailureType:
-    try:
-        return FailureType(failure_type)
-    except ValueError:
-        names = ", ".join(FailureType)
-        raise ValueError(
-            f"failure_type: {failure_type!r} is not a failure type; give one of {names}"
-        ) from None
-
-
-def _check_count(attempt_count: int) -> None:
-    is_whole = isinstance(attempt_count, int) and not isinstance(attempt_count, bool)
-    if not is_whole or attempt_count < 1:
-        raise ValueError(
-            f"attempt_count: {attempt_count!r} is not a number of attempts; give 1 or more,"
-            " including this attempt"
-        )
 
 
 def _keywords(approach: str) -> frozenset[str]:
-    return frozenset(_word().findall(approach.lower())) - STOP_WORDS
+    words = frozenset(_word().findall(approach.lower()))
+    return words.difference(packaged_table("recovery")["stop_words"])
 
 
 def _is_similar(one: frozenset[str], other: frozenset[str]) -> bool:

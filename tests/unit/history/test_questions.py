@@ -10,7 +10,7 @@ import pytest
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import History
 from pytest_failure_taxonomy.history.flakiness import find_flaky, wilson_interval
-from pytest_failure_taxonomy.history.novelty import find_since, states_of
+from pytest_failure_taxonomy.history.novelty import find_since, find_since_of_test, states_of
 from pytest_failure_taxonomy.history.questions import (
     Wanted,
     count_periods,
@@ -208,6 +208,22 @@ def test_since_when(history: History) -> None:
         find_since(history, "0123abcd")
     with pytest.raises(HistoryError, match="no failure of that fingerprint"):
         find_since(history, "%")
+
+
+def test_since_when_a_test_fails(history: History) -> None:
+    """Its own runs and passes count, of the cause of its latest failure; a part of its id does."""
+    outcomes = {"P": "passed", "F": "failed"}
+    for number, (one, other) in enumerate(zip("PFPFF", "FFFFF", strict=True), 1):
+        add(history, a_report(number, test_a=outcomes[one], test_b=outcomes[other]))
+    (found,) = find_since_of_test(history, A)
+    assert (found.nodeid, found.runs) == (A, 3)
+    assert (found.first_commit, found.streak_commit) == (f"{2:040x}", f"{4:040x}")
+    assert found.last_passed_commit == f"{3:040x}"
+    assert find_since_of_test(history, "test_a") == (found,)
+    with pytest.raises(HistoryError, match=r"several tests are called so: .*test_a.*test_b"):
+        find_since_of_test(history, "test_")
+    with pytest.raises(HistoryError, match="test_c: no failure of such a test is known"):
+        find_since_of_test(history, "test_c")
 
 
 def test_a_fingerprint_of_two_projects(three_runs: History) -> None:

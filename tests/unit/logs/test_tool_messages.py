@@ -12,8 +12,9 @@ from pytest_failure_taxonomy.errors import LogError
 from pytest_failure_taxonomy.logs.answer import classify_log
 from pytest_failure_taxonomy.logs.log_lines import chunks_of_text, read_log
 from pytest_failure_taxonomy.logs.tool_messages import MAX_LINES_AFTER, WORDINGS, ToolOutput
-from pytest_failure_taxonomy.taxonomy.deaths import TOOL_CAUSES
+from pytest_failure_taxonomy.taxonomy.deaths import meaning_of
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 SAID: Final[list[tuple[str, str, str]]] = [
     (*heading.split(), text)
@@ -48,15 +49,15 @@ def test_what_tools_say(tool: str, cause: str, text: str) -> None:
         assert (found["reason"], found["kind"]) == ("SANDBOX_ERROR", f"sandbox.{tool}")
     else:
         assert found["reason"] == ("GIT_CLONE_FAILED" if tool == "git" else "SETUP_FAILED")
-        assert found["message"].endswith(f"{tool}: {TOOL_CAUSES[told.cause][0]}")
+        assert found["message"].endswith(f"{tool}: {meaning_of(told)['words']}")
     assert told.line.text in [line["text"].strip() for line in found["lines"]]
     retryable = {True: "retry", False: "escalate", None: found["recovery_action"]}
-    assert found["recovery_action"] == retryable[TOOL_CAUSES[told.cause][1]]
+    assert found["recovery_action"] == retryable[meaning_of(told).get("retryable")]
 
 
 def test_every_wording_is_one_of_a_cause() -> None:
     """No cause of the table is without a meaning, and each is used."""
-    assert {each.cause for each in WORDINGS} == set(TOOL_CAUSES)
+    assert {each.cause for each in WORDINGS} == set(packaged_table("tools")["causes"])
 
 
 @pytest.mark.parametrize(

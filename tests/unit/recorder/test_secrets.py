@@ -10,7 +10,13 @@ from pytest_failure_taxonomy.recorder.secrets import Secrets, redacted
 from pytest_failure_taxonomy.redaction.redactor import Redactor
 from pytest_failure_taxonomy.redaction.signs import Suspicion
 from pytest_failure_taxonomy.report.limits import Limits
-from pytest_failure_taxonomy.taxonomy.evidence import RaisedException, TestFailure
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Fact,
+    LinkedException,
+    RaisedException,
+    TestFailure,
+)
+from pytest_failure_taxonomy.taxonomy.values import replace
 from tests.unit.redaction.samples import random_part
 
 VALUE = random_part("A-Za-z0-9", 24, "searched once")
@@ -60,6 +66,23 @@ def test_a_text_of_a_failure_is_searched_once(searched: list[str], first: str) -
     report = {"failures": [{"texts": texts}], "exit": "another text"}
     assert Limits(secrets).fit(report) == report
     assert searched == ["another text"]
+
+
+def test_secrets_in_what_an_exception_holds() -> None:
+    """They are taken out of facts, and out of the exceptions that it was raised from."""
+    url = Fact(name="url", text=f"https://bob:{VALUE}@db.test/carts")
+    inner = LinkedException(
+        bases=("builtins.OSError",), message=f"refused {VALUE}", is_cause=True, facts=(url, url)
+    )
+    raised = RaisedException(
+        type="OSError", module="builtins", message="no", facts=(url,), chain=(inner,)
+    )
+    found = redacted(raised, Secrets())
+    assert VALUE not in repr(found)
+    assert found.facts[0].text == "https://bob:[REDACTED:url-password]@db.test/carts"
+    assert found.chain[0].facts == (found.facts[0], found.facts[0])
+    plain = replace(raised, facts=(), chain=())
+    assert redacted(plain, Secrets()) is plain
 
 
 def test_a_redacted_text_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -54,6 +55,7 @@ NOTHING_CUT = {
     "tracebacks_omitted": 0,
     "nodeids_omitted": 0,
     "groups_omitted": 0,
+    "causes_omitted": 0,
     "texts_truncated": 0,
 }
 
@@ -241,12 +243,14 @@ def test_the_keys_stand_in_the_published_order() -> None:
         "summary",
         "failures",
         "groups",
+        "causes",
         "collection_errors",
         "internal_errors",
         "in_flight",
         "stalls",
         "tests",
         "not_run",
+        "order",
         "workers",
         "bench",
         "environment",
@@ -375,7 +379,7 @@ def _cut(report: dict[str, Any]) -> dict[str, int]:
                 failures=tuple(make_failure(nodeid=f"t::{n}") for n in range(MAX_FAILURES + 3))
             ),
             ("failures", MAX_FAILURES),
-            {"failures_omitted": 3, "nodeids_omitted": 6},
+            {"failures_omitted": 3, "nodeids_omitted": 9},
             id="failures",
         ),
         pytest.param(
@@ -385,7 +389,12 @@ def _cut(report: dict[str, Any]) -> dict[str, int]:
                 )
             ),
             ("collection_errors", MAX_FAILURES),
-            {"collection_errors_omitted": 2, "groups_omitted": 2, "nodeids_omitted": 2},
+            {
+                "collection_errors_omitted": 2,
+                "groups_omitted": 2,
+                "causes_omitted": 2,
+                "nodeids_omitted": 2,
+            },
             id="collection errors",
         ),
         pytest.param(
@@ -422,7 +431,7 @@ def test_node_ids_that_were_cut_are_counted() -> None:
     assert len(report["reasons"][0]["nodeids"]) == MAX_NODEIDS
     assert report["not_run"]["count"] == over
     assert len(report["not_run"]["nodeids"]) == MAX_NODEIDS
-    assert _cut(report) == {"failures_omitted": 5, "nodeids_omitted": 15}
+    assert _cut(report) == {"failures_omitted": 5, "nodeids_omitted": 20}
 
 
 @pytest.mark.parametrize(
@@ -490,12 +499,12 @@ def test_a_node_id_of_any_length_is_cut_wherever_it_stands() -> None:
     nodeid = f"test_a.py::test_b[{'x' * 1_000_000}]"
     report = make_report(make_run(failures=(make_failure(nodeid=nodeid),), not_run=(nodeid,)))
     assert_valid_report(report)
-    assert len(encode(report)) < 60_000
+    assert len(encode(report)) < 70_000
     shown = report["failures"][0]["nodeid"]
     assert shown.startswith("test_a.py::test_b[xxx")
     assert shown.endswith("xxx]")
     assert report["reasons"][0]["nodeids"] == report["not_run"]["nodeids"] == [shown]
-    assert _cut(report) == {"texts_truncated": 6}
+    assert _cut(report) == {"texts_truncated": 7}
 
 
 @pytest.mark.parametrize("length", [100, 20_000])
@@ -513,3 +522,29 @@ def test_later_tracebacks_are_left_out_when_the_room_for_all_is_used_up() -> Non
     shown = [failure["traceback"] is not None for failure in report["failures"]]
     assert shown == [True] * fitting + [False] * 7
     assert _cut(report) == {"tracebacks_omitted": 7}
+
+
+class _Redaction:
+    """Removes one word."""
+
+    known = 0
+
+    def redact(self, text: str) -> str:
+        """Return the text without it."""
+        return text.replace("hunter2", "[REDACTED:password]")
+
+    def holds_none(self, texts: Sequence[str]) -> bool:
+        """Tell whether it is nowhere."""
+        return not any("hunter2" in text for text in texts)
+
+
+@pytest.mark.parametrize("message", ["hunter2", "the password is hunter2"])
+def test_a_cause_tells_no_secret(message: str) -> None:
+    """What is said of a cause is made of messages, and is searched as they are."""
+    raised = RaisedException(type="AssertionError", module="builtins", message=message)
+    run = make_run(failures=(make_failure(exception=raised, message=message),))
+    report = make_report(run, redaction=_Redaction())
+    assert "hunter2" not in str(report)
+    assert "[REDACTED:password]" in report["causes"][0]["what"]
+    assert "[REDACTED:password]" in report["verdict"]["message"]
+    assert_valid_report(report)

@@ -97,7 +97,11 @@ def test_failures_and_retries() -> None:
     failed = tests["a.py::T::failed"]
     assert failed["message"] == "AssertionError: assert 3 == 4"
     assert "assert 3 == 4" in failed["trace"]
-    assert failed["labels"] == {"reason": "TESTS_FAILED", "kind": "test.failed"}
+    assert failed["labels"] == {
+        "reason": "TESTS_FAILED",
+        "kind": "test.failed",
+        "cause": failed["extra"][OWN]["failures"][0]["fingerprint"],
+    }
     assert failed["retries"] == 2
     assert [each["attempt"] for each in failed["retryAttempts"]] == [1, 2]
     assert failed["extra"][OWN]["failures"][0]["fingerprint"]

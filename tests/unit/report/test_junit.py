@@ -61,9 +61,10 @@ def test_everything_that_a_report_has_a_place_for() -> None:
         ("", "tests.test_gone"): ["error"],
         ("failure_taxonomy", "internal.error"): ["error"],
         ("failure_taxonomy", "plugin.error"): ["error"],
+        ("failure_taxonomy", "interrupt.keyboard"): ["error"],
     }
     assert suite.tests == len(list(suite))
-    assert (suite.failures, suite.errors, suite.skipped) == (1, 6, 0)
+    assert (suite.failures, suite.errors, suite.skipped) == (1, 7, 0)
 
 
 @pytest.mark.parametrize(
@@ -86,14 +87,15 @@ def test_every_outcome(outcome: str, element: list[str], kind: str | None) -> No
 
 
 def test_a_failure_says_what_sort_it_is() -> None:
-    """Its type is the kind; reason, owner and fingerprint stand above the traceback."""
+    """Its type is the kind; its cause, owner, fingerprint and codes stand above the traceback."""
     report = a_report(1, test_a="failed", test_b="passed")
     suite = suite_of(render(report))
     (case,) = [each for each in suite if each.name == "test_a"]
     (result,) = case.result
     assert (result.type, result.message) == ("test.failed", "AssertionError: assert 3 == 4")
     lines = result.text.splitlines()
-    assert lines[0] == "TESTS_FAILED [test.failed]"
+    assert lines[0] == report["causes"][0]["what"]
+    assert "[TESTS_FAILED test.failed]" in lines
     assert f"fingerprint: {report['failures'][0]['fingerprint']}" in lines
     given = {each.name: each.value for each in suite.properties()}
     assert given["failure_taxonomy.reason"] == "TESTS_FAILED"
@@ -213,7 +215,8 @@ def test_what_pytest_wrote_is_augmented(tmp_path: Path, capsys: pytest.CaptureFi
     (failure,) = ElementTree.fromstring(made).iter("failure")
     assert (failure.get("type"), failure.get("message")) == ("test.failed", "assert 3 == 4")
     told = failure.text or ""
-    assert told.startswith("TESTS_FAILED [test.failed]\n")
+    assert told.startswith("assert 3 == 4: test_a (tests/test_cart.py:7)\n")
+    assert "\n[TESTS_FAILED test.failed]\n" in told
     assert told.endswith("\ntext")
 
 

@@ -146,17 +146,24 @@ def test_a_report_merged_by_an_older_version() -> None:
     """It has no shards of benches, and can be merged again all the same."""
     older = merge_reports(SAMPLES[:2])
     for run in older["extensions"]["pytest_failure_taxonomy"]["merged"]["runs"]:
-        del run["bench_shards"]
-    assert merge_reports([older, SAMPLES[2]]) == merge_reports(SAMPLES[:3])
+        del run["bench_shards"], run["causes"], run["limits"]["causes_omitted"]
+    report, expected = merge_reports([older, SAMPLES[2]]), merge_reports(SAMPLES[:3])
+    assert_valid_report(report)
+    assert report["verdict"] == expected["verdict"]
+    for field in ("key", "count", "nodeids", "fingerprints"):
+        assert [each[field] for each in report["causes"]] == [
+            each[field] for each in expected["causes"]
+        ]
 
 
 def test_shards_of_one_run() -> None:
     """Counts add up, causes are joined, and the verdict is of all."""
     report = merged(*(SAMPLES[:3]), a_run(4, shard=(4, 4)))
     assert reason_of(report) == ("TESTS_FAILED", "test.failed")
-    assert report["verdict"]["message"] == "4 tests failed"
+    assert report["verdict"]["message"] == "4 of 8 tests failed, 2 causes"
     assert (report["summary"]["failed"], report["summary"]["passed"]) == (4, 4)
     assert [group["count"] for group in report["groups"]] == [2, 2]
+    assert [cause["count"] for cause in report["causes"]] == [2, 2]
     assert [each["nodeid"][-1] for each in report["failures"]] == ["a", "b", "c", "d"]
     assert report["run"]["shard"] is None
     assert report["run"]["duration_seconds"] == 3 * 60 + 12.5
@@ -349,7 +356,7 @@ def test_mistakes_are_told(
     call: Call, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: list[str]
 ) -> None:
     """All at once, each in a line, and nothing is written."""
-    Path("bad.json").write_text('{"schema_version": "1.1"}')
+    Path("bad.json").write_text('{"schema_version": "1.2"}')
     before = sorted(Path().iterdir())
     assert call(*words) == 2
     said = capsys.readouterr().err

@@ -29,7 +29,7 @@ from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType, RecoveryAction
 from tests.helpers.reports import assert_valid_report, make_report
 
-RIGHT = "; a report is the JSON file that `pytest --failure-taxonomy` writes"
+RIGHT = "; give the path of a report, the JSON file that `pytest --why` writes"
 
 
 BENCH_REPORT: Final[dict[str, Any]] = {
@@ -361,7 +361,7 @@ def test_what_is_no_json_of_ours_is_refused(data: bytes, words: str) -> None:
     assert len(said.splitlines()) == 1
 
 
-@pytest.mark.parametrize("version", ["1.2", "2.0", "10.0", "999999.0"])
+@pytest.mark.parametrize("version", ["1.3", "2.0", "10.0", "999999.0"])
 def test_a_newer_report_asks_for_a_newer_program(version: str) -> None:
     """What a later version wrote is not judged by this version's schema."""
     assert refusal(b'{"schema_version": "%s"}' % version.encode()) == (
@@ -487,7 +487,7 @@ def test_all_problems_are_told_at_once() -> None:
 def test_an_object_without_anything_misses_everything() -> None:
     """Every key is required, whatever its value."""
     head, *lines = refusal(b"{}").splitlines()
-    assert "22 problems" in head
+    assert "24 problems" in head
     assert lines[0] == "  $['$schema']: is missing"
     assert lines[-1] == "  $.extensions: is missing"
 

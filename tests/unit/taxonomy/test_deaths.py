@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.report.build import amend_report
+from pytest_failure_taxonomy.report.rejudging import amend_report
 from pytest_failure_taxonomy.taxonomy.deaths import (
     is_used_up,
     judge_command,
@@ -276,15 +276,15 @@ def test_what_is_no_test_is_named(
     """The message has the file that was collected, or the hook; a test in flight comes first."""
     died = judge_death(end(139, "SIGSEGV"), activity=activity)
     assert died.nodeid == nodeid
-    assert (died.headline or KINDS[died.kind].one) == f"the pytest process crashed{words}"
+    assert died.headline == f"the pytest process crashed (SIGSEGV){words}"
     assert judge_death(end(7), RUNNING, activity) == judge_death(end(7), RUNNING)
     worker = WorkerEnd(id="gw0", tests=0, signal="SIGSEGV", ending="died", activity=activity)
     found = judge_worker(worker)
     assert found.nodeid == nodeid
     assert found.detail == f"worker gw0 died of SIGSEGV{words.removeprefix(',')}"
-    assert found.words == ((words.removeprefix(", while "),) if words else ())
-    busy = replace(worker, crashed_on=TEST)
-    assert (judge_worker(busy).nodeid, judge_worker(busy).words) == (TEST, ())
+    assert found.headline == f"gw0 died (SIGSEGV){words.removeprefix(',')}"
+    busy = judge_worker(replace(worker, crashed_on=TEST))
+    assert (busy.nodeid, busy.headline) == (TEST, f"gw0 died (SIGSEGV) while it ran {TEST}")
 
 
 def test_the_first_test_in_flight_is_named() -> None:
@@ -601,7 +601,7 @@ def test_a_success_is_corrected(seen: ProcessExit, reason: str, kind: str) -> No
 
 
 def test_what_was_found_before_stays() -> None:
-    """A correction keeps reasons, counts, node ids and the verdict's words, and adds the end."""
+    """A correction keeps reasons, counts, node ids and evidence, and adds the end."""
     run = make_run(
         failures=(make_failure(), make_failure(nodeid="t.py::b")),
         counts=Counts(collected=3, passed=1, failed=2),
@@ -612,13 +612,18 @@ def test_what_was_found_before_stays() -> None:
     assert_valid_report(after)
     assert after["reasons"][0] == before["reasons"][0]
     assert [held["kind"] for held in after["reasons"]] == ["test.failed", "process.crashed"]
+    assert [cause["kind"] for cause in after["causes"]] == ["process.crashed", "test.failed"]
+    assert after["causes"][1] == before["causes"][0]
+    said = "2 of 3 tests failed"
+    assert before["verdict"].pop("message").startswith(f"{said}: assert 3 == 4: ")
+    assert after["verdict"].pop("message") == f"{said}, then the pytest process crashed (SIGSEGV)"
     assert after["verdict"] == before["verdict"]
-    unchanged = set(before) - {"exit", "reasons", "verdict"}
+    unchanged = set(before) - {"causes", "exit", "reasons", "verdict"}
     assert {key: after[key] for key in unchanged} == {key: before[key] for key in unchanged}
 
 
 def test_what_a_rule_has_said_stays() -> None:
-    """A correction keeps whether a retry helps, and a marker that led the reasons leads no more."""
+    """A marker that led the reasons leads no more, and a retry must help against the end, too."""
     said = Attribution(
         reason=FailureReason.TESTS_FAILED, kind="ours.flaky", source="rule", retryable=True
     )
@@ -631,8 +636,9 @@ def test_what_a_rule_has_said_stays() -> None:
     before = make_report(run)
     assert [held["kind"] for held in before["reasons"]] == ["marker.max_turns", "ours.flaky"]
     after = amend_report(before, end(139, "SIGSEGV", observed=True))
-    assert after["verdict"] == before["verdict"]
-    assert after["verdict"]["retryable"] is True
+    assert after["verdict"]["evidence"] == before["verdict"]["evidence"]
+    assert [cause["retryable"] for cause in after["causes"]] == [None, True]
+    assert (before["verdict"]["retryable"], after["verdict"]["retryable"]) == (True, None)
 
 
 def test_a_correction_made_twice_is_made_once() -> None:

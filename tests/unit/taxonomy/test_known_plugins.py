@@ -5,54 +5,45 @@ from __future__ import annotations
 import pytest
 
 from pytest_failure_taxonomy.taxonomy.known_plugins import (
+    Sort,
     distributions_with_option,
-    hint_for,
     names_by_distribution,
     refused_options,
+    which_to_install,
 )
 
 REFUSED = "unrecognized arguments: "
-EXTRAS = 'pip install "pytest-failure-taxonomy[timeout,xdist]"'
-HINTS = (
-    ("--cov-append", "pytest-cov has it: pip install pytest-cov"),
-    ("--cov-append (from addopts in tox.ini)", "pytest-cov has it: pip install pytest-cov"),
-    ("--cov=src --cov-report=xml", "pytest-cov has it: pip install pytest-cov"),
-    ("-n4", 'pytest-xdist has it: pip install "pytest-failure-taxonomy[xdist]"'),
-    (
-        "--timeout=5 -n",
-        f"pytest-timeout and pytest-xdist have them: {EXTRAS}",
-    ),
-    (
-        "--html=x --timeout=5 --nope",
-        "pytest-html and pytest-timeout have them: pip install pytest-html pytest-timeout",
-    ),
-    ("--snapshot-update", "pytest-snapshot or syrupy has it"),
-    (
-        "--html=x --base-url=y",
-        "pytest-html and pytest-base-url or pytest-playwright have them",
-    ),
+BOTH = "pip install pytest-timeout pytest-xdist"
+HOW_TO = (
+    ("--cov-append", "pip install pytest-cov"),
+    ("--cov=src --cov-report=xml", "pip install pytest-cov"),
+    ("-n4", "pip install pytest-xdist"),
+    ("--timeout=5 -n", BOTH),
+    ("--html=x --timeout=5 --nope", "pip install pytest-html pytest-timeout"),
+    ("--snapshot-update", "install pytest-snapshot or syrupy"),
+    ("--html=x --base-url=y", "install pytest-html and pytest-base-url or pytest-playwright"),
     ("--cov-app", ""),
     ("--no-such x.html", ""),
-    ("--cov (pytest-cov 7.1.0 is installed but not loaded)", ""),
 )
 
 
-@pytest.mark.parametrize(("said", "hint"), HINTS)
-def test_a_refused_option_names_its_plugin(said: str, hint: str) -> None:
-    """The plugins are named in the order of the options, and how to install them if that is sure.
+@pytest.mark.parametrize(("options", "how"), HOW_TO)
+def test_a_refused_option_names_its_plugin(options: str, how: str) -> None:
+    """The plugins are named in the order of the options, in a command if it is sure which.
 
     pytest takes no abbreviations of an option, so no plugin has one.
     """
-    assert hint_for(REFUSED + said) == hint
+    assert which_to_install("options", options) == how
 
 
-def test_a_refused_setting_names_its_plugin() -> None:
-    """`--strict-config` refuses the settings of a plugin that is not there."""
-    said = "Unknown config option: asyncio_mode (set in pytest.ini)"
-    assert hint_for(said).startswith("pytest-asyncio has it: pip install ")
-    assert hint_for("Unknown config option: DJANGO_SETTINGS_MODULE").startswith("pytest-django")
-    assert hint_for("Unknown config option: colour") == ""
-    assert hint_for("Missing required plugins: --cov") == ""
+def test_settings_fixtures_marks_and_plugins_name_their_plugin() -> None:
+    """Whatever is missing, it is looked up in one table."""
+    assert which_to_install("settings", "DJANGO_SETTINGS_MODULE") == "pip install pytest-django"
+    assert which_to_install("settings", "colour") == ""
+    assert which_to_install("fixtures", "mocker") == "pip install pytest-mock"
+    assert which_to_install("marks", "django_db") == "pip install pytest-django"
+    assert which_to_install("marks", "flaky") == "install pytest-rerunfailures or pytest-retry"
+    assert which_to_install("plugins", "pytest-mock>=3, pytest-nope") == "pip install pytest-mock"
 
 
 def test_only_options_are_refused() -> None:
@@ -64,8 +55,9 @@ def test_only_options_are_refused() -> None:
 
 def test_the_tables_are_sorted_and_whole() -> None:
     """A name stands once, and every option is one."""
-    options, settings, fixtures = map(names_by_distribution, ("options", "settings", "fixtures"))
-    for table in (options, settings, fixtures):
+    sorts: tuple[Sort, ...] = ("options", "settings", "fixtures", "marks")
+    options, *others = map(names_by_distribution, sorts)
+    for table in (options, *others):
         assert list(table) == sorted(table)
         for name, names in table.items():
             assert list(names) == sorted(set(names)), name

@@ -13,15 +13,11 @@ import pytest
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 from pytest_failure_taxonomy.taxonomy.libraries import (
-    EXCEPTIONS,
-    GIT_KINDS,
-    HTTP_KINDS,
-    MODULES,
-    ONLY_WITHIN,
-    PHRASES,
     classify_exception,
     git_subcommand,
+    kinds_by_exception,
 )
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 WITHIN_GENAI: Final = "lib/site-packages/google/generativeai/generative_models.py:331: in generate"
 
@@ -211,17 +207,15 @@ def test_every_kind_of_the_tables_is_one_of_ours() -> None:
 
     Want of memory is known by the limit that was used up, and not by an exception's name alone.
     """
+    table = packaged_table("libraries")
     given = {
-        *EXCEPTIONS.values(),
-        *MODULES.values(),
-        *GIT_KINDS.values(),
-        *HTTP_KINDS.values(),
-        *(kind for _, kind in PHRASES),
+        *kinds_by_exception().values(),
+        *(kind for part in ("modules", "git", "http", "phrases") for kind in table[part].values()),
         "sandbox.memory",  # given by how near a limit of memory was
     }
     prefixes = ("sandbox.", "llm.", "git.", "tool.")
     assert given | {"sandbox.memory"} == {kind for kind in KINDS if kind.startswith(prefixes)}
-    assert set(ONLY_WITHIN) <= set(MODULES)
+    assert set(table["only_within"]) <= set(table["modules"])
 
 
 def test_no_library_is_imported() -> None:
@@ -229,8 +223,10 @@ def test_no_library_is_imported() -> None:
     code = (
         "import sys\n"
         "before = set(sys.modules)\n"  # an installed namespace package is loaded by then
-        "from pytest_failure_taxonomy.taxonomy.libraries import MODULES, classify_exception\n"
+        "from pytest_failure_taxonomy.taxonomy.libraries import classify_exception\n"
+        "from pytest_failure_taxonomy.taxonomy.tables import packaged_table\n"
         "from pytest_failure_taxonomy.taxonomy.evidence import RaisedException as R\n"
+        "MODULES = packaged_table('libraries')['modules']\n"
         "for m in MODULES: classify_exception(R(type='X', module=m, message=''))\n"
         "names = {m.partition('.')[0] for m in MODULES} | {'yaml', 'pydantic', 'pytest'}\n"
         "sys.exit(str(sorted(names & (set(sys.modules) - before))).strip('[]') or 0)\n"
@@ -291,7 +287,7 @@ def test_the_table_has_the_names_that_the_real_classes_have(
         if each.__module__ == module:
             by_name = raised(f"{module}.{each.__qualname__}", "odd")
             assert kind_of(by_name, WITHIN_GENAI) is not None, each
-    listed = [name for name in EXCEPTIONS if name.rpartition(".")[0] == module]
+    listed = [name for name in kinds_by_exception() if name.rpartition(".")[0] == module]
     missing = [name for name in listed if not hasattr(real, name.rpartition(".")[2])]
     assert set(missing) <= LEFT_OR_PRIVATE
 

@@ -111,7 +111,7 @@ def test_a_worker_that_the_log_names() -> None:
     )
     assert (found.reason, found.kind) == ("SANDBOX_ERROR", "worker.crashed")
     assert found.confidence == "certain"
-    assert found.headline == f"1 xdist worker died for want of memory: {TOGETHER}"
+    assert found.headline == f"gw1 died for want of memory ({TOGETHER})"
 
 
 def out_of_memory(memory: MemoryPressure | None) -> TestFailure:
@@ -129,16 +129,19 @@ def out_of_memory(memory: MemoryPressure | None) -> TestFailure:
 @pytest.mark.parametrize(
     ("memory", "kind", "message"),
     [
-        (None, "test.failed", "1 test failed: it ran out of memory"),
+        (None, "test.failed", "1 test failed: more memory was asked for than can be had: test_a"),
         (
             MemoryPressure(limit="RLIMIT_AS", used_bytes=GIB, limit_bytes=2 * GIB),
             "test.failed",
-            "1 test failed: it ran out of memory",
+            (
+                "1 test failed: more memory was asked for than can be had: "
+                "1.0 of 2.0 GiB that RLIMIT_AS allows: test_a"
+            ),
         ),
         (
             MemoryPressure(limit="RLIMIT_AS", used_bytes=int(1.9 * GIB), limit_bytes=2 * GIB),
             "sandbox.memory",
-            "1 test ran out of the memory that it may use: 1.9 of 2.0 GiB that RLIMIT_AS allows",
+            "1 test failed: the memory ran out: 1.9 of 2.0 GiB that RLIMIT_AS allows: test_a",
         ),
     ],
 )

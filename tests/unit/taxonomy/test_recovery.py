@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.taxonomy.recovery import (
-    STOP_WORDS,
     FailureType,
     RecoveryAction,
     explain_recovery,
@@ -17,6 +16,7 @@ from pytest_failure_taxonomy.taxonomy.recovery import (
     recommend_recovery,
     recovery_of_failure,
 )
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 FIRST, SECOND, THIRD = (
     "Using async await for fetch",
@@ -55,7 +55,7 @@ def test_circles(expected: bool, approach: str, earlier: list[str]) -> None:
 def test_the_stop_words() -> None:
     """The promised words, in any case, say nothing of an approach."""
     promised = "with using the a an and or but in on at to for trying"
-    assert set(promised.split()) == STOP_WORDS
+    assert set(promised.split()) == set(packaged_table("recovery")["stop_words"])
     assert not is_circular_fix(promised.upper(), [promised] * 3)
 
 

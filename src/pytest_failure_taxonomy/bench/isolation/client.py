@@ -91,7 +91,10 @@ class IsolatedRubric:
             RubricError: The rubric gave no verdict.
         """
         limit_seconds = case.rubric_wall_clock_seconds or self._limit_seconds
-        body = _question(case, output)
+        try:
+            body = json.dumps({"case": case.fields, "output": output}).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise RubricError(f"can't be given its case: {error}") from error
         if _CAN_FORK and self._is_warm:
             reply = await self._ask_warm(body, limit_seconds)
         elif _CAN_FORK:
@@ -350,13 +353,6 @@ def _loading_problem(reply: Reply | None, ended: int, limit_seconds: float) -> R
 
 def _killed_its_parent() -> RubricError:
     return RubricError("killed the process that runs rubrics")
-
-
-def _question(case: BenchCase, output: object) -> bytes:
-    try:
-        return json.dumps({"case": case.fields, "output": output}).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise RubricError(f"can't be given its case: {error}") from error
 
 
 def defines_grade(rubric: str) -> bool:

@@ -53,17 +53,10 @@ def limit_process(memory_mb: int, limit_seconds: float) -> None:
         seconds = math.ceil(limit_seconds) * (os.cpu_count() or 1) + SPARE_CPU_SECONDS
         wanted[resource.RLIMIT_CPU] = seconds
     for which, most in wanted.items():
-        _lower(which, most)
-
-
-def _lower(which: int, most: int) -> None:
-    try:
-        _, hard = resource.getrlimit(which)
-        if hard != resource.RLIM_INFINITY:
-            most = min(most, hard)
-        resource.setrlimit(which, (most, most))
-    except (OSError, ValueError):
-        pass  # a limit that this system does not have
+        with suppress(OSError, ValueError):  # a limit that this system does not have
+            _, hard = resource.getrlimit(which)
+            limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(which, (limit, limit))
 
 
 def load_library() -> Any:

@@ -213,8 +213,11 @@ class Server:
         for (what, number, limit_seconds), body in self._inbox.feed(data):
             if what == wire.GRADE:
                 self._start(number, limit_seconds, body)
-            else:
-                self._cancel(number)
+                continue
+            for case in self._running.values():
+                if case.number == number:  # it is cancelled
+                    case.is_cancelled = True
+                    processes.kill_group(case.process_id)
         return bool(data)
 
     def _start(self, number: int, limit_seconds: float, body: bytes) -> None:
@@ -262,12 +265,6 @@ class Server:
         except BaseException as error:  # noqa: BLE001 - a child must never return to the server's loop
             child.end_unsettled(verdict, error)
 
-    def _cancel(self, number: int) -> None:
-        for case in self._running.values():
-            if case.number == number:
-                case.is_cancelled = True
-                processes.kill_group(case.process_id)
-
     def _read(self, descriptor: int) -> None:
         case = self._pipes[descriptor]
         if case.read(descriptor, self._hello["max_bytes"]) is None:
@@ -306,23 +303,17 @@ class Server:
         case.close_pipes(self._hello["max_bytes"])
         self._sweep(case.process_id)
         if case.folder:
-            self._leave_folder(case.folder)
+            # Another case gets the folder, unless an orphan is alive that may write to it.
+            if not self._strays and processes.is_untouched(case.folder):
+                self._untouched_folders.append(case.folder)
+            else:
+                processes.remove_case_folder(case.folder)
         self._tell_spends(case)
         # The client of a cancelled system still waits for the last that it has spent.
         if self._hello["target"] or not case.is_cancelled:
             is_script = self._hello["script"]
             what, body = case.outcome(status, self._hello["max_bytes"], is_script=is_script)
             self._tell(what, case.number, status, body)
-
-    def _leave_folder(self, folder: str) -> None:
-        """Keep the folder of a case for another one, or remove it.
-
-        An orphan that is still alive may write to it, so then it is no longer used.
-        """
-        if not self._strays and processes.is_untouched(folder):
-            self._untouched_folders.append(folder)
-        else:
-            processes.remove_case_folder(folder)
 
     def _sweep(self, ended: int) -> None:
         """Kill the orphans that no running case can have started."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.bench.loading.folder import CASES_MODULE, ClassFolder
 from pytest_failure_taxonomy.bench.loading.generated_cases import generated_entries
@@ -122,19 +122,16 @@ class _Lines:
             return
         try:
             with self._path.open("rb") as file:
-                yield from self._lines_of(file)
+                while line := file.readline(MAX_LINE_BYTES + 1):
+                    self.number += 1
+                    if len(line) > MAX_LINE_BYTES:
+                        what = f"a line is bigger than {MAX_LINE_BYTES // 1024:,} KiB"
+                        self._problems.add(self.number, f"{what}; {self._right}")
+                        return
+                    yield line
         except OSError as error:
             what = f"can't be read ({error.strerror or error}); {self._right}"
             self._problems.add(self.number or None, what)
-
-    def _lines_of(self, file: IO[bytes]) -> Iterator[bytes]:
-        while line := file.readline(MAX_LINE_BYTES + 1):
-            self.number += 1
-            if len(line) > MAX_LINE_BYTES:
-                what = f"a line is bigger than {MAX_LINE_BYTES // 1024:,} KiB; {self._right}"
-                self._problems.add(self.number, what)
-                return
-            yield line
 
     def decode(self, line: bytes) -> str | None:
         """Return the text of the last line; `None` if it is no UTF-8, which becomes a problem."""
@@ -211,11 +208,15 @@ def _rows(lines: _Lines, problems: Problems) -> Iterator[tuple[int, list[str]]]:
     rows = csv.reader(_texts(lines, problems), strict=True)
     begin = 1
     while True:
+        # The limit is one of the whole process, and other code may rely on it.
+        before = csv.field_size_limit(MAX_CELL_CHARACTERS)
         try:
-            cells = _next_row(rows)
+            cells = next(rows, None)
         except csv.Error as error:
             problems.add(begin, f"not CSV ({_words(error)}); {_CSV_RIGHT}")
             return
+        finally:
+            csv.field_size_limit(before)
         if cells is None:
             return
         if cells:
@@ -231,15 +232,6 @@ def _texts(lines: _Lines, problems: Problems) -> Iterator[str]:
         elif "\0" in text:
             problems.add(lines.number, f"holds a NUL byte; {_CSV_RIGHT}")
         yield text.replace("\0", "")
-
-
-def _next_row(rows: Iterator[list[str]]) -> list[str] | None:
-    # The limit is one of the whole process, and other code may rely on it.
-    before = csv.field_size_limit(MAX_CELL_CHARACTERS)
-    try:
-        return next(rows, None)
-    finally:
-        csv.field_size_limit(before)
 
 
 def _words(error: csv.Error) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Final
+from types import MappingProxyType
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -51,18 +52,6 @@ _RETRY_MISSING: Final = {"on": "name the kinds of failures to try again on: [llm
 _MAX_BYTES: Final = 1024 * 1024
 
 
-def check_number(given: Any, limit: int = MAX_NUMBER) -> Any:
-    """Return what is given unless it is a number above the limit.
-
-    Raises:
-        WrongError: The number is too large.
-    """
-    if isinstance(given, int | float) and given > limit:
-        shown = str(given) if given < 10**30 else "the number"
-        raise WrongError(f"{shown} is more than {limit:,}; write {limit:,} or less")
-    return given
-
-
 def check_name(text: str) -> str:
     """Return a text that can be a code or a key: printable, without blanks.
 
@@ -100,29 +89,19 @@ class _GateInFile(FileModel, GateSettings):
 
 
 class _RetryInFile(FileModel, RetrySettings):
-    @field_validator("attempts", "backoff_seconds", mode="before")
-    @classmethod
-    def _refuse_large_numbers(cls, given: Any) -> Any:
-        return check_number(given, _MAX_REPEAT)
+    most = _MAX_REPEAT
 
 
 class _SettingsInFile(FileModel, BenchSettings):
+    most = MAX_NUMBER
+    most_of = MappingProxyType({"repeat": _MAX_REPEAT})
+
     sut_version: Line | None = None
     rubric_env: Annotated[
         tuple[Annotated[str, AfterValidator(_check_variable)], ...], Field(strict=False)
     ] = ()
     retry: _RetryInFile | None = None
     gate: _GateInFile | None = None
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _refuse_large_numbers(cls, given: Any) -> Any:
-        return check_number(given)
-
-    @field_validator("repeat", mode="before")
-    @classmethod
-    def _refuse_many_repetitions(cls, given: Any) -> Any:
-        return check_number(given, _MAX_REPEAT)
 
     @field_validator("reducers")
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,8 +35,10 @@ class Baseline:
 
     def __init__(self, find_runs: FindRuns) -> None:
         self._find_runs = find_runs
-        self._problems: list[str] = []
-        self._notes: list[str] = []
+        self.problems: list[str] = []
+        """Why classes could not be compared, though the user chose no cases."""
+        self.notes: list[str] = []
+        """Which classes the baseline does not have."""
 
     @classmethod
     def of(cls, runs: Sequence[ComparedRun]) -> Baseline:
@@ -58,27 +60,14 @@ class Baseline:
         if not runs:
             if not sourced.test:
                 name = name_with_system(sourced.report)
-                self._notes.append(f"bench {name}: the baseline has no whole run to compare with")
+                self.notes.append(f"bench {name}: the baseline has no whole run to compare with")
             return sourced
-        digests = _digests(classes, sourced.folder)
+        cases = classes.load(Path(sourced.folder)).cases
+        digests = {each.case_id: case_digest(each) for each in cases}
         judged = evaluate_against_baseline(sourced.report, runs, digests)
         if judged.problem:
-            self._problems.append(f"bench {runs[0].name}: {judged.problem}")
+            self.problems.append(f"bench {runs[0].name}: {judged.problem}")
         return sourced._replace(report=judged.report)
-
-    @property
-    def problems(self) -> Sequence[str]:
-        """Why classes could not be compared, though the user chose no cases."""
-        return self._problems
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Which classes the baseline does not have."""
-        return self._notes
-
-
-def _digests(classes: TaskClasses, folder: str) -> Mapping[str, str]:
-    return {each.case_id: case_digest(each) for each in classes.load(Path(folder)).cases}
 
 
 def read_baseline(config: pytest.Config) -> None:

@@ -205,14 +205,6 @@ class BenchSession:
         """
         score = outcome.score
         reported_by(item).cases.append((found.source, found.case.case_id, score))
-        self._keep_score(found, outcome, cost_usd)
-        if not score.passed:
-            lines = failure_lines(
-                found.task_class.name, found.case, outcome, found.task_class.descriptions
-            )
-            item.stash[_FAILED] = CaseFailedError(one_line(score), lines)
-
-    def _keep_score(self, found: MarkedCase, outcome: CaseOutcome, cost_usd: float) -> None:
         plan = self.classes.plan(found.task_class, [found.case])
         wanted = self._results.of(found.source).scheduled
         listed = [case for case in found.task_class.cases if case.case_id in wanted]
@@ -222,6 +214,11 @@ class BenchSession:
             call = replace(outcome.attempts[-1], cost_usd=cost_usd)
             file.note_start(outcome.case_id, call.number)
             file.note_outcome(replace(outcome, attempts=(call,)), case_digest(found.case))
+        if not score.passed:
+            lines = failure_lines(
+                found.task_class.name, found.case, outcome, found.task_class.descriptions
+            )
+            item.stash[_FAILED] = CaseFailedError(one_line(score), lines)
 
     def _case_of(self, item: pytest.Item) -> MarkedCase | None:
         """Return the case that an item of a task class or a test with the mark `bench` runs."""
@@ -420,9 +417,16 @@ class BenchSession:
         yield
         if self._is_worker:
             return
-        self._read_runs()
+        self._kept.close()
+        for source, run in self._kept.kept(self._knows_all):  # by all processes of this pytest run
+            if self._results.has(source):
+                self._results.of(source).take_kept(run)
+        self._kept.remove_temporary()
         self._read_journal()
-        self._write_json()
+        path = json_file_of(self._config)
+        if path is not None and self._runs_something:
+            problem = write_json(path, self.reports())
+            self._json_problem = f"{path}: {problem}" if problem else ""
         self.why_failed = next(self._why_failed(), "")
         if self.why_failed and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -447,12 +451,6 @@ class BenchSession:
         yield from baseline_problems(self._config)
         if self._json_problem:
             yield f"--bench-json {self._json_problem}"
-
-    def _write_json(self) -> None:
-        path = json_file_of(self._config)
-        if path is not None and self._runs_something:
-            problem = write_json(path, self.reports())
-            self._json_problem = f"{path}: {problem}" if problem else ""
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the results of each task class."""
@@ -504,14 +502,6 @@ class BenchSession:
             self._results.of(source).schedule(case_id)
         journal.remove()
         remove_stale_journals(Path(folder).parent)
-
-    def _read_runs(self) -> None:
-        """Collect what all processes of this pytest run have written of their cases."""
-        self._kept.close()
-        for source, run in self._kept.kept(self._knows_all):
-            if self._results.has(source):
-                self._results.of(source).take_kept(run)
-        self._kept.remove_temporary()
 
     def _knows_all(self, source: Source) -> bool:
         """Return whether this process alone ran the cases of a source, and has all their scores."""

@@ -228,22 +228,16 @@ class CaseItem(pytest.Function):
 
     def runtest(self) -> None:
         """Wait for the case's outcome, and fail if it did not pass."""
-        self._stop_pytest_timeout()
+        # The item also waits for other cases, so its time is not that of its case, and each case
+        # has its own limits. Its setup was timed.
+        cancel = getattr(self.ihook, "pytest_timeout_cancel_timer", None)
+        if cancel is not None:  # pytest-timeout is installed
+            cancel(item=self)
         outcome = self.config.stash[BENCH].run(self)
         if not outcome.score.passed:
             task_class = self.task_class
             lines = failure_lines(task_class.name, self.case, outcome, task_class.descriptions)
             raise CaseFailedError(one_line(outcome.score), lines)
-
-    def _stop_pytest_timeout(self) -> None:
-        """Cancel the timer of pytest-timeout, if that is installed, by its own hook.
-
-        The item also waits for other cases, so its time is not that of its case, and each case has
-        its own limits. The setup of the item was timed.
-        """
-        cancel = getattr(self.ihook, "pytest_timeout_cancel_timer", None)
-        if cancel is not None:
-            cancel(item=self)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the place of the case in its file."""

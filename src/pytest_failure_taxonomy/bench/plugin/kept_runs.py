@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.runs_to_resume import (
     RunsToResume,
@@ -26,11 +24,10 @@ from pytest_failure_taxonomy.bench.plugin.runs_to_resume import (
 from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
 from pytest_failure_taxonomy.bench.run_file import RunFile
 from pytest_failure_taxonomy.bench.run_records import (
-    SCHEMA_VERSION,
     SUFFIX,
     RunHeader,
     SystemGiven,
-    now,
+    facts_of_class,
     scheduled,
 )
 from pytest_failure_taxonomy.bench.runs_on_disk import (
@@ -149,7 +146,14 @@ class KeptRuns:
     ) -> RunFile:
         header = self._header(source, task_class, system, shard)
         listed = [scheduled(case) for case in selected]
-        earlier, why_not = self._to_resume(source, shard)
+        part = None if shard is None else (shard.index, shard.total)
+        earlier = None
+        try:
+            path, why_not = self._to_continue.find(source, part)
+            if path is not None:
+                earlier = read_run(path, has_outputs=False)
+        except BenchError as error:
+            why_not = str(error)
         if earlier is not None:
             why_not = _why_not_resumed(earlier.header, header)
         if earlier is not None and why_not is None:
@@ -177,38 +181,18 @@ class KeptRuns:
                 write_new(folder / ".gitignore", _IGNORE)
         return folder
 
-    def _to_resume(
-        self, source: Source, shard: RunShard | None
-    ) -> tuple[KeptRun | None, str | None]:
-        """Return the run that a source is to continue, as it is now, or why there is none."""
-        part = None if shard is None else (shard.index, shard.total)
-        try:
-            path, why_not = self._to_continue.find(source, part)
-            return (None if path is None else read_run(path, has_outputs=False)), why_not
-        except BenchError as error:
-            return None, str(error)
-
     def _header(
         self, source: Source, task_class: TaskClass, system: SystemGiven, shard: RunShard | None
     ) -> RunHeader:
         rootdir = self._config.rootpath
-        settings = task_class.settings
         return RunHeader(
-            schema_version=SCHEMA_VERSION,
+            **facts_of_class(task_class),
             run_id=f"{self._session.name}-{name_of_source(rootdir, source)}",
             task_class=task_class.name,
             folder=relative(rootdir, source.folder),
             test=source.test,
             system=system,
-            taxonomy=dict(task_class.failure_mode_taxonomy),
-            breakdown_keys=tuple(sorted(task_class.breakdown_keys)),
-            cases_in_class=len(task_class.cases),
-            gate=settings.gate,
-            settings=settings.model_dump(mode="json", exclude={"gate"}),
-            digests=digests_of(task_class),
             commit=_commit(rootdir),
-            started_at=now(),
-            generator=f"pytest-failure-taxonomy {VERSION}",
             shard=shard,
         )
 

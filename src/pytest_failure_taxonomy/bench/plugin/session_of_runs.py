@@ -105,12 +105,17 @@ def _why_not_writable(folder: Path) -> str:
 
 def _check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
     """Refuse to continue a run that does not exist, before any system is called."""
-    from pytest_failure_taxonomy.bench.runs_on_disk import named_runs, read_header, run_paths
+    from pytest_failure_taxonomy.bench.runs_on_disk import (
+        named_runs,
+        read_header,
+        run_paths,
+        session_of,
+    )
     from pytest_failure_taxonomy.errors import BenchError
 
     paths = run_paths(storage)
     named = named_runs(given, paths)
-    sessions = list(dict.fromkeys(_session_of(path) for path in reversed(named)))
+    sessions = list(dict.fromkeys(session_of(path) for path in reversed(named)))
     if len(sessions) > 1:
         right = f"name one, such as {', '.join(sessions[:_MOST_NAMED])}"
         raise pytest.UsageError(f"--bench-resume: {given}: {len(sessions)} runs begin so; {right}")
@@ -129,8 +134,3 @@ def _check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
     listed = ", ".join(path.stem for path in paths[: -_MOST_NAMED - 1 : -1])
     right = f"the latest are {listed}" if listed else "nothing was kept there"
     raise pytest.UsageError(f"--bench-resume: there is no run {given} in {storage}; {right}")
-
-
-def _session_of(path: Path) -> str:
-    """Return how the files begin that the pytest run created which created this one."""
-    return "-".join(path.stem.split("-", 2)[:2])

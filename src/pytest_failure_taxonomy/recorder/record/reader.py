@@ -299,7 +299,12 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
             nodeids += map(str, named if isinstance(named, list) else ())
         elif name in _EVENTS or name in _PLAIN_EVENTS:
             try:
-                rest.append((name, _parse_event(name, fields)))
+                if name in _PLAIN_EVENTS:
+                    event = parse(_PLAIN_EVENTS[name], fields)
+                else:
+                    field, kind = _EVENTS[name]
+                    event = parse(kind, fields[field])
+                rest.append((name, event))
             except (ValueError, KeyError):
                 unknown += 1
     if unknown:
@@ -310,7 +315,9 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
         name: count - there[name] for name, count in numbers.counted.items() if count > there[name]
     }
     if missing or numbers.loss:
-        notes.append(_missing_words(missing, numbers.loss))
+        names = ", ".join(f"{count} {_WORDS[name][count != 1]}" for name, count in missing.items())
+        why = f": {os.strerror(numbers.loss)}" if numbers.loss in errno.errorcode else ""
+        notes.append(f"the record lacks {names or 'what could not be written'}{why}")
     return RecordedRun(
         header=header,
         events=rest,
@@ -389,7 +396,13 @@ class _State:
             return
         magic, finished, code, tests = HEAD.unpack_from(content)
         if magic != MAGIC:
-            raise ReportError(_what_else(magic, where))
+            if magic[:6] != MAGIC[:6]:
+                raise ReportError(f"{where}: {STATE} is no record of a run")
+            version = magic[6:].decode("ascii", "replace")
+            raise ReportError(
+                f"{where}: the record has layout {version}, this program reads "
+                f"{MAGIC[6:].decode()}; use the version of pytest-failure-taxonomy that wrote it"
+            )
         self.exit_code = code if finished else None
         (written,) = struct.unpack_from("<I", content, WRITTEN_AT)
         (self.loss,) = struct.unpack_from("<I", content, LOSS_AT)
@@ -398,7 +411,7 @@ class _State:
         self.counted = dict(zip(COUNTED_EVENTS, counted, strict=True))
         if tests and (tests != selected or len(content) < file_size(tests)):
             notes.append(f"the record says that {tests} tests were selected and names {selected}")
-            tests = min(tests, selected, _tests_that_fit(len(content), tests))
+            tests = min(tests, selected, len(content) - PAGE)
         self.tests = tests
         values = struct.unpack_from(f"<{STARTED}I", content, COUNTERS_AT)
         self.counters = dict(zip(COUNTERS[:STARTED], values, strict=True))
@@ -407,31 +420,23 @@ class _State:
 
     def in_flight(self, nodeids: list[str], started_ns: int) -> tuple[StartedTest, ...]:
         states = self.content[PAGE : PAGE + self.tests]
-        running = [index for index, at in enumerate(states) if at in PHASES]
-        return tuple(
-            StartedTest(
-                nodeid=nodeids[index],
-                phase=PHASES[states[index]],
-                start_ns=started_ns + 1_000_000 * self._start_ms(index),
-            )
-            for index in running
-        )
+        running = []
+        for index, at in enumerate(states):
+            if at in PHASES:
+                _, _, _, count = HEAD.unpack_from(self.content)
+                offset = starts_offset(count) + 4 * index
+                has_start = offset + 4 <= len(self.content)
+                (ms,) = struct.unpack_from("<I", self.content, offset) if has_start else (0,)
+                start_ns = started_ns + 1_000_000 * ms
+                running.append(
+                    StartedTest(nodeid=nodeids[index], phase=PHASES[at], start_ns=start_ns)
+                )
+        return tuple(running)
 
     def not_run(self, nodeids: list[str]) -> tuple[str, ...]:
         states = self.content[PAGE : PAGE + self.tests]
         known = tuple(nodeids[index] for index, at in enumerate(states) if at == NOT_STARTED)
         return known + tuple(nodeids[self.tests :])
-
-    def _start_ms(self, index: int) -> int:
-        _, _, _, count = HEAD.unpack_from(self.content)
-        offset = starts_offset(count) + 4 * index
-        if offset + 4 > len(self.content):
-            return 0
-        return int(struct.unpack_from("<I", self.content, offset)[0])
-
-
-def _tests_that_fit(size: int, tests: int) -> int:
-    return max(0, min(tests, size - PAGE))
 
 
 def _parse_timer(state: bytes) -> Timer | None:
@@ -446,9 +451,8 @@ def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str,
         notes.append(f"the record was read up to {MAX_EVENTS_BYTES} bytes")
     events: list[tuple[str, dict[str, Any]]] = []
     unreadable = 0
-    for line in BytesIO(
-        content
-    ):  # one at a time: a hostile file may have more than fit into memory
+    # One at a time: a hostile file may have more than fit into memory.
+    for line in BytesIO(content):
         if line[-1:] != b"\n":
             notes.append("the record's last event is torn")
             break
@@ -466,23 +470,6 @@ def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str,
     if unreadable:
         notes.append(f"{unreadable} of the record's events can't be read")
     return events
-
-
-def _missing_words(missing: Mapping[str, int], loss: int) -> str:
-    """Return what the record lacks, and why if the run could still record that."""
-    names = ", ".join(f"{count} {_WORDS[name][count != 1]}" for name, count in missing.items())
-    why = f": {os.strerror(loss)}" if loss in errno.errorcode else ""
-    return f"the record lacks {names or 'what could not be written'}{why}"
-
-
-def _what_else(magic: bytes, where: str) -> str:
-    if magic[:6] == MAGIC[:6]:
-        version = magic[6:].decode("ascii", "replace")
-        return (
-            f"{where}: the record has layout {version}, this program reads {MAGIC[6:].decode()}; "
-            "use the version of pytest-failure-taxonomy that wrote it"
-        )
-    return f"{where}: {STATE} is no record of a run"
 
 
 def _parse_header(fields: dict[str, Any], run_id: str, where: str) -> Header:
@@ -503,13 +490,6 @@ def _parse_header(fields: dict[str, Any], run_id: str, where: str) -> Header:
             "use the version of pytest-failure-taxonomy that wrote it"
         ) from error
     return header
-
-
-def _parse_event(name: str, fields: dict[str, Any]) -> Any:
-    if name in _PLAIN_EVENTS:
-        return parse(_PLAIN_EVENTS[name], fields)
-    field, kind = _EVENTS[name]
-    return parse(kind, fields[field])
 
 
 def _read(folder: Folder, name: str, max_bytes: int) -> bytes:

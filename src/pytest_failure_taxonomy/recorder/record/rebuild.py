@@ -19,7 +19,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     RunContext,
     RunEvidence,
-    RunningActivity,
     TestFailure,
     TimeLimit,
     Traces,
@@ -64,14 +63,32 @@ def evidence_of(
             replace(test, output=outputs.get(test.worker)) if test.worker else test
             for test in in_flight
         )
-    end = replace(
-        end,
-        limits=(
-            *_test_limits(run, workers, in_flight, ended_ns),
-            *_enclosing_limits(run, ended_ns),
-        ),
-    )
+    limits: list[TimeLimit] = []
+    if ended_ns is not None and not workers and in_flight:
+        limits += limits_of_test(
+            in_flight[0].nodeid,
+            elapsed_seconds=in_flight[0].elapsed_seconds or 0.0,
+            ended_ns=ended_ns,
+            timer=run.timer,
+            faulthandler_seconds=run.header.faulthandler_exit_seconds,
+        )
+    for limit in run.header.enclosing_limits:  # of the commands around the process
+        elapsed = None if ended_ns is None else (ended_ns - limit.started_ns) / 1e9
+        limits.append(
+            TimeLimit(owner="timeout", budget_seconds=limit.budget_seconds, elapsed_seconds=elapsed)
+        )
+    end = replace(end, limits=tuple(limits))
+    # What workers have all been at is much the same: each worker collects the same files.
+    activities = [run.activity, *(state.activity for state in workers.values())]
     unheard, counters = _endings(run, workers, in_flight)
+    unheard.update(test.nodeid for test in in_flight)
+    unheard.subtract(test.nodeid for test in run.in_flight)
+    not_run = []
+    for nodeid in run.not_run:  # those that never started, as far as the workers' records tell
+        if unheard[nodeid] > 0:
+            unheard[nodeid] -= 1
+        else:
+            not_run.append(nodeid)
     # A failure is counted before it is written, and a process may die between the two.
     listed = sum(failure.phase == "call" or failure.crashed for failure in failures)
     unwritten = counters["failed"] - listed + counters["errors"] - run.counters["errors"]
@@ -92,9 +109,9 @@ def evidence_of(
         interruptions=tuple(run.named("interruption")),
         mismatch=next(iter(run.named("mismatch")), None),
         in_flight=in_flight,
-        activity=_activity(run, workers),
+        activity=next(filter(None, activities), None),
         traces=traces,
-        not_run=_not_run(run, in_flight, unheard),
+        not_run=tuple(not_run),
         workers=tuple(_workers(run, workers)),
         unrecorded=Unrecorded(
             failures=max(run.missing.get("failure", 0), unwritten),
@@ -167,15 +184,6 @@ def _in_flight(
     )
 
 
-def _activity(run: RecordedRun, noted: Mapping[str, WorkerState]) -> RunningActivity | None:
-    """Return what pytest was at when it died; if only workers were at something, the first one's.
-
-    What they have all been at is much the same: each worker collects the same files.
-    """
-    found = [run.activity, *(state.activity for state in noted.values())]
-    return next(filter(None, found), None)
-
-
 def _endings(
     run: RecordedRun,
     noted: Mapping[str, WorkerState],
@@ -205,51 +213,6 @@ def _endings(
         name: max(count, received[name]) + unreceived[name] for name, count in run.counters.items()
     }
     return lost, counters
-
-
-def _not_run(
-    run: RecordedRun, in_flight: tuple[InFlightTest, ...], ended: Counter[str]
-) -> tuple[str, ...]:
-    """Return the tests that never started, as far as the workers' own records tell."""
-    unheard = ended + Counter(test.nodeid for test in in_flight)
-    unheard.subtract(test.nodeid for test in run.in_flight)
-    left = []
-    for nodeid in run.not_run:
-        if unheard[nodeid] > 0:
-            unheard[nodeid] -= 1
-        else:
-            left.append(nodeid)
-    return tuple(left)
-
-
-def _test_limits(
-    run: RecordedRun,
-    workers: Mapping[str, WorkerState],
-    in_flight: tuple[InFlightTest, ...],
-    ended_ns: int | None,
-) -> tuple[TimeLimit, ...]:
-    """Return the time limits of the test that was running in the process itself."""
-    if ended_ns is None or workers or not in_flight:
-        return ()
-    return limits_of_test(
-        in_flight[0].nodeid,
-        elapsed_seconds=in_flight[0].elapsed_seconds or 0.0,
-        ended_ns=ended_ns,
-        timer=run.timer,
-        faulthandler_seconds=run.header.faulthandler_exit_seconds,
-    )
-
-
-def _enclosing_limits(run: RecordedRun, ended_ns: int | None) -> tuple[TimeLimit, ...]:
-    """Return the time limits of the commands around the process."""
-    return tuple(
-        TimeLimit(
-            owner="timeout",
-            budget_seconds=limit.budget_seconds,
-            elapsed_seconds=None if ended_ns is None else (ended_ns - limit.started_ns) / 1e9,
-        )
-        for limit in run.header.enclosing_limits
-    )
 
 
 def limits_of_test(

@@ -18,6 +18,7 @@ from typing import Final
 from pytest_failure_taxonomy.recorder.record.layout import FILES, worker_of
 from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_free_texts, safe_text
 from pytest_failure_taxonomy.system.own_files import Folder, reason_of
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 _MAX_NAMES: Final = 3
 _MAX_NAME: Final = 80
@@ -63,9 +64,8 @@ def what_stays(folder: Folder) -> str | None:
 
 
 def _holds_others(folder: Folder, left: list[str]) -> str:
-    told = ", ".join(safe_text(name, _MAX_NAME) for name in left[:_MAX_NAMES])
-    more = f" and {len(left) - _MAX_NAMES} more" if len(left) > _MAX_NAMES else ""
-    return f"{safe_text(str(folder.path))} stays: it holds what no record has ({told}{more})"
+    told = listed([safe_text(name, _MAX_NAME) for name in left], _MAX_NAMES)
+    return f"{safe_text(str(folder.path))} stays: it holds what no record has ({told})"
 
 
 def why_it_stays(folder: Path, error: OSError) -> str:

@@ -1,26 +1,35 @@
 """A report for agents: why the run failed and what to do next, in at most 2,000 tokens.
 
-The format is documented in docs/reference/agent-format.md and stable. Six sections, always all of
-them and in one order; each begins in the first column, and all else is indented, so that no text of
-a test can pass for a section. There is no Markdown in it.
+The format is documented in docs/reference/agent-format.md and stable; this is its second version.
+Seven sections, always all of them and in one order; each begins in the first column, and all else
+is indented, so that no text of a test can pass for a section. There is no Markdown in it.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
 from typing import Final
 
-from pytest_failure_taxonomy.report.limits import REDACTED, JSONObject
-from pytest_failure_taxonomy.report.render.history_words import words_of_group, words_of_verdict
-from pytest_failure_taxonomy.report.render.places import stall_words
-from pytest_failure_taxonomy.report.render.terminal import own_texts
-from pytest_failure_taxonomy.report.text import encodable, first_line, safe_text, telling_line
-from pytest_failure_taxonomy.taxonomy.recovery import explain_recovery
-from pytest_failure_taxonomy.taxonomy.words import counted, counts_in_words
+from pytest_failure_taxonomy.report.limits import JSONObject
+from pytest_failure_taxonomy.report.reproduce import reproduction_of
+from pytest_failure_taxonomy.report.summary import (
+    CauseSummary,
+    RunSummary,
+    other_kinds,
+    stall_words,
+    summarise,
+)
+from pytest_failure_taxonomy.report.text import first_line, safe_text
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
+from pytest_failure_taxonomy.taxonomy.words import (
+    and_more,
+    counted,
+    counts_in_words,
+    seconds_words,
+)
 
+VERSION: Final = 2
 MAX_TOKENS: Final = 2_000
 MAX_WEIGHT: Final = 4 * MAX_TOKENS - 600
 """Of the whole answer, in quarters of a token, with some to spare; at most as many characters."""
@@ -36,18 +45,24 @@ each letter is a token of its own, as are many digits of hashes. A backslash beg
 docs/reference/agent-format.md has what was measured."""
 _OTHER_WEIGHT: Final = 12
 
-SECTIONS: Final = ("verdict", "try", "failures", "changed", "in flight", "reproduce")
+SECTIONS: Final = ("format", "verdict", "try", "failures", "changed", "in flight", "reproduce")
 """How the sections begin, in their order."""
 
-_MOST_GROUPS: Final = 5
+_MOST_CAUSES: Final = 5
+_MOST_FIXES: Final = 3
 _MOST_IN_FLIGHT: Final = 3
 _MOST_COMMANDS: Final = 5
 _MOST_NOTES: Final = 3
 _LONGEST_LINE: Final = 240
 _LONGEST_NODEID: Final = 160
-_HEAVIEST_NODEID: Final = 400
 _LONGEST_TRACEBACK_LINE: Final = 160
-_OF_SECTION: Final = {"verdict": 1_600, "try": 700, "changed": 600, "in flight": 1_400}
+_OF_SECTION: Final = {
+    "format": 100,
+    "verdict": 1_600,
+    "try": 700,
+    "changed": 600,
+    "in flight": 1_400,
+}
 """The weight that a section may have; `failures` gets what all the others leave."""
 _OF_REPRODUCE: Final = 1_200
 _OF_REST: Final = 160
@@ -78,16 +93,18 @@ _ACTIONS: Final = {
 
 def render(report: JSONObject) -> str:
     """Return the report for an agent: at most `MAX_WEIGHT` characters, the verdict first."""
+    summary = summarise(report)
     others = {
-        "verdict": _verdict(report),
-        "try": _advice(report),
-        "changed": _changes(report),
+        "format": [f"format: {VERSION}"],
+        "verdict": _verdict(report, summary),
+        "try": _advice(report, summary),
+        "changed": _changes(report, summary),
         "in flight": _in_flight(report),
     }
     parts = {name: _within(lines, _OF_SECTION[name]) for name, lines in others.items()}
-    parts["reproduce"] = _within(_commands(report), _OF_REPRODUCE)
+    parts["reproduce"] = _within(_commands(report, summary), _OF_REPRODUCE)
     left = MAX_WEIGHT - sum(map(_weight, parts.values()))
-    parts["failures"] = _failures(report, left)
+    parts["failures"] = _failures(summary, left)
     return "".join(parts[name] for name in SECTIONS)
 
 
@@ -123,7 +140,7 @@ def _fit(text: str, room: int) -> str:
     return kept + "…"
 
 
-def _verdict(report: JSONObject) -> Iterator[str]:
+def _verdict(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     verdict = report["verdict"]
     if report["completeness"] == "running":
         yield "verdict: not known yet"
@@ -131,47 +148,32 @@ def _verdict(report: JSONObject) -> Iterator[str]:
     elif verdict is None:
         yield "verdict: no failure"
     else:
-        yield f"verdict: {verdict['reason']} {_fit(safe_text(verdict['kind'], 80), 80)}"
+        yield f"verdict: {_line(summary.headline, indent=0)}"
     if verdict is not None:
-        yield from map(_line, _words_of_verdict(report, verdict))
-    yield _line(_end_words(report))
-    yield _line(_count_words(report))
-    for held in report["reasons"][1:]:
-        yield _line(f"also: {held['count']:,} x {held['reason']} {held['kind']}")
+        yield _line(f"is: {verdict['reason']} {verdict['kind']}")
+        yield _line(f"confidence: {verdict['confidence']}")
+        if others := other_kinds(verdict):
+            yield _line(f"could also be: {', '.join(others)}")
+        if not report["failures"] and not report["collection_errors"]:
+            for said in verdict["evidence"][:_MOST_NOTES]:
+                yield _line(f"evidence: {first_line(said['detail'])}")
+    end = report["exit"]
+    name = f" ({end['name']})" if end["name"] else ""
+    if end["signal"]:
+        yield _line(f"ended by: {end['signal']}")
+    else:
+        code = "not known" if end["code"] is None else f"{end['code']}{name}"
+        yield _line(f"exit code: {code}")
+    names = ("failed", "errors", "passed", "skipped", "xfailed", "xpassed", "flaky", "in_flight")
+    counts = counts_in_words(report["summary"], (*names, "not_run"))
+    yield _line(f"tests: {counts or 'none ran'}")
     if report["completeness"] == "reconstructed":
         yield _line("the report was made from what was left of the run; it may lack details")
-    for note in [*own_texts(report, "notes"), *own_texts(report, "faults")][:_MOST_NOTES]:
+    for note in summary.notes[:_MOST_NOTES]:
         yield _line(f"note: {first_line(note)}")
 
 
-def _words_of_verdict(report: JSONObject, verdict: JSONObject) -> Iterator[str]:
-    seen = words_of_verdict(report)
-    yield verdict["message"] + (f" [{seen}]" if seen else "")
-    yield f"confidence: {verdict['confidence']}"
-    if verdict["ambiguous"]:
-        yield f"could also be: {', '.join(verdict['ambiguous'])}"
-    if not report["failures"] and not report["collection_errors"]:
-        for said in verdict["evidence"][:_MOST_NOTES]:
-            yield f"evidence: {first_line(said['detail'])}"
-
-
-def _end_words(report: JSONObject) -> str:
-    end = report["exit"]
-    if end["signal"]:
-        return f"ended by: {end['signal']}"
-    if end["code"] is None:
-        return "exit code: not known"
-    name = f" ({end['name']})" if end["name"] else ""
-    return f"exit code: {end['code']}{name}"
-
-
-def _count_words(report: JSONObject) -> str:
-    names = ("failed", "errors", "passed", "skipped", "xfailed", "xpassed", "flaky", "in_flight")
-    counts = counts_in_words(report["summary"], (*names, "not_run"))
-    return f"tests: {counts or 'none ran'}"
-
-
-def _advice(report: JSONObject) -> Iterator[str]:
+def _advice(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     verdict = report["verdict"]
     if verdict is None:
         waits = report["completeness"] == "running"
@@ -183,44 +185,39 @@ def _advice(report: JSONObject) -> Iterator[str]:
     yield f"try: {action or 'not known'}"
     if action in _ACTIONS:
         yield _line(f"that is: {_ACTIONS[action]}")
+    fixes = [cause.fix for cause in summary.causes if cause.fix]
+    yield from (_line(f"fix: {fix}") for fix in [*dict.fromkeys(fixes)][:_MOST_FIXES])
     yield _line(f"retry helps: {_ONCE_MORE[verdict['retryable']]}")
     if verdict["failure_type"]:
         yield _line(f"failure type: {verdict['failure_type']}")
-        advice = explain_recovery(verdict["failure_type"], attempt_count=1)
-        if advice.action == action:
-            yield from (_line(f"hint: {hint}") for hint in advice.hints)
-    if verdict["owner"]:
-        yield _line(f"raised in code of: {verdict['owner']}")
 
 
-def _failures(report: JSONObject, room: int) -> str:
-    """Return the groups, the errors outside of them, and a traceback of each, within the room."""
-    found = chain(_group_entries(report), _error_entries(report))
-    entries = list(islice(found, 2 * _MOST_GROUPS))
-    if not entries:
+def _failures(summary: RunSummary, room: int) -> str:
+    """Return the causes, and a traceback of each, within the room."""
+    causes, total = summary.causes, summary.causes_count
+    if not causes:
         return "failures: none\n"
-    count = sum(group["count"] for group in report["groups"]) + len(report["internal_errors"])
-    causes = len(report["groups"]) + len(report["internal_errors"])
-    causes += report["limits"]["groups_omitted"]
-    parts = [f"failures: {count}, causes: {causes}\n"]
+    parts = [f"failures: {sum(cause.count for cause in causes)}, causes: {total}\n"]
     room -= _weight(parts[0]) + _OF_REST
-    shown = entries[:_MOST_GROUPS]
-    kept = _OF_LISTED if len(entries) > len(shown) else 0
+    shown = causes[:_MOST_CAUSES]
+    kept = _OF_LISTED if len(causes) > len(shown) else 0
     room -= kept
-    for number, (lines, traceback) in enumerate(shown):
-        part = _entry(number + 1, lines, traceback, room // (len(shown) - number))
+    for number, cause in enumerate(shown):
+        lines = list(_words_of_cause(cause))
+        part = _entry(number + 1, lines, cause.traceback, room // (len(shown) - number))
         room -= _weight(part)
         parts.append(part)
     listed, room = len(shown), room + kept
-    for lines, _ in entries[listed:]:
-        part = _line(f"{listed + 1}. {lines[0]}") + "\n"
+    for cause in causes[listed : 2 * _MOST_CAUSES]:
+        part = _line(f"{listed + 1}. {next(_words_of_cause(cause))}") + "\n"
         room -= _weight(part)
         if room < 0:
             break
         parts.append(part)
         listed += 1
-    if causes > listed:
-        parts.append(f"  and {causes - listed} more causes: failure-taxonomy show --all REPORT\n")
+    if total > listed:
+        words = counted(total - listed, "more cause")
+        parts.append(f"  and {words}: failure-taxonomy show --all REPORT\n")
     return "".join(parts)
 
 
@@ -268,62 +265,38 @@ def _telling(lines: list[str], room: int) -> Iterator[str]:
         last = at
 
 
-def _group_entries(report: JSONObject) -> Iterator[tuple[list[str], str | None]]:
-    for group in report["groups"]:
-        failure = _failure_of(report, group)
-        lines = [f"{group['count']:,} x {first_line(group['title'])}"]
-        lines.append(f"is: {group['reason']} {group['kind']}")
-        if group["nodeids"]:
-            more = len(group["nodeids"]) - 1
-            others = f" and {more} more" if more else ""
-            lines.append(f"test: {safe_text(group['nodeids'][0], _LONGEST_NODEID)}{others}")
-        lines += _place_lines(failure, first_line(group["title"]))
-        if group["history"]:
-            lines.append(f"history: {words_of_group(report, group)}")
-        yield lines, None if failure is None else failure["traceback"]
+def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
+    yield f"{cause.count:,} x {cause.text}"
+    if cause.fix:
+        yield f"fix: {cause.fix}"
+    yield f"is: {cause.reason} {cause.kind}"
+    if cause.nodeids:
+        nodeid = safe_text(cause.nodeids[0], _LONGEST_NODEID)
+        yield f"test: {nodeid}{and_more(len(cause.nodeids) - 1)}"
+    for failure in cause.failures[:1]:
+        yield from _place_lines(failure, cause.text)
+    origin = next((each.get("origin") for each in cause.failures), None) or {}
+    if owner := cause.owner or origin.get("owner"):
+        package = origin["package"] if owner == origin.get("owner") else None
+        yield f"owner: {owner} {package or ''}".rstrip()
+    if cause.history:
+        yield f"history: {cause.history}"
 
 
-def _failure_of(report: JSONObject, group: JSONObject) -> JSONObject | None:
-    """Return the first failure of a group that has a traceback, or the first of all."""
-    found = [each for each in report["failures"] if each["fingerprint"] == group["fingerprint"]]
-    if not found:
-        named = set(group["nodeids"])
-        found = [each for each in report["collection_errors"] if each["nodeid"] in named]
-    first: JSONObject | None = next(
-        (each for each in found if each["traceback"]), found[0] if found else None
-    )
-    return first
-
-
-def _place_lines(failure: JSONObject | None, title: str) -> Iterator[str]:
-    if failure is None:
-        return
-    place, origin, raised = failure["location"], failure["origin"], failure["exception"]
+def _place_lines(failure: JSONObject, title: str) -> Iterator[str]:
+    raised, place = (failure.get(name) for name in ("exception", "location"))
     if raised is not None:
         message = telling_line(raised["message"])
-        said = f"{raised['type']}: {message}" if message else raised["type"]
-        if said != title:
-            yield f"raised: {said}"
+        if not message or message not in title:
+            yield f"raised: {raised['type']}: {message}" if message else f"raised: {raised['type']}"
     if place is not None:
         yield f"at: {place['path']}" + ("" if place["line"] is None else f":{place['line']}")
-    if origin is not None:
-        package = f" {origin['package']}" if origin["package"] else ""
-        yield f"in code of: {origin['owner']}{package}"
 
 
-def _error_entries(report: JSONObject) -> Iterator[tuple[list[str], str | None]]:
-    for error in report["internal_errors"]:
-        yield (
-            [first_line(error["message"]) or error["kind"], f"is: {error['kind']}"],
-            error["traceback"],
-        )
-
-
-def _changes(report: JSONObject) -> Iterator[str]:
+def _changes(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     git = report["environment"]["git"] or {}
-    groups = [group for group in report["groups"] if group["history"]]
-    states = [group["history"]["state"] for group in groups]
-    if not groups:
+    states = [cause.state for cause in summary.causes if cause.state]
+    if not states:
         yield "changed: not known, the run keeps no history"
     else:
         names = {"new": "new", "came_back": "came back", "known": "known", "flaky": "flaky"}
@@ -333,7 +306,7 @@ def _changes(report: JSONObject) -> Iterator[str]:
         branch = f" on {git['branch']}" if git.get("branch") else ""
         dirty = ", with changes that are not committed" if git.get("dirty") else ""
         yield _line(f"commit: {git['commit'][:40]}{branch}{dirty}")
-    passed = {group["history"]["last_passed_commit"]: None for group in groups}
+    passed = dict.fromkeys(cause.last_passed_commit for cause in summary.causes)
     for commit in [each for each in passed if each][:_MOST_NOTES]:
         yield _line(f"its tests last passed at: {commit[:40]}")
 
@@ -346,8 +319,8 @@ def _in_flight(report: JSONObject) -> Iterator[str]:
         return
     yield f"in flight: {counted(len(tests), 'test')}"
     for test in tests[:_MOST_IN_FLIGHT]:
-        elapsed = test["elapsed_seconds"]
-        since = "" if elapsed is None else f", for {elapsed:.1f} s"
+        lasted = seconds_words(test["elapsed_seconds"])
+        since = f", for {lasted}" if lasted else ""
         yield _line(f"{safe_text(test['nodeid'], _LONGEST_NODEID)} ({test['phase']}{since})")
         if test["stall"]:
             yield _line(stall_words(test["stall"]), indent=5)
@@ -361,37 +334,15 @@ def _in_flight(report: JSONObject) -> Iterator[str]:
         yield _line(stall_words(stall), indent=5)
 
 
-def _commands(report: JSONObject) -> Iterator[str]:
+def _commands(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     """Yield a command for the first test of each cause, and for those that were running."""
-    named = [group["nodeids"][0] for group in report["groups"] if group["nodeids"]]
+    named = [cause.nodeids[0] for cause in summary.causes if cause.nodeids]
     named += [test["nodeid"] for test in report["in_flight"]]
-    commands = {command: None for each in named if (command := command_for(each))}
+    run = reproduction_of(report)
+    commands = dict.fromkeys(filter(None, map(run.command, named)))
     if not commands:
         yield "reproduce: no single test"
         return
-    yield _fit(f"reproduce: in {safe_text(report['run']['invocation']['rootdir'])}", 500)
+    yield _fit(f"reproduce: in {safe_text(run.folder)}", 500)
     yield from (f"  {command}" for command in [*commands][:_MOST_COMMANDS])
-
-
-def command_for(nodeid: str) -> str:
-    """Return the command of a POSIX shell that runs one test; empty where there can't be one.
-
-    What a shell can't be given, such as a control character, a secret that was removed or
-    a megabyte, is only in the parameters or the names of a test: then the next larger part is run,
-    all parameters of the test or its whole file.
-    """
-    path = nodeid.partition("::")[0]
-    for target in (nodeid, _without_parameters(nodeid), path):
-        if _can_be_given(target):
-            return f"pytest {'-- ' if target.startswith('-') else ''}{shlex.quote(target)}"
-    return ""
-
-
-def _without_parameters(nodeid: str) -> str:
-    path, separator, names = nodeid.partition("::")
-    return f"{path}{separator}{names.partition('[')[0]}"
-
-
-def _can_be_given(target: str) -> bool:
-    is_safe = safe_text(target, len(target) + 1) == target and encodable(target) == target
-    return 0 < _weight(target) <= _HEAVIEST_NODEID and is_safe and REDACTED not in target
+    yield from (_line(f"without: {words}") for words in run.missing)

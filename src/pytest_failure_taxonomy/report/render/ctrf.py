@@ -20,9 +20,15 @@ from datetime import datetime
 from math import isfinite
 from typing import Final
 
-from pytest_failure_taxonomy.report.foreign import object_at, objects_at
-from pytest_failure_taxonomy.report.limits import OWN_NAME, JSONObject, own_extension
-from pytest_failure_taxonomy.report.render.terminal import own_texts
+from pytest_failure_taxonomy.report.limits import (
+    OWN_NAME,
+    JSONObject,
+    object_at,
+    objects_at,
+    own_extension,
+    texts_at,
+)
+from pytest_failure_taxonomy.report.summary import CauseSummary, causes_by_failure
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 
@@ -45,13 +51,15 @@ STATUSES: Final[Mapping[str, str]] = {
 WITHOUT_TESTS: Final = (
     "the report does not list every test: tests that passed are missing here and from the counts"
 )
+_UNLISTED: Final = dict.fromkeys(("start_seconds", "duration_seconds", "worker"))
+"""What is known of a test that is not in the list of all tests."""
 _NAMELESS: Final = "(no name)"
 _ALL_STATUSES: Final = ("passed", "failed", "skipped", "pending", "other")
 _MOST_ATTEMPTS: Final = 100
 """Earlier attempts of one test that are listed."""
 _LONGEST_SECONDS: Final = 1e9
 _OF_SESSION: Final = (
-    *("schema_version", "completeness", "exit", "verdict", "reasons", "groups"),
+    *("schema_version", "completeness", "exit", "verdict", "reasons", "groups", "causes"),
     *("collection_errors", "internal_errors", "stalls", "limits"),
 )
 """Fields of a report that CTRF has no place for, as they are."""
@@ -100,21 +108,9 @@ def _summary(report: JSONObject, tests: list[JSONObject], started_at: int) -> JS
     lasted = _milliseconds(report["run"]["duration_seconds"])
     stops = [test["stop"] for test in tests if "stop" in test]
     stop = max([started_at, *stops]) if lasted is None else started_at + lasted
-    return {
-        "tests": len(tests),
-        **{status: counts[status] for status in _ALL_STATUSES},
-        "flaky": sum(1 for test in tests if test.get("flaky")),
-        "start": started_at,
-        "stop": stop,
-        "duration": stop - started_at,
-        "extra": {OWN_NAME: _counts(report)},
-    }
-
-
-def _counts(report: JSONObject) -> JSONObject:
-    """Return how much failed outside of the tests, and the run's own counts of all tests."""
+    # How much failed outside of the tests, and the run's own counts of all tests.
     limits = report["limits"]
-    return {
+    outside = {
         "collection_errors": len(report["collection_errors"]) + limits["collection_errors_omitted"],
         "internal_errors": len(report["internal_errors"]) + limits["internal_errors_omitted"],
         "in_flight": len(report["in_flight"]),
@@ -122,18 +118,27 @@ def _counts(report: JSONObject) -> JSONObject:
         "stalls": len(report["stalls"]),
         "counts": report["summary"],
     }
+    return {
+        "tests": len(tests),
+        **{status: counts[status] for status in _ALL_STATUSES},
+        "flaky": sum(1 for test in tests if test.get("flaky")),
+        "start": started_at,
+        "stop": stop,
+        "duration": stop - started_at,
+        "extra": {OWN_NAME: outside},
+    }
 
 
 def _session(report: JSONObject) -> JSONObject:
     """Return what is true of the run as a whole and of no single test."""
-    notes = own_texts(report, "notes")
+    notes = texts_at(own_extension(report), "notes")
     if report["tests"] is None:
         notes = [*notes, WITHOUT_TESTS]
     return {
         "stage": report["run"]["stage"],
         **{name: report[name] for name in _OF_SESSION},
         "notes": notes,
-        "faults": own_texts(report, "faults"),
+        "faults": texts_at(own_extension(report), "faults"),
     }
 
 
@@ -144,7 +149,7 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
         failures.setdefault(failure["nodeid"], []).append(failure)
     running = {test["nodeid"]: test for test in report["in_flight"]}
     retries = _retries_of_flaky(report)
-    owners = {each["fingerprint"]: each["owner"] for each in report["groups"] if each["owner"]}
+    causes = causes_by_failure(report)
     seen: set[str] = set()
     for run in _runs(report, failures):
         nodeid = run["nodeid"]
@@ -153,12 +158,12 @@ def _tests(report: JSONObject, started_at: int, run_id: str) -> Iterator[JSONObj
         seen.add(nodeid)
         test = _test(run, started_at)
         if nodeid in running:
-            test |= _unfinished(running[nodeid], report)
+            test |= _unfinished(running[nodeid], causes.get(nodeid))
         again = 0
         if run["outcome"] == "flaky":
             test["flaky"], again = True, retries or 0
         elif nodeid in failures:
-            test |= _failed(failures[nodeid], owners)
+            test |= _failed(failures[nodeid], causes.get(id(failures[nodeid][0])))
             lasted = [_milliseconds(each["duration_seconds"]) or 0 for each in failures[nodeid]]
             test["duration"] = test["duration"] or sum(lasted)  # of the phases that failed
             again = max(failure["attempts"] for failure in failures[nodeid]) - 1
@@ -180,21 +185,12 @@ def _runs(report: JSONObject, failures: Iterable[str]) -> Iterator[JSONObject]:
     """Yield tests as `tests` has them: these, then what only other lists name."""
     yield from report["tests"] or ()
     for nodeid in failures:
-        yield _unlisted(nodeid, "failed")
+        yield {**_UNLISTED, "nodeid": nodeid, "outcome": "failed"}
     for test in report["in_flight"]:
-        yield {**_unlisted(test["nodeid"], "in_flight"), "worker": test["worker"]}
+        of_test = {name: test[name] for name in ("nodeid", "worker")}
+        yield {**_UNLISTED, **of_test, "outcome": "in_flight"}
     for nodeid in report["not_run"]["nodeids"]:
-        yield _unlisted(nodeid, "not_run")
-
-
-def _unlisted(nodeid: str, outcome: str) -> JSONObject:
-    return {
-        "nodeid": nodeid,
-        "outcome": outcome,
-        "start_seconds": None,
-        "duration_seconds": None,
-        "worker": None,
-    }
+        yield {**_UNLISTED, "nodeid": nodeid, "outcome": "not_run"}
 
 
 def _test(run: JSONObject, started_at: int) -> JSONObject:
@@ -218,20 +214,18 @@ def _test(run: JSONObject, started_at: int) -> JSONObject:
     return test
 
 
-def _unfinished(running: JSONObject, report: JSONObject) -> JSONObject:
+def _unfinished(running: JSONObject, cause: CauseSummary | None) -> JSONObject:
     """Return what is said of a test that was running when the run ended.
 
-    That is no outcome; but the test that the verdict names has failed, or a run that died in it
-    would look as if it had passed.
+    That is no outcome; but a test that is of a cause has failed, or a run that died in it would
+    look as if it had passed.
     """
-    verdict = report["verdict"]
-    is_named = verdict is not None and verdict["nodeid"] == running["nodeid"]
     elapsed = _milliseconds(running["elapsed_seconds"])
     said = f"it was in its {running['phase']} when the run ended"
     more: JSONObject = {
-        "status": "failed" if is_named else "other",
+        "status": "other" if cause is None else "failed",
         "rawStatus": "in_flight",
-        "message": f"{verdict['message']}; {said}" if is_named else said,
+        "message": said if cause is None else f"{cause.text}; {said}",
         **({} if elapsed is None else {"duration": elapsed}),
     }
     stack = running["stack"] or (running["stall"] or {}).get("stack")
@@ -242,7 +236,7 @@ def _unfinished(running: JSONObject, report: JSONObject) -> JSONObject:
     return {**more, "extra": {OWN_NAME: {"in_flight": running}}}
 
 
-def _failed(failures: list[JSONObject], owners: Mapping[str, str]) -> JSONObject:
+def _failed(failures: list[JSONObject], cause: CauseSummary | None) -> JSONObject:
     """Return what is said of a failed test: the first of its failures, and all in `extra`."""
     first = failures[0]
     traces = [failure["traceback"] for failure in failures if failure["traceback"]]
@@ -253,9 +247,9 @@ def _failed(failures: list[JSONObject], owners: Mapping[str, str]) -> JSONObject
         "extra": {OWN_NAME: {"failures": failures}},
         **({"trace": "\n\n".join(traces)} if traces else {}),
     }
-    owner = owners.get(first["fingerprint"] or "")
-    if owner:
-        failed["labels"]["owner"] = owner
+    if cause is not None:
+        said = {"cause": cause.key, "fix": cause.fix, "owner": cause.owner}
+        failed["labels"] |= {name: words for name, words in said.items() if words}
     if first["worker"]:
         failed["threadId"] = first["worker"]
     return failed

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.limits import own_extension
-from pytest_failure_taxonomy.report.render.history_words import words_of_group
-from pytest_failure_taxonomy.report.render.places import stall_words
-from pytest_failure_taxonomy.report.render.terminal import Line, own_texts
+from pytest_failure_taxonomy.report.lines import Line
+from pytest_failure_taxonomy.report.summary import (
+    RunSummary,
+    merged_runs,
+    stall_words,
+    summarise,
+)
 from pytest_failure_taxonomy.report.text import (
     AS_REPORTED,
     ShownPaths,
     bench_name,
     first_line,
     safe_text,
-    telling_line,
 )
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
+from pytest_failure_taxonomy.taxonomy.words import and_more, counted, seconds_words
 
+MAX_CAUSES: Final = 20
+"""Causes that are listed at the end of a run; the report has them all."""
 MAX_NODEIDS: Final = 5
-"""Node ids that are listed of one group, and of the tests that were not run."""
+"""Node ids that are listed of one cause, and of the tests that were not run."""
 _MAX_WIDTH: Final = 2_000
 
 
@@ -31,10 +36,11 @@ def detail_lines(report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED) -> 
         report: the report's JSON object.
         paths: shows the paths in it.
     """
+    summary = summarise(report, paths)
     yield from merged_lines(report)
     for title, lines in (
         ("reasons", _reason_lines(report)),
-        ("groups", group_lines(report, paths)),
+        ("causes", cause_lines(summary, paths)),
         ("failures", _failure_lines(report, paths)),
         ("collection errors", _collection_lines(report, paths)),
         ("internal errors", _error_lines(report)),
@@ -44,18 +50,14 @@ def detail_lines(report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED) -> 
         ("workers", _worker_lines(report, paths)),
         ("bench", _bench_lines(report)),
         ("cut to keep the report small", _limit_lines(report)),
-        ("notes", _note_lines(report)),
+        ("notes", map(_line, summary.notes)),
     ):
         yield from _section(title, lines)
 
 
 def merged_lines(report: dict[str, Any]) -> Iterator[Line]:
     """Yield one line for each run that a report was merged from, with its own verdict."""
-    merged = own_extension(report).get("merged")
-    runs = merged.get("runs") if isinstance(merged, dict) else None
-    if isinstance(runs, list):
-        named = (run for run in runs if isinstance(run, dict))
-        yield from _section("merged from", (_line(_run_words(run)) for run in named))
+    yield from _section("merged from", map(_line, merged_runs(report)))
 
 
 def _section(title: str, lines: Iterable[Line]) -> Iterator[Line]:
@@ -75,51 +77,32 @@ def _block(text: str | None, indent: str = "    ") -> Iterator[Line]:
         yield Line(text=(indent + safe_text(line.expandtabs(), _MAX_WIDTH)).rstrip())
 
 
-def _run_words(run: dict[str, Any]) -> str:
-    """Say which run it was, and how it ended, whatever the types of its fields are."""
-    names = []
-    about, verdict = run.get("run"), run.get("verdict")
-    about = about if isinstance(about, dict) else {}
-    stage, shard = about.get("stage"), about.get("shard")
-    if isinstance(stage, str):
-        names.append(stage)
-    if isinstance(shard, dict):
-        names.append(f"shard {shard.get('index')} of {shard.get('total')}")
-    name = ", ".join(names) or str(about.get("id", "a run"))
-    if isinstance(verdict, dict):
-        said = f"{verdict.get('reason')} [{verdict.get('kind')}]"
-        message = verdict.get("message")
-        return f"{name}: {said}" + (f": {first_line(message)}" if isinstance(message, str) else "")
-    return f"{name}: {verdict if isinstance(verdict, str) else 'no failure'}"
-
-
 def _reason_lines(report: dict[str, Any]) -> Iterator[Line]:
     for held in report["reasons"]:
         yield _line(f"{held['count']:,} x {held['reason']} [{held['kind']}]")
 
 
-def group_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
-    """Yield the groups of failures, each with its first tests and what the history says."""
-    for group in report["groups"]:
-        owner = f" ({group['owner']})" if group["owner"] else ""
-        title = paths.words(first_line(group["title"]))
-        history = _history_words(report, group)
-        seen = f": {history}" if history else ""
-        yield _line(f"{group['count']:,} x {title}{owner}{seen}", bold=True)
-        for nodeid in group["nodeids"][:MAX_NODEIDS]:
+def cause_lines(summary: RunSummary, paths: ShownPaths, most: int | None = None) -> Iterator[Line]:
+    """Yield the causes, each with what mends it, its first tests and what the history says."""
+    for cause in summary.causes[:most]:
+        owner = f" ({cause.owner})" if cause.owner else ""
+        passed = cause.last_passed_commit
+        last = f", last passed at {passed[:12]}" if passed else ""
+        words = f"{cause.count:,} x {cause.text}{owner}{cause.remarks}{last}"
+        yield _line(words, bold=True, tail=safe_text(cause.codes))
+        if cause.fix:
+            yield _line(f"    fix: {cause.fix}")
+        for nodeid in cause.nodeids[:MAX_NODEIDS]:
             yield _line(f"    {paths.nodeid(nodeid)}")
-        yield from _more(len(group["nodeids"]))
-
-
-def _history_words(report: dict[str, Any], group: dict[str, Any]) -> str:
-    passed = (group["history"] or {}).get("last_passed_commit")
-    last = f", last passed at {passed[:12]}" if passed else ""
-    return f"{words_of_group(report, group)}{last}"
+        yield from _more(len(cause.nodeids))
+    if most is not None and summary.causes_count > most:
+        words = counted(summary.causes_count - most, "more cause")
+        yield Line(text=f"{words}; failure-taxonomy show --all lists them")
 
 
 def _more(count: int) -> Iterator[Line]:
-    if count > MAX_NODEIDS:
-        yield Line(text=f"    and {count - MAX_NODEIDS} more")
+    if more := and_more(count - MAX_NODEIDS):
+        yield Line(text=f"   {more}")
 
 
 def _failure_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
@@ -163,9 +146,8 @@ def _error_lines(report: dict[str, Any]) -> Iterator[Line]:
 
 def _in_flight_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
     for test in report["in_flight"]:
-        elapsed = test["elapsed_seconds"]
-        since = "" if elapsed is None else f", {elapsed:.1f} s"
         worker = f" on {test['worker']}" if test["worker"] else ""
+        since = f", {lasted}" if (lasted := seconds_words(test["elapsed_seconds"])) else ""
         yield _line(f"{paths.nodeid(test['nodeid'])} ({test['phase']}{worker}{since})", bold=True)
         stall = test["stall"]
         if stall is not None:
@@ -229,8 +211,3 @@ def _limit_lines(report: dict[str, Any]) -> Iterator[Line]:
     for name, count in report["limits"].items():
         if count:
             yield Line(text=f"{name.replace('_', ' ')}: {count}")
-
-
-def _note_lines(report: dict[str, Any]) -> Iterator[Line]:
-    for name in ("notes", "faults"):
-        yield from map(_line, own_texts(report, name))

@@ -1,8 +1,8 @@
 """Annotations of GitHub Actions: workflow commands that put words on the user's file and line.
 
 GitHub shows ten annotations a kind and step, fifty a job, and drops the others in silence. So the
-verdict comes first, then one annotation a group of failures, the biggest first, and the last one
-counts those for which there is no room. What one command of a job has used, the next one has less:
+headline comes first, then one annotation a cause, in the report's order, and the last one counts
+those for which there is no room. What one command of a job has used, the next one has less:
 a file among the runner's temporary ones, which it removes with the job, has a line for each. Texts
 are one line each and escaped as GitHub's own toolkit does it: none can begin a line, and so none
 can be a command.
@@ -16,19 +16,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.limits import own_extension
-from pytest_failure_taxonomy.report.render.history_words import in_brackets, words_of_group
-from pytest_failure_taxonomy.report.render.places import (
-    Place,
-    Repository,
+from pytest_failure_taxonomy.report.places import Place, Repository
+from pytest_failure_taxonomy.report.summary import (
+    CauseSummary,
+    RunSummary,
     running_words,
     stall_words,
-    words_of_verdict,
+    summarise,
 )
-from pytest_failure_taxonomy.report.text import bench_name, first_line, safe_text
+from pytest_failure_taxonomy.report.text import bench_name, safe_text
 from pytest_failure_taxonomy.system.own_files import open_shared, read_descriptor
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
 MAX_OF_A_KIND: Final = 10
 """GitHub shows no more errors, warnings and notices, each, of one step."""
@@ -38,7 +37,7 @@ USED: Final = "failure-taxonomy-annotations"
 """The name of the file that has a line for each annotation of the job: its step and its level."""
 _MAX_BYTES: Final = 64 * 1024
 MAX_NODEIDS: Final = 5
-"""Node ids that are named of one group."""
+"""Node ids that are named of one cause."""
 _LEVELS: Final = ("error", "warning", "notice")
 
 
@@ -77,73 +76,54 @@ def render(report: dict[str, Any]) -> str:
 
 
 def _annotations(report: dict[str, Any]) -> Iterator[Annotation]:
+    summary = summarise(report)
     repository = Repository(report, os.environ.get("GITHUB_WORKSPACE"))
     if report["verdict"] is None:
-        if _accepts_failures(report):
-            for group in report["groups"]:
-                yield _of_group(report, group, repository, "notice", "known: ")
+        for cause in summary.causes:
+            yield _of_cause(cause, repository, "notice", "known: ")
     else:
-        yield _of_verdict(report, repository)
-        for group in report["groups"]:
-            yield _of_group(report, group, repository, "error")
-        yield from _of_session(report, repository)
+        if len(summary.causes) > 1:
+            yield Annotation(level="error", title=summary.headline, lines=_more_of(summary))
+        for cause in summary.causes:
+            see = "" if cause.failures else summary.see  # else the tests are listed
+            more = () if len(summary.causes) > 1 else (see, *_more_of(summary))
+            yield _of_cause(cause, repository, "error", more=more)
+        yield from _of_session(report, summary, repository)
     yield from _of_benches(report)
 
 
-def _accepts_failures(report: dict[str, Any]) -> bool:
-    known = own_extension(report).get("known")
-    return isinstance(known, dict) and known.get("accepted") is True
+def _more_of(summary: RunSummary) -> tuple[str, ...]:
+    return (*filter(None, (summary.left, summary.advice)), summary.codes)
 
 
-def _of_verdict(report: dict[str, Any], repository: Repository) -> Annotation:
-    title, lines = words_of_verdict(report)
-    return Annotation(
-        level="error", title=title, lines=tuple(lines), place=_place_of_verdict(report, repository)
-    )
-
-
-def _place_of_verdict(report: dict[str, Any], repository: Repository) -> Place | None:
-    """Return the place of what no group of failures shows, such as a crash in a test."""
-    nodeid = report["verdict"]["nodeid"]
-    if nodeid is None or any(nodeid in group["nodeids"] for group in report["groups"]):
-        return None
-    running = (test for test in report["in_flight"] if test["nodeid"] == nodeid)
-    return next(map(repository.place_of, running), None) or repository.file_of(nodeid)
-
-
-def _of_group(
-    report: dict[str, Any],
-    group: dict[str, Any],
+def _of_cause(
+    cause: CauseSummary,
     repository: Repository,
     level: str,
     prefix: str = "",
+    more: tuple[str, ...] = (),
 ) -> Annotation:
-    count = f"{group['count']:,} x " if group["count"] > 1 else ""
-    owner = f" ({group['owner']})" if group["owner"] else ""
-    history = in_brackets(words_of_group(report, group))
-    nodeids = group["nodeids"]
-    more = len(nodeids) - MAX_NODEIDS
+    count = f"{cause.count:,} x " if cause.count > 1 else ""
+    owner = f"owner: {cause.owner}" if cause.owner else ""
+    fix = f"fix: {cause.fix}" if cause.fix else ""
+    rest = and_more(len(cause.nodeids) - MAX_NODEIDS).strip()
+    last = more or (cause.codes,)
+    lines = (fix, *cause.nodeids[:MAX_NODEIDS], rest, owner, *last)
     return Annotation(
         level=level,
-        title=f"{prefix}{group['reason']} [{group['kind']}]",
-        lines=(
-            f"{count}{first_line(group['title'])}{owner}{history}",
-            *nodeids[:MAX_NODEIDS],
-            *([f"and {more:,} more"] if more > 0 else []),
-        ),
-        place=repository.place_of_group(group),
+        title=f"{prefix}{count}{cause.text}{cause.remarks}",
+        lines=tuple(filter(None, lines)),
+        place=repository.place_of_cause(cause),
     )
 
 
-def _of_session(report: dict[str, Any], repository: Repository) -> Iterator[Annotation]:
-    """Yield what failed or was cut short outside of any finished test."""
-    verdict = report["verdict"]
-    for error in report["internal_errors"]:
-        message = first_line(error["message"])
-        if message not in verdict["message"]:
-            yield Annotation(level="error", title=error["kind"], lines=(message,))
+def _of_session(
+    report: dict[str, Any], summary: RunSummary, repository: Repository
+) -> Iterator[Annotation]:
+    """Yield what was cut short outside of any finished test, and is no cause."""
+    told = {nodeid for cause in summary.causes for nodeid in cause.nodeids}
     for test in report["in_flight"]:
-        if test["nodeid"] != verdict["nodeid"]:
+        if test["nodeid"] not in told:
             yield Annotation(
                 level="warning",
                 title="test in flight",

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.render.history_words import in_brackets, words_of_group
-from pytest_failure_taxonomy.report.render.places import (
-    Place,
-    Repository,
+from pytest_failure_taxonomy.report.places import Place, Repository
+from pytest_failure_taxonomy.report.summary import (
+    CauseSummary,
     running_words,
     stall_words,
-    words_of_verdict,
+    summarise,
 )
-from pytest_failure_taxonomy.report.text import first_line, safe_text
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import counted
 
 _NO_FILE: Final = ".gitlab-ci.yml"
 """GitLab wants a file. What no file is to blame for is put on that which describes the job."""
@@ -41,7 +39,7 @@ class Issue:
 
 
 def render(report: dict[str, Any]) -> str:
-    """Return the report as JSON: one entry a group of failures, and those of the session."""
+    """Return the report as JSON: one entry a cause, and what was cut short."""
     seen: dict[str, int] = {}
     entries = [_entry(issue, seen) for issue in _issues(report)]
     return json.dumps(entries, indent=2) + "\n"
@@ -62,69 +60,43 @@ def _entry(issue: Issue, seen: dict[str, int]) -> dict[str, Any]:
 
 
 def _issues(report: dict[str, Any]) -> Iterator[Issue]:
-    verdict = report["verdict"]
-    if verdict is None:
+    if report["verdict"] is None:
         return
+    summary = summarise(report)
     repository = Repository(report, os.environ.get("CI_PROJECT_DIR"))
-    groups = report["groups"]
-    for group in groups:
-        yield _of_group(report, group, repository)
-    if not any(verdict["nodeid"] in group["nodeids"] for group in groups):
-        yield _of_verdict(report, repository)
-    for error in report["internal_errors"]:
-        message = first_line(error["message"])
-        if message not in verdict["message"]:
-            yield _issue(error["kind"], message, _OTHERS)
+    told: set[str] = set()
+    for cause in summary.causes:
+        yield _of_cause(cause, repository)
+        told.update(cause.nodeids)
     for test in report["in_flight"]:
-        if test["nodeid"] != verdict["nodeid"]:
-            words = f"{test['nodeid']} {running_words(test)}"
-            place = repository.place_of(test)
+        if test["nodeid"] not in told:
             yield Issue(
                 kind="test.in_flight",
-                words=words,
+                words=f"{test['nodeid']} {running_words(test)}",
                 severity=_FLAKY,
                 identity=f"in flight\0{test['nodeid']}",
-                place=place,
+                place=repository.place_of(test),
             )
     for stalled in report["stalls"]:
-        words = f"{stalled['what']} {stall_words(stalled)}"
-        yield _issue(f"{stalled['what']}.stalled", words, _OTHERS)
+        kind, words = f"{stalled['what']}.stalled", f"{stalled['what']} {stall_words(stalled)}"
+        yield Issue(kind=kind, words=words, severity=_OTHERS, identity=f"{kind}\0{words}")
 
 
-def _issue(kind: str, words: str, severity: str) -> Issue:
-    return Issue(kind=kind, words=words, severity=severity, identity=f"{kind}\0{words}")
-
-
-def _of_verdict(report: dict[str, Any], repository: Repository) -> Issue:
-    """Return the entry of a run whose reason is in no group of failures."""
-    verdict = report["verdict"]
-    title, lines = words_of_verdict(report)
-    running = (test for test in report["in_flight"] if test["nodeid"] == verdict["nodeid"])
-    place = next(map(repository.place_of, running), None) or repository.file_of(verdict["nodeid"])
+def _of_cause(cause: CauseSummary, repository: Repository) -> Issue:
+    count = f"{cause.count:,} x " if cause.count > 1 else ""
+    fix = f"; fix: {cause.fix}" if cause.fix else ""
     return Issue(
-        kind=verdict["kind"],
-        words=f"{title}: {'; '.join(lines)}",
-        severity=_WHOLE_RUN,
-        identity=f"{verdict['kind']}\0{verdict['nodeid']}",
-        place=place,
+        kind=cause.kind,
+        words=f"{count}{cause.text}{cause.remarks}{fix} {cause.codes}",
+        severity=_severity_of(cause),
+        identity=f"cause\0{cause.key}",
+        place=repository.place_of_cause(cause),
     )
 
 
-def _of_group(report: dict[str, Any], group: dict[str, Any], repository: Repository) -> Issue:
-    nodeids = group["nodeids"]
-    first = f"{nodeids[0]}: " if nodeids else ""
-    count = f" ({counted(group['count'], 'failure')})" if group["count"] > 1 else ""
-    history = in_brackets(words_of_group(report, group))
-    return Issue(
-        kind=group["kind"],
-        words=f"{first}{first_line(group['title'])}{count}{history}",
-        severity=_severity_of(group),
-        identity=f"group\0{group['fingerprint']}",
-        place=repository.place_of_group(group),
-    )
-
-
-def _severity_of(group: Mapping[str, Any]) -> str:
-    if (group["history"] or {}).get("state") == "flaky":
+def _severity_of(cause: CauseSummary) -> str:
+    if cause.state == "flaky":
         return _FLAKY
-    return _TESTS if group["reason"] == "TESTS_FAILED" else _OTHERS
+    if not cause.failures:
+        return _WHOLE_RUN
+    return _TESTS if cause.reason == "TESTS_FAILED" else _OTHERS

@@ -13,9 +13,14 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.limits import JSONObject
-from pytest_failure_taxonomy.report.render.terminal import own_texts
+from pytest_failure_taxonomy.report.limits import JSONObject, own_extension, texts_at
+from pytest_failure_taxonomy.report.summary import (
+    CauseSummary,
+    causes_by_failure,
+    summarise,
+)
 from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.taxonomy.words import seconds_words
 
 XUNIT1, XUNIT2 = "xunit1", "xunit2"
 FAMILIES: Final = (XUNIT2, XUNIT1)
@@ -33,9 +38,8 @@ _RUNNING: Final = (
 )
 _SKIPPED: Final = {"skipped": "pytest.skip", "xfailed": "pytest.xfail"}
 _OF_A_TEST: Final = ("reason", "kind", "failure_type", "fingerprint", "rule", "worker", "attempts")
-_SUITE_COUNTS: Final = ("tests", "failures", "errors", "skipped")
 
-_Failures = Mapping[str, list[JSONObject]]
+_Causes = Mapping[str | int, CauseSummary]
 
 
 def render(report: JSONObject, family: str = XUNIT2) -> str:
@@ -48,9 +52,10 @@ def render(report: JSONObject, family: str = XUNIT2) -> str:
     root = ET.Element("testsuites", {"name": "pytest tests"})
     suite = ET.SubElement(root, "testsuite", {"name": "pytest"})
     _describe_run(suite, report)
-    for case in _cases(report, family):
+    causes = causes_by_failure(report)
+    for case in _cases(report, causes, family):
         suite.append(case)
-    for case in _session_cases(report):
+    for case in _session_cases(report, causes):
         suite.append(case)
     _count(suite)
     return _as_text(root)
@@ -66,7 +71,7 @@ def augment(path: Path, report: JSONObject) -> str:
     Raises:
         ReportError: it can't be read, is no JUnit file, or is of another run.
     """
-    from pytest_failure_taxonomy.report.from_junit import read_tree
+    from pytest_failure_taxonomy.report.from_junit import read_tree, suites_of
 
     try:
         path.stat()
@@ -77,18 +82,19 @@ def augment(path: Path, report: JSONObject) -> str:
     root = read_tree(path)
     if root is None:
         return render(report)
-    suites = [root] if root.tag == "testsuite" else list(root.iter("testsuite"))
+    suites = suites_of(root)
     cases = [case for suite in suites for case in suite.findall("testcase")]
     _refuse_other_run(path, cases, report)
     family = XUNIT1 if any("file" in case.attrib for case in cases) else XUNIT2
-    failures = _by_place(_failures_of(report))
+    failures = {address(nodeid): each for nodeid, each in _failures_of(report).items()}
+    causes = causes_by_failure(report)
     for case in cases:
         for failure in failures.get(_place_of(case), ()):
-            _add_to(case, failure, family)
+            _add_to(case, failure, causes, family)
     if suites:
         _describe_run(suites[0], report)
         known = {case.get("name") for case in cases}
-        for case in _session_cases(report, known=known):
+        for case in _session_cases(report, causes, known=known):
             suites[0].append(case)
         _count(suites[0])
     try:
@@ -120,10 +126,6 @@ def _failures_of(report: JSONObject) -> dict[str, list[JSONObject]]:
     return found
 
 
-def _by_place(failures: _Failures) -> dict[tuple[str, str], list[JSONObject]]:
-    return {address(nodeid): each for nodeid, each in failures.items()}
-
-
 def _place_of(case: ET.Element) -> tuple[str, str]:
     return case.get("classname") or "", case.get("name") or ""
 
@@ -131,7 +133,7 @@ def _place_of(case: ET.Element) -> tuple[str, str]:
 def _refuse_other_run(path: Path, cases: list[ET.Element], report: JSONObject) -> None:
     """Refuse a file in which none of the failed tests stands, though it has failures of its own."""
     failed = {_place_of(case) for case in cases if case.find("failure") is not None}
-    ours = set(_by_place(_failures_of(report)))
+    ours = {address(failure["nodeid"]) for failure in report["failures"]}
     omitted = report["limits"].get("failures_omitted", 0)
     if (failed or ours) and not failed & ours and not omitted and cases and failed:
         raise ReportError(
@@ -146,10 +148,6 @@ def _describe_run(suite: ET.Element, report: JSONObject) -> None:
     suite.set("timestamp", run["started_at"])
     if suite.get("time") is None:
         suite.set("time", _seconds(run["duration_seconds"]))
-    properties = suite.find("properties")
-    if properties is None:
-        properties = ET.Element("properties")
-        suite.insert(0, properties)
     given = {
         "run": run["id"],
         "stage": run["stage"],
@@ -161,14 +159,19 @@ def _describe_run(suite: ET.Element, report: JSONObject) -> None:
         "recovery_action": verdict.get("recovery_action"),
         "message": verdict.get("message"),
     }
-    _fill(properties, given)
+    _fill(suite, given)
     if report["tests"] is None:
-        _fill(properties, {"note": "tests that passed are counted in the report, and not listed"})
-    for number, note in enumerate(own_texts(report, "notes"), 1):
-        _fill(properties, {f"note.{number}": note})
+        _fill(suite, {"note": "tests that passed are counted in the report, and not listed"})
+    for number, note in enumerate(texts_at(own_extension(report), "notes"), 1):
+        _fill(suite, {f"note.{number}": note})
 
 
-def _fill(properties: ET.Element, given: Mapping[str, Any]) -> None:
+def _fill(element: ET.Element, given: Mapping[str, Any]) -> None:
+    """Add what is known to the properties of a suite or a test case."""
+    properties = element.find("properties")
+    if properties is None:
+        properties = ET.Element("properties")
+        element.insert(0, properties)
     for name, value in given.items():
         if value is not None:
             text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -176,7 +179,7 @@ def _fill(properties: ET.Element, given: Mapping[str, Any]) -> None:
             ET.SubElement(properties, "property", attributes)
 
 
-def _cases(report: JSONObject, family: str) -> Iterator[ET.Element]:
+def _cases(report: JSONObject, causes: _Causes, family: str) -> Iterator[ET.Element]:
     """Yield the tests that a report names, each once."""
     failures = _failures_of(report)
     flying = {each["nodeid"]: each for each in report["in_flight"]}
@@ -189,22 +192,19 @@ def _cases(report: JSONObject, family: str) -> Iterator[ET.Element]:
         seconds = test.get("duration_seconds") or max(
             (each["duration_seconds"] or 0.0 for each in of_test), default=0.0
         )
-        case = _case(nodeid, seconds, _place(of_test), family)
+        place = next((each["location"] for each in of_test if each["location"]), None)
+        case = _case(nodeid, seconds, place, family)
         yield case
         if nodeid in flying and not of_test:
-            _add_in_flight(case, flying[nodeid], report)
+            _add_in_flight(case, flying[nodeid], causes.get(nodeid), report)
         elif not of_test:
             _add_outcome(case, test.get("outcome"))
         for number, failure in enumerate(of_test):
-            place = case
+            to = case
             if number and failure["phase"] == "teardown":  # as pytest does it, for Jenkins' sake
-                place = _case(nodeid, failure["duration_seconds"] or 0.0, None, family)
-                yield place
-            _add_failure(place, failure, family)
-
-
-def _place(failures: Iterable[JSONObject]) -> JSONObject | None:
-    return next((each["location"] for each in failures if each["location"]), None)
+                to = _case(nodeid, failure["duration_seconds"] or 0.0, None, family)
+                yield to
+            _add_failure(to, failure, causes, family)
 
 
 def _case(nodeid: str, seconds: float, place: JSONObject | None, family: str) -> ET.Element:
@@ -218,8 +218,8 @@ def _case(nodeid: str, seconds: float, place: JSONObject | None, family: str) ->
     return ET.Element("testcase", given)
 
 
-def _add_failure(case: ET.Element, failure: JSONObject, family: str) -> None:
-    raised, origin = failure["exception"] or {}, failure["origin"] or {}
+def _add_failure(case: ET.Element, failure: JSONObject, causes: _Causes, family: str) -> None:
+    raised = failure["exception"] or {}
     said = raised.get("message") or ""
     message = f"{raised['type']}: {said}" if raised else said
     tag = "failure" if failure["phase"] == "call" else "error"
@@ -231,56 +231,67 @@ def _add_failure(case: ET.Element, failure: JSONObject, family: str) -> None:
     element.set("type", failure["kind"])
     begins = "" if failure["phase"] == "call" else f"failed on {failure['phase']} with "
     element.set("message", clean(f"{begins}{message}" or failure["kind"]))
-    element.text = clean("\n".join([*_facts(failure, origin), failure["traceback"] or ""]))
+    element.text = clean("\n".join([*_facts(failure, causes), failure["traceback"] or ""]))
     if family == XUNIT1:
-        _add_properties(case, failure, origin)
+        _add_properties(case, failure)
 
 
-def _facts(failure: JSONObject, origin: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines above a traceback that say what sort of failure it is."""
-    yield f"{failure['reason']} [{failure['kind']}]"
-    owner = origin.get("owner")
-    if owner:
+def _facts(failure: JSONObject, causes: _Causes) -> Iterator[str]:
+    """Yield the lines above a traceback: what is to be mended, and what sort of failure it is."""
+    yield from _words_of(causes.get(id(failure)))
+    origin = failure["origin"] or {}
+    if origin.get("owner"):
         package = f" ({origin['package']})" if origin.get("package") else ""
-        yield f"owner: {owner}{package}"
+        yield f"owner: {origin['owner']}{package}"
     if failure["fingerprint"]:
         yield f"fingerprint: {failure['fingerprint']}"
+    yield f"[{failure['reason']} {failure['kind']}]"
     yield ""
 
 
-def _add_properties(case: ET.Element, failure: JSONObject, origin: Mapping[str, Any]) -> None:
-    properties = case.find("properties")
-    if properties is None:
-        properties = ET.Element("properties")
-        case.insert(0, properties)
-    _fill(properties, {name: failure[name] for name in _OF_A_TEST})
-    _fill(properties, {"owner": origin.get("owner"), "package": origin.get("package")})
+def _words_of(cause: CauseSummary | None) -> Iterator[str]:
+    if cause is not None:
+        yield f"{cause.text}{cause.remarks}"
+        if cause.fix:
+            yield f"fix: {cause.fix}"
 
 
-def _add_to(case: ET.Element, failure: JSONObject, family: str) -> None:
-    """Add what a report knows of a failure to a case that pytest wrote."""
+def _add_properties(case: ET.Element, failure: JSONObject) -> None:
     origin = failure["origin"] or {}
+    _fill(case, {name: failure[name] for name in _OF_A_TEST})
+    _fill(case, {"owner": origin.get("owner"), "package": origin.get("package")})
+
+
+def _add_to(case: ET.Element, failure: JSONObject, causes: _Causes, family: str) -> None:
+    """Add what a report knows of a failure to a case that pytest wrote."""
     tag = "failure" if failure["phase"] == "call" else "error"
     for element in case.findall(tag):
         if element.get("type") is None:
             element.set("type", failure["kind"])
-            element.text = "\n".join([*map(clean, _facts(failure, origin)), element.text or ""])
+            element.text = "\n".join([*map(clean, _facts(failure, causes)), element.text or ""])
             if family == XUNIT1:
-                _add_properties(case, failure, origin)
+                _add_properties(case, failure)
             return
 
 
-def _add_in_flight(case: ET.Element, test: JSONObject, report: JSONObject) -> None:
+def _add_in_flight(
+    case: ET.Element, test: JSONObject, cause: CauseSummary | None, report: JSONObject
+) -> None:
     verdict = report["verdict"] or {}
     element = ET.SubElement(case, "error")
-    element.set("type", clean(verdict.get("kind") or "process.vanished"))
-    seconds = f", for {test['elapsed_seconds']:.1f} s" if test["elapsed_seconds"] else ""
-    element.set("message", f"it was running when the run ended{seconds}")
+    kind = verdict.get("kind") if cause is None else cause.kind
+    element.set("type", clean(kind or "process.vanished"))
+    lasted = f", for {seconds_words(test['elapsed_seconds'])}" if test["elapsed_seconds"] else ""
+    element.set("message", f"it was running when the run ended{lasted}")
     stall = test["stall"] or {}
     element.text = clean(
         "\n".join(
             each
-            for each in (verdict.get("message"), stall.get("where"), test.get("stack"))
+            for each in (
+                *(_words_of(cause) if cause else (verdict.get("message"),)),
+                stall.get("where"),
+                test.get("stack"),
+            )
             if isinstance(each, str) and each
         )
     )
@@ -300,11 +311,14 @@ def _add_outcome(case: ET.Element, outcome: str | None) -> None:
         ET.SubElement(case, tag, {"message": "the report has no room for its traceback"})
 
 
-def _session_cases(report: JSONObject, *, known: Iterable[str | None] = ()) -> Iterator[ET.Element]:
+def _session_cases(
+    report: JSONObject, causes: _Causes, *, known: Iterable[str | None] = ()
+) -> Iterator[ET.Element]:
     """Yield a case for each failure that is no test's.
 
     Args:
         report: its JSON object.
+        causes: of the report.
         known: names of cases that are there already, such as what could not be collected.
     """
     names, kinds = set(known), {each["kind"] for each in report["failures"]}
@@ -312,18 +326,26 @@ def _session_cases(report: JSONObject, *, known: Iterable[str | None] = ()) -> I
         kinds.add("collection.error")
         name = address(failed["nodeid"])[1]
         if name not in names:
-            text = failed["traceback"] or failed["message"]
-            yield _session_case("", name, "collection.error", _COLLECTION, text)
+            words = (
+                *_words_of(causes.get(id(failed))),
+                "",
+                failed["traceback"] or failed["message"],
+            )
+            yield _session_case("", name, "collection.error", _COLLECTION, "\n".join(words))
     for error in report["internal_errors"]:
         kinds.add(error["kind"])
-        text = error["traceback"] or ""
+        text = "\n".join((*_words_of(causes.get(id(error))), "", error["traceback"] or ""))
         yield _session_case(SESSION, error["kind"], error["kind"], error["message"], text)
     verdict = report["verdict"]
     if report["completeness"] == "running":  # a file without a failure would pass for a success
         yield _session_case(SESSION, "running", "running", _RUNNING, "")
-    if verdict is not None and verdict["kind"] not in kinds:
-        evidence = "\n".join(each["detail"] for each in verdict["evidence"])
-        yield _session_case(SESSION, verdict["kind"], verdict["kind"], verdict["message"], evidence)
+    for cause in summarise(report).causes if verdict is not None else ():
+        if not cause.failures and cause.kind not in kinds:
+            kinds.add(cause.kind)
+            is_verdict = cause.kind == verdict["kind"]
+            evidence = [each["detail"] for each in verdict["evidence"]] if is_verdict else []
+            text = "\n".join((*_words_of(cause), *evidence))
+            yield _session_case(SESSION, cause.kind, cause.kind, cause.text, text)
 
 
 def _session_case(classname: str, name: str, kind: str, message: str, text: str) -> ET.Element:
@@ -341,7 +363,8 @@ def _count(suite: ET.Element) -> None:
     known = set(map(id, failed))
     errors = [case for case in cases if case.find("error") is not None and id(case) not in known]
     skipped = [case for case in cases if case.find("skipped") is not None]
-    for name, found in zip(_SUITE_COUNTS, (cases, failed, errors, skipped), strict=True):
+    counted = {"tests": cases, "failures": failed, "errors": errors, "skipped": skipped}
+    for name, found in counted.items():
         suite.set(name, str(len(found)))
 
 

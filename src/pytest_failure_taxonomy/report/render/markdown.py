@@ -13,32 +13,31 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.limits import own_extension
-from pytest_failure_taxonomy.report.render.details import merged_lines
-from pytest_failure_taxonomy.report.render.history_words import words_of_group
-from pytest_failure_taxonomy.report.render.places import (
-    Repository,
-    joined,
+from pytest_failure_taxonomy.report.places import Repository
+from pytest_failure_taxonomy.report.summary import (
+    CauseSummary,
+    RunSummary,
+    merged_runs,
     running_words,
     stall_words,
-    words_of_verdict,
+    summarise,
 )
-from pytest_failure_taxonomy.report.render.terminal import own_texts, verdict_lines
 from pytest_failure_taxonomy.report.text import bench_name, cap, first_line, safe_text
-from pytest_failure_taxonomy.taxonomy.words import counted, noun_of_count
+from pytest_failure_taxonomy.taxonomy.words import and_more, counted, noun_of_count
 
 MAX_BYTES: Final = 1024 * 1024 - 1
 """GitHub drops the whole summary of a step that is larger than 1 MiB."""
 MAX_NODEIDS: Final = 20
-"""Node ids that are listed of one group."""
+"""Node ids that are listed of one cause."""
+JOINED: Final = " \u00b7 "
 _MAX_WIDTH: Final = 2_000
 """Characters of one line."""
 _MAX_BLOCK: Final = 20_000
 """Characters of one stack or traceback."""
 _ROOM_FOR_TITLES: Final = 200
 """Bytes that the title of a part takes, and the sentence that says what of it was left out."""
-_SHARE_OF_GROUPS: Final = 0.75
-"""How much of the room the groups may take, so that there is some for what follows them."""
+_SHARE_OF_CAUSES: Final = 0.75
+"""How much of the room the causes may take, so that there is some for what follows them."""
 
 _SPECIAL: Final = re.compile(
     r"[\\`*_\[\]<>&~|@#$]"  # emphasis, links, HTML, references, code, tables, mathematics
@@ -67,12 +66,13 @@ def render_within(report: dict[str, Any], room: int) -> str:
         report: the report's JSON object.
         room: bytes that it may take; the verdict and what was cut are said in any case.
     """
-    parts = [_head(report)]
+    summary = summarise(report)
+    parts = [_head(report, summary)]
     left = room - _size_of(parts[0])
-    for title, noun, count, entries in _sections(report):
+    for title, noun, count, entries in _sections(report, summary):
         if not count:
             continue
-        share = left * _SHARE_OF_GROUPS if noun == "group" else left
+        share = left * _SHARE_OF_CAUSES if noun == "cause" else left
         kept = _kept(entries, int(share) - _ROOM_FOR_TITLES)
         rest = count - len(kept)
         cut = f"\n_{counted(rest, noun)} left out: a summary has no more room._\n\n" if rest else ""
@@ -97,24 +97,13 @@ def _size_of(text: str) -> int:
     return len(text.encode("utf-8", "backslashreplace"))
 
 
-def _head(report: dict[str, Any]) -> str:
+def _head(report: dict[str, Any], summary: RunSummary) -> str:
     if report["verdict"] is None:
-        (line, *_) = verdict_lines(report, "")
-        words = line.text.removeprefix("failure taxonomy: ")
-        return f"## \u2705 pytest: {_words(words)}\n\n{_counts(report)}"
-    title, (message, *more) = words_of_verdict(report)
-    lines = "".join(f"- {_words(line)}\n" for line in (*more, *_advice(report)))
-    return f"## \u274c {_words(title)}\n\n**{_words(message)}**\n\n{lines}\n{_counts(report)}"
-
-
-def _advice(report: dict[str, Any]) -> Iterator[str]:
-    """Yield what to do next, where the report says it."""
-    verdict = report["verdict"]
-    retryable = verdict["retryable"]
-    if retryable is not None:
-        yield "a retry may help" if retryable else "a retry won't help"
-    if verdict["ambiguous"]:
-        yield f"it can't be told apart from: {', '.join(verdict['ambiguous'])}"
+        return f"## \u2705 pytest: {_words(summary.headline)}\n\n{_counts(report)}"
+    more = filter(None, (summary.see, summary.left, summary.advice))
+    lines = "".join(f"- {_words(line)}\n" for line in more)
+    title = f"## \u274c {_words(summary.headline)}\n\n<sub>{_words(summary.codes)}</sub>"
+    return f"{title}\n\n{lines}\n{_counts(report)}"
 
 
 def _counts(report: dict[str, Any]) -> str:
@@ -126,17 +115,22 @@ def _counts(report: dict[str, Any]) -> str:
     return _table(heads, [[f"{summary[name]:,}" for name in named]], "--:")
 
 
-def _sections(report: dict[str, Any]) -> Iterator[tuple[str, str, int, Iterable[str]]]:
+def _sections(
+    report: dict[str, Any], summary: RunSummary
+) -> Iterator[tuple[str, str, int, Iterable[str]]]:
     """Yield the title of each part, what one of its entries is called, how many, and these.
 
     The entries are made when they are asked for: of very many, only the first have room.
     """
     repository = Repository(report, os.environ.get("GITHUB_WORKSPACE"))
-    merged, groups, benches = _merged(report), report["groups"], _benches(report)
-    errors, running, stalls = report["internal_errors"], report["in_flight"], report["stalls"]
-    notes = [*own_texts(report, "notes"), *own_texts(report, "faults")]
-    yield "Runs", "run", len(merged), merged
-    yield "Groups", "group", len(groups), (_group(report, each, repository) for each in groups)
+    runs = [f"- {_words(run)}\n" for run in merged_runs(report)]
+    runs = [*runs[:-1], f"{runs[-1]}\n"] if runs else []
+    causes, benches = summary.causes, _benches(report)
+    told = {id(failure) for cause in causes for failure in cause.failures}
+    errors = [each for each in report["internal_errors"] if id(each) not in told]
+    running, stalls, notes = report["in_flight"], report["stalls"], summary.notes
+    yield "Runs", "run", len(runs), runs
+    yield "Causes", "cause", summary.causes_count, (_cause(each, repository) for each in causes)
     yield "Errors outside of tests", "error", len(errors), map(_error, errors)
     yield "In flight", "test", len(running), map(_in_flight, running)
     yield "Stalls", "stall", len(stalls), map(_stall, stalls)
@@ -144,43 +138,24 @@ def _sections(report: dict[str, Any]) -> Iterator[tuple[str, str, int, Iterable[
     yield "Notes", "note", len(notes), (f"- {_words(first_line(note))}\n" for note in notes)
 
 
-def _merged(report: dict[str, Any]) -> list[str]:
-    if own_extension(report).get("merged") is None:
-        return []
-    lines = [f"- {_words(line.text)}\n" for line in merged_lines(report) if not line.is_title]
-    return [*lines[:-1], f"{lines[-1]}\n"] if lines else []
-
-
-def _group(report: dict[str, Any], group: dict[str, Any], repository: Repository) -> str:
-    place = repository.place_of_group(group)
+def _cause(cause: CauseSummary, repository: Repository) -> str:
+    place = repository.place_of_cause(cause)
     line = "" if place is None or place.line is None else f":{place.line}"
-    about = joined(
-        (
-            _words(f"{group['reason']} [{group['kind']}]"),
-            "" if group["owner"] is None else f"owner: {_words(group['owner'])}",
-            _words(_history(report, group)),
-            "" if place is None else _code(f"{place.path}{line}"),
-        )
+    passed = cause.last_passed_commit
+    about = (
+        "" if cause.owner is None else f"owner: {_words(cause.owner)}",
+        _words(cause.about),
+        _words(cause.history),
+        f"last passed at {_words(passed[:12])}" if passed else "",
+        "" if place is None else _code(f"{place.path}{line}"),
+        f"<sub>{_words(cause.codes)}</sub>",
     )
-    nodeids = "".join(f"- {_code(nodeid)}\n" for nodeid in group["nodeids"][:MAX_NODEIDS])
-    more = len(group["nodeids"]) - MAX_NODEIDS
-    rest = f"- and {more:,} more\n" if more > 0 else ""
-    count = f"{group['count']:,} x "
-    head = f"#### {count}{_code(first_line(group['title']))}\n\n{about}\n\n{nodeids}{rest}\n"
-    return head + _traceback_of(group, repository)
-
-
-def _history(report: dict[str, Any], group: dict[str, Any]) -> str:
-    passed = (group["history"] or {}).get("last_passed_commit")
-    last = f", last passed at {passed[:12]}" if passed else ""
-    return f"{words_of_group(report, group)}{last}"
-
-
-def _traceback_of(group: dict[str, Any], repository: Repository) -> str:
-    for failure in repository.failures_of(group):
-        if failure["traceback"]:
-            return _folded(f"Traceback of {failure['nodeid']}", failure["traceback"])
-    return ""
+    fix = f"Fix: {_code(cause.fix)}\n\n" if cause.fix else ""
+    nodeids = "".join(f"- {_code(nodeid)}\n" for nodeid in cause.nodeids[:MAX_NODEIDS])
+    more = and_more(len(cause.nodeids) - MAX_NODEIDS)
+    rest = f"-{more}\n" if more else ""
+    head = f"#### {cause.count:,} x {_code(cause.text)}\n\n{fix}{JOINED.join(filter(None, about))}"
+    return f"{head}\n\n{nodeids}{rest}\n{_folded('Traceback', cause.traceback)}"
 
 
 def _error(error: dict[str, Any]) -> str:

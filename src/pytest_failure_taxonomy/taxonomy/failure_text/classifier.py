@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pytest_failure_taxonomy.taxonomy.failure_text.exception_types import (
-    CRASHES,
     failure_type_of_heads,
 )
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
@@ -19,19 +18,6 @@ if TYPE_CHECKING:
 
 MAX_WIDER_TEXT: Final = 200_000
 """Characters at the start and at the end of a text that are searched for our own patterns."""
-
-_PARTS_OF_PHRASES: Final = (
-    " error",
-    "module",
-    "token",
-    " failed",
-    "expected",
-    "assertion",
-    "status code",
-    "context",
-    "maximum length",
-)
-"""Each published phrase contains one of these, so most texts need nine searches and not sixteen."""
 
 _LETTERS: Final = bytes(
     ord(chr(each).lower()) if chr(each).isascii() and chr(each).isalpha() else ord(" ")
@@ -88,16 +74,13 @@ def classify_failure(
         return found
     from pytest_failure_taxonomy.taxonomy.recovery import is_circular_fix
 
-    is_circular = is_circular_fix(approach, _approaches(history, subtask_id))
-    return FailureType.CIRCULAR_FIX if is_circular else FailureType.UNKNOWN
-
-
-def _approaches(history: History, subtask_id: str) -> list[str]:
-    return [
+    approaches = [
         each if isinstance(each, str) else each.approach
         for each in history
         if isinstance(each, str) or each.subtask_id == subtask_id
     ]
+    is_circular = is_circular_fix(approach, approaches)
+    return FailureType.CIRCULAR_FIX if is_circular else FailureType.UNKNOWN
 
 
 def _by_text(text: str) -> FailureType:
@@ -124,7 +107,13 @@ def _by_phrases(lowered: str, excerpt: _Excerpt, heads: tuple[Head, ...]) -> Fai
     """Search for the published phrases in their order, and for ours between and after them."""
     from pytest_failure_taxonomy.taxonomy.failure_text import phrases
 
-    published = _by_published_phrases(lowered)
+    published = None
+    is_possible = any(part in lowered for part in phrases.PARTS_OF_PHRASES)
+    if is_possible and any(phrase in lowered for _, each in phrases.PHRASES for phrase in each):
+        meant = re.sub(phrases.FALSE_FRIENDS, " ", lowered, flags=re.MULTILINE)
+        published = next(
+            (kind for kind, each in phrases.PHRASES if any(one in meant for one in each)), None
+        )
     if published is FailureType.BROKEN_BUILD:
         return published
     if excerpt.has(phrases.TALLIES):
@@ -133,34 +122,11 @@ def _by_phrases(lowered: str, excerpt: _Excerpt, heads: tuple[Head, ...]) -> Fai
     if not is_limited and excerpt.has(phrases.OVERFLOWS):
         return FailureType.CONTEXT_EXHAUSTED
     ignored = FailureType.CONTEXT_EXHAUSTED if is_limited else None
-    if published not in (None, ignored) and not _is_crash(heads, excerpt):
+    is_crash = heads != () and phrases.CRASHES.issuperset(heads)
+    if published not in (None, ignored) and not (is_crash or excerpt.has(phrases.CRASH_REPORTS)):
         return published
     found = next((each for each, wider in phrases.WIDER_PHRASES if excerpt.has(wider)), None)
     return FailureType.UNKNOWN if found in (None, ignored) else found
-
-
-def _by_published_phrases(lowered: str) -> FailureType | None:
-    if not any(part in lowered for part in _PARTS_OF_PHRASES):
-        return None
-    from pytest_failure_taxonomy.taxonomy.failure_text.phrases import PHRASES
-
-    if not any(phrase in lowered for _, each in PHRASES for phrase in each):
-        return None
-    meant = _false_friends().sub(" ", lowered)
-    return next((kind for kind, each in PHRASES if any(one in meant for one in each)), None)
-
-
-def _is_crash(heads: tuple[Head, ...], excerpt: _Excerpt) -> bool:
-    from pytest_failure_taxonomy.taxonomy.failure_text.phrases import CRASH_REPORTS
-
-    return (heads != () and CRASHES.issuperset(heads)) or excerpt.has(CRASH_REPORTS)
-
-
-@cache
-def _false_friends() -> re.Pattern[str]:
-    from pytest_failure_taxonomy.taxonomy.failure_text.phrases import FALSE_FRIENDS
-
-    return re.compile("|".join(FALSE_FRIENDS), re.MULTILINE)
 
 
 class _Excerpt:

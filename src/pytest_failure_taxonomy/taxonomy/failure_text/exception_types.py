@@ -57,101 +57,6 @@ ENVIRONMENT_ERRNOS: Final = frozenset({12, 23, 24, 28, 30, 122})
 WRAPPERS: Final = frozenset({"_pytest.nodes.CollectError", "_pytest.nodes.Collector.CollectError"})
 """Classes that only wrap another failure, which their text names."""
 
-NAMES_IN_TEXT: Final[Mapping[str, FailureType]] = MappingProxyType(
-    {
-        **dict.fromkeys(
-            (
-                "SyntaxError",
-                "IndentationError",
-                "TabError",
-                "_IncompleteInputError",
-                "ImportError",
-                "ModuleNotFoundError",
-                "ZipImportError",
-                "CollectError",
-                "FixtureLookupError",
-            ),
-            _BUILD,
-        ),
-        **dict.fromkeys(("AssertionError", "Failed", "assert"), _CHECK),
-        **dict.fromkeys(
-            (
-                "BrokenPipeError",
-                "ConnectionAbortedError",
-                "ConnectionError",
-                "ConnectionRefusedError",
-                "ConnectionResetError",
-                "ConnectTimeout",
-                "KeyboardInterrupt",
-                "MaxRetryError",
-                "MemoryError",
-                "NewConnectionError",
-                "PermissionError",
-                "ReadTimeout",
-                "RemoteDisconnected",
-                "SSLCertVerificationError",
-                "SSLEOFError",
-                "SSLError",
-                "TimeoutError",
-                "TimeoutExpired",
-                "URLError",
-                "gaierror",
-            ),
-            _UNKNOWN,
-        ),
-    }
-)
-"""The failure types of exceptions in a text, by the last part of their names.
-
-A text doesn't show base classes, so subclasses of Python's own exceptions are listed, too. `assert`
-is what pytest prints for an AssertionError without a message. `CollectError` stands for pytest's
-lines `ERROR test_a.py`, which name no exception if an import or the parser failed.
-"""
-
-CRASHES: Final = frozenset(
-    {
-        "ArithmeticException",
-        "ArrayIndexOutOfBoundsException",
-        "AttributeError",
-        "ClassCastException",
-        "ComposerError",
-        "ConstructorError",
-        "EOFError",
-        "FileExistsError",
-        "FileNotFoundError",
-        "IndexError",
-        "IndexOutOfBoundsException",
-        "IsADirectoryError",
-        "JSONDecodeError",
-        "KeyError",
-        "NameError",
-        "NotADirectoryError",
-        "NotImplementedError",
-        "NullPointerException",
-        "NumberFormatException",
-        "OSError",
-        "OverflowError",
-        "ParserError",
-        "RangeError",
-        "RecursionError",
-        "ReferenceError",
-        "ScannerError",
-        "StackOverflowError",
-        "StopIteration",
-        "TOMLDecodeError",
-        "TypeError",
-        "UnboundLocalError",
-        "UnicodeDecodeError",
-        "UnicodeEncodeError",
-        "ZeroDivisionError",
-    }
-)
-"""Exceptions whose messages an interpreter or a parser of data writes.
-
-Outside of a test they are crashes: `expected` and `context` in their messages and stacks come from
-no check and no language model.
-"""
-
 _ERRNO: Final = "[Errno "
 
 
@@ -207,6 +112,10 @@ def failure_type_of_heads(heads: tuple[str, ...]) -> FailureType | None:
 
     A broken build comes before a failed check; `None` means that no exception is listed.
     """
+    if not heads:
+        return None
+    from pytest_failure_taxonomy.taxonomy.failure_text.phrases import NAMES_IN_TEXT
+
     found = {NAMES_IN_TEXT.get(head) for head in heads}
     for failure_type in (_BUILD, _CHECK):
         if failure_type in found:

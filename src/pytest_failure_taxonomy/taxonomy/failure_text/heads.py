@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
+
 Head = str
 """The last part of an exception's dotted name, such as `ImportError`."""
 
@@ -26,34 +28,9 @@ _LOCATED: Final = re.compile(r"(?:\w:)?[^\s:][^:\n]{0,300}:\d{1,9}: " + _NAME + 
 _PREFIX: Final = re.compile(r"(?:\d{4}-\d\d-\d\dT[\d:.]{8,20}Z )?(?:INTERNALERROR> ?)?")
 _GROUP: Final = re.compile(r" {1,40}[|+] ?")
 
-_TYPE_ENDINGS: Final = (
-    "Error",
-    "Exception",
-    "Exit",
-    "Expired",
-    "Failed",
-    "Failure",
-    "Group",
-    "Interrupt",
-    "Iteration",
-    "Timeout",
-    "Warning",
-    "gaierror",
-)
-_BOUNDARIES: Final = (
-    "Traceback (most recent call last)",
-    "During handling of the above",
-    "The above exception was",
-    'File "',
-    "at ",
-    "+---",
-    "+-+-",
-    "----",
-    "====",
-    "____",
-    "_ _ ",
-    "Node.js v",
-)
+_TABLE: Final = packaged_table("phrases")["heads"]
+_TYPE_ENDINGS: Final = tuple(_TABLE["type_endings"])
+_BOUNDARIES: Final = tuple(_TABLE["boundaries"])
 """How lines begin, after blanks, that start a traceback or a section or belong to a stack."""
 _HINTS: Final = ("rror", "xception")
 """An indented line is read only if it contains one of these."""

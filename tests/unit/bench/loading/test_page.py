@@ -30,7 +30,8 @@ def test_the_examples_of_the_page_are_good(tmp_path: Path) -> None:
     examples = {
         name or names[kind]: text for kind, name, text in found.findall(PAGE.read_text("utf-8"))
     }
-    write_class(tmp_path, dict(examples))
+    (retry,) = re.findall(r"^`(retry: \{.*?\})`", PAGE.read_text("utf-8"), re.MULTILINE)
+    write_class(tmp_path, {**examples, "bench.yaml": f"{retry}\n"})
     loaded = load_task_class(tmp_path)
     assert loaded.failure_mode_taxonomy == {"tests.failed": "block"}
     assert loaded.settings.retry is not None

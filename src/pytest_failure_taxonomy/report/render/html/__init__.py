@@ -16,17 +16,18 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
 
-from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.render.html.bench_views import bench_views
 from pytest_failure_taxonomy.report.render.html.overview import overview_of
-from pytest_failure_taxonomy.report.render.html.rows import rows_of
+from pytest_failure_taxonomy.report.render.html.rows import Rows
 from pytest_failure_taxonomy.report.render.html.shown import (
     classed_lines,
-    seconds_words,
+    code_of,
     shown,
     shown_value,
 )
 from pytest_failure_taxonomy.report.render.html.timing import timing_of
+from pytest_failure_taxonomy.report.summary import summarise
+from pytest_failure_taxonomy.taxonomy.words import counted, seconds_words
 
 _TEMPLATE: Final = "page.html.jinja"
 _STYLE: Final = "style.css"
@@ -41,40 +42,39 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
     Args:
         report: the report's JSON object.
         kept: what is shown of the cases of benches, by run id, where their runs were kept.
-
-    Raises:
-        ReportError: Jinja2 is not installed.
     """
     environment = _environment()
     report = shown(report)
-    timing = timing_of(report)
+    summary, timing = summarise(report), timing_of(report)
+    rows = Rows(report, summary)
+    bare = next((card for card in rows.cards if card.is_bare), None)
     style, script = _packaged(_STYLE), _packaged(_SCRIPT)
     page: str = environment.from_string(_packaged(_TEMPLATE)).render(
-        **overview_of(report),
+        **overview_of(report, summary),
+        bare=bare,
+        cards=[card for card in rows.cards if card is not bare],
+        again=rows.again,
         benches=bench_views(report, shown_value(dict(kept or {}))),
         timing=timing,
         report=report,
         style=style,
         script=script,
         policy=_policy(style, script),
-        rows=_as_script(rows_of(report, timing)),
+        rows=_as_script(rows.as_json(timing)),
     )
     return page
 
 
 def _environment() -> Any:
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise ReportError(
-            "the HTML page needs Jinja2, which is not installed; "
-            'pip install "pytest-failure-taxonomy[html]"'
-        ) from None
+    from jinja2 import Environment, StrictUndefined
+
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["lines"] = classed_lines
+    environment.filters["framed"] = code_of
     environment.filters["seconds"] = seconds_words
+    environment.filters["counted"] = counted
     return environment
 
 

@@ -97,9 +97,26 @@ def _view(bench: dict[str, Any], kept: Mapping[str, Any]) -> Bench:
         figures=_figures(bench),
         bins=_bins([_counted(score) for _, score in cases]),
         keys=keys,
-        tags=[_tag_row(each) for each in bench["by_tag"]],
+        tags=[
+            TagRow(
+                name=scores["tag"],
+                passed=scores["passed"],
+                cases=scores["n"],
+                mean=_number(scores["mean_score"]),
+                bound=_number(scores["lower_bound_95"]["value"]),
+            )
+            for scores in bench["by_tag"]
+        ],
         baseline=_baseline(bench["baseline"]),
-        changes=[_change(each) for each in changes[:_MAX_CHANGES]],
+        changes=[
+            Change(
+                case_id=change["case_id"],
+                what=_FLIPS.get(change["flip"], "another score"),
+                old=f"{change['old_score']:.3f}",
+                new=f"{change['new_score']:.3f}",
+            )
+            for change in changes[:_MAX_CHANGES]
+        ],
         changes_left_out=max(0, len(changes) - _MAX_CHANGES),
         columns=[each.name for each in keys[:_MAX_KEYS]],
         modes=_modes(cases),
@@ -161,25 +178,6 @@ def _baseline(comparison: dict[str, Any] | None) -> list[tuple[str, str]]:
 
 
 _FLIPS: Final = {"now_fails": "no longer passes", "now_passes": "now passes"}
-
-
-def _change(change: dict[str, Any]) -> Change:
-    return Change(
-        case_id=change["case_id"],
-        what=_FLIPS.get(change["flip"], "another score"),
-        old=f"{change['old_score']:.3f}",
-        new=f"{change['new_score']:.3f}",
-    )
-
-
-def _tag_row(scores: dict[str, Any]) -> TagRow:
-    return TagRow(
-        name=scores["tag"],
-        passed=scores["passed"],
-        cases=scores["n"],
-        mean=_number(scores["mean_score"]),
-        bound=_number(scores["lower_bound_95"]["value"]),
-    )
 
 
 def _number(share: float | None) -> str:

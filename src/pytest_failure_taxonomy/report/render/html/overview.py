@@ -1,4 +1,4 @@
-"""What a page says first: the verdict, what speaks for it, and what to do next."""
+"""What a page says of the run as a whole: its headline, its counts, and what it ran on."""
 
 from __future__ import annotations
 
@@ -7,18 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.report.limits import own_extension
-from pytest_failure_taxonomy.report.render.details import merged_lines
-from pytest_failure_taxonomy.report.render.history_words import words_of_verdict
-from pytest_failure_taxonomy.report.render.html.shown import file_of, seconds_words
-from pytest_failure_taxonomy.report.render.terminal import own_texts, verdict_lines
-from pytest_failure_taxonomy.taxonomy.words import noun_of_count
+from pytest_failure_taxonomy.report.summary import RunSummary, merged_runs
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.words import noun_of_count, seconds_words
 
-_SUCCESS: Final = "failure taxonomy: "
-_REPORT: Final = "report: "
-_COLLECTION: Final = "collection.error"
 _TEARDOWN: Final = "test.teardown_error"
-_NOT_TESTS: Final = ("conftest.error", "usage.error", "plugin.error", "internal.error")
 
 _COUNTS: Final = (
     *("passed", "failed", "errors", "crashed", "timed_out", "in_flight", "not_run", "flaky"),
@@ -36,30 +29,11 @@ _ALSO: Final = {
 }
 """Counts whose tests are in another one, too."""
 
-_ACTIONS: Final = {
-    "retry": "Run it again.",
-    "rollback": "Go back to the last commit that worked, and make the change in smaller steps.",
-    "skip": "Leave it, and go on with what does not need it.",
-    "continue": "Commit what is done, and go on in a new session.",
-    "escalate": "Someone has to look at it.",
-}
-_RETRY: Final = {
-    True: "Running it again could end differently.",
-    False: "Running it again would end the same way.",
-    None: "Nothing says whether running it again would help.",
-}
 _COMPLETENESS: Final = {
     "full": "pytest ended and wrote this report",
     "reconstructed": "pytest died; this report was made from what it left",
     "running": "pytest was still running, or nothing was left to finish this report",
 }
-
-
-class Step(NamedTuple):
-    """One thing to do next."""
-
-    words: str
-    command: str = ""
 
 
 class Part(NamedTuple):
@@ -70,88 +44,28 @@ class Part(NamedTuple):
     width: float
 
 
-def overview_of(report: dict[str, Any]) -> dict[str, Any]:
-    """Return what the template needs to know besides the report itself."""
+def overview_of(report: dict[str, Any], summary: RunSummary) -> dict[str, Any]:
+    """Return what the template needs to know besides the report itself and its causes."""
     verdict = report["verdict"]
-    lines = [line.text for line in verdict_lines(report, "") if not line.is_title]
-    passed = report["summary"]["passed"]
-    also = f" ({passed:,} passed)" if passed else ""
     root = str(report["run"]["invocation"]["rootdir"]).replace("\\", "/").rstrip("/")
+    merged = merged_runs(report)
+    names_stage = bool(merged) or report["run"]["stage"] != Stage.FINAL_TEST
     return {
         "tone": "bad" if verdict else "open" if report["completeness"] == "running" else "good",
         "project": root.rpartition("/")[2] or "pytest",
-        "headline": verdict["message"] + also if verdict else lines[0].removeprefix(_SUCCESS),
-        "seen": "" if verdict is None else words_of_verdict(report),
-        "lines": [] if verdict is None else [each for each in lines[1:] if each != _REPORT],
-        "steps": list(_steps(report)),
+        "names_stage": names_stage,
+        "headline": summary.headline,
+        "codes": summary.codes.strip("[]"),
+        "see": summary.see,
+        "left": summary.left,
+        "advice": summary.advice,
         "counts": list(_counts(report)),
         "parts": _parts(report),
-        "facts": list(_facts(report)),
-        "notes": [*own_texts(report, "notes"), *own_texts(report, "faults")],
-        "merged": [line.text for line in merged_lines(report) if not line.is_title],
+        "facts": list(_facts(report, names_stage=names_stage)),
+        "notes": list(summary.notes),
+        "merged": merged,
         "cut": [(name.replace("_", " "), n) for name, n in report["limits"].items() if n],
     }
-
-
-def _steps(report: dict[str, Any]) -> Iterator[Step]:
-    """Yield what to do next, what helps most first."""
-    verdict = report["verdict"]
-    if verdict is None:
-        return
-    yield from _looks(report)
-    action = verdict["recovery_action"]
-    words = _RETRY[verdict["retryable"]]
-    if action is not None:
-        words = f"{_ACTIONS[action]} {words}"
-    yield Step(words)
-    yield from _commands(report)
-
-
-def _looks(report: dict[str, Any]) -> Iterator[Step]:
-    """Yield where to look."""
-    said = {each["rule"]: each for each in _attributions(report)}
-    rules = {failure["rule"] for failure in report["failures"] if failure["rule"]}
-    for rule in sorted(rules & set(said)):
-        words = [said[rule][name] for name in ("owner", "link") if _is_text(said[rule].get(name))]
-        if words:
-            yield Step(f"The rule {rule} names {', '.join(words)}.")
-    if report["in_flight"]:
-        count = len(report["in_flight"])
-        tests = "the test that was" if count == 1 else f"the {count} tests that were"
-        yield Step(f"Look at {tests} running when it ended, below.")
-    if report["verdict"]["kind"] in _NOT_TESTS and report["internal_errors"]:
-        yield Step("Look at the error outside of any test, below.")
-
-
-def _attributions(report: dict[str, Any]) -> list[dict[str, Any]]:
-    said = own_extension(report).get("attributions")
-    listed = said if isinstance(said, list) else []
-    return [each for each in listed if isinstance(each, dict) and _is_text(each.get("rule"))]
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
-def _commands(report: dict[str, Any]) -> Iterator[Step]:
-    verdict = report["verdict"]
-    nodeid, kind = verdict["nodeid"], verdict["kind"]
-    running = report["in_flight"]
-    if nodeid is None and running:
-        nodeid = running[0]["nodeid"]
-    if nodeid and "\n" not in nodeid:
-        target = file_of(nodeid) if kind == _COLLECTION else nodeid
-        what = "See this error alone:" if kind == _COLLECTION else "Run this test alone:"
-        yield Step(what, command_of(target))
-    if report["summary"]["failed"] + report["summary"]["errors"] > 1 and report["failures"]:
-        yield Step("Run again what failed:", "pytest --lf")
-
-
-def command_of(nodeid: str) -> str:
-    """Return the command that runs one test, whatever its name is."""
-    # pytest would take these for an option, and for a file of arguments.
-    target = f"./{nodeid}" if nodeid.startswith(("-", "@")) else nodeid
-    return f"pytest {shlex.quote(target)}"
 
 
 def _counts(report: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
@@ -172,7 +86,7 @@ def _parts(report: dict[str, Any]) -> list[Part]:
     if report["tests"]:  # with these each test counts once
         outcomes = (each["outcome"] for each in report["tests"])
         ended = Counter(_PART_OF_OUTCOME.get(outcome, outcome) for outcome in outcomes)
-        counts |= {name: ended[name] for name in _PARTS}
+        counts |= {name: ended[name] for name in _PARTS if name != "in_flight"}
     total = sum(counts.values())
     parts, start = [], 0.0
     for name, count in counts.items():
@@ -183,14 +97,15 @@ def _parts(report: dict[str, Any]) -> list[Part]:
     return parts
 
 
-def _facts(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _facts(report: dict[str, Any], *, names_stage: bool) -> Iterator[tuple[str, str]]:
     """Yield what the run was, and what it ran on."""
     run, environment = report["run"], report["environment"]
     yield "started", str(run["started_at"])
     yield "took", seconds_words(run["duration_seconds"]) or "not known"
     yield "report", _COMPLETENESS.get(report["completeness"], report["completeness"])
     yield "exit", _exit_words(report["exit"])
-    yield "stage", str(run["stage"])
+    if names_stage:
+        yield "stage", str(run["stage"])
     if run["shard"]:
         yield "shard", f"{run['shard']['index']} of {run['shard']['total']}"
     yield "command", f"pytest {shlex.join(run['invocation']['args'])}".rstrip()

@@ -1,18 +1,69 @@
-"""The failures and tests of a report, in few bytes, for the script of the page."""
+"""The causes of a report as cards, and its failures and tests in few bytes for the page's script.
+
+A card can be read without the script. The script finds in the JSON what a card has no room for,
+such as the traceback of each failure, and what it filters by.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.report.render.history_words import words_of_group
-from pytest_failure_taxonomy.report.render.html.overview import command_of
-from pytest_failure_taxonomy.report.render.html.shown import LINE_CLASSES, line_class
+from pytest_failure_taxonomy.report.render.html.shown import LINE_CLASSES, Code, code_of, line_class
 from pytest_failure_taxonomy.report.render.html.timing import Timing
-from pytest_failure_taxonomy.report.text import first_line, safe_text, telling_line
+from pytest_failure_taxonomy.report.reproduce import reproduction_of
+from pytest_failure_taxonomy.report.summary import CauseSummary, RunSummary
+from pytest_failure_taxonomy.report.text import first_line, safe_text
+from pytest_failure_taxonomy.taxonomy.headlines import telling_line
+from pytest_failure_taxonomy.taxonomy.words import seconds_words
 
 _MAX_SAID: Final = 300
-_COLLECTION: Final = ("INTERNAL_ERROR", "collection.error")
+_MAX_ERRORS: Final = 5
+"""Errors outside of tests whose code one card shows."""
+_COLLECTION: Final = {
+    "phase": "collection",
+    "reason": "INTERNAL_ERROR",
+    "kind": "collection.error",
+}
+_AS_IT_IS: Final = ("phase", "reason", "kind", "worker", "marker", "rule", "only")
 _DIGITS: Final = 3
+
+
+class Row(NamedTuple):
+    """A test of a card."""
+
+    number: int
+    """Of its failure in the JSON."""
+    file: str
+    rest: str
+    note: str
+    """Phase and time."""
+    said: str
+    """What was raised, where the failures of one cause differ in it."""
+
+
+class Card(NamedTuple):
+    """One cause, or the failures of none."""
+
+    title: str
+    times: int
+    fix: str | None = None
+    codes: str = ""
+    remarks: Sequence[str] = ()
+    """Who has to mend it, and since when it fails."""
+    state: str | None = None
+    """What the history says, in one word."""
+    code: Sequence[Code] = ()
+    rows: Sequence[Row] = ()
+    unnamed: int = 0
+    """Failures of which the report doesn't have the names."""
+    command: str = ""
+    """Runs its first test alone."""
+
+    @property
+    def is_bare(self) -> bool:
+        """It has nothing but what the headline says, and can stand below it."""
+        return not (self.title or self.code or self.rows)
 
 
 class Table:
@@ -31,42 +82,156 @@ class Table:
         return number
 
 
-def rows_of(report: dict[str, Any], timing: Timing) -> dict[str, Any]:
-    """Return what the script shows: tables of texts, groups, failures and tests.
+class Rows:
+    """Makes the cards and the JSON of a page.
 
     Tracebacks of one cause have most of their lines in common, so each different line stands once.
     """
-    files, lines, workers = Table(), Table(), Table()
-    failures = [
-        *(_failure(each, files, lines) for each in report["failures"]),
-        *(_collection(each, files, lines) for each in report["collection_errors"]),
-    ]
-    tests = report["tests"]
-    rows = None if tests is None else [_test(each, files, workers) for each in tests]
-    groups = _groups(report, failures, files)
-    return {
-        "groups": groups,
-        "failures": failures,
-        "tests": rows,
-        "files": files.texts,
-        "workers": workers.texts,
-        "lines": lines.texts,
-        "classes": [line_class(line) for line in lines.texts],
-        "names": LINE_CLASSES,
-        "lanes": [[lane.name, lane.death] for lane in timing.lanes],
-        "running": [list(each) for each in timing.running],
-        "end": timing.end,
-        "death": timing.death,
-    }
+
+    def __init__(self, report: dict[str, Any], summary: RunSummary) -> None:
+        """Make them of a report and of what is to be said of it."""
+        self._files, self._lines, self._workers = Table(), Table(), Table()
+        self.again = reproduction_of(report)
+        self._tests = report["tests"]
+        self._failures: list[dict[str, Any]] = []
+        self._told: set[int] = set()
+        self._running = {each["nodeid"] for each in report["in_flight"]}
+        self.cards = [
+            self._card(cause, is_only=summary.causes_count == 1) for cause in summary.causes
+        ]
+        entries = [*report["failures"], *report["collection_errors"], *report["internal_errors"]]
+        if rest := [each for each in entries if id(each) not in self._told]:
+            title = "other failures" if self.cards else "what failed"
+            self.cards.append(self._filled(Card(title=title, times=len(rest)), rest))
+
+    def as_json(self, timing: Timing) -> dict[str, Any]:
+        """Return what the script shows: tables of texts, failures and tests."""
+        tests = None if self._tests is None else [self._test(each) for each in self._tests]
+        return {
+            "failures": self._failures,
+            "tests": tests,
+            "files": self._files.texts,
+            "workers": self._workers.texts,
+            "lines": self._lines.texts,
+            "classes": [line_class(line) for line in self._lines.texts],
+            "names": LINE_CLASSES,
+            "lanes": [[lane.name, lane.death] for lane in timing.lanes],
+            "running": [list(each) for each in timing.running],
+            "end": timing.end,
+            "death": timing.death,
+        }
+
+    def _card(self, cause: CauseSummary, *, is_only: bool) -> Card:
+        """Return a cause's card. Of the only cause the headline says what it is."""
+        passed = cause.last_passed_commit
+        seen = ("" if is_only else cause.history, passed and f"last passed at {passed[:12]}")
+        remarks = (
+            f"owner: {cause.owner}" if cause.owner else "",
+            "" if is_only else cause.about,
+            ", ".join(filter(None, seen)),
+        )
+        card = Card(
+            title="" if is_only else cause.text,
+            times=cause.count,
+            fix=cause.fix,
+            codes="" if is_only else cause.codes.strip("[]"),
+            remarks=[each for each in remarks if each],
+            state=cause.state if any(seen) else None,
+            command=self.again.command(cause.nodeids[0]) if cause.nodeids else "",
+        )
+        nodeids = dict.fromkeys(cause.nodeids)
+        # Two causes can have failures of one fingerprint, such as two hosts that one function asks.
+        members = [
+            each
+            for each in cause.failures
+            if id(each) not in self._told and each.get("nodeid") in (None, *nodeids)
+        ]
+        listed = {*self._running, *(each.get("nodeid") for each in members)}
+        about = {"reason": cause.reason, "kind": cause.kind, "owner": cause.owner, "only": True}
+        alone = ({"nodeid": each, **about} for each in nodeids if each not in listed)
+        return self._filled(card, [*members, *alone])
+
+    def _filled(self, card: Card, members: list[dict[str, Any]]) -> Card:
+        """Return a card with failures, and with the code of the first that has some."""
+        self._told.update(map(id, members))
+        tests = [each for each in members if "nodeid" in each]
+        example = next((each for each in tests if each.get("traceback")), None)
+        errors = [each for each in members if "nodeid" not in each][:_MAX_ERRORS]
+        shown = [each for each in (example, *errors) if each is not None]
+        first = len(self._failures)
+        self._failures += (self._failure(each, is_shown=each is example) for each in tests)
+        added = self._failures[first:]
+        differs = len({each["said"] for each in added if "said" in each}) > 1
+        return card._replace(
+            code=[
+                code_of(each["traceback"] or each["message"], each.get("location"))
+                for each in shown
+            ],
+            rows=[
+                Row(
+                    number,
+                    *_split(test["nodeid"]),
+                    note=_note(test),
+                    said=failure.get("said", "") if differs else "",
+                )
+                for number, (test, failure) in enumerate(zip(tests, added, strict=True), first)
+            ],
+            unnamed=max(0, card.times - len(members)) if tests else 0,
+            command=added[0].get("run", "") if added else card.command,
+        )
+
+    def _failure(self, failure: dict[str, Any], *, is_shown: bool) -> dict[str, Any]:
+        """Return what the script shows of a failure, a collection error or a name alone."""
+        file, rest = _split(failure["nodeid"])
+        if is_collection := "message" in failure:
+            failure = {**failure, **_COLLECTION}
+        origin, raised = failure.get("origin"), failure.get("exception")
+        traceback, attempts = failure.get("traceback"), failure.get("attempts", 1)
+        code = code_of(traceback, failure.get("location"))
+        message = failure.get("message") or (raised["message"] if raised else None)
+        fields = {
+            "id": [self._files.number(file), rest],
+            "run": self.again.command(file if is_collection else failure["nodeid"]),
+            "owner": origin["owner"] if origin else failure.get("owner"),
+            "type": failure.get("failure_type"),
+            "said": _said(raised, traceback or message or ""),
+            "message": None if traceback else message,
+            "place": _place(failure.get("location")),
+            "origin": _origin(origin),
+            "own": self._numbers(code.own if code.whole else ""),
+            "traceback": self._numbers(code.whole or code.own),
+            "seconds": _rounded(failure.get("duration_seconds")),
+            "attempts": attempts if attempts > 1 else None,
+            "shown": is_shown or None,
+            **{name: failure.get(name) for name in _AS_IT_IS},
+        }
+        return {name: each for name, each in fields.items() if each not in (None, "", [])}
+
+    def _numbers(self, text: str) -> list[int]:
+        return [self._lines.number(line) for line in text.splitlines()]
+
+    def _test(self, test: dict[str, Any]) -> list[Any]:
+        file, rest = _split(test["nodeid"])
+        return [
+            self._files.number(file),
+            rest,
+            test["outcome"],
+            _rounded(test["start_seconds"]),
+            _rounded(test["duration_seconds"]),
+            self._workers.number(test["worker"] or ""),
+        ]
 
 
-def _name(nodeid: str, files: Table) -> list[Any]:
+def _split(nodeid: str) -> tuple[str, str]:
+    """Return the file of a node id and the rest."""
     file, colons, rest = nodeid.partition("::")
-    return [files.number(file), colons + rest]
+    return file, colons + rest
 
 
-def _traceback(text: str | None, lines: Table) -> list[int] | None:
-    return None if text is None else [lines.number(line) for line in text.splitlines()]
+def _note(failure: dict[str, Any]) -> str:
+    phase = failure.get("phase", "call")
+    time = seconds_words(failure.get("duration_seconds"))
+    return ", ".join(each for each in ("" if phase == "call" else phase, time) if each)
 
 
 def _place(location: dict[str, Any] | None) -> str | None:
@@ -82,153 +247,13 @@ def _origin(origin: dict[str, Any] | None) -> str | None:
     return f"{origin['function']} in {_place(origin)}{package}"
 
 
-def _said(raised: dict[str, Any] | None, other: str | None) -> str:
+def _said(raised: dict[str, Any] | None, other: str) -> str:
     if raised is None:
-        return safe_text(first_line(other or ""), _MAX_SAID)
+        return safe_text(first_line(other), _MAX_SAID)
     message = telling_line(raised["message"])
     name = raised["type"]
     return safe_text(f"{name}: {message}" if message else name, _MAX_SAID)
 
 
-def _filled(**fields: Any) -> dict[str, Any]:
-    return {name: each for name, each in fields.items() if each not in (None, "", [])}
-
-
-def _failure(failure: dict[str, Any], files: Table, lines: Table) -> dict[str, Any]:
-    return _filled(
-        id=_name(failure["nodeid"], files),
-        run=command_of(failure["nodeid"]),
-        phase=failure["phase"],
-        reason=failure["reason"],
-        kind=failure["kind"],
-        owner=(failure["origin"] or {}).get("owner"),
-        type=failure["failure_type"],
-        said=_said(failure["exception"], failure["traceback"]),
-        message=_rest_of_message(failure),
-        place=_place(failure["location"]),
-        origin=_origin(failure["origin"]),
-        traceback=_traceback(failure["traceback"], lines),
-        seconds=_rounded(failure["duration_seconds"]),
-        attempts=failure["attempts"] if failure["attempts"] > 1 else None,
-        worker=failure["worker"],
-        marker=failure["marker"],
-        rule=failure["rule"],
-        print=failure["fingerprint"],
-    )
-
-
-def _rest_of_message(failed: dict[str, Any]) -> str | None:
-    """Return the exception's message where no traceback shows it."""
-    raised = failed["exception"]
-    return raised["message"] if raised and failed["traceback"] is None else None
-
-
-def _collection(failed: dict[str, Any], files: Table, lines: Table) -> dict[str, Any]:
-    reason, kind = _COLLECTION
-    return _filled(
-        id=_name(failed["nodeid"], files),
-        run=command_of(failed["nodeid"].partition("::")[0]),
-        phase="collection",
-        reason=reason,
-        kind=kind,
-        owner=(failed["origin"] or {}).get("owner"),
-        type=failed["failure_type"],
-        said=_said(failed["exception"], failed["message"]),
-        message=failed["message"] if failed["traceback"] is None else None,
-        place=_place(failed["location"]),
-        origin=_origin(failed["origin"]),
-        traceback=_traceback(failed["traceback"], lines),
-    )
-
-
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, _DIGITS)
-
-
-def _test(test: dict[str, Any], files: Table, workers: Table) -> list[Any]:
-    return [
-        *_name(test["nodeid"], files),
-        test["outcome"],
-        _rounded(test["start_seconds"]),
-        _rounded(test["duration_seconds"]),
-        workers.number(test["worker"] or ""),
-    ]
-
-
-def _groups(
-    report: dict[str, Any], failures: list[dict[str, Any]], files: Table
-) -> list[dict[str, Any]]:
-    """Return the groups, each with the numbers of its failures; what is in none comes last.
-
-    A report lists some failures in full, and of the others the node ids. These are added to the
-    failures as names alone.
-    """
-    members, alone = _members(report, failures)
-    groups = []
-    for group, numbers in zip(report["groups"], members, strict=True):
-        listed = {tuple(failures[number]["id"]) for number in numbers}
-        for nodeid in group["nodeids"]:
-            if tuple(_name(nodeid, files)) not in listed:
-                numbers.append(len(failures))
-                failures.append(_only_name(nodeid, group, files))
-        groups.append(_group(report, group, numbers))
-    return [*groups, *(_alone(number, failures[number]) for number in alone)]
-
-
-def _members(
-    report: dict[str, Any], failures: list[dict[str, Any]]
-) -> tuple[list[list[int]], list[int]]:
-    """Return the numbers of the failures of each group, and of those in none."""
-    prints = {group["fingerprint"]: number for number, group in enumerate(report["groups"])}
-    collected = {
-        nodeid: number
-        for number, group in enumerate(report["groups"])
-        if (group["reason"], group["kind"]) == _COLLECTION
-        for nodeid in group["nodeids"]
-    }
-    members: list[list[int]] = [[] for _ in report["groups"]]
-    alone: list[int] = []
-    nodeids = [each["nodeid"] for each in (*report["failures"], *report["collection_errors"])]
-    for number, failure in enumerate(failures):
-        group = prints.get(failure.get("print"))
-        if group is None and failure["kind"] == _COLLECTION[1]:
-            group = collected.get(nodeids[number])
-        (alone if group is None else members[group]).append(number)
-    return members, alone
-
-
-def _only_name(nodeid: str, group: dict[str, Any], files: Table) -> dict[str, Any]:
-    return _filled(
-        id=_name(nodeid, files),
-        run=command_of(nodeid),
-        reason=group["reason"],
-        kind=group["kind"],
-        owner=group["owner"],
-        only=True,
-    )
-
-
-def _group(report: dict[str, Any], group: dict[str, Any], members: list[int]) -> dict[str, Any]:
-    passed = (group["history"] or {}).get("last_passed_commit")
-    seen = words_of_group(report, group)
-    return _filled(
-        title=first_line(group["title"]),
-        count=group["count"],
-        reason=group["reason"],
-        kind=group["kind"],
-        owner=group["owner"],
-        history=f"{seen}, last passed at {passed[:12]}" if passed else seen,
-        state=(group["history"] or {}).get("state"),
-        members=members,
-    )
-
-
-def _alone(number: int, failure: dict[str, Any]) -> dict[str, Any]:
-    """Return a group of one failure."""
-    names = ("reason", "kind", "owner")
-    return _filled(
-        title=failure.get("said") or failure["kind"],
-        count=1,
-        members=[number],
-        **{name: failure.get(name) for name in names},
-    )

@@ -3,8 +3,6 @@
 // they become nodes of text, and never markup.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const PAGE = 50;
-  const FIRST = 10; // of a group beside others, which are to be seen, too
   const ROWS = 100;
   const FIELDS = ["reason", "kind", "owner", "file", "worker", "outcome"];
   const FAILED = new Set(["failed", "error"]);
@@ -52,15 +50,18 @@
     if (test) test.failed.push(failure);
     if (test && !failure.worker) failure.worker = test.worker;
   });
-  data.groups.forEach((group) => {
-    for (const number of group.members || []) failures[number].title = group.title;
+  // The cards are in the page. A row of theirs is opened by the script, because a thousand of them
+  // would make the page slow, and without the script there is nothing in them.
+  const cards = [...document.querySelectorAll(".cause")].map((node) => {
+    const title = node.querySelector("summary").textContent;
+    const rows = [...node.querySelectorAll(".tests > li")];
+    for (const row of rows) Object.assign(failures[row.dataset.n], { title, row, card: node });
+    return { node, rows, isOpened: false, others: node.querySelector(".others"), times: node.querySelector(".times"),
+      searched: node.textContent.toLowerCase(), codes: node.querySelector(":scope > .meta > .codes").textContent.split(" ") };
   });
 
   const state = { q: "" };
   for (const field of FIELDS) state[field] = "";
-  const opened = new Set();
-  const openedFailures = new Set();
-  let shownGroups = PAGE;
   let shownRows = ROWS;
   let isByTime = false;
 
@@ -154,7 +155,6 @@
 
   function change(name, value) {
     state[name] = value;
-    shownGroups = PAGE;
     shownRows = ROWS;
     writeAddress();
     apply();
@@ -166,12 +166,10 @@
   function apply() {
     const words = state.q.toLowerCase().split(/\s+/).filter(Boolean);
     const isFiltered = Object.values(state).some(Boolean);
-    wanted = data.groups
-      .map((group, number) => ({ group, number, members: (group.members || []).map((each) => failures[each]).filter((each) => !isFiltered || isWanted(each, words)) }))
-      .filter((each) => each.members.length || !isFiltered);
+    wanted = isFiltered ? failures.filter((each) => isWanted(each, words)) : failures;
+    showCards(words, isFiltered);
     wantedTests = isFiltered ? tests.filter((test) => isWantedTest(test, words)) : tests.slice();
     if (isByTime) wantedTests.sort((one, other) => (other.time || 0) - (one.time || 0));
-    showGroups();
     showRows();
     for (const row of document.querySelectorAll(".cases tbody tr")) {
       row.searched ??= row.textContent.toLowerCase();
@@ -185,88 +183,68 @@
   }
 
   function statusWords(isFiltered) {
-    const left = wanted.reduce((sum, each) => sum + each.members.length, 0);
-    const whole = data.groups.reduce((sum, group) => sum + group.count, 0);
-    const groups = count(wanted.length, "group", "groups");
+    const causes = count(cards.filter((card) => !card.node.hidden).length, "cause", "causes");
     const words = [];
-    if (isFiltered && failures.length) words.push(`${numbers.format(left)} of ${count(failures.length, "failure", "failures")}, ${groups}`);
-    else if (failures.length) words.push(`${count(whole, "failure", "failures")}, ${groups}`);
-    if (!isFiltered && whole > failures.length) words.push(`the report names ${numbers.format(failures.length)} of them`);
+    if (isFiltered && failures.length) words.push(`${numbers.format(wanted.length)} of ${count(failures.length, "failure", "failures")}, ${causes}`);
     if (isFiltered && tests.length) words.push(`${numbers.format(wantedTests.length)} of ${count(tests.length, "test", "tests")}`);
     return words.join("; ");
   }
 
-  // Failures by group.
+  // Causes and their failures.
   function badge(text, more) {
     return text ? make("span", { class: more ? `badge ${more}` : "badge" }, text) : null;
   }
 
-  function toggle(button, body, isOpen) {
-    button.setAttribute("aria-expanded", String(isOpen));
-    body.hidden = !isOpen;
-  }
-
-  function showGroups() {
-    const place = find("groups");
-    if (!place) return;
-    if (wanted.length === 1) opened.add(wanted[0].number);
-    const nodes = wanted.slice(0, shownGroups).map(groupNode);
-    if (wanted.length > shownGroups) {
-      nodes.push(make("button", { type: "button", class: "more", onclick: () => { shownGroups += PAGE; showGroups(); } },
-        `Show more (${numbers.format(wanted.length - shownGroups)})`));
+  function showCards(words, isFiltered) {
+    const kept = new Set(wanted);
+    for (const card of cards) {
+      let left = 0;
+      let first = 0;
+      for (const row of card.rows) {
+        row.hidden = !kept.has(failures[row.dataset.n]);
+        if (row.hidden) continue;
+        left += 1;
+        if (row.closest(".others") === null) first += 1;
+      }
+      card.node.hidden = isFiltered && (card.rows.length ? !left : !isWantedCard(card, words));
+      if (card.times) card.times.textContent = `${numbers.format(isFiltered && card.rows.length ? left : Number(card.times.dataset.times))} ×`;
+      if (card.others) {
+        card.others.hidden = left === first;
+        card.others.firstElementChild.textContent = `and ${numbers.format(left - first)} more`;
+        const isNeeded = isFiltered && !first;
+        if (isNeeded !== card.isOpened) card.others.open = card.isOpened = isNeeded;
+      }
     }
-    if (!wanted.length) nodes.push(make("p", { class: "note" }, "No failure is like that."));
-    place.replaceChildren(...nodes);
   }
 
-  function groupNode({ group, number, members }) {
-    const body = make("div", { id: `group-${number}`, hidden: true });
-    const shown = members.length === (group.members || []).length ? group.count : members.length;
-    const button = make("button", { type: "button", "aria-expanded": "false", "aria-controls": body.id },
-      make("span", { class: "times" }, `${numbers.format(shown)} ×`), make("span", { class: "title" }, group.title || group.kind));
-    const fill = () => { if (!body.firstChild) showFailures(body, members, wanted.length > 1 ? FIRST : PAGE); };
-    button.addEventListener("click", () => {
-      const isOpen = body.hidden;
-      if (isOpen) { opened.add(number); fill(); } else opened.delete(number);
-      toggle(button, body, isOpen);
+  // Of a cause that is no test's, such as an interrupted run.
+  function isWantedCard(card, words) {
+    return !["owner", "file", "worker", "outcome"].some((field) => state[field])
+      && ["reason", "kind"].every((field) => !state[field] || card.codes.includes(state[field]))
+      && words.every((word) => card.searched.includes(word));
+  }
+
+  function openable(row) {
+    const node = row.firstElementChild;
+    if (node.tagName === "DETAILS") return node;
+    const details = make("details", { class: "failure" }, make("summary", {}, ...row.childNodes));
+    details.addEventListener("toggle", () => {
+      if (details.open && !details.lastElementChild.matches(".detail")) {
+        details.append(make("div", { class: "detail" }, ...detailNodes(failures[row.dataset.n])));
+      }
     });
-    if (opened.has(number)) { fill(); toggle(button, body, true); }
-    return make("article", { class: "group" }, make("h3", {}, button),
-      make("p", { class: "meta" }, badge(group.reason), badge(group.kind),
-        badge(group.owner && `code of: ${group.owner}`), badge(group.history, group.state)), body);
-  }
-
-  function showFailures(body, members, limit) {
-    const more = members.length > limit ? make("button", { type: "button", class: "more", onclick: () => {
-      const from = limit;
-      showFailures(body, members, limit + PAGE);
-      body.querySelectorAll(".failure > h4 > button")[from]?.focus();
-    } }, `Show more (${numbers.format(members.length - limit)})`) : null;
-    body.replaceChildren(make("ul", { class: "failures" }, ...members.slice(0, limit).map(failureNode)), ...(more ? [more] : []));
-  }
-
-  function failureNode(failure) {
-    const body = make("div", { id: `failure-${failure.number}`, class: "detail", hidden: true });
-    const name = failure.rest
-      ? [make("span", { class: "file" }, failure.file), failure.rest] : [failure.file];
-    const button = make("button", { type: "button", "aria-expanded": "false", "aria-controls": body.id },
-      make("span", { class: "what" }, make("span", { class: "nodeid" }, ...name),
-        failure.said && failure.said !== failure.title ? make("span", { class: "said" }, failure.said) : null),
-      failure.phase && failure.phase !== "call" ? badge(failure.phase) : null,
-      make("span", { class: "time" }, seconds(failure.seconds)));
-    const fill = () => { if (!body.firstChild) body.append(...detailNodes(failure)); };
-    button.addEventListener("click", () => {
-      const isOpen = body.hidden;
-      if (isOpen) { openedFailures.add(failure.number); fill(); } else openedFailures.delete(failure.number);
-      toggle(button, body, isOpen);
-    });
-    if (openedFailures.has(failure.number)) { fill(); toggle(button, body, true); }
-    return make("li", { class: "failure" }, make("h4", {}, button), body);
+    row.append(details);
+    return details;
   }
 
   function detailNodes(failure) {
     const nodes = [];
-    if (failure.traceback) nodes.push(codeNode(failure));
+    const label = `traceback of ${failure.nodeid}`;
+    if (failure.shown) nodes.push(make("p", { class: "meta" }, "Its code is above."));
+    else if (failure.own) {
+      nodes.push(codeNode(failure.own, label), make("details", {},
+        make("summary", {}, "With the frames of libraries"), codeNode(failure.traceback, label)));
+    } else if (failure.traceback) nodes.push(codeNode(failure.traceback, label));
     else nodes.push(make("p", { class: "note" }, failure.message || (failure.only
       ? "The report has only the name of this failure: those before it have filled it."
       : "There is no traceback.")));
@@ -275,16 +253,16 @@
       .filter((each) => each[1])
       .map(([name, fact]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(fact))));
     nodes.push(make("dl", { class: "facts" }, ...facts));
-    if (failure.run) nodes.push(commandNode(failure.run));
+    if (failure.run && !failure.shown) nodes.push(commandNode(failure.run));
     return nodes;
   }
 
-  function codeNode(failure) {
-    const spans = failure.traceback.map((number) => {
+  function codeNode(lines, label) {
+    const spans = lines.map((number) => {
       const name = data.names[data.classes[number]];
       return make("span", { class: name || null }, `${data.lines[number]}\n`);
     });
-    return make("div", { class: "code", tabindex: "0", role: "group", "aria-label": `traceback of ${failure.nodeid}` },
+    return make("div", { class: "code", tabindex: "0", role: "group", "aria-label": label },
       make("pre", {}, ...spans));
   }
 
@@ -321,7 +299,7 @@
     const outcome = test.outcome.replace("_", " ");
     const name = make("th", { scope: "row", class: "nodeid" });
     if (test.failed.length) {
-      name.append(make("a", { href: "#failures", onclick: (event) => { event.preventDefault(); reveal(test.failed[0]); } }, test.file + test.rest));
+      name.append(make("a", { href: "#causes", onclick: (event) => { event.preventDefault(); reveal(test.failed[0]); } }, test.file + test.rest));
     } else name.append(test.file + test.rest);
     return make("tr", {}, make("td", {}, badge(outcome, `outcome-${test.outcome}`)), name,
       make("td", {}, test.worker), make("td", { class: "number" }, seconds(test.time)));
@@ -329,23 +307,17 @@
 
   // Opens a failure, whatever is filtered, and goes there.
   function reveal(failure) {
-    const number = data.groups.findIndex((group) => (group.members || []).includes(failure.number));
-    opened.add(number);
-    openedFailures.add(failure.number);
-    if (!wanted.some((each) => each.number === number && each.members.includes(failure))) {
+    if (!wanted.includes(failure)) {
       for (const name of Object.keys(state)) state[name] = "";
       showFilters();
       writeAddress();
     }
     apply();
-    const at = wanted.findIndex((each) => each.number === number);
-    if (at >= shownGroups) { shownGroups = at + 1; showGroups(); }
-    const members = wanted[at].members;
-    const index = members.indexOf(failure);
-    if (index >= FIRST) showFailures(find(`group-${number}`), members, Math.max(PAGE, index + 1));
-    const button = document.querySelector(`[aria-controls="failure-${failure.number}"]`);
-    button.scrollIntoView({ block: "center" });
-    button.focus({ preventScroll: true });
+    const details = openable(failure.row);
+    for (let node = details; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
+    const summary = details.firstElementChild;
+    summary.scrollIntoView({ block: "center" });
+    summary.focus({ preventScroll: true });
   }
 
   // The timeline.
@@ -516,8 +488,16 @@
       part.focus({ preventScroll: true });
     });
   }
-  for (const command of document.querySelectorAll(".steps .command")) {
+  for (const command of document.querySelectorAll(".command")) {
     command.append(copyButton(command.firstElementChild));
+  }
+  for (const code of document.querySelectorAll(".cause > .code")) {
+    const here = [...code.querySelectorAll(".here")].pop();
+    if (here) code.scrollTop = here.offsetTop - code.clientHeight / 3; // a long function ends in what failed
+  }
+  for (const { rows, others } of cards) {
+    for (const row of rows) if (row.closest(".others") === null) openable(row);
+    if (others) others.addEventListener("toggle", () => { for (const row of rows) openable(row); }, { once: true });
   }
   if (find("by-time")) {
     find("tests").hidden = false;
@@ -529,20 +509,11 @@
     });
   }
   addEventListener("hashchange", () => { readAddress(); showFilters(); apply(); });
-  addEventListener("beforeprint", () => {
-    for (const { number, members } of wanted.slice(0, shownGroups)) {
-      opened.add(number);
-      if (members.length) openedFailures.add(members[0].number);
-    }
-    showGroups();
-  });
+  addEventListener("beforeprint", () => { for (const { node } of cards) node.open = true; });
 
   makeFilters();
   readAddress();
   showFilters();
-  if (data.groups.length) opened.add(0);
-  const first = data.groups.flatMap((group) => (group.members || []).slice(0, 1))[0];
-  if (first !== undefined) openedFailures.add(first);
   apply();
   timeline();
 })();

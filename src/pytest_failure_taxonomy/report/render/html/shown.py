@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from textwrap import dedent
+from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.report.limits import OWN_NAME
 from pytest_failure_taxonomy.report.text import safe_text
@@ -15,9 +17,6 @@ _UNSAFE: Final = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]"
 )
 """Whatever `safe_text` escapes, but for the ends of lines."""
-_MINUTE: Final = 60
-_HOUR: Final = 3600
-_WHOLE_SECONDS: Final = 10
 
 LINE_CLASSES: Final = ("", "error", "minus", "plus", "hint", "here", "place", "rule")
 """The classes of a traceback's lines; a page refers to them by number."""
@@ -28,10 +27,28 @@ _MARKED: Final = (
     (re.compile(r"E {2,}\+(?: |$)"), _PLUS),
     (re.compile(r"E {2,}\? "), _HINT),
     (re.compile(r"E(?: |$)"), _ERROR),
-    (re.compile(r">"), _HERE),
+    (re.compile(r">(?! +(?:available fixtures|use 'pytest --fix))"), _HERE),
     (re.compile(r"[^\s:][^:]*:\d+: |  File \""), _PLACE),
     (re.compile(r"(?:_ ){4}|_{8}"), _RULE),
 )
+
+_FRAME: Final = re.compile(r"(?!E |>)((?:[A-Za-z]:)?[^\s:][^:]*):(\d+): ?(in .+)?")
+"""Of pytest: below the code of a long entry, above that of a short one, which names a function."""
+_NATIVE_FRAME: Final = re.compile(r'  File "([^"]+)", line (\d+)')
+_CHAINED: Final = re.compile("The above exception was|During handling of")
+_OF_LIBRARY: Final = re.compile(
+    r"^<frozen |[/\\]Lib[/\\]|"
+    r"(?:^|[/\\])(?:site-packages|dist-packages|lib(?:64)?[/\\]python3[^/\\]*)[/\\]"
+)
+
+
+class Code(NamedTuple):
+    """What was raised, and where."""
+
+    own: str
+    """The user's own frames; all, if there are none."""
+    whole: str
+    """With the frames of libraries; empty if `own` is all."""
 
 
 def shown(report: dict[str, Any]) -> dict[str, Any]:
@@ -84,27 +101,52 @@ def classed_lines(text: str | None) -> list[tuple[str, str]]:
     return [(LINE_CLASSES[line_class(line)], line) for line in (text or "").splitlines()]
 
 
-def seconds_words(seconds: float | None) -> str:
-    """Return a time in the unit that fits: `12 ms`, `3.4 s`, `2 min 5 s`; nothing for none."""
-    if seconds is None:
-        return ""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < _WHOLE_SECONDS:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < _MINUTE:
-        return f"{whole} s"
-    if whole < _HOUR:
-        return _two(whole // _MINUTE, "min", whole % _MINUTE, "s")
-    return _two(whole // _HOUR, "h", whole % _HOUR // _MINUTE, "min")
-
-
-def _two(large: int, unit: str, small: int, small_unit: str) -> str:
-    rest = f" {small} {small_unit}" if small else ""
-    return f"{large} {unit}{rest}"
-
-
 def file_of(nodeid: str) -> str:
     """Return the file of a node id."""
     return nodeid.partition("::")[0]
+
+
+def code_of(traceback: str | None, location: Mapping[str, Any] | None = None) -> Code:
+    """Tell the user's own frames of a traceback from those of libraries.
+
+    Args:
+        traceback: as pytest or Python shows it.
+        location: the user's place that the failure has, whose file is the user's wherever it is.
+    """
+    own_path = None if location is None else location["path"]
+    kept: list[str] = []
+    is_all, has_own = True, False
+    for path, lines in _entries(traceback or ""):
+        is_own = path is not None and (path == own_path or _OF_LIBRARY.search(path) is None)
+        is_link = path is None and any(map(_CHAINED.match, lines))
+        has_own |= is_own
+        is_all &= is_own or path is None
+        if is_link and not has_own:
+            kept = []  # what the exception was raised from, in code that is none of the user's
+        else:
+            kept += lines if is_own or is_link else _raised(lines)
+    whole = traceback or ""
+    return Code(whole, "") if is_all or not has_own else Code("\n".join(kept).strip("\n"), whole)
+
+
+def _raised(lines: list[str]) -> Iterator[str]:
+    """Yield what was raised in a frame, without the indent of its code."""
+    raised = dedent("\n".join(line[1:] for line in lines if line[:2] in ("E", "E ")))
+    yield from (f"E   {line}" for line in raised.splitlines())
+
+
+def _entries(traceback: str) -> Iterator[tuple[str | None, list[str]]]:
+    """Yield the path and the lines of each frame of a traceback, and of what stands between."""
+    path, lines = None, list[str]()
+    for line in traceback.splitlines():
+        frame, is_link = _FRAME.match(line), _CHAINED.match(line)
+        above = _NATIVE_FRAME.match(line) or (frame if frame and frame[3] else None)
+        if above or is_link or line_class(line) == _RULE:  # a new frame, or none
+            yield path, lines
+            path, lines = above and above[1], []
+        if line_class(line) != _RULE:
+            lines.append(line)
+        if is_link or (frame and not above):  # the end of one
+            yield frame and frame[1], lines
+            path, lines = None, []
+    yield path, lines

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.report.render.html.shown import file_of, seconds_words
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.report.render.html.shown import file_of
+from pytest_failure_taxonomy.taxonomy.words import counted, seconds_words
 
 _MAX_LISTED: Final = 10
 _DIGITS: Final = 3
@@ -63,7 +63,12 @@ class Timing(NamedTuple):
 
 def timing_of(report: dict[str, Any]) -> Timing:
     """Return where the time of a run went, as far as it has a list of its tests."""
-    tests = [each for each in report["tests"] or () if _is_timed(each)]
+    tests = [
+        each
+        for each in report["tests"] or ()
+        if None not in (each["start_seconds"], each["duration_seconds"])
+        and each["outcome"] != "in_flight"
+    ]
     end = _end(report, tests)
     running = list(_running(report, end))
     lanes = _lanes(report, tests, running, end)
@@ -73,7 +78,7 @@ def timing_of(report: dict[str, Any]) -> Timing:
         lanes=lanes,
         running=running,
         end=round(end, _DIGITS),
-        death=round(end, _DIGITS) if _has_died(report) else None,
+        death=round(end, _DIGITS) if report["completeness"] == "reconstructed" else None,
         longest=_longest(report),
         files=_files(report),
         parts=_parts(tests, lanes, end),
@@ -94,20 +99,11 @@ def _lacks(report: dict[str, Any], *, is_empty: bool) -> str:
     return "No test has run." if is_empty else ""
 
 
-def _is_timed(test: dict[str, Any]) -> bool:
-    is_known = test["start_seconds"] is not None and test["duration_seconds"] is not None
-    return is_known and test["outcome"] != "in_flight"
-
-
 def _end(report: dict[str, Any], tests: list[dict[str, Any]]) -> float:
     """Return when the run ended, in seconds after its start."""
     ends = [each["start_seconds"] + each["duration_seconds"] for each in tests]
     elapsed = [each["elapsed_seconds"] or 0.0 for each in report["in_flight"]]
     return float(max(report["run"]["duration_seconds"] or 0.0, *ends, *elapsed, 0.0))
-
-
-def _has_died(report: dict[str, Any]) -> bool:
-    return bool(report["completeness"] == "reconstructed")
 
 
 def _running(report: dict[str, Any], end: float) -> Iterator[Running]:
@@ -127,7 +123,11 @@ def _lanes(
         spans[each["worker"] or ""].append((start, start + each["duration_seconds"]))
     for test in running:
         spans[test.lane].append((test.start, test.end))
-    died = {each["id"] for each in report["workers"] if _is_dead(each)}
+    died = {
+        each["id"]
+        for each in report["workers"]
+        if each["exit"]["signal"] or each["exit"]["code"] or each["crashed_on"]
+    }
     if report["completeness"] != "full":
         died = set()  # all of it has died
     has_all = report["tests"] is not None
@@ -135,10 +135,6 @@ def _lanes(
         _lane(name, sorted(spans[name]), end, is_dead=name in died, has_all=has_all)
         for name in sorted(spans, key=_natural)
     ]
-
-
-def _is_dead(worker: dict[str, Any]) -> bool:
-    return bool(worker["exit"]["signal"] or worker["exit"]["code"] or worker["crashed_on"])
 
 
 def _natural(name: str) -> tuple[list[int], str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.render.terminal import verdict_lines
-from pytest_failure_taxonomy.taxonomy.headlines import words_at
+from pytest_failure_taxonomy.report.summary import CauseSummary
 from pytest_failure_taxonomy.taxonomy.values import value
 
 _NOT_THE_USERS: Final = frozenset({"dependency", "plugin", "pytest", "python"})
@@ -28,7 +27,7 @@ class Repository:
     """Finds the files of a report in the repository that a CI system has checked out."""
 
     def __init__(self, report: Mapping[str, Any], workspace: str | None) -> None:
-        """Index the report's failures.
+        """Find out where pytest's root directory is in it.
 
         Args:
             report: the report's JSON object.
@@ -39,28 +38,15 @@ class Repository:
         self._prefix = _below(rootdir, workspace) or ""
         self._rootdir = rootdir if self._prefix else ""
         self._workspace = workspace
-        self._by_fingerprint: dict[str, list[dict[str, Any]]] = {}
-        for failure in report["failures"]:
-            if failure["fingerprint"] is not None:
-                self._by_fingerprint.setdefault(failure["fingerprint"], []).append(failure)
-        self._by_nodeid: dict[str, list[dict[str, Any]]] = {}
-        for failed in report["collection_errors"]:
-            self._by_nodeid.setdefault(failed["nodeid"], []).append(failed)
+        self._running = {test["nodeid"]: test for test in report["in_flight"]}
 
-    def failures_of(self, group: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the failures and collection errors of a group that the report lists."""
-        yield from self._by_fingerprint.get(group["fingerprint"], ())
-        if group["kind"] == "collection.error":
-            for nodeid in group["nodeids"]:
-                yield from self._by_nodeid.get(nodeid, ())
-
-    def place_of_group(self, group: Mapping[str, Any]) -> Place | None:
-        """Return where the first failure of a group was raised, or else its test's file."""
-        for failure in self.failures_of(group):
-            place = self.place_of(failure)
-            if place is not None:
+    def place_of_cause(self, cause: CauseSummary) -> Place | None:
+        """Return where the first failure of a cause was raised, or else its test's file."""
+        running = (self._running[each] for each in cause.nodeids if each in self._running)
+        for failure in (*cause.failures, *running):
+            if "nodeid" in failure and (place := self.place_of(failure)) is not None:
                 return place
-        return next(filter(None, map(self.file_of, group["nodeids"])), None)
+        return next(filter(None, map(self.file_of, cause.nodeids)), None)
 
     def place_of(self, failure: Mapping[str, Any]) -> Place | None:
         """Return the place of a failure or a test in flight, if it is in the user's own files."""
@@ -101,28 +87,3 @@ def _below(path: str, folder: str | None) -> str | None:
 
 def _is_absolute(path: str) -> bool:
     return path.startswith(("/", "\\")) or _DRIVE.match(path) is not None
-
-
-def words_of_verdict(report: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return reason and kind of a failed run as a title, and the lines that explain them."""
-    _, headline, *more, _ = verdict_lines(report, "")
-    title, _, message = headline.text.partition("]: ")
-    return f"{title}]", [message, *(line.text for line in more)]
-
-
-def running_words(test: Mapping[str, Any]) -> str:
-    """Return in words what a test was doing when the run ended."""
-    elapsed, stall = test["elapsed_seconds"], test["stall"]
-    since = "" if elapsed is None else f" for {elapsed:.1f} s"
-    words = f"was running ({test['phase']}){since} when the run ended"
-    return words if stall is None else f"{words}; {stall_words(stall)}"
-
-
-def stall_words(stall: Mapping[str, Any]) -> str:
-    """Return in words how something was stalled."""
-    return f"{words_at(stall['state'], stall['where'])} for {stall['seconds']:.0f} s"
-
-
-def joined(words: Iterable[str]) -> str:
-    """Return the words that are not empty, with middle dots between them."""
-    return " \u00b7 ".join(filter(None, words))

@@ -1,0 +1,211 @@
+"""Judge reports again, with what is known now: the end of a process, or other runs.
+
+A report tells its findings and causes without the failures that they were made from, so they are
+taken as they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pytest_failure_taxonomy.report.build import (
+    causes_as_json,
+    exit_as_json,
+    reasons_as_json,
+    sort_causes,
+    verdict_as_json,
+    with_stalls_at_end,
+)
+from pytest_failure_taxonomy.report.limits import (
+    MAX_NODEIDS,
+    MAX_NODEIDS_OF_PART,
+    OWN_NAME,
+    JSONObject,
+    Limits,
+    own_extension,
+)
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Counts,
+    ProcessExit,
+    RunEvidence,
+    SeenStall,
+    Stall,
+)
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding
+from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+from pytest_failure_taxonomy.taxonomy.recovery import FailureType
+from pytest_failure_taxonomy.taxonomy.values import replace
+
+_MOST: Final = 1_000_000
+"""The most findings of one reason that a report may claim; no run has as many failed tests."""
+_STALL: Final = ("state", "seconds", "where", "stack")
+_UNQUOTED: Final = {"source": "report", "detail": "in the report that pytest wrote"}
+
+
+def amend_report(
+    report: dict[str, Any], end: ProcessExit, stalls: tuple[SeenStall, ...] = ()
+) -> dict[str, Any]:
+    """Return the report that pytest wrote, with how its process ended after that.
+
+    It is unchanged where that says nothing new. The reasons found before still hold; the end may
+    add one, and what was stalled before it another; the judge says which comes first. Without
+    `stalls`, those count that were added to the report before.
+
+    Raises:
+        LookupError, TypeError, ValueError, AttributeError: it is not a report of ours.
+    """
+    before = report["exit"]["code"]
+    if end.code is None or (end.code == before and end.signal == report["exit"]["signal"]):
+        return report
+    evidence = RunEvidence(
+        stage=Stage(report["run"]["stage"]),
+        exit=replace(end, session_code=before),
+        counts=counts_of(report["summary"]),
+        settled=tuple(findings_of(report)),
+        settled_causes=tuple(causes_of(report)),
+        stalls=stalls
+        or tuple(
+            SeenStall(what="shutdown", stall=Stall(**{name: row[name] for name in _STALL}))
+            for row in report.get("stalls", ())
+            if row["what"] == "shutdown"
+        ),
+    )
+    judgement = judge(evidence)
+    limits = Limits()
+    return {
+        **with_stalls_at_end(report, stalls),
+        "extensions": {
+            **report["extensions"],
+            OWN_NAME: {**own_extension(report), "session_exit_code": before},
+        }
+        if end.code == 0
+        else report["extensions"],
+        "exit": exit_as_json(evidence, judgement),
+        "verdict": verdict_as_before(report["verdict"], verdict_as_json(judgement.verdict, limits)),
+        "reasons": reasons_as_json(judgement, limits),
+        "causes": causes_as_json(judgement, limits, report["causes"]),
+    }
+
+
+def verdict_as_before(before: JSONObject | None, after: JSONObject | None) -> JSONObject | None:
+    """Return a verdict with the evidence that it was made with before, where it is the same."""
+    if before is None or after is None:
+        return after
+    is_same = (before["reason"], before["kind"]) == (after["reason"], after["kind"])
+    seen = ("confidence", "evidence", "ambiguous", "owner")
+    return {**after, **{name: before[name] for name in seen}} if is_same else after
+
+
+def counts_of(summary: Mapping[str, int]) -> Counts:
+    """Return how many tests a report's run has run."""
+    return Counts(collected=max(0, summary["collected"] - summary["not_run"]))
+
+
+def findings_of(report: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield the findings that a report tells of: of each reason all, with the details it quotes."""
+    verdict = report["verdict"] or {}
+    for held in report["reasons"]:
+        is_verdict = (held["reason"], held["kind"]) == (verdict["reason"], verdict["kind"])
+        quoted = verdict["evidence"] if is_verdict else []
+        said = verdict["failure_type"] if is_verdict else None
+        if held["count"] > _MOST:
+            raise ValueError(f"{held['count']} are no findings of one reason")
+        told = max(len(held["nodeids"]), min(len(quoted), held["count"]))
+        for index in range(told + (held["count"] > told)):
+            source = quoted[index] if index < len(quoted) else _UNQUOTED
+            yield Finding(
+                reason=FailureReason(held["reason"]),
+                kind=held["kind"],
+                source=source["source"],
+                detail=source["detail"],
+                nodeid=held["nodeids"][index] if index < len(held["nodeids"]) else None,
+                count=1 if index < told else held["count"] - told,
+                retryable=verdict["retryable"] if is_verdict else None,
+                failure_type=None if said is None else FailureType(said),
+                is_hearsay=held["kind"].startswith("marker."),
+            )
+
+
+def causes_of(report: Mapping[str, Any]) -> Iterator[Cause]:
+    """Yield the causes that a report tells of."""
+    verdict = report["verdict"] or {}
+    types = {each["fingerprint"]: each["failure_type"] for each in report.get("failures", ())}
+    for cause in report["causes"]:
+        if cause["count"] > _MOST:
+            raise ValueError(f"{cause['count']} are no failures of one cause")
+        kind, nodeids, prints = cause["kind"], cause["nodeids"], cause["fingerprints"]
+        is_of_verdict = verdict.get("nodeid") in (nodeids or [None])
+        said = next((types[each] for each in prints if types.get(each)), None)
+        if said is None and kind == "llm.context_exceeded":
+            said = FailureType.CONTEXT_EXHAUSTED
+        elif said is None and is_of_verdict:
+            said = verdict["failure_type"]
+        is_file = kind.startswith("collection.")
+        failed = nodeids if prints and not kind.startswith("interrupt.") else []
+        tests = [each for each in failed if "::" in each and not is_file]
+        is_cut = len(nodeids) in (MAX_NODEIDS, MAX_NODEIDS_OF_PART)
+        is_unnamed = kind == "test.failed" and not prints
+        yield Cause(
+            key=cause["key"],
+            what=cause["what"],
+            fix=cause["fix"],
+            reason=FailureReason(cause["reason"]),
+            kind=kind,
+            owner=cause["owner"],
+            retryable=cause["retryable"],
+            failure_type=FailureType(said or FailureType.UNKNOWN),
+            count=cause["count"],
+            nodeids=tuple(nodeids),
+            tests=tuple(tests),
+            files=tuple(each for each in failed if is_file or "::" not in each),
+            fingerprints=tuple(prints),
+            unnamed=cause["count"] - len(nodeids) if is_unnamed or (is_cut and tests) else 0,
+        )
+
+
+def causes_of_groups(report: Mapping[str, Any]) -> list[JSONObject]:
+    """Return the causes of a report that has none, because its schema had no such field.
+
+    They are its groups, and the reasons that no group has.
+    """
+    verdict = report["verdict"]
+    if verdict is None:
+        return []
+    primary = (verdict["reason"], verdict["kind"])
+    told = [
+        {
+            "key": group["fingerprint"],
+            "what": group["title"],
+            "fingerprints": [group["fingerprint"]],
+            **{name: group[name] for name in ("reason", "kind", "owner", "history")},
+            **{name: group[name] for name in ("count", "nodeids")},
+        }
+        for group in report["groups"]
+    ]
+    kinds = {cause["kind"] for cause in told}
+    for held in report["reasons"]:
+        is_primary = (held["reason"], held["kind"]) == primary
+        if held["kind"] not in kinds and (is_primary or not held["kind"].startswith("marker.")):
+            kind = describe_kind(held["kind"], FailureReason(held["reason"]))
+            what = verdict["message"] if is_primary else kind.phrase(held["count"])
+            told.append({**held, "key": " ".join((held["reason"], held["kind"])), "what": what})
+    causes = []
+    for cause in told:
+        kind = describe_kind(cause["kind"], FailureReason(cause["reason"]))
+        is_primary = (cause["reason"], cause["kind"]) == primary
+        retryable = verdict["retryable"] if is_primary else kind.retryable
+        causes.append({**_UNKNOWN_CAUSE, **cause, "retryable": retryable})
+    sort_causes(causes)
+    return causes
+
+
+_UNKNOWN_CAUSE: Final[JSONObject] = {
+    **dict.fromkeys(("key", "what", "fix", "reason", "kind", "owner", "retryable", "charge_to")),
+    **dict.fromkeys(("count", "nodeids")),
+    "fingerprints": [],
+    **dict.fromkeys(("history", "proof")),
+}
+"""The fields of a cause in their order."""

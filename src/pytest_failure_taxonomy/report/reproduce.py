@@ -1,0 +1,173 @@
+"""The command that runs a failed test again, as the run itself ran it.
+
+A report has the arguments of its run. What of them is no selection, no report and no look of the
+terminal belongs to the test; pytest reads its configuration by itself.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import shlex
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pytest_failure_taxonomy.options import OPTIONS
+from pytest_failure_taxonomy.report.limits import (
+    REDACTED,
+    JSONObject,
+    object_at,
+    own_extension,
+    texts_at,
+)
+from pytest_failure_taxonomy.report.text import encodable, safe_text
+from pytest_failure_taxonomy.taxonomy.values import value
+
+LONGEST_WORD: Final = 400
+"""Characters; what is longer is no command for people."""
+_OURS: Final = {name: option for option in OPTIONS.values() for name in option.names}
+_BEGINS_AN_OPTION: Final = ("-", "@")
+
+
+@value
+class Reproduction:
+    """How to run tests of a run again."""
+
+    program: str
+    """With the options of the run, for a POSIX shell."""
+    folder: str
+    """Where to run it."""
+    missing: tuple[str, ...]
+    """What of the run the command can't have, in words."""
+    has_cache: bool
+    """Whether `--lf` knows what has failed."""
+
+    def command(self, nodeid: str) -> str:
+        """Return the command that runs one test; empty where there can't be one.
+
+        What a shell can't be given, such as a control character, a secret that was removed or
+        a megabyte, is only in the parameters or the names of a test: then the next larger part is
+        run, all parameters of the test or its whole file.
+        """
+        path, separator, names = nodeid.partition("::")
+        for target in (nodeid, f"{path}{separator}{names.partition('[')[0]}", path):
+            if _can_be_given(target):
+                # pytest would take these for an option, and for a file of arguments.
+                here = "./" if target.startswith(_BEGINS_AN_OPTION) else ""
+                return f"{self.program} {shlex.quote(here + target)}"
+        return ""
+
+
+def reproduction_of(report: JSONObject) -> Reproduction:
+    """Return how to run the tests of a report again."""
+    invocation = report["run"]["invocation"]
+    around = object_at(own_extension(report), "surroundings")
+    args = invocation["args"] if report["environment"]["pytest"] != "unknown" else []
+    kept = list(_kept(args, _files_of(report)))
+    lost = [words for words in kept if not _can_be_given(" ".join(words))]
+    options = [word for words in kept if words not in lost for word in words]
+    variables = texts_at(around, "variables")
+    names = ", ".join(words[0].partition("=")[0] for words in lost)
+    # Alone, a pytest that leaves before its end may exit with 0, as if nothing had failed.
+    leaves = any(each["kind"] == "process.exited" for each in report["reasons"])
+    program = ["failure-taxonomy", "run", "--", "pytest"] if leaves else ["pytest"]
+    return Reproduction(
+        program=" ".join([*program, *map(shlex.quote, options)]),
+        folder=invocation["rootdir"],
+        missing=(
+            *([f"{names}, which had a value that the report doesn't have"] if names else []),
+            *(f"the environment variable {name}, which the run had" for name in variables),
+        ),
+        has_cache=around.get("cache") is not False and "no:cacheprovider" not in options,
+    )
+
+
+def _can_be_given(text: str) -> bool:
+    """Tell whether a shell can be given a text: nothing in it was escaped, cut or removed."""
+    is_safe = safe_text(text, len(text) + 1) == text == encodable(text)
+    return 0 < len(text) <= LONGEST_WORD and is_safe and REDACTED not in text
+
+
+def _kept(args: Sequence[str], files: frozenset[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the options that belong to the test, each with its value.
+
+    Args:
+        args: of the run.
+        files: files and folders of its tests, which are no values.
+    """
+    table = _table()
+    words = list(args)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            return
+        if len(word) < 2 or not word.startswith("-"):
+            continue  # what to run
+        if not word.startswith("--"):
+            yield from _short(word, words, table)
+            continue
+        name, is_joined, _ = word.partition("=")
+        sort = _sort_of(name, table)
+        has_value = sort.endswith("with_value") or (
+            not sort and bool(words) and not _is_selection(words[0], files)
+        )
+        value_of = (words.pop(0),) if has_value and not is_joined and words else ()
+        if not sort.startswith("left_out"):
+            yield word, *value_of
+
+
+def _short(word: str, words: list[str], table: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Yield what is kept of a word such as `-xvs` or `-pno:randomly`, and take its value."""
+    for at, letter in enumerate(word[1:], 1):
+        sort = _sort_of(f"-{letter}", table)
+        if sort.endswith("with_value"):
+            rest = word[at + 1 :]
+            given = (f"-{letter}{rest}",) if rest else (f"-{letter}", *words[:1])
+            del words[: 0 if rest else 1]
+            if sort.startswith("kept"):
+                yield given
+            return
+        if not sort.startswith("left_out"):
+            yield (f"-{letter}",)
+
+
+def _sort_of(name: str, table: Mapping[str, str]) -> str:
+    """Return the list of the table that an option is in; empty for one that nobody knows."""
+    ours = _OURS.get(name)
+    if ours is None:
+        return table.get(name, "")
+    if ours.name == "rules":
+        return "kept_with_value"
+    return "left_out" if ours.type in ("flag", "database") else "left_out_with_value"
+
+
+def _is_selection(word: str, files: frozenset[str]) -> bool:
+    """Tell whether a word after an option of unknown plugins is no value of it."""
+    path = word.partition("::")[0].removeprefix("./").rstrip("/")
+    return word.startswith("-") or "::" in word or path.endswith(".py") or path in files
+
+
+def _files_of(report: JSONObject) -> frozenset[str]:
+    """Return the files of the tests that a report names, and the folders above them."""
+    listed: Iterable[Mapping[str, Any]] = (
+        *report["failures"],
+        *report["collection_errors"],
+        *report["in_flight"],
+        *(report["tests"] or ()),
+    )
+    found: set[str] = {"."}
+    for path in {each["nodeid"].partition("::")[0] for each in listed}:
+        parts = path.split("/")
+        # A run that was started in a folder names them from there.
+        found.update(
+            "/".join(parts[start:end])
+            for start in range(len(parts))
+            for end in range(start + 1, len(parts) + 1)
+        )
+    return frozenset(found)
+
+
+def _table() -> dict[str, str]:
+    text = pkgutil.get_data("pytest_failure_taxonomy.taxonomy", "data/options.toml") or b""
+    lists = tomllib.loads(text.decode()).items()
+    return {name: sort for sort, names in lists for name in names}

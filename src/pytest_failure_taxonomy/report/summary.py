@@ -1,0 +1,417 @@
+"""What is to be said of a run, decided once for all faces of its report.
+
+From a report's JSON object to plain values with roles. A face lays them out for its readers; what
+failed, in which order, and whether a retry helps, it reads here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from pytest_failure_taxonomy.report.limits import (
+    JSONObject,
+    object_at,
+    objects_at,
+    own_extension,
+    texts_at,
+)
+from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, first_line
+from pytest_failure_taxonomy.taxonomy.headlines import words_at
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import (
+    and_more,
+    counted,
+    counts_in_words,
+    seconds_words,
+)
+
+COUNTED: Final = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "flaky")
+"""The counts of a `summary` that people are told, in their order."""
+_MAX_KINDS: Final = 2
+"""Kinds that a verdict could have, in one line."""
+_MAX_NAMED: Final = 10
+"""Node ids whose paths are looked for in the words of one cause."""
+_TOLD_BY_EVIDENCE: Final = ("worker.crashed", "test.stalled")
+"""Kinds of a failure for which the evidence says how it ended, and the exception does not."""
+_STATES: Final = {"new": "new", "came_back": "came back", "known": "known", "flaky": "flaky"}
+_SINCE: Final = {"came_back": "came back, first seen", "flaky": "flaky, since"}
+_COMMIT: Final = 7
+
+
+@value
+class CauseSummary:
+    """One thing that is to be mended, in words."""
+
+    key: str
+    """The same in every run."""
+    count: int
+    """Failures and endings that it has."""
+    text: str
+    """What is wrong and where, in one line."""
+    fix: str | None
+    """A command or an edit."""
+    codes: str
+    """Reason and kind, for programs and for who looks them up."""
+    reason: str
+    kind: str
+    owner: str | None
+    retryable: bool | None
+    about: str
+    """Owner and link that a rule of the user's gives; empty without one."""
+    history: str
+    """What earlier runs say of it; empty if they were not asked."""
+    state: str | None
+    """The same as one word of `groups[].history.state`."""
+    last_passed_commit: str | None
+    nodeids: tuple[str, ...]
+    """As the report has them."""
+    failures: tuple[JSONObject, ...]
+    """Its entries in `failures`, `collection_errors` and `internal_errors`."""
+
+    @property
+    def traceback(self) -> str | None:
+        """The first traceback there is of it."""
+        return next((each["traceback"] for each in self.failures if each["traceback"]), None)
+
+    @property
+    def remarks(self) -> str:
+        """What is said of it besides, in brackets."""
+        return "".join(f" [{words}]" for words in (self.about, self.history) if words)
+
+
+@value
+class RunSummary:
+    """What is to be said of a run."""
+
+    headline: str
+    """What failed, in one line; for a success, what went well."""
+    codes: str
+    """Of the verdict, in brackets: `[TIMEOUT process.killed, likely]`; empty for a success."""
+    causes: tuple[CauseSummary, ...]
+    """In the order of the report; of a success, those that are known and accepted."""
+    causes_count: int
+    """Of all, with those for which the report had no room."""
+    see: str
+    """Where to look, if there is one cause and the headline doesn't say it."""
+    advice: str
+    """Whether a retry helps; empty where nobody knows."""
+    left: str
+    """What was in flight or not run; empty if nothing was."""
+    counts: str
+    """Of tests, by outcome; empty if there were none."""
+    notes: tuple[str, ...]
+    """Of the judge, and faults of the recorder."""
+
+
+def summarise(report: JSONObject, paths: ShownPaths = AS_REPORTED) -> RunSummary:
+    """Return what is to be said of a run.
+
+    Args:
+        report: its report's JSON object.
+        paths: shows the paths in it.
+    """
+    verdict, own = report["verdict"], own_extension(report)
+    causes = tuple(_causes(report, paths))
+    headline, see = _success(report), ""
+    if verdict is not None:
+        named = [nodeid for cause in causes[:1] for nodeid in cause.nodeids[:_MAX_NAMED]]
+        headline = paths.words(verdict["message"], _named(report, named)) + _history(report, causes)
+        if len(causes) == 1:
+            headline += f" [{causes[0].about}]" if causes[0].about else ""
+            see = _see(report, causes[0], headline, paths)
+    return RunSummary(
+        headline=headline,
+        codes="" if verdict is None else codes_of(verdict),
+        causes=causes,
+        causes_count=len(causes) + report["limits"]["causes_omitted"],
+        see=see,
+        advice=_advice(report, causes),
+        left=_left(report, paths),
+        counts=counts_in_words(report["summary"], COUNTED),
+        notes=(*texts_at(own, "notes"), *texts_at(own, "faults")),
+    )
+
+
+def causes_by_failure(report: JSONObject) -> dict[str | int, CauseSummary]:
+    """Return the causes of a report by node id, and by the identity of each of its failures."""
+    found: dict[str | int, CauseSummary] = {}
+    for cause in summarise(report).causes:
+        found |= dict.fromkeys((*cause.nodeids, *map(id, cause.failures)), cause)
+    return found
+
+
+def codes_of(verdict: Mapping[str, Any]) -> str:
+    """Return the codes of a verdict: its reason, its kind, how sure it is.
+
+    The other kind that it could be is named, too; of more than one there is no room for.
+    """
+    kinds = [verdict["kind"], *other_kinds(verdict)]
+    kinds = kinds if len(kinds) <= _MAX_KINDS else kinds[:1]
+    likely = "" if verdict["confidence"] == "certain" else ", likely"
+    return f"[{verdict['reason']} {' or '.join(kinds)}{likely}]"
+
+
+def other_kinds(verdict: Mapping[str, Any]) -> list[str]:
+    """Return the kinds that a verdict could also have; a report lists its own among them."""
+    return [kind for kind in verdict["ambiguous"] if kind != verdict["kind"]]
+
+
+def accepted_words(report: JSONObject) -> str:
+    """Say that failures are known, where that has made a run end with exit code 0."""
+    known = object_at(own_extension(report), "known")
+    if known.get("accepted") is not True:
+        return ""
+    count = known.get("failures")
+    failures = "1 failure, which is" if count == 1 else f"{count} failures, which are all"
+    return f"{failures} known ({known.get('by')}), so the exit status is 0"
+
+
+def _success(report: JSONObject) -> str:
+    summary, notes = report["summary"], texts_at(own_extension(report), "notes")
+    counts = counts_in_words(summary, COUNTED)
+    if report["run"]["stage"] == Stage.BASELINE_RUN:
+        return _baseline(summary, counts, notes)
+    # Where no plugin has looked and no counts were printed, none are known.
+    is_known = counts or report["environment"]["pytest"] != "unknown"
+    tests = f" ({counts or 'no test ran'})" if is_known else ""
+    what = accepted_words(report) or "no failure"
+    if what == "no failure" and (summary["failed"] or summary["errors"]):
+        what = "pytest ended with exit code 0, which a plugin or a conftest.py has set"
+    return "; ".join([f"{what}{tests}", *notes])
+
+
+def _baseline(summary: dict[str, int], counts: str, notes: list[str]) -> str:
+    """Say why a baseline is valid: its tests failed, as those of an unsolved task must."""
+    if notes:
+        return f"valid {'; '.join(notes)}"
+    failed = summary["failed"]
+    if not failed:
+        return f"valid baseline ({counts})"
+    passed = f" ({summary['passed']:,} passed)" if summary["passed"] else ""
+    tests = "1 test failed, as it" if failed == 1 else f"{failed:,} tests failed, as they"
+    return f"valid baseline: {tests} should{passed}"
+
+
+def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
+    causes = report["causes"]
+    if report["verdict"] is None:
+        known = report["groups"] if accepted_words(report) else ()
+        causes = [_cause_of_group(each) for each in known]
+    failures = _Failures(report)
+    attributions = _attributions(report)
+    for cause in causes:
+        found = tuple(failures.of(cause))
+        history = cause["history"]
+        kept = (_kept_of(report, each) for each in cause["fingerprints"])
+        rules = (attributions.get(each.get("rule")) for each in found)
+        yield CauseSummary(
+            key=cause["key"],
+            count=cause["count"],
+            text=paths.words(first_line(cause["what"]), _named(report, cause["nodeids"], found)),
+            fix=cause["fix"],
+            codes=f"[{cause['reason']} {cause['kind']}]",
+            reason=cause["reason"],
+            kind=cause["kind"],
+            owner=cause["owner"],
+            retryable=cause["retryable"],
+            about=next(filter(None, rules), ""),
+            history=state_words({**next(filter(None, kept), {}), **history}) if history else "",
+            state=history["state"] if history else None,
+            last_passed_commit=history["last_passed_commit"] if history else None,
+            nodeids=tuple(cause["nodeids"]),
+            failures=found,
+        )
+
+
+def _cause_of_group(group: JSONObject) -> JSONObject:
+    return {
+        **group,
+        "key": group["fingerprint"],
+        "what": group["title"],
+        "fix": None,
+        "retryable": None,
+        "fingerprints": [group["fingerprint"]],
+    }
+
+
+class _Failures:
+    """What the report lists of each cause."""
+
+    def __init__(self, report: JSONObject) -> None:
+        self._of_tests: dict[str | None, list[JSONObject]] = {}
+        for failure in report["failures"]:
+            self._of_tests.setdefault(failure["fingerprint"], []).append(failure)
+        self._of_nodes = {failed["nodeid"]: failed for failed in report["collection_errors"]}
+        self._of_run: dict[str, list[JSONObject]] = {}
+        for error in report["internal_errors"]:
+            self._of_run.setdefault(error["kind"], []).append(error)
+
+    def of(self, cause: JSONObject) -> Iterator[JSONObject]:
+        for fingerprint in cause["fingerprints"]:
+            yield from self._of_tests.get(fingerprint, ())
+        for nodeid in cause["nodeids"]:
+            if nodeid in self._of_nodes:
+                yield self._of_nodes[nodeid]
+        errors = self._of_run.get(cause["kind"], [])
+        said = [each for each in errors if first_line(each["message"]) in cause["what"]]
+        yield from said or errors
+
+
+def _attributions(report: JSONObject) -> dict[object, str]:
+    """Return who owns what a rule matches and where to read on, by the rule."""
+    found = {}
+    for said in objects_at(own_extension(report), "attributions"):
+        words = [said[name] for name in ("owner", "link") if isinstance(said.get(name), str)]
+        if words and isinstance(said.get("rule"), str):
+            found[said["rule"]] = ", ".join(words)
+    return found
+
+
+def _named(
+    report: JSONObject, nodeids: Sequence[str], failures: Sequence[JSONObject] = ()
+) -> Iterator[str]:
+    """Yield the node ids and paths that words about them may name."""
+    yield from nodeids[:_MAX_NAMED]
+    yield from (test["nodeid"] for test in report["in_flight"][:_MAX_NAMED])
+    for failure in failures[:_MAX_NAMED]:
+        yield from (failure[name]["path"] for name in ("location", "origin") if failure.get(name))
+
+
+def _history(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
+    """Return what the history says of all that failed: `: 1 new, 7 known`."""
+    found = {"runs": 0, "first_seen": None, **_kept_of(report, "verdict")}
+    if isinstance(found.get("state"), str):  # of a verdict without a failure
+        return f" [{state_words(found)}]"
+    if len(causes) == 1:
+        return f" [{causes[0].history}]" if causes[0].history else ""
+    counts: Counter[str] = Counter()
+    for group in report["groups"]:
+        if group["history"]:
+            counts[group["history"]["state"]] += group["count"]
+    words = [f"{counts[state]:,} {said}" for state, said in _STATES.items() if counts[state]]
+    return f": {', '.join(words)}" if words else ""
+
+
+def _kept_of(report: JSONObject, name: str) -> JSONObject:
+    """Return what our extension has of the history of one thing."""
+    return object_at(object_at(own_extension(report), "history"), name)
+
+
+def state_words(history: Mapping[str, Any]) -> str:
+    """Return the words: `new`, `came back`, `known since 2026-11-03 (abc1234), 14 runs` or `flaky`.
+
+    Args:
+        history: `groups[].history` of a report, with what of `GroupState` is known besides.
+    """
+    state, runs = history["state"], history["runs"]
+    if state == "new":
+        return "new"
+    if state == "flaky" and history.get("flaky_runs") and "flaky_failures" in history:
+        return f"flaky: {history['flaky_failures']} of {history['flaky_runs']} runs"
+    first, commit = history["first_seen"], history.get("first_commit")
+    since = first.strftime("%Y-%m-%d") if isinstance(first, datetime) else str(first)[:10]
+    place = f" ({commit[:_COMMIT]})" if isinstance(commit, str) and commit else ""
+    return f"{_SINCE.get(state, 'known since')} {since}{place}, {counted(runs, 'run')}"
+
+
+def _advice(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
+    """Say whether a retry helps, and if not, what of several causes speaks against it."""
+    retryable = None if report["verdict"] is None else report["verdict"]["retryable"]
+    if retryable is None:
+        return ""
+    if retryable:
+        return "a retry may help"
+    lasting = [cause for cause in causes if cause.retryable is False]
+    if len(causes) == 1 or len(lasting) == len(causes):
+        return "a retry won't help"
+    firsts = (
+        (cause.count, object_at(each, "exception"))
+        for cause in lasting
+        for each in cause.failures[:1]
+    )
+    failed = sum(count for count, raised in firsts if raised.get("type") == "AssertionError")
+    if failed:
+        what = "an assertion" if failed == 1 else "assertions"
+        return f"a retry won't help, {what} failed"
+    return f"a retry won't help before {len(lasting)} of {len(causes)} causes are mended"
+
+
+def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPaths) -> str:
+    """Say where to look for the only cause, and what was seen there."""
+    verdict = report["verdict"]
+    nodeid = verdict["nodeid"] or next(iter(cause.nodeids), None)
+    detail = ""
+    told = next(iter(verdict["evidence"]), None)
+    is_failure = told and (cause.failures or told["source"] == "test report")
+    if told and (not is_failure or cause.kind in _TOLD_BY_EVIDENCE):
+        said = first_line(told["detail"]).removeprefix(f"{nodeid}: ")
+        said = paths.words(said, _named(report, [nodeid] if nodeid else []))
+        detail = "" if said.removeprefix("worker ") in headline else said
+    if nodeid is None:
+        return f"because: {detail}" if detail else ""
+    target, package = paths.nodeid(nodeid), _package_of(cause)
+    path, _, names = target.partition("[")[0].partition("::")
+    if path in headline and names.rpartition("::")[2] in headline and not (detail or package):
+        return ""
+    label = "first" if cause.count > 1 else "see"
+    return f"{label}: {target}" + (f": {detail}" if detail else "") + package
+
+
+def _package_of(cause: CauseSummary) -> str:
+    """Say which installed package has raised the first failure, if one has."""
+    origin = next((each.get("origin") for each in cause.failures), None)
+    if origin is None or origin["package"] is None or origin["owner"] == "pytest":
+        return ""
+    return f" in {origin['package']} ({origin['owner']})"
+
+
+def _left(report: JSONObject, paths: ShownPaths) -> str:
+    """Say what was cut short: tests in flight and tests that never started."""
+    words, running, not_run = [], report["in_flight"], report["not_run"]["count"]
+    if running:
+        first = running[0]
+        since = ", ".join(filter(None, [first["phase"], seconds_words(first["elapsed_seconds"])]))
+        others = and_more(len(running) - 1)
+        words.append(f"in flight: {paths.nodeid(first['nodeid'])} ({since}){others}")
+    if not_run:
+        noun = "collected test" if report["collection_errors"] else "test"
+        noun = "selected test" if report["summary"]["deselected"] else noun
+        words.append(f"not run: {not_run:,} of {counted(report['summary']['collected'], noun)}")
+    return "; ".join(words)
+
+
+def running_words(test: Mapping[str, Any]) -> str:
+    """Return in words what a test was doing when the run ended."""
+    lasted = seconds_words(test["elapsed_seconds"])
+    since = f" for {lasted}" if lasted else ""
+    words = f"was running ({test['phase']}){since} when the run ended"
+    return words if test["stall"] is None else f"{words}; {stall_words(test['stall'])}"
+
+
+def stall_words(stall: Mapping[str, Any]) -> str:
+    """Return in words how something was stalled."""
+    return f"{words_at(stall['state'], stall['where'])} for {seconds_words(stall['seconds'])}"
+
+
+def merged_runs(report: JSONObject) -> list[str]:
+    """Return one line for each run that a report was merged from, with its own verdict."""
+    runs = objects_at(object_at(own_extension(report), "merged"), "runs")
+    return list(map(_run_words, runs))
+
+
+def _run_words(run: JSONObject) -> str:
+    """Say which run it was, and how it ended, whatever the types of its fields are."""
+    about, verdict = object_at(run, "run"), run.get("verdict")
+    stage, shard = about.get("stage"), object_at(about, "shard")
+    names = [stage] if isinstance(stage, str) else []
+    if shard:
+        names.append(f"shard {shard.get('index')} of {shard.get('total')}")
+    name = ", ".join(names) or str(about.get("id", "a run"))
+    if isinstance(verdict, dict):
+        codes, message = f"[{verdict.get('reason')} {verdict.get('kind')}]", verdict.get("message")
+        return f"{name}: {first_line(message)} {codes}" if isinstance(message, str) else codes
+    return f"{name}: {verdict if isinstance(verdict, str) else 'no failure'}"

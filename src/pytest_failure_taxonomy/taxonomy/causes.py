@@ -1,0 +1,466 @@
+"""Gather what failed by what is to be mended, and say it in one sentence each.
+
+A fingerprint tells which failures are one and the same; several of them can have one cause, such as
+a package that is not installed, and a run can have several causes. Every finding of the judge is in
+exactly one cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
+from pytest_failure_taxonomy.taxonomy.headlines import (
+    OUTCOMES,
+    PYTESTS_REFUSAL,
+    TYPES_OF_PYTEST,
+    one_line,
+    said_in_one_line,
+)
+from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding, owner_of_most
+from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
+from pytest_failure_taxonomy.taxonomy.recognition import recognise
+from pytest_failure_taxonomy.taxonomy.recovery import (
+    FailureType,
+    RecoveryAction,
+    recovery_of_failure,
+)
+from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import and_more, counted
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.evidence import (
+        Location,
+        RaisedException,
+        RaisingFrame,
+        RunEvidence,
+    )
+    from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+    from pytest_failure_taxonomy.taxonomy.recognition import Diagnosis
+
+MAX_WHAT: Final = 200
+"""Characters of the sentence of a cause, its place included."""
+_MAX_ENDING: Final = 320
+"""The same of an ending of the whole run, which may name several things and no place."""
+_MAX_NAME: Final = 80
+"""Characters of the name of a test; its parameters can be of any length."""
+
+_MAX_PATH: Final = 120
+
+_FIRST: Final = (
+    *("collection.", "conftest.", "usage.", "plugin."),
+    *("internal.", "process.", "worker."),
+)
+"""How kinds begin that explain what else failed, or did not run; stalls do so, too."""
+_LAST: Final = ("interrupt.", "process.", "session.", "stage.", "exit_status.")
+"""How the kinds begin of endings that came after what had failed."""
+_AT_A_NODE: Final = ("process.", "worker.", "test.", "collection.", "session.", "stage.")
+"""How the kinds begin of endings that are others at another node."""
+_STATES: Final = ("new", "came_back", None, "known", "flaky")
+"""What a history says, in the order in which people want to see it."""
+
+_LEAST_RECOVERABLE: Final = (
+    RecoveryAction.ESCALATE,
+    RecoveryAction.ROLLBACK,
+    RecoveryAction.SKIP,
+    RecoveryAction.CONTINUE,
+    RecoveryAction.RETRY,
+)
+"""The order in which one action stands for several."""
+
+_PLAIN: Final = ("AssertionError: ", "Failed: ", "CaseFailedError: ")
+"""Exceptions that say nothing by their type: a check has failed."""
+_CONFTEST: Final = r"[^\s'\"()]*conftest\.py"
+
+
+def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
+    """Return the causes of what was found: first what explains others, then the biggest.
+
+    All failures of one fingerprint are in one cause.
+
+    Args:
+        findings: all of a run, in the order of the evidence. What was only said, as by a marker, is
+            a cause where nothing was seen.
+    """
+    findings = list(findings)
+    seen = [each for each in findings if not each.is_hearsay] or findings
+    with_subtests = {
+        each.nodeid
+        for each in seen
+        if isinstance(each.failure, TestFailure) and each.failure.part == "subtest"
+    }
+    keys: dict[str, str] = {}
+    members: dict[str, tuple[Diagnosis | None, list[Finding]]] = {}
+    for found in seen:
+        key = keys.get(found.fingerprint) if found.fingerprint else None
+        if key is None:
+            diagnosis = recognise(found)
+            key = diagnosis.key if diagnosis is not None else _key_of(found)
+            if found.fingerprint:
+                keys[found.fingerprint] = key
+            members.setdefault(key, (diagnosis, []))
+        members[key][1].append(found)
+    return in_order(
+        _Members(diagnosis, of_one, with_subtests).as_cause(key)
+        for key, (diagnosis, of_one) in members.items()
+    )
+
+
+def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
+    """Return causes in the order in which they are shown."""
+    return tuple(sorted(causes, key=lambda cause: place_of_cause(cause.kind, None, cause.count)))
+
+
+def place_of_cause(kind: str, state: str | None, count: int) -> tuple[bool, int, int]:
+    """Return where a cause stands: what explains others, then what is new, then the biggest.
+
+    Args:
+        kind: its kind.
+        state: what a history says of it; `None` where it says nothing.
+        count: how much of it there is.
+    """
+    explains_others = kind.startswith(_FIRST) or kind.endswith(".stalled")
+    return not explains_others, _STATES.index(state), -count
+
+
+def join_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
+    """Return the causes of several runs, those of one key as one."""
+    joined: dict[str, Cause] = {}
+    for cause in causes:
+        known = joined.get(cause.key)
+        if known is None:
+            joined[cause.key] = cause
+            continue
+        joined[cause.key] = replace(
+            known,
+            retryable=_all_retryable((known.retryable, cause.retryable)),
+            count=known.count + cause.count,
+            unnamed=known.unnamed + cause.unnamed,
+            **{
+                name: tuple(dict.fromkeys((*getattr(known, name), *getattr(cause, name))))
+                for name in ("nodeids", "tests", "files", "fingerprints")
+            },
+        )
+    return in_order(joined.values())
+
+
+def action_of(causes: Iterable[Cause], kind: str) -> tuple[Cause, RecoveryAction]:
+    """Return the cause that is least easily recovered from, and the action that it takes.
+
+    Of equals it is the first one of the verdict's kind, if there is one.
+    """
+    actions = [
+        (cause, recovery_of_failure(cause.failure_type, cause.retryable)) for cause in causes
+    ]
+    return min(actions, key=lambda each: (_LEAST_RECOVERABLE.index(each[1]), each[0].kind != kind))
+
+
+def retryable_of(causes: Sequence[Cause]) -> bool | None:
+    """Tell whether the same run again can pass: only where no cause speaks against it."""
+    return _all_retryable(cause.retryable for cause in causes)
+
+
+def _all_retryable(answers: Iterable[bool | None]) -> bool | None:
+    answers = set(answers)
+    if answers == {True}:
+        return True
+    return False if False in answers else None
+
+
+def headline_of_run(causes: Sequence[Cause], run: RunEvidence) -> str:
+    """Return what failed in one line: the one cause there is, or how many there are."""
+    endings = [cause for cause in causes if not (cause.tests or cause.files or cause.unnamed)]
+    failed = _failed_in_words(causes, run)
+    if len(causes) == 1:
+        [cause] = causes
+        is_of_tests = (cause.tests or cause.unnamed) and not cause.files
+        is_told = cause.what.startswith((failed, f"{len(cause.tests):,} tests "))
+        return f"{failed}: {cause.what}" if is_of_tests and not is_told else cause.what
+    if not failed:
+        first, *others = endings
+        if len(others) > 1:
+            return f"{first.what}, and {len(others)} more causes"
+        return f"{first.what}, {_joined_by(others[0])} {others[0].what}"
+    if len(endings) == 1:
+        among = f", {len(causes)} causes" if len(causes) > 2 else ""
+        return f"{failed}, {_joined_by(endings[0])} {endings[0].what}{among}"
+    return f"{failed}, {counted(len(causes), 'cause')}"
+
+
+def _failed_in_words(causes: Sequence[Cause], run: RunEvidence) -> str:
+    """Say how many tests failed, and how many files could not be collected."""
+    tests = len({nodeid for cause in causes for nodeid in cause.tests})
+    tests += sum(cause.unnamed for cause in causes)
+    files = len({nodeid for cause in causes for nodeid in cause.files if nodeid})
+    files += sum(cause.files.count("") for cause in causes)
+    ran = run.counts.collected - len(run.not_run)
+    told = []
+    if tests:
+        of = f" of {ran:,}" if ran > tests else ""
+        told.append(f"{tests:,}{of} {'test' if max(ran, tests) == 1 else 'tests'} failed")
+    if files:
+        told.append(f"{counted(files, 'file' if tests else 'test file')} can't be collected")
+    return ", ".join(told)
+
+
+def _joined_by(ending: Cause) -> str:
+    came_later = ending.kind.startswith(_LAST) or ending.kind.endswith(".stalled")
+    return "then" if came_later else "and"
+
+
+class _Members:
+    """What was found of one cause."""
+
+    def __init__(
+        self,
+        diagnosis: Diagnosis | None,
+        findings: Sequence[Finding],
+        with_subtests: set[str | None],
+    ) -> None:
+        self._first = findings[0]
+        self._diagnosis = diagnosis
+        self._first_test: TestFailure | None = None
+        self._counts: dict[tuple[FailureReason, str], int] = {}
+        self._answers: set[bool | None] = set()
+        self._raised: list[RaisedException | None] = []
+        self._nodeids: dict[str, None] = {}
+        self._tests: dict[str, None] = {}
+        self._files: list[str] = []
+        self._fingerprints: dict[str, None] = {}
+        self._unnamed = 0
+        self._fixtures: set[str | None] = set()
+        self._places: set[tuple[str, int | None] | None] = set()
+        self._hung_at: dict[RaisingFrame | None, str | None] = {}
+        for found in findings:
+            failure = found.failure
+            is_sum = isinstance(failure, TestFailure) and failure.part == "sum"
+            self._add(found, is_counted=not is_sum or found.nodeid not in with_subtests)
+
+    def _add(self, found: Finding, *, is_counted: bool) -> None:
+        failure, kind = found.failure, (found.reason, found.kind)
+        self._counts[kind] = self._counts.get(kind, 0) + is_counted * found.count
+        self._answers.add(self._retryable(found))
+        for fingerprint in (found.fingerprint, *found.explains):
+            if fingerprint:
+                self._fingerprints[fingerprint] = None
+        if found.nodeid:
+            self._nodeids[found.nodeid] = None
+        if failure is not None:
+            self._raised.append(failure.exception)
+        if isinstance(failure, TestFailure):
+            raised, place = failure.exception, _own_place(failure)
+            self._first_test = self._first_test or failure
+            if failure.nodeid:
+                self._tests[failure.nodeid] = None
+            else:
+                self._unnamed += 1
+            self._fixtures.add(None if raised is None else raised.fixture)
+            self._places.add(None if place is None else (place.path, place.line))
+        elif isinstance(failure, CollectionFailure):
+            if not failure.nodeid or failure.nodeid not in self._files:
+                self._files.append(failure.nodeid)
+        elif found.kind == "test.failed" and found.nodeid is None and not found.headline:
+            self._unnamed += found.count
+
+    def _retryable(self, found: Finding) -> bool | None:
+        """Return what a rule of the user's says, else what is known of the cause, or the kind."""
+        failure, diagnosis = found.failure, self._diagnosis
+        said = failure.attributed if isinstance(failure, TestFailure) else None
+        if said is not None and said.retryable is not None:
+            return said.retryable
+        # What a service answers to the next run, its exception doesn't tell.
+        if diagnosis is not None and (
+            diagnosis.retryable is not None or diagnosis.owner == "environment"
+        ):
+            return diagnosis.retryable
+        if found.retryable is not None:
+            return found.retryable
+        raised = None if failure is None else failure.exception
+        if found.kind == "test.timeout" and owner_of_most([raised]) == "project":
+            place = None if raised is None else raised.frame
+            if self._hung_at.setdefault(place, found.nodeid) != found.nodeid:
+                return None  # where another test hung, too: a loop without an end, perhaps
+        return describe_kind(found.kind, found.reason).retryable
+
+    def as_cause(self, key: str) -> Cause:
+        diagnosis = self._diagnosis
+        reason, kind = max(self._counts, key=self._counts.__getitem__)  # of equals, the first
+        nodeids, tests = tuple(self._nodeids), tuple(self._tests)
+        return Cause(
+            key=_digest(key),
+            what=self._what(),
+            fix=None if diagnosis is None else diagnosis.fix,
+            reason=reason,
+            kind=kind,
+            owner=(diagnosis and diagnosis.owner) or owner_of_most(self._raised),
+            retryable=_all_retryable(self._answers),
+            failure_type=self._first.failure_type or FailureType.UNKNOWN,
+            count=self._count,
+            nodeids=nodeids,
+            tests=nodeids if tests == nodeids else tests,
+            files=tuple(self._files),
+            unnamed=self._unnamed,
+            fingerprints=tuple(self._fingerprints),
+        )
+
+    @property
+    def _count(self) -> int:
+        return sum(self._counts.values()) or 1
+
+    def _what(self) -> str:
+        """Return what is wrong, and where."""
+        found, sentence = self._first, ""
+        if self._diagnosis is not None:
+            sentence = self._diagnosis.what
+        elif found.failure is not None and not found.headline and (found.nodeid or found.words):
+            sentence = next(iter(found.words), _sentence_of(found.failure))
+            if len(self._files) > 1:  # which of them imported it first tells nothing
+                sentence = re.sub(r", from [^()]{1,300}\)", ")", sentence)
+        if not sentence:
+            return one_line(self._in_words_of_the_kind(), _MAX_ENDING)
+        where = self._where(sentence)
+        if not where:
+            return one_line(sentence, MAX_WHAT)
+        return f"{one_line(sentence, max(_MAX_NAME, MAX_WHAT - len(where)))}: {where}"
+
+    def _in_words_of_the_kind(self) -> str:
+        """Return what happened in the words of its kind, with the name of the test that it was."""
+        found = self._first
+        kind = describe_kind(found.kind, found.reason)
+        words = found.headline or ": ".join(filter(None, (kind.one, *found.words[:1])))
+        count = len(self._tests) + self._unnamed or len(self._files) or self._count
+        if count > 1 and kind.many != kind.one:
+            rest = words.removeprefix(kind.one)
+            where = self._tests_in_words(self._first_test, "") if self._first_test else ""
+            at = f": {where}" if where and not where.startswith("first ") else ""
+            if found.kind == "worker.crashed" and found.nodeid:
+                at = "".join(words.partition(" while ")[1:])
+            return kind.phrase(count) + ("" if rest == words else rest) + at
+        nodeid = found.nodeid
+        if nodeid is None or nodeid in words:
+            return words
+        if "1 test " in words:
+            at = "" if self._first_test is None else _place_in_words(_own_place(self._first_test))
+            return words.replace("1 test", _name_of(nodeid), 1) + at
+        if not found.kind.startswith("process."):
+            return words
+        head, colon, rest = words.partition(": ")
+        return f"{head} while it ran {nodeid}{colon}{rest}"
+
+    def _where(self, sentence: str) -> str:
+        """Return what can't be imported, or where the tests failed, for `: ` to stand before."""
+        failure = self._first.failure
+        if self._files:
+            where = self._files_in_words(sentence)
+            tests = f"{counted(len(self._tests), 'test')} failed" if self._tests else ""
+            return ", ".join(filter(None, (where, tests)))
+        if isinstance(failure, RunError) and failure.origin == "conftest":
+            file = re.search(_CONFTEST, failure.message)
+            is_named = file is None or file[0] in sentence
+            return "" if is_named or file is None else f"{file[0]} can't be imported"
+        return "" if self._first_test is None else self._tests_in_words(self._first_test, sentence)
+
+    def _files_in_words(self, sentence: str) -> str:
+        raised = self._raised[0]
+        is_import = raised is not None and raised.type not in _REFUSALS
+        first = self._files[0]
+        how = "imported" if is_import and "::" not in first else "collected"
+        if len(self._files) == 1:
+            file = first.partition("::")[0]
+            is_named = file in sentence and not self._tests
+            return "" if is_named else f"{one_line(first, _MAX_PATH)} can't be {how}"
+        return f"{counted(len(self._files), 'test file')} can't be {how}"
+
+    def _tests_in_words(self, first: TestFailure, sentence: str) -> str:
+        name, raised, at = _name_of(first.nodeid), first.exception, _own_place(first)
+        place = _place_in_words(at)
+        if place.strip(" ()") in sentence:
+            place = ""
+        if raised is not None and raised.fixture is not None and None not in self._fixtures:
+            return f"fixture {raised.fixture}{place}{and_more(len(self._fixtures) - 1)}"
+        is_one = len(self._tests) == 1 or not name  # a log may not say which
+        origin = None if raised is None else raised.origin
+        function = origin.function if origin is not None and place else ""
+        if function and not is_one and len(self._places) == 1:
+            return f"{function}{place}"
+        where = f"{name}{place}".strip()
+        is_of_test = function == name.partition("[")[0].replace("::", ".")
+        file = first.nodeid.partition("::")[0]
+        if function and not is_of_test and at is not None and at.path not in (file, ""):
+            where = f"{function}{place}, in {name}"
+        return where if is_one else f"first {where}"
+
+
+_USERS: Final = ("test", "conftest", "project")
+"""Owners of code in which something is to be mended."""
+_ELSEWHERE: Final = re.compile("[/<]|[A-Za-z]:|.*(?:site|dist)-packages/")
+"""How the paths of pytest, of libraries and of no file begin."""
+_REFUSALS: Final = TYPES_OF_PYTEST | OUTCOMES | {PYTESTS_REFUSAL}
+"""Types of exceptions that stop a collection and do not come from an import."""
+
+
+def _sentence_of(failure: TestFailure | CollectionFailure | RunError) -> str:
+    """Return what nobody recognises in its own words; a failed check needs no exception's name."""
+    said = failure.attributed if isinstance(failure, TestFailure) else None
+    if said is not None and said.source == "test" and said.detail:
+        return one_line(said.detail)
+    raised = failure.exception
+    if raised is None:
+        words = one_line(failure.message)
+    else:
+        words = said_in_one_line(raised.type, raised.message, is_test=True)
+    for plain in _PLAIN:
+        words = words.removeprefix(plain)
+    return words
+
+
+def _name_of(nodeid: str) -> str:
+    return one_line(nodeid.partition("::")[2] or nodeid, _MAX_NAME)
+
+
+def _own_place(failure: TestFailure) -> Location | None:
+    """Return where a test failed in the user's own files, as far as that is known."""
+    place, raised = failure.location, failure.exception
+    if place is None or not _ELSEWHERE.match(place.path):
+        return place
+    if raised is not None and raised.frame is not None and raised.frame.owner in _USERS:
+        frame = raised.frame
+        is_there = place.line == frame.line and place.path.endswith(f"/{frame.path}")
+        return place if is_there else replace(place, path=frame.path, line=frame.line)
+    if raised is not None and raised.origin is not None and raised.origin.text:
+        return replace(place, path=raised.origin.path, line=None)
+    file = failure.nodeid.partition("::")[0]
+    return replace(place, path=file, line=None) if file else None
+
+
+def _place_in_words(place: Location | None) -> str:
+    if place is None:
+        return ""
+    path = place.path if len(place.path) <= _MAX_PATH else f"…{place.path[-_MAX_PATH:]}"
+    return f" ({path})" if place.line is None else f" ({path}:{place.line})"
+
+
+def _key_of(found: Finding) -> str:
+    """Return what failures have in common that one change mends, where nobody recognises it."""
+    failure = found.failure
+    raised = None if failure is None else failure.exception
+    if isinstance(failure, TestFailure) and raised is not None and raised.fixture is not None:
+        origin = raised.origin
+        file = "" if origin is None else (origin.entry.partition(": ")[0] or origin.path)
+        return f"fixture {raised.fixture} {file} {raised.module}.{raised.type} {found.reason}"
+    if found.fingerprint:
+        return found.fingerprint
+    if isinstance(failure, RunError):
+        return f"{found.kind} {one_line(failure.message)}"
+    nodeid = found.nodeid if found.kind.startswith(_AT_A_NODE) else None
+    return f"{found.reason} {found.kind} {nodeid or ''}"
+
+
+def _digest(key: str) -> str:
+    from hashlib import blake2s
+
+    if len(key) == 16 and set(key) <= set("0123456789abcdef"):
+        return key
+    return blake2s(key.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()

@@ -1,0 +1,388 @@
+"""Recognise what is to be mended from what an exception is, holds and was raised from.
+
+The table is `data/causes.toml`; it says how a row is read. It is parsed when the first failure
+comes that a row could know: a failed assertion of the user's stays what the user says.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pytest_failure_taxonomy.taxonomy.evidence import RunError, TestFailure
+from pytest_failure_taxonomy.taxonomy.headlines import said_in_one_line
+from pytest_failure_taxonomy.taxonomy.known_plugins import install_command, which_to_install
+from pytest_failure_taxonomy.taxonomy.libraries import dotted_names, public_name
+from pytest_failure_taxonomy.taxonomy.memory_pressure import words_of_pressure
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table, packaged_text, parsed
+from pytest_failure_taxonomy.taxonomy.values import value
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.evidence import (
+        CollectionFailure,
+        Fact,
+        RaisedException,
+    )
+    from pytest_failure_taxonomy.taxonomy.judgement import CauseOwner, Finding
+
+MAX_READ: Final = 6_000
+"""Characters of a message that are searched."""
+_MAX_VALUE: Final = 160
+"""Characters of a value that a sentence quotes."""
+
+_CHECKS: Final = frozenset({"AssertionError", "Failed", "Skipped"})
+"""What people raise to say that something is wrong; they have said it in their own words."""
+_NOT_BY_PEOPLE: Final = (
+    *("async def functions are not", " not found in `markers` ", "Database access not allowed"),
+    *("snapshot", "--force-regen", "FILES DIFFER", "File not found in data directory"),
+)
+"""One of them is in the text where pytest or a plugin raises the same."""
+_XPASS: Final = "[XPASS(strict)]"
+_WITHOUT_EXCEPTION: Final = (_XPASS, "bdb.BdbQuit")
+"""How a test's failure begins that has no exception and that a row knows."""
+
+_OWN_MARKS: Final = ["filterwarnings", "parametrize", "skip", "skipif", "usefixtures", "xfail"]
+"""The marks of pytest itself; a name near to them is a slip."""
+
+_OPTIONAL: Final = re.compile(r"\[([^][{}]*\{\w+\}[^][]*)\]")
+_NAMED: Final = re.compile(r"\{(\w+)\}")
+_TYPE_AND_TEXT: Final = re.compile(r"([A-Za-z_][\w.]{0,200})(?:: |$)")
+_ERRNO: Final = re.compile(
+    r"\[(?:Errno|WinError) (?P<errno>-?\d{1,6})\] [^\n]{1,200}?"
+    r"(?:: '(?P<filename>[^'\n]{1,6000})|$)"
+)
+_PLACE: Final = re.compile(r" \(([^()\s][^()]{0,300}:\d+)[,)]")
+_URL: Final = re.compile(
+    r"[a-z][\w+.-]{0,20}://(?:[^/@\s]{0,200}@)?([^/?#\s'\"]{1,200})([^#\s'\"]{0,2000})"
+)
+
+_Values = dict[str, str]
+
+
+@value
+class Diagnosis:
+    """What is to be mended, as far as one failure tells it."""
+
+    key: str
+    """In words, the same for all failures that the same change mends: `import cachetools`."""
+    what: str
+    """One line without a place: `nothing listens on 127.0.0.1:5439`."""
+    fix: str | None = None
+    """A command or an edit; `None` where none is known for sure."""
+    owner: CauseOwner | None = None
+    """`None` where the frame that raised it says so."""
+    retryable: bool | None = None
+
+
+class _Link(NamedTuple):
+    """An exception of a chain, as far as it counts here."""
+
+    names: tuple[str, ...]
+    """Dotted names of its classes, itself first."""
+    message: str
+    facts: Sequence[Fact] = ()
+    is_passed_on: bool = True
+    """It is the first, or there are only wrappers around it."""
+
+
+class _Row(NamedTuple):
+    """A row of the table."""
+
+    number: int
+    is_environment: bool
+    """What the tests need and don't have, and no fault of the code."""
+    given: Mapping[str, Any]
+
+
+def recognise(found: Finding) -> Diagnosis | None:
+    """Return what is to be mended where a finding tells it; `None` where nobody knows.
+
+    Of a chain of exceptions the root is asked first. What an exception was raised after counts
+    only if it is a wrapper; what it was raised `from`, if that is the environment's, too.
+    """
+    failure = found.failure
+    if failure is None or not _may_be_known(failure):
+        return None
+    links = _links_of(failure)
+    common: _Values = {"fingerprint": found.fingerprint or found.detail, "kind": found.kind}
+    common |= {fact.name: fact.text for link in links for fact in link.facts}
+    common |= _values_of_failure(failure)
+    partial = None
+    inner: _Link | None = None
+    for link in reversed(links):
+        diagnosis, is_whole = _ask(link, common | _values_of_inner(inner))
+        if is_whole:
+            return diagnosis
+        partial, inner = partial or diagnosis, link
+    return partial
+
+
+def _may_be_known(failure: TestFailure | CollectionFailure | RunError) -> bool:
+    """Tell cheaply whether to look at the table; most failures are assertions."""
+    raised = failure.exception
+    if raised is not None and raised.type in _CHECKS:
+        return any(sign in raised.message for sign in _NOT_BY_PEOPLE)
+    if raised is None and isinstance(failure, TestFailure):
+        return failure.message.startswith(_WITHOUT_EXCEPTION)
+    return True
+
+
+def _links_of(failure: TestFailure | CollectionFailure | RunError) -> list[_Link]:
+    """Return the exceptions that may tell the cause, the one that was seen first."""
+    raised = failure.exception
+    links: list[_Link] = []
+    if raised is not None:
+        links.append(_Link(_names_of(dotted_names(raised)), raised.message, raised.facts))
+        links += _links_behind(raised)
+    elif failure.message.startswith(_XPASS):
+        links.append(_Link(("pytest.xpass",), failure.message.removeprefix(_XPASS).strip()))
+    elif (found := _TYPE_AND_TEXT.match(failure.message)) is not None:
+        name = found[1] if "." in found[1] else f"builtins.{found[1]}"
+        links.append(_Link(_names_of((name,)), failure.message[found.end() :]))
+    if isinstance(failure, RunError):  # asked first: pytest says more than what it stumbled over
+        links.append(_Link((f"pytest.{failure.origin}",), failure.message))
+    return links
+
+
+@lru_cache(maxsize=1_000)
+def _names_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the dotted names of a class and its bases, and the module that it is from.
+
+    A log or another program's file tells nothing of the bases. Of Python's own they are known.
+    """
+    module, _, name = names[0].rpartition(".")
+    own = getattr(builtins, name, None) if module == "builtins" and len(names) == 1 else None
+    if isinstance(own, type):
+        names = tuple(f"builtins.{each.__name__}" for each in own.__mro__[:-1])
+    return (*map(public_name, names), public_name(f"{module}."))
+
+
+def _links_behind(raised: RaisedException) -> Iterator[_Link]:
+    """Yield what is behind an exception, as far as that may be what it is about."""
+    wrappers = tuple(_head()["wrappers"])
+    names, message, is_passed_on = dotted_names(raised), raised.message, True
+    for each in raised.chain:
+        is_wrapper = any(name.startswith(wrappers) for name in names)
+        if not is_wrapper and not each.is_cause:
+            return
+        is_passed_on = is_passed_on and is_wrapper
+        names, message = each.bases, each.message
+        yield _Link(_names_of(names), message, each.facts, is_passed_on)
+    for wrapper, pattern in _head()["quoting"].items():
+        found = _compiled(pattern).match(message[:MAX_READ])
+        if found and any(name.startswith(wrapper) for name in names):
+            yield _Link(_names_of((found["name"],)), found["message"], (), is_passed_on)
+
+
+def _ask(link: _Link, common: _Values) -> tuple[Diagnosis | None, bool]:
+    """Return what the first row says that knows an exception, and whether nothing is left out."""
+    message = link.message[:MAX_READ]
+    told = _ERRNO.match(message) if "builtins.OSError" in link.names else None
+    own = {} if told is None else {name: each or "" for name, each in told.groupdict().items()}
+    own |= {"type": link.names[0].rpartition(".")[2]}
+    own |= {fact.name: fact.text for fact in link.facts}
+    partial = None
+    for row in _rows_of(link.names):
+        if not link.is_passed_on and not row.is_environment:
+            continue
+        found = _compiled(row.given.get("text", "")).search(message)
+        if found is None:
+            continue
+        groups = {name.rstrip("2345"): each for name, each in found.groupdict().items() if each}
+        values = common | own | groups
+        conditions = row.given.get("where", {}).items()
+        if all(re.fullmatch(each, _value(name, values, row)) for name, each in conditions):
+            diagnosis, is_whole = _said_by(row, values)
+            if is_whole:
+                return diagnosis, True
+            partial = partial or diagnosis
+    return partial, False
+
+
+def _said_by(row: _Row, values: _Values) -> tuple[Diagnosis | None, bool]:
+    given = row.given
+    what, is_whole = _filled(given["what"], values, row)
+    key, _ = _filled(given.get("key", given["what"]), values, row)
+    if not what or not key:
+        return None, False
+    fixes = (_filled(each, values, row)[0] for each in given.get("fix", ()))
+    fix = next(filter(None, fixes), None)
+    command, _, name = (fix or "").rpartition(" ")
+    if command == "pip install" and name in packaged_table("plugins"):
+        key = f"plugin {name}"  # whatever of it is missing, one command mends it
+    return Diagnosis(
+        key=key,
+        what=what,
+        fix=fix,
+        owner="environment" if row.is_environment else None,
+        retryable=given.get("retryable"),
+    ), is_whole
+
+
+def _filled(template: str, values: _Values, row: _Row) -> tuple[str, bool]:
+    """Put values into a template: nothing is left of it if one is missing outside of brackets."""
+    left_out = 0
+
+    def without_gaps(part: re.Match[str]) -> str:
+        nonlocal left_out
+        is_whole = all(_value(name, values, row) for name in _NAMED.findall(part[1]))
+        left_out += not is_whole
+        return part[1] if is_whole else ""
+
+    template = _OPTIONAL.sub(without_gaps, template)
+    if not all(_value(name, values, row) for name in _NAMED.findall(template)):
+        return "", False
+    return _NAMED.sub(lambda name: _value(name[1], values, row), template), not left_out
+
+
+def _value(name: str, values: _Values, row: _Row) -> str:
+    """Return a value in one line; empty where there is none."""
+    found = values.get(name, "")
+    if not found and name in _DERIVED:
+        found = _DERIVED[name](values, row)
+    line = " ".join(found.split())
+    return line if len(line) <= _MAX_VALUE else f"{line[:_MAX_VALUE]}…"
+
+
+def _address(values: _Values, _: _Row) -> str:
+    host, port = values.get("host", ""), values.get("port", "")
+    if not host:
+        return ""
+    host = f"[{host}]" if ":" in host else host
+    return f"{host}:{port}" if port else host
+
+
+def _site(values: _Values, row: _Row) -> str:
+    """Return the host that a request was sent to, with the port if that is told."""
+    found = _URL.match(values.get("url", ""))
+    return found[1] if found else _address(values, row)
+
+
+def _page(values: _Values, row: _Row) -> str:
+    """Return what was asked of a server, without a user, a password and a query."""
+    found = _URL.match(values.get("url", ""))
+    return found[1] + found[2].partition("?")[0] if found else _address(values, row)
+
+
+def _install(values: _Values, row: _Row) -> str:
+    """Return how to install what is missing, if it is sure who has it."""
+    name, asked = values.get("name", ""), row.given["asks"]
+    if asked == "modules":
+        if values.get("own_package"):
+            return "pip install -e ."
+        # Of a dotted name all but its last part is there: Python would have missed that first.
+        reviewed = packaged_table("distributions").get(values.get("module") or name, "")
+        found = [values["distribution"]] if "distribution" in values else reviewed.split()[:1]
+        return install_command(found) if found else ""
+    if asked == "libraries":
+        return str(_head()["libraries"].get(name, ""))
+    return which_to_install(asked, name)
+
+
+def _own_mark(values: _Values, _: _Row) -> str:
+    """Return the mark of pytest itself that a name is near to; to register a slip would hide it."""
+    return next(iter(get_close_matches(values["name"].lower(), _OWN_MARKS, 1, cutoff=0.8)), "")
+
+
+def _where(values: _Values, _: _Row) -> str:
+    """Return the place of a syntax error: that of the failure, if it is in the same file."""
+    place, line = values.get("at", ""), values.get("lineno", "")
+    file = values.get("filename") or values.get("file", "")
+    is_there = place.rpartition(":")[0].endswith(file.replace("\\", "/").rpartition("/")[2])
+    return place if place and is_there else f"{file}:{line}" if file and line else place
+
+
+def _files_of_one_name(values: _Values, _: _Row) -> list[str]:
+    """Return the two files, from the root directory if both are below it."""
+    file = values.get("nodeid", "").partition("::")[0]
+    imported, collected = (
+        values.get(name, "").replace("\\", "/") for name in ("imported", "collected")
+    )
+    root = collected.removesuffix(file)
+    both = bool(file) and collected.endswith(f"/{file}") and imported.startswith(root)
+    return [imported[len(root) :], file] if both else []
+
+
+def _folders(values: _Values, row: _Row) -> str:
+    files = _files_of_one_name(values, row)
+    return " and ".join(each.rpartition("/")[0] or "." for each in files)
+
+
+_DERIVED: Final[Mapping[str, Callable[[_Values, _Row], str]]] = {
+    "address": _address,
+    "peer": lambda values, row: _address(values, row) or values["fingerprint"],
+    "site": _site,
+    "page": _page,
+    "install": _install,
+    "own_mark": _own_mark,
+    "where": _where,
+    "first": lambda values, row: next(iter(_files_of_one_name(values, row)), ""),
+    "second": lambda values, _: values.get("nodeid", ""),
+    "folders": _folders,
+    "missing_folder": lambda values, _: (
+        values.get("cwd", "") if values.get("cwd") == values.get("filename") else ""
+    ),
+}
+"""Values that are made of others, or looked up."""
+
+
+def _values_of_inner(inner: _Link | None) -> _Values:
+    if inner is None:
+        return {}
+    name = inner.names[0].removeprefix("builtins.")
+    return {"inner": said_in_one_line(name, inner.message, is_test=True)}
+
+
+def _values_of_failure(failure: TestFailure | CollectionFailure | RunError) -> _Values:
+    """Return what a failure tells besides its exception."""
+    values: _Values = {}
+    raised = failure.exception
+    if raised is not None and raised.memory is not None:
+        values["pressure"] = words_of_pressure(raised.memory)
+    if isinstance(failure, RunError):
+        found = _PLACE.search(failure.message)
+        return values | {"at": found[1]} if found else values
+    values["nodeid"] = failure.nodeid
+    if failure.location is not None:
+        values["at"] = f"{failure.location.path}:{failure.location.line}"
+    return values
+
+
+@cache
+def _head() -> dict[str, Any]:
+    """Return what stands before the rows: lists of names, and tables to look up."""
+    return parsed(_blocks()[0])
+
+
+@cache
+def _blocks() -> list[str]:
+    return packaged_text("causes").split("\n[[")
+
+
+@lru_cache(maxsize=1_000)
+def _rows_of(names: tuple[str, ...]) -> tuple[_Row, ...]:
+    """Return the rows about a class with these names, in the order of the table."""
+    rows = {row.number: row for name in names for row in _rows_about(name)}
+    return tuple(rows[number] for number in sorted(rows))
+
+
+@cache
+def _rows_about(name: str) -> tuple[_Row, ...]:
+    """Return the rows that name a class; only those are parsed, as all of them take 20 ms."""
+    lists = [each for each, names in _head()["names"].items() if name in names]
+    signs = [f'"{name}"', *(f'"@{each}"' for each in lists)]
+    rows = []
+    for number, block in enumerate(_blocks()):
+        if number and any(sign in block for sign in signs):
+            ((section, (given,)),) = parsed(f"[[{block}").items()
+            rows.append(_Row(number, section == "environment", given))
+    return tuple(rows)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)

@@ -1,0 +1,49 @@
+"""The command line as a whole: its help, and what commands take for granted."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_failure_taxonomy.cli.main import main
+from tests.helpers.reports import make_full_run, make_report
+
+FOR_PEOPLE = ["run", "show", "merge", "convert", "history"]
+
+
+def test_the_help_lists_what_people_need_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """The rest stands in a list of its own, each command with one line."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    first, heading, rest = capsys.readouterr().out.partition("\nfor harnesses and benches:\n")
+    listed = r"^ {4}([a-z]+) +([a-z].{10,70})$"
+    assert heading
+    assert [name for name, _ in re.findall(listed, first, re.MULTILINE)] == FOR_PEOPLE
+    others = [name for name, _ in re.findall(listed, rest, re.MULTILINE)]
+    assert len(others) == len(rest.splitlines())
+    assert {"finalize", "classify", "recover", "validate", "bench", "schema"} <= set(others)
+
+
+@pytest.mark.parametrize("command", ["show", "finalize"])
+def test_the_report_of_the_folder_is_the_default(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    """Where there is none, a line says what to give."""
+    monkeypatch.chdir(tmp_path)
+    assert main([command]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(
+        "failure-report.json: there is no such file; give the path of a report, the JSON file "
+        "that `pytest --why` writes"
+    )
+    report = json.dumps(make_report(make_full_run()))
+    Path("failure-report.json").write_text(report, "utf-8")
+    assert main([command]) == 1
+    said = capsys.readouterr()
+    assert "why this run failed" in said.out + said.err
