@@ -165,6 +165,9 @@ def _compose(text: str, problems: Problems, form: Form) -> yaml.Node | None:
     try:
         root: yaml.Node | None = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
+        # libyaml's own limit, in the words of PyYAML 6.0.4 and later.
+        if error.problem is not None and error.problem.endswith("maximum nesting depth"):
+            raise refusal("nested too deep") from None
         mark = error.problem_mark or error.context_mark
         at = mark.line + 1 if mark is not None else None
         raise refusal(f"not YAML ({shown(_words(error))})", line=at) from None
