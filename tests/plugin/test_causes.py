@@ -690,8 +690,7 @@ PYTEST: Final = (
     Row(
         "plugin",
         {"test_a.py": ""},
-        # pytest before 9.2 passes the error of the import on.
-        [f"{'the plugin ' if pytest.version_tuple >= (9, 2) else ''}nope_wx is not installed"],
+        ["the plugin nope_wx is not installed"],
         args=["-p", "nope_wx"],
     ),
     Row(
