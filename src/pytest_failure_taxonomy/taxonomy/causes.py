@@ -78,7 +78,8 @@ _CONFTEST: Final = r"[^\s'\"()]*conftest\.py"
 def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
     """Return the causes of what was found: first what explains others, then the biggest.
 
-    All failures of one fingerprint are in one cause.
+    All failures of one fingerprint are in one cause. Of equals, those of which it is known what is
+    to be mended are first, then what failed first.
 
     Args:
         findings: all of a run, in the order of the evidence. What was only said, as by a marker, is
@@ -102,14 +103,15 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
                 keys[found.fingerprint] = key
             members.setdefault(key, (diagnosis, []))
         members[key][1].append(found)
+    recognised_first = sorted(members.items(), key=lambda each: each[1][0] is None)
     return in_order(
         _Members(diagnosis, of_one, with_subtests).as_cause(key)
-        for key, (diagnosis, of_one) in members.items()
+        for key, (diagnosis, of_one) in recognised_first
     )
 
 
 def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
-    """Return causes in the order in which they are shown."""
+    """Return causes in the order in which they are shown; of equals, the first is the first."""
     return tuple(sorted(causes, key=lambda cause: place_of_cause(cause.kind, None, cause.count)))
 
 

@@ -183,6 +183,13 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
+        raised("ModuleNotFoundError", "No module named 'google.cloud'"),
+        "google.cloud is not installed",
+        None,
+        "import google.cloud",
+        retryable=False,
+    ),
+    Row(
         raised("ModuleNotFoundError", "No module named 'requests.nope'"),
         "requests.nope does not exist",
         None,
