@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchRunReport, Severity
     from pytest_failure_taxonomy.bench.run_figures import (
         BenchComparison,
-        KeyScores,
         LowerBound,
         ReducedScore,
         TagScores,
@@ -107,12 +106,17 @@ def _facts(
     facts += [(each.name, _reduced_words(each)) for each in report.reduced]
     if detail:
         facts += [(f"tag {each.tag}", _tag_words(each)) for each in report.by_tag]
-        facts += [(f"key {each.key}", _key_words(each)) for each in report.by_breakdown_key]
+        facts += [
+            (f"key {key.key}", f"mean {key.mean:.3f}, least {key.least:.3f}, n={key.n}")
+            for key in report.by_breakdown_key
+        ]
     facts.append(("slowest", _slowest(report, slowest)))
     facts.append(("stopped", report.stopped or ""))
     facts.append(("cost", cost_words(report.total_cost_usd) if has_cost else ""))
     if report.baseline is not None:
-        facts.append(("baseline", _baseline_words(report.baseline)))
+        found = report.baseline
+        said = [f"mean {difference_words(found)}, {found.finding}", *flip_words(found)]
+        facts.append(("baseline", "; ".join(said)))
     if report.gate is not None:
         facts.append(("gate", ": ".join([report.gate.verdict, *_joined(report.gate.reasons)])))
     return [f"{name}: {words}" for name, words in facts if words]
@@ -179,11 +183,6 @@ def flip_words(found: BenchComparison, *, most: int = _MAX_FLIPS) -> list[str]:
     return words
 
 
-def _baseline_words(found: BenchComparison) -> str:
-    """Return how a run differs from its baseline."""
-    return "; ".join([f"mean {difference_words(found)}, {found.finding}", *flip_words(found)])
-
-
 def _reduced_words(reduced: ReducedScore) -> str:
     if reduced.value is None:
         return f"not known: {reduced.lower_bound_95.method.removeprefix('none: ')}"
@@ -193,10 +192,6 @@ def _reduced_words(reduced: ReducedScore) -> str:
 def _tag_words(scores: TagScores) -> str:
     passed = f"{scores.passed} of {scores.n} passed"
     return f"{passed}; mean {cut_share(scores.mean_score)}; {_bound(scores.lower_bound_95)}"
-
-
-def _key_words(scores: KeyScores) -> str:
-    return f"mean {scores.mean:.3f}, least {scores.least:.3f}, n={scores.n}"
 
 
 def _codes(report: BenchRunReport, severity: Severity) -> str:

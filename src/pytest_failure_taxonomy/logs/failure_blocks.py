@@ -101,15 +101,13 @@ class Block:
 
     def _add_message(self, line: Line, text: str) -> None:
         # Of a chain of exceptions the last one counts; of a syntax error, what follows its source.
-        begins_anew = not self._was_message or (text[:1] != " " and self._is_source())
+        is_source = bool(self._messages) and self._messages[0].lstrip().startswith('File "')
+        begins_anew = not self._was_message or (text[:1] != " " and is_source)
         if begins_anew:
             self._messages, self._message_line = [], line
             self._located_type = ""
         if len(self._messages) < MAX_MESSAGE_LINES:
             self._messages.append(text)
-
-    def _is_source(self) -> bool:
-        return bool(self._messages) and self._messages[0].lstrip().startswith('File "')
 
     def exception(self) -> RaisedException | None:
         """Return what was raised, if the block says so."""

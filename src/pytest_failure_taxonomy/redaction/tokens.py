@@ -117,7 +117,8 @@ class Tokens:
             whole = self._whole.match(token + part)
             is_more = whole is not None and whole.end() > len(token)
             known = self._whole.fullmatch(token)
-            if not is_more or (known and not _is_rest(part)):
+            # What begins a line belongs to the token that ended the one before, if it is like one.
+            if not is_more or (known and not (len(part) >= _SHORTEST_REST and looks_random(part))):
                 break
             taken = whole.end() - len(token) if whole else 0
             token += part[:taken]
@@ -145,11 +146,6 @@ class Tokens:
                 return True
             before = end
         return False
-
-
-def _is_rest(part: str) -> bool:
-    """Return whether what begins a line belongs to the token that ended the one before."""
-    return len(part) >= _SHORTEST_REST and looks_random(part)
 
 
 def _rest_of(form: dict[str, Any]) -> str:

@@ -328,9 +328,7 @@ MAX_BENCH_TEXT: Final = 2_000
 
 def fit_benches(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the reports of task classes with texts that are not too long."""
-    fitted: list[dict[str, Any]] = change_texts(reports, _fit_bench_text)
+    fitted: list[dict[str, Any]] = change_texts(
+        reports, lambda text: cap_between_words(encodable(text), MAX_BENCH_TEXT)
+    )
     return fitted
-
-
-def _fit_bench_text(text: str) -> str:
-    return cap_between_words(encodable(text), MAX_BENCH_TEXT)

@@ -104,7 +104,10 @@ def parse_report(data: bytes, where: str) -> FailureReport:
     _check_version(content.get("schema_version"), where)
     try:
         report = FailureReport.model_validate_json(_brought_up_to_date(content, data))
-        return report if "causes" in content else _with_causes(report)
+        if "causes" not in content:  # of an older schema version; its groups tell them
+            older = report.model_dump(mode="json", by_alias=True)
+            report = FailureReport.model_validate({**older, "causes": causes_of_groups(older)})
+        return report
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
     # What the standard library takes and pydantic does not: half a surrogate pair, 200 levels.
@@ -144,12 +147,6 @@ def _brought_up_to_date(content: dict[str, Any], data: bytes) -> bytes:
         if field in content:
             content[field] = _with_new_fields(content[field], new)
     return json.dumps(content).encode("ascii")
-
-
-def _with_causes(report: FailureReport) -> FailureReport:
-    """Return a report of an older schema version with the causes that its groups tell."""
-    content = report.model_dump(mode="json", by_alias=True)
-    return FailureReport.model_validate({**content, "causes": causes_of_groups(content)})
 
 
 def _with_new_fields(old: Any, new: Mapping[str, None]) -> Any:

@@ -116,16 +116,12 @@ def cap_between_words(text: str, limit: int) -> str:
     kept = limit - _MARK_ROOM
     head = max(_LONGEST_WORD, kept // 2)
     tail = len(text) - (kept - kept // 2)
-    head_end = _last_blank(text, head - _LONGEST_WORD, head)
+    blanks = [blank.start() for blank in _BLANK.finditer(text, head - _LONGEST_WORD, head)]
+    head_end = blanks[-1] if blanks else head
     blank = _BLANK.search(text, tail, tail + _LONGEST_WORD)
     tail_start = tail if blank is None else blank.start()
     cut = tail_start - head_end
     return text[:head_end] + _MARK.format(count=cut) + text[tail_start:]
-
-
-def _last_blank(text: str, start: int, end: int) -> int:
-    found = [blank.start() for blank in _BLANK.finditer(text, start, end)]
-    return found[-1] if found else end
 
 
 def safe_text(text: str, limit: int = MAX_ONE_LINE) -> str:
@@ -259,15 +255,13 @@ class ShownPaths:
         for pattern in (_PLACE, _SETTING, _IMPORTED):
             found = re.search(pattern, first)  # compiled when needed: most runs show no such text
             if found is not None:
-                known.update(each for each in found.groupdict().values() if self._is_file(each))
+                root, paths = self._rootdir, filter(None, found.groupdict().values())
+                known.update(each for each in paths if os.path.isfile(os.path.join(root, each)))
         if known:
             longest_first = sorted(map(re.escape, known), key=len, reverse=True)
             names = re.compile(rf"(?<![\w./\\-])(?:{'|'.join(longest_first)})(?![\w/\\-]|\.\w)")
             first = names.sub(lambda match: self.path(match[0]), first)
         return f"{first}{newline}{rest}"
-
-    def _is_file(self, path: str | None) -> bool:
-        return bool(path) and os.path.isfile(os.path.join(self._rootdir, str(path)))
 
 
 AS_REPORTED: Final = ShownPaths("", "")

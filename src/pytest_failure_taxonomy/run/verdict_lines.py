@@ -52,8 +52,9 @@ def print_lines(
     if reporter is None and config.pluginmanager.is_blocked("terminal"):
         return
     writer = TerminalWriter(sys.stderr) if reporter is None else reporter._tw  # noqa: SLF001 - pytest's own colours and width
-    if reporter is None:
-        _follow_color_option(config, writer)
+    choice = getattr(config.known_args_namespace, "color", "auto")
+    if reporter is None and choice != "auto":
+        writer.hasmarkup = choice == "yes"
     # The user may have closed the pipe or terminal.
     with suppress(OSError, ValueError):
         if reporter is not None:
@@ -90,12 +91,6 @@ def _print_line(writer: TerminalWriter, line: Line, targets: Mapping[str, str]) 
         text = linked(text, targets)
     writer.write(text, **markup)
     writer.line(line.gap(writer.fullwidth) + line.tail, light=True)
-
-
-def _follow_color_option(config: pytest.Config, writer: Any) -> None:
-    choice = getattr(config.known_args_namespace, "color", "auto")
-    if choice != "auto":
-        writer.hasmarkup = choice == "yes"
 
 
 def show_faces(

@@ -34,8 +34,10 @@ def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | 
     if watcher_id is not None and has_to_allow_reading() and find_py_spy() is not None:
         allow_to_read(watcher_id)
     number = dump_signal()
-    if descriptor is None or number is None or not _is_free(number):
+    if descriptor is None or number is None:
         return None
+    if signal.getsignal(number) != signal.SIG_DFL or catches(os.getpid(), number):
+        return None  # something has a handler for it, in Python or in C
     with suppress(OSError, RuntimeError, ValueError):
         faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
         return number
@@ -66,8 +68,3 @@ def find_py_spy() -> str | None:
         if os.path.isabs(folder) and os.path.isfile(program) and os.access(program, os.X_OK):
             return program
     return None
-
-
-def _is_free(number: int) -> bool:
-    """Tell whether nothing in this process has a handler for a signal, be it in Python or in C."""
-    return signal.getsignal(number) == signal.SIG_DFL and not catches(os.getpid(), number)

@@ -280,7 +280,10 @@ def _place_that_counts(
     """Return path, function, text, entry and leaf as far as they count; one empty text for none."""
     if place is None or exception_type == FIXTURE_ERROR:
         return ("",)
-    if exception_type in _IMPORT_ERRORS and _is_of_import(message, place):
+    if exception_type in _IMPORT_ERRORS and (
+        message.startswith(("No module named", "cannot import name"))
+        or place.text.startswith(("import ", "from "))
+    ):
         return ("",)  # what is missing decides, not who asked for it
     if kind == _TIMEOUT:
         return (place.path, place.function, "", "", "")
@@ -296,12 +299,6 @@ def is_test_code(path: str) -> bool:
         or name.endswith("_test.py")
         or name == "conftest.py"
         or not _TEST_FOLDERS.isdisjoint(folders)
-    )
-
-
-def _is_of_import(message: str, place: OriginPlace) -> bool:
-    return message.startswith(("No module named", "cannot import name")) or place.text.startswith(
-        ("import ", "from ")
     )
 
 

@@ -8,7 +8,7 @@ sorted by precedence.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from pytest_failure_taxonomy.taxonomy.classification import (
@@ -107,13 +107,17 @@ def judge(run: RunEvidence) -> Judgement:
     judged = _judge_each_failure(run)
     found = _findings(run, judged)
     if found and _is_green(run):
-        return replace(judged, faults=_contradictions(_causes_of(found, run)))
+        said = "pytest ended with exit code 0, so this is no verdict"
+        causes = _causes_of(found, run)
+        faults = tuple(f"{said}: {cause.what} ({cause.kind})" for cause in causes)
+        return replace(judged, faults=faults)
     if run.marker is not None and (found or run.exit.code is None):
         found.append(marked_finding(run.marker.name, run.marker.reason))
     if _is_baseline(run):
         found = [each for each in found if each.reason in _ENVIRONMENT_REASONS]
-        if not found:
-            judged = replace(judged, notes=_baseline_notes(run))
+        if not found and not run.counts.ran:
+            note = f"no test ran, yet exit code {run.exit.code} counts as a failing baseline"
+            judged = replace(judged, notes=(f"baseline: {note}",))
     held = group_findings(found)
     causes = _causes_of(found, run)
     lines: tuple[OutputLine, ...] = ()
@@ -235,13 +239,6 @@ def _is_green(run: RunEvidence) -> bool:
         and end.signal is None
         and end.enforced_limit_seconds is None
         and run.stage is not Stage.BASELINE_RUN
-    )
-
-
-def _contradictions(causes: Iterable[Cause]) -> tuple[str, ...]:
-    return tuple(
-        f"pytest ended with exit code 0, so this is no verdict: {cause.what} ({cause.kind})"
-        for cause in causes
     )
 
 
@@ -619,9 +616,3 @@ def _is_baseline(run: RunEvidence) -> bool:
         return False
     code = run.exit.code
     return code is not None and _exit_reason(run) is None
-
-
-def _baseline_notes(run: RunEvidence) -> tuple[str, ...]:
-    if run.counts.ran:
-        return ()
-    return (f"baseline: no test ran, yet exit code {run.exit.code} counts as a failing baseline",)

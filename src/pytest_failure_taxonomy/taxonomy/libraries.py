@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
@@ -79,7 +79,8 @@ def _kind_of(raised: RaisedException, traceback: str) -> str | None:
         return None if subcommand is None else _kind_of_command(subcommand)
     known = next(_known(names, raised.message, traceback), None)
     if known == "llm.error":
-        known = _kind_of_status(raised.message) or known
+        status = _STATUS.match(raised.message)
+        known = packaged_table("libraries")["http"].get(status and status[1], known)
     if known in _WORTH_A_PHRASE:
         said = raised.message.lower()
         phrases = packaged_table("libraries")["phrases"].items()
@@ -106,11 +107,6 @@ def _is_within(module: str, message: str, traceback: str) -> bool:
 
 def _kind_of_command(subcommand: str) -> str:
     return str(packaged_table("libraries")["git"].get(subcommand, "tool.git"))
-
-
-def _kind_of_status(message: str) -> str | None:
-    found = _STATUS.match(message)
-    return packaged_table("libraries")["http"].get(found[1]) if found is not None else None
 
 
 def public_name(name: str) -> str:
@@ -169,7 +165,8 @@ def _words_of(message: str) -> list[str]:
 
 
 def _of_words(words: Sequence[str], shells_left: int) -> str | None:
-    words = _without_prefixes(words)
+    prefixes = takewhile(lambda word: word in _PREFIXES or _ASSIGNMENT.match(word), words)
+    words = words[len(list(prefixes)) :]
     if not words:
         return None
     program = _name(words[0])
@@ -196,13 +193,6 @@ def _line_of_shell(words: Sequence[str]) -> str | None:
         if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
             return line
     return None
-
-
-def _without_prefixes(words: Sequence[str]) -> Sequence[str]:
-    for number, word in enumerate(words):
-        if word not in _PREFIXES and not _ASSIGNMENT.match(word):
-            return words[number:]
-    return ()
 
 
 def _subcommands(words: Sequence[str]) -> Iterator[str]:

@@ -227,13 +227,11 @@ def _entry(number: int, lines: list[str], traceback: str | None, room: int) -> s
     room -= _weight(head)
     if not traceback or room < _LEAST_OF_TRACEBACK:
         return head
-    said = [_traceback_line(line) for line in traceback.splitlines() if line.strip()]
+    longest = _LONGEST_TRACEBACK_LINE
+    told = filter(str.strip, traceback.splitlines())
+    shown = (safe_text(line.expandtabs(4), longest) for line in told)
+    said = [f"     | {_fit(line, 2 * longest)}".rstrip() for line in shown]
     return head + "".join(f"{line}\n" for line in _telling(said, room))
-
-
-def _traceback_line(line: str) -> str:
-    shown = safe_text(line.expandtabs(4), _LONGEST_TRACEBACK_LINE)
-    return f"     | {_fit(shown, 2 * _LONGEST_TRACEBACK_LINE)}".rstrip()
 
 
 def _telling(lines: list[str], room: int) -> Iterator[str]:

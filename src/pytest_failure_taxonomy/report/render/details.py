@@ -36,10 +36,12 @@ def detail_lines(report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED) -> 
         report: the report's JSON object.
         paths: shows the paths in it.
     """
-    summary = summarise(report, paths)
+    summary, found = summarise(report, paths), report["reasons"]
+    reasons = (f"{each['count']:,} x {each['reason']} [{each['kind']}]" for each in found)
+    cut = (f"{name.replace('_', ' ')}: {n}" for name, n in report["limits"].items() if n)
     yield from merged_lines(report)
     for title, lines in (
-        ("reasons", _reason_lines(report)),
+        ("reasons", map(_line, reasons)),
         ("causes", cause_lines(summary, paths)),
         ("failures", _failure_lines(report, paths)),
         ("collection errors", _collection_lines(report, paths)),
@@ -49,7 +51,7 @@ def detail_lines(report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED) -> 
         ("not run", _not_run_lines(report, paths)),
         ("workers", _worker_lines(report, paths)),
         ("bench", _bench_lines(report)),
-        ("cut to keep the report small", _limit_lines(report)),
+        ("cut to keep the report small", map(_line, cut)),
         ("notes", map(_line, summary.notes)),
     ):
         yield from _section(title, lines)
@@ -75,11 +77,6 @@ def _block(text: str | None, indent: str = "    ") -> Iterator[Line]:
     """Yield a text of several lines, indented."""
     for line in (text or "").splitlines():
         yield Line(text=(indent + safe_text(line.expandtabs(), _MAX_WIDTH)).rstrip())
-
-
-def _reason_lines(report: dict[str, Any]) -> Iterator[Line]:
-    for held in report["reasons"]:
-        yield _line(f"{held['count']:,} x {held['reason']} [{held['kind']}]")
 
 
 def cause_lines(summary: RunSummary, paths: ShownPaths, most: int | None = None) -> Iterator[Line]:
@@ -205,9 +202,3 @@ def _bench_lines(report: dict[str, Any]) -> Iterator[Line]:
         yield _line(f"{bench_name(bench)}: {', '.join(words)}", bold=True)
         for reason in (bench["gate"] or {"reasons": ()})["reasons"]:
             yield _line(f"    {reason}")
-
-
-def _limit_lines(report: dict[str, Any]) -> Iterator[Line]:
-    for name, count in report["limits"].items():
-        if count:
-            yield Line(text=f"{name.replace('_', ' ')}: {count}")
