@@ -100,7 +100,7 @@ def test_the_second_command_runs_the_tests_as_ci_does() -> None:
     assert upgrade == ["python", "-m", "pip", "install", "--upgrade", "pip"]
     assert install == ["python", "-m", "pip", "install", "-e", ".", "--group", "dev"]
     assert "pytest-xdist" in group("dev")
-    assert run == ["python", "-m", "pytest", "-n", "3"]
+    assert run == ["python", "-m", "pytest", "-n", "4"]
     script = ROOT / ".ci" / "run"
     if not script.exists():
         pytest.skip("an sdist has no CI script")

@@ -338,6 +338,7 @@ def weight(text: str) -> int:
     return sum(counted[sort_of(each)] for each in text)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150,
     deadline=None,

@@ -412,6 +412,7 @@ def test_the_summary_of_a_success() -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(HOSTILE)
 def test_no_text_is_markdown_or_html(text: str) -> None:

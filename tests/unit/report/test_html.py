@@ -269,6 +269,7 @@ def test_nothing_but_the_pages_own_script_and_style_may_run() -> None:
     assert all(link.startswith("#") for link in links)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(text=HOSTILE)
 def test_no_text_of_a_report_makes_an_element(text: str) -> None:
@@ -297,6 +298,7 @@ def _filled_with(text: str) -> dict[str, Any]:
     return filled
 
 
+@pytest.mark.slow
 @settings(
     deadline=None,
     max_examples=40,
@@ -316,6 +318,7 @@ _ANY_JSON: Final = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(own=st.dictionaries(_OWN_KEYS, _ANY_JSON, max_size=6))
 def test_extensions_of_any_type_make_a_page(own: dict[str, Any]) -> None:

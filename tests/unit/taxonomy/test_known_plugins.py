@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import pytest
 
 from pytest_failure_taxonomy.taxonomy.known_plugins import (
@@ -64,6 +68,20 @@ def test_the_tables_are_sorted_and_whole() -> None:
             assert names
     assert all(each.startswith("-") for names in options.values() for each in names)
     assert len(options) >= 40
+
+
+def test_our_own_names_are_those_of_the_help() -> None:
+    """Whoever runs pytest where this plugin is not installed is told what to install."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    options = set(re.findall(r"^  (?:--[\w-]+, )?(--[\w-]+)", shown, re.MULTILINE))
+    options |= set(re.findall(r"^  (--why[\w-]*), ", shown, re.MULTILINE))
+    settings = re.findall(r"^  (\w+) \(", shown, re.MULTILINE)
+    ours = {each for each in options if re.match("--(why|failure-taxonomy|bench)(-|$)", each)}
+    assert sorted(ours) == names_by_distribution("options")["pytest-failure-taxonomy"]
+    ours = {each for each in settings if re.match("(failure_taxonomy|bench)(_|$)", each)}
+    assert sorted(ours) == names_by_distribution("settings")["pytest-failure-taxonomy"]
 
 
 @pytest.mark.parametrize("option", ["--cov", "--cov=x", "--cov=--x=y"])
