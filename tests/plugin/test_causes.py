@@ -893,7 +893,7 @@ MIXED: Final = (
             "8 of 9 tests failed, 6 causes",
             f"  3 x {NOTHING_LISTENS}: fixture db (test_mix.py:5)",
             "  1 x nothing listens on localhost:PORT: test_http (test_mix.py:9)",
-            "  1 x assert 1 == 2: test_x (test_mix.py:10)",
+            "  1 x fixture 'nope' not found: test_missing (test_mix.py:14)",
             "and 3 more causes; a retry won't help, assertions failed",
         ],
         fixes=[None] * 6,
