@@ -66,6 +66,7 @@ _COMPLETENESS: Final = ("running", "reconstructed", "full")
 _RERUN_OPTIONS: Final = frozenset(
     {"--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise"}
 )
+_LAST_FAILED: Final = frozenset({"--lf", "--last-failed"})
 _RERUN_VALUES: Final = (
     "--lfnf=",
     "--last-failed-no-failures=",
@@ -106,6 +107,13 @@ class _Part:
         """Where it stands among the runs: by stage, shard and time."""
         stage, shard = self.slot
         return (_STAGES.index(stage), shard or 0, _time(self.about["run"]["started_at"]), self.id)
+
+    @property
+    def unsettled(self) -> int:
+        """How many of its tests did not pass: they failed, or the run ended before them."""
+        found = self.about["summary"]
+        settled = ("passed", "skipped", "xfailed", "xpassed")
+        return int(found["collected"] - sum(found[name] for name in settled))
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -491,10 +499,12 @@ def _replaced(parts: Sequence[_Part], *, always: bool) -> set[str]:
     """Return the ids of runs that a rerun has replaced.
 
     That is a later run of the same stage, shard and arguments that came to its end and was told to
-    run what failed before; with `always`, any later run of the same stage and shard.
+    run what failed before; with `always`, any later run of the same stage and shard. What a run did
+    not come to is not known to pass, so the later one must have selected as many tests as did not
+    pass, and `--last-failed` knows nothing of a run that did not come to its end.
     """
     replaced: set[str] = set()
-    earlier: dict[Any, list[str]] = {}
+    earlier: dict[Any, list[tuple[_Part, bool]]] = {}
     for part in parts:
         invocation = part.about["run"]["invocation"]
         args = invocation["args"]
@@ -505,9 +515,15 @@ def _replaced(parts: Sequence[_Part], *, always: bool) -> set[str]:
             key = (*key, invocation["rootdir"], *same)
         before = earlier.setdefault(key, [])
         is_whole = part.about["completeness"] == "full" and part.about["exit"]["code"] in (0, 1)
+        is_of_failed = not _LAST_FAILED.isdisjoint(args)
         if is_whole and (always or not _RERUN_OPTIONS.isdisjoint(args)):
-            replaced.update(before)
-        before.append(part.id)
+            selected = part.about["summary"]["collected"]
+            replaced.update(
+                each.id
+                for each, knows_failed in before
+                if each.unsettled <= selected and (knows_failed or not is_of_failed)
+            )
+        before.append((part, is_whole or (is_of_failed and bool(before))))
     return replaced
 
 

@@ -212,8 +212,11 @@ def test_a_rerun_replaces_what_failed_before() -> None:
     report = merged(first, rerun, last)
     assert report["verdict"] is None
     assert report["summary"]["flaky"] == 2
-    assert merged(first, a_run(3))["verdict"] is not None  # nobody says that it is a rerun
-    assert merged(first, a_run(3), reruns=True)["verdict"] is None
+    again = a_run(3, make_run(counts=Counts(collected=3, passed=3)))
+    assert merged(first, again)["verdict"] is not None  # nobody says that it is a rerun
+    assert merged(first, again, reruns=True)["verdict"] is None
+    of_one = a_run(3, make_run(counts=Counts(collected=1, passed=1)))
+    assert merged(first, of_one, reruns=True)["verdict"] is not None  # two have failed
 
 
 def test_a_rerun_that_died_replaces_nothing() -> None:
@@ -226,6 +229,38 @@ def test_a_rerun_that_died_replaces_nothing() -> None:
     )
     report = merged(a_run(1, failing("a")), died)
     assert [held["kind"] for held in report["reasons"]] == ["process.killed", "test.failed"]
+
+
+def cut_short(collected: int, **given: Any) -> RunEvidence:
+    """Return a run of `-x`: one test passed, one failed, the others never started."""
+    counts = Counts(collected=collected, passed=1, failed=1)
+    left = tuple(f"tests/test_x.py::{n}" for n in range(collected - 2))
+    return make_run(failures=failing("a").failures, counts=counts, not_run=left, **given)
+
+
+@pytest.mark.parametrize("options", [{}, {"reruns": True}])
+def test_what_never_ran_is_replaced_by_no_rerun(options: dict[str, Any]) -> None:
+    """`--last-failed` after `-x` passes with the one test that failed; the others may fail."""
+    first = a_run(1, cut_short(5))
+    of_one = make_run(counts=Counts(collected=1, passed=1))
+    rerun = a_run(2, of_one, args=("--failure-taxonomy", "--lf"))
+    assert reason_of(merged(first, rerun, **options)) == ("TESTS_FAILED", "test.failed")
+    # Its files that could be collected never ran.
+    stopped = cut_short(2, exit=ProcessExit(code=2, observed=True, source="pytest"))
+    assert merged(a_run(1, stopped), rerun, **options)["verdict"] is not None
+    others = make_run(counts=Counts(collected=4, passed=4))
+    for option in ("--ff", "--stepwise"):
+        rerun = a_run(2, others, args=("--failure-taxonomy", option))
+        assert merged(first, rerun, **options)["verdict"] is None
+
+
+def test_a_rerun_that_was_cut_short_is_replaced_by_the_next() -> None:
+    """What was to run again is kept by pytest until it has passed."""
+    runs = [a_run(1, failing("a", "b", "c"))]
+    runs.append(a_run(2, cut_short(3), args=("--failure-taxonomy", "--lf")))
+    two = make_run(counts=Counts(collected=2, passed=2))
+    runs.append(a_run(3, two, args=("--failure-taxonomy", "--lf")))
+    assert merged(*runs)["verdict"] is None
 
 
 @pytest.mark.parametrize(
