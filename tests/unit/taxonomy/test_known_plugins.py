@@ -75,8 +75,8 @@ def test_our_own_names_are_those_of_the_help() -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, check=True
     ).stdout
-    options = set(re.findall(r"^  (?:--[\w-]+, )?(--[\w-]+)", shown, re.MULTILINE))
-    options |= set(re.findall(r"^  (--why[\w-]*), ", shown, re.MULTILINE))
+    heads = re.findall(r"^  (--.+?)(?:  |$)", shown, re.MULTILINE)
+    options = {name for head in heads for name in re.findall(r"(?:^|, )(--[\w-]+)", head)}
     settings = re.findall(r"^  (\w+) \(", shown, re.MULTILINE)
     ours = {each for each in options if re.match("--(why|failure-taxonomy|bench)(-|$)", each)}
     assert sorted(ours) == names_by_distribution("options")["pytest-failure-taxonomy"]
