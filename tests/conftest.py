@@ -40,7 +40,7 @@ _PYTHONS_OWN: Final = frozenset({"SIGPIPE", "SIGXFZ", "SIGXFSZ"})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare how much of `tests/attacks` is run, and from which seed."""
+    """Declare how much is run of what has very many cases, and from which seed."""
     group = parser.getgroup("attacks")
     group.addoption(
         "--attacks",
@@ -55,6 +55,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=0,
         metavar="N",
         help="choose and make up the attacks from this seed; default: %(default)s",
+    )
+    parser.addoption(
+        "--matrix",
+        choices=("some", "all"),
+        default="some",
+        help="bring about each death of the fault matrix in some configurations, as CI does, or in "
+        "all of them; default: %(default)s",
     )
     parser.addoption(
         "--fresh-pythons",

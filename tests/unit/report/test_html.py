@@ -301,7 +301,7 @@ def _filled_with(text: str) -> dict[str, Any]:
 @pytest.mark.slow
 @settings(
     deadline=None,
-    max_examples=40,
+    max_examples=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(run=_run, completeness=st.sampled_from(["full", "reconstructed", "running"]))
