@@ -60,20 +60,16 @@ def table_of_systems(reports: Sequence[BenchRunReport], *, test: str = "") -> li
 
 def _cells(report: BenchRunReport) -> tuple[str, ...]:
     counts, bound = report.counts, report.lower_bound_95.value
+    measured = [score.wall_clock_ms for _, score in report.per_case if score.wall_clock_ms > 0]
     return (
         report.system_label,
         f"{counts.passed} of {counts.scheduled}",
         "-" if report.mean_score is None else cut_share(report.mean_score),
         "-" if bound is None else cut_share(bound),
         cost_words(report.total_cost_usd),
-        _mean_time(report),
+        duration(math.fsum(measured) / len(measured)) if measured else "",
         "" if report.gate is None else report.gate.verdict,
     )
-
-
-def _mean_time(report: BenchRunReport) -> str:
-    measured = [score.wall_clock_ms for _, score in report.per_case if score.wall_clock_ms > 0]
-    return duration(math.fsum(measured) / len(measured)) if measured else ""
 
 
 def lines_of_system(report: BenchRunReport, *, slowest: int = 3, detail: bool = False) -> list[str]:

@@ -6,9 +6,7 @@ terminal belongs to the test; pytest reads its configuration by itself.
 
 from __future__ import annotations
 
-import pkgutil
 import shlex
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,6 +19,7 @@ from pytest_failure_taxonomy.report.limits import (
     texts_at,
 )
 from pytest_failure_taxonomy.report.text import encodable, safe_text
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import value
 
 LONGEST_WORD: Final = 400
@@ -95,7 +94,8 @@ def _kept(args: Sequence[str], files: frozenset[str]) -> Iterator[tuple[str, ...
         args: of the run.
         files: files and folders of its tests, which are no values.
     """
-    table = _table()
+    lists = packaged_table("options").items()
+    table = {name: sort for sort, names in lists for name in names}
     words = list(args)
     while words:
         word = words.pop(0)
@@ -165,9 +165,3 @@ def _files_of(report: JSONObject) -> frozenset[str]:
             for end in range(start + 1, len(parts) + 1)
         )
     return frozenset(found)
-
-
-def _table() -> dict[str, str]:
-    text = pkgutil.get_data("pytest_failure_taxonomy.taxonomy", "data/options.toml") or b""
-    lists = tomllib.loads(text.decode()).items()
-    return {name: sort for sort, names in lists for name in names}

@@ -528,16 +528,12 @@ def _from_exit_code(run: RunEvidence, *, explained: bool) -> Iterator[Finding]:
         yield finding("warnings.exceeded", "exit status", f"warnings: {run.counts.warnings}")
     elif run.coverage:
         yield finding("coverage.failed", "pytest-cov", run.coverage, headline=run.coverage)
-    elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN and not _is_stage_limit(run):
+    elif run.stage not in STAGES_WITH_A_FAILURE_OF_THEIR_OWN and (
+        run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST) or code not in TIME_LIMIT_EXIT_CODES
+    ):  # else the stage itself has something to say of it
         reason = FailureReason.from_pytest_exit_code(code)
         why = run.should_fail or f"exit code {code}"
         yield finding("exit_status.changed", "exit status", why, reason=reason, words=(why,))
-
-
-def _is_stage_limit(run: RunEvidence) -> bool:
-    """Tell whether the stage itself has something to say of an exit code of a time limit."""
-    is_plain = run.stage in (Stage.AGENT_RUN, Stage.FINAL_TEST)
-    return not is_plain and run.exit.code in TIME_LIMIT_EXIT_CODES
 
 
 def _from_stage(run: RunEvidence, found: list[Finding]) -> Iterator[Finding]:
