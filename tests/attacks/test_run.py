@@ -461,7 +461,7 @@ def test_a_script_is_asked_by_its_first_line(tmp_path: Path, bare: str) -> None:
     assert run.status == 0
     assert f"is not installed in {bare}, to which {script} belongs: " in run.stderr
     assert f"; run {sys.executable} -m pytest instead, or install it there: {bare}" in run.stderr
-    assert "failure taxonomy: no failure; report: failure-report.json" in run.stderr
+    assert "taxonomy: the command ended with status 0; report: failure-report.json" in run.stderr
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,17 @@ def test_a_crash_at_exit_is_seen(tmp_path: Path, args: Sequence[str]) -> None:
     report = run.report()
     assert verdict_of(report) == ("UNKNOWN", "process.crashed")
     assert (report["exit"]["observed"], report["summary"]["passed"]) == (True, 3)
+    assert run.told[1].startswith("the pytest process crashed (SIGSEGV)")  # below `no failure`
+
+
+def test_a_command_that_shows_no_status_of_its_pytest_is_no_success(tmp_path: Path) -> None:
+    """A pipe ends with the status of its last command: nothing more is known, or said."""
+    write(tmp_path, "assert 0")
+    line = f"{shlex.join(the_pytest())} | cat"
+    run = supervise(tmp_path, "sh", "-c", line)
+    assert run.status == 0
+    told = run.stderr.splitlines()[-1]
+    assert told == "failure taxonomy: the command ended with status 0; report: failure-report.json"
 
 
 def test_a_worker_that_dies_under_it(tmp_path: Path) -> None:

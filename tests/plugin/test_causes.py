@@ -902,6 +902,32 @@ MIXED: Final = (
         on_workers=True,
     ),
     Row(
+        "one-helper-for-several",
+        {
+            "conftest.py": (
+                "import os, socket\n"
+                "def env(name): return os.environ[name]\n"
+                "def connect(port): return socket.create_connection(('127.0.0.1', port))\n"
+            ),
+            "test_a.py": (
+                "from conftest import connect, env\n"
+                "def test_a(): env('AAA_URL')\n"
+                "def test_b(): env('BBB_URL')\n"
+                "def test_c(): connect(PORT)\n"
+                "def test_d(): connect(1)\n"
+                "def test_e(): connect(1)\n"
+            ),
+        },
+        [
+            "5 tests failed, 4 causes; a retry won't help 2 of the 4 causes",
+            "  2 x nothing listens on 127.0.0.1:1: connect (conftest.py:3)",
+            "  1 x the environment variable AAA_URL is not set: env (conftest.py:2), in test_a",
+            "  1 x the environment variable BBB_URL is not set: env (conftest.py:2), in test_b",
+        ],
+        fixes=[None] * 4,
+        on_workers=True,
+    ),
+    Row(
         "fixture-of-60-tests",
         {
             "conftest.py": SESSION_FIXTURE,

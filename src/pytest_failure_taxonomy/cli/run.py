@@ -135,7 +135,9 @@ def execute(options: argparse.Namespace) -> int:
             )
             problem = _write(path, report)
             _show_on_github(report, command)
-        if report["completeness"] != "full":
+        # What pytest itself has told before its process ended in another way is not all.
+        ended_later = report["exit"]["source"] == "supervisor" and report["exit"]["code"] != 0
+        if report["completeness"] != "full" or ended_later:
             shown = path.relative_to(folder) if path.is_relative_to(folder) else path
             print_verdict(report, shown, problem=problem)
     except Exception as error:  # noqa: BLE001 - the command's status stands

@@ -179,6 +179,8 @@ def _success(report: JSONObject) -> str:
     is_known = counts or report["environment"]["pytest"] != "unknown"
     tests = f" ({counts or 'no test ran'})" if is_known else ""
     what = accepted_words(report) or "no failure"
+    if not is_known and report["exit"]["source"] == "supervisor":
+        what = "the command ended with status 0"
     if what == "no failure" and (summary["failed"] or summary["errors"]):
         what = "pytest ended with exit code 0, which a plugin or a conftest.py has set"
     return "; ".join([f"{what}{tests}", *notes])
@@ -201,7 +203,7 @@ def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
     if report["verdict"] is None:
         known = report["groups"] if accepted_words(report) else ()
         causes = [_cause_of_group(each) for each in known]
-    failures = _Failures(report)
+    failures = _Failures(report, causes)
     attributions = _attributions(report)
     for cause in causes:
         found = tuple(failures.of(cause))
@@ -241,18 +243,22 @@ def _cause_of_group(group: JSONObject) -> JSONObject:
 class _Failures:
     """What the report lists of each cause."""
 
-    def __init__(self, report: JSONObject) -> None:
+    def __init__(self, report: JSONObject, causes: Sequence[JSONObject]) -> None:
         self._of_tests: dict[str | None, list[JSONObject]] = {}
         for failure in report["failures"]:
             self._of_tests.setdefault(failure["fingerprint"], []).append(failure)
         self._of_nodes = {failed["nodeid"]: failed for failed in report["collection_errors"]}
+        self._causes_of = Counter(name for each in causes for name in set(each["fingerprints"]))
         self._of_run: dict[str, list[JSONObject]] = {}
         for error in report["internal_errors"]:
             self._of_run.setdefault(error["kind"], []).append(error)
 
     def of(self, cause: JSONObject) -> Iterator[JSONObject]:
         for fingerprint in cause["fingerprints"]:
-            yield from self._of_tests.get(fingerprint, ())
+            is_shared = self._causes_of[fingerprint] > 1
+            for failure in self._of_tests.get(fingerprint, ()):
+                if not is_shared or failure["nodeid"] in cause["nodeids"]:
+                    yield failure
         for nodeid in cause["nodeids"]:
             if nodeid in self._of_nodes:
                 yield self._of_nodes[nodeid]
@@ -337,7 +343,7 @@ def _advice(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
     if failed:
         what = "an assertion" if failed == 1 else "assertions"
         return f"a retry won't help, {what} failed"
-    return f"a retry won't help before {len(lasting)} of {len(causes)} causes are mended"
+    return f"a retry won't help {len(lasting)} of the {len(causes)} causes"
 
 
 def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPaths) -> str:

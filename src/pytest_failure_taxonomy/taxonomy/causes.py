@@ -8,7 +8,7 @@ exactly one cause.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
@@ -32,6 +32,7 @@ from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (
+        LinkedException,
         Location,
         RaisedException,
         RaisingFrame,
@@ -78,7 +79,8 @@ _CONFTEST: Final = r"[^\s'\"()]*conftest\.py"
 def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
     """Return the causes of what was found: first what explains others, then the biggest.
 
-    All failures of one fingerprint are in one cause. Of equals, those of which it is known what is
+    Failures of one fingerprint are in one cause, unless they say that different things are to be
+    mended, such as two hosts that one function asks. Of equals, those of which it is known what is
     to be mended are first, then what failed first.
 
     Args:
@@ -92,15 +94,14 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
         for each in seen
         if isinstance(each.failure, TestFailure) and each.failure.part == "subtest"
     }
-    keys: dict[str, str] = {}
+    keys: dict[Hashable, str] = {}
     members: dict[str, tuple[Diagnosis | None, list[Finding]]] = {}
     for found in seen:
-        key = keys.get(found.fingerprint) if found.fingerprint else None
+        said = _said_by(found)
+        key = keys.get(said) if found.fingerprint else None
         if key is None:
             diagnosis = recognise(found)
-            key = diagnosis.key if diagnosis is not None else _key_of(found)
-            if found.fingerprint:
-                keys[found.fingerprint] = key
+            key = keys[said] = diagnosis.key if diagnosis is not None else _key_of(found)
             members.setdefault(key, (diagnosis, []))
         members[key][1].append(found)
     recognised_first = sorted(members.items(), key=lambda each: each[1][0] is None)
@@ -108,6 +109,19 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
         _Members(diagnosis, of_one, with_subtests).as_cause(key)
         for key, (diagnosis, of_one) in recognised_first
     )
+
+
+def _said_by(found: Finding) -> Hashable:
+    """Return all by which failures of one fingerprint can differ in what is to be mended."""
+    if found.failure is None:
+        return found.fingerprint
+    raised = found.failure.exception
+    links: list[RaisedException | LinkedException] = []
+    if raised is not None:
+        links = [raised, *raised.chain]
+    facts = ((fact.name, fact.text) for each in links for fact in each.facts)
+    messages = (each.message for each in links)
+    return found.fingerprint, found.failure.message, *messages, *facts
 
 
 def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:

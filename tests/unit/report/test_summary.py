@@ -92,7 +92,7 @@ def test_several_causes() -> None:
         f"  3 x {REFUSED}",
         f"  12 x {MISSING}; fix: pip install cachetools",
         f"  1 x {ASSERTION}",
-        "and 3 more causes; a retry won't help before 5 of 6 causes are mended",
+        "and 3 more causes; a retry won't help 5 of the 6 causes",
         "report: r.json",
     ]
     assert text_of(report, quiet=True) == [
@@ -197,7 +197,7 @@ def test_an_exit_code_alone() -> None:
         (True, [True, True], "a retry may help"),
         (None, [True, None], ""),
         (False, [False, False], "a retry won't help"),
-        (False, [True, False], "a retry won't help before 1 of 2 causes are mended"),
+        (False, [True, False], "a retry won't help 1 of the 2 causes"),
         (False, [False], "a retry won't help"),
     ],
 )

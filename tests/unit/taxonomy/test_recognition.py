@@ -183,6 +183,13 @@ ROWS: Final = (
         retryable=False,
     ),
     Row(
+        raised("ModuleNotFoundError", "No module named 'google'"),
+        "a package of google is not installed",
+        None,
+        "import google 0123456789abcdef",
+        retryable=False,
+    ),
+    Row(
         raised("ModuleNotFoundError", "No module named 'google.cloud'"),
         "google.cloud is not installed",
         None,

@@ -49,7 +49,6 @@ SECTIONS: Final = ("format", "verdict", "try", "failures", "changed", "in flight
 """How the sections begin, in their order."""
 
 _MOST_CAUSES: Final = 5
-_MOST_FIXES: Final = 3
 _MOST_IN_FLIGHT: Final = 3
 _MOST_COMMANDS: Final = 5
 _MOST_NOTES: Final = 3
@@ -185,8 +184,8 @@ def _advice(report: JSONObject, summary: RunSummary) -> Iterator[str]:
     yield f"try: {action or 'not known'}"
     if action in _ACTIONS:
         yield _line(f"that is: {_ACTIONS[action]}")
-    fixes = [cause.fix for cause in summary.causes if cause.fix]
-    yield from (_line(f"fix: {fix}") for fix in [*dict.fromkeys(fixes)][:_MOST_FIXES])
+    if summary.causes_count == 1 and (fix := summary.causes[0].fix):
+        yield _line(f"fix: {fix}")  # of several, each has its own below
     yield _line(f"retry helps: {_ONCE_MORE[verdict['retryable']]}")
     if verdict["failure_type"]:
         yield _line(f"failure type: {verdict['failure_type']}")
