@@ -27,7 +27,7 @@ from pytest_failure_taxonomy.aftermath.complete import (
 )
 from pytest_failure_taxonomy.aftermath.lock import ReportLock, lock_path
 from pytest_failure_taxonomy.aftermath.mailbox import read_message
-from pytest_failure_taxonomy.bench.isolation.processes import remove_folder
+from pytest_failure_taxonomy.bench.isolate.processes import remove_folder
 from pytest_failure_taxonomy.bench.plugin.bench_session import write_json
 from pytest_failure_taxonomy.bench.start import write_starter
 from pytest_failure_taxonomy.errors import BenchError, ReportError

@@ -49,7 +49,7 @@ async def grade_isolated(
     rubric: Path, mode: Literal["warm", "fresh"], run: Callable[[Grade], Awaitable[None]]
 ) -> None:
     """Grade by an `IsolatedRubric`."""
-    from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
+    from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase
 
     isolated = IsolatedRubric(rubric, mode=mode)

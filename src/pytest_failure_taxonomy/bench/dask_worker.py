@@ -22,7 +22,7 @@ from pytest_failure_taxonomy.bench.call_threads import Raised
 from pytest_failure_taxonomy.bench.calls import as_coroutine_function
 from pytest_failure_taxonomy.bench.errors_elsewhere import facts_of
 from pytest_failure_taxonomy.bench.fan_out import BackgroundLoop
-from pytest_failure_taxonomy.bench.isolation.client import MAX_OUTPUT_BYTES, IsolatedSystem
+from pytest_failure_taxonomy.bench.isolate.client import MAX_OUTPUT_BYTES, IsolatedSystem
 from pytest_failure_taxonomy.bench.output_json import json_problem
 from pytest_failure_taxonomy.bench.user_code import import_callable
 from pytest_failure_taxonomy.bench.user_errors import Traceback

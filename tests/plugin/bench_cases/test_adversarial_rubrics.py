@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 import pytest
 
-from pytest_failure_taxonomy.bench.isolation import connection, processes
-from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
+from pytest_failure_taxonomy.bench.isolate import connection, processes
+from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, RunPlan, TaskClass
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.runner import Runner

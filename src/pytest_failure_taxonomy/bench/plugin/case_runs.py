@@ -13,7 +13,7 @@ from pytest_failure_taxonomy.bench.admission import Admission
 from pytest_failure_taxonomy.bench.dask_backend import DaskSystem
 from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.fan_out import FanOut, Unit
-from pytest_failure_taxonomy.bench.isolation.client import IsolatedSystem
+from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.plugin.bench_names import SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem
@@ -28,7 +28,7 @@ from pytest_failure_taxonomy.bench.user_code import import_callable
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
+    from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, RunPlan, TaskClass
     from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, SystemUnderTest
     from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 import pytest
 from pydantic import ValidationError
 
-from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
+from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
 from pytest_failure_taxonomy.bench.loading.folder import is_task_class, task_class_folder
 from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan, RunShard
@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.redaction.secret_names import declare_secret_variables
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
+    from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
 
 _UNITS_PER_WORKER: Final = 4

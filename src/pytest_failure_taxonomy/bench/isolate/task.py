@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pytest_failure_taxonomy.bench.isolation import wire
+from pytest_failure_taxonomy.bench.isolate import wire
 from pytest_failure_taxonomy.taxonomy.values import value
 
 _KEPT: Final = frozenset(

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import pytest
 
-from pytest_failure_taxonomy.bench.isolation import client
-from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric, defines_grade
+from pytest_failure_taxonomy.bench.isolate import client
+from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric, defines_grade
 from pytest_failure_taxonomy.bench.models import BenchCase
 from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError, RubricTimeoutError
 
@@ -309,7 +309,7 @@ def test_nothing_is_left_when_it_is_forgotten(tmp_path: Path, private_places: Pa
 PROGRAM = """
 import asyncio, sys, tempfile
 from pathlib import Path
-from pytest_failure_taxonomy.bench.isolation.client import IsolatedRubric
+from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
 from pytest_failure_taxonomy.bench.models import BenchCase
 tempfile.tempdir = sys.argv[2]
 async def main():

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.bench.isolation import processes, wire
-from pytest_failure_taxonomy.bench.isolation.task import Reply, Task, mark_of
+from pytest_failure_taxonomy.bench.isolate import processes, wire
+from pytest_failure_taxonomy.bench.isolate.task import Reply, Task, mark_of
 
 SPARE_SECONDS: Final = 10.0
 """How long after a case's limit its server may take to report before it is killed."""

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_failure_taxonomy.bench.answers import Answer
 from pytest_failure_taxonomy.bench.errors_elsewhere import SystemUnderTestError, raised_elsewhere
-from pytest_failure_taxonomy.bench.isolation import wire
-from pytest_failure_taxonomy.bench.isolation.connection import (
+from pytest_failure_taxonomy.bench.isolate import wire
+from pytest_failure_taxonomy.bench.isolate.connection import (
     Connection,
     OnSpends,
     ServerDiedError,
     run_directly,
 )
-from pytest_failure_taxonomy.bench.isolation.task import (
+from pytest_failure_taxonomy.bench.isolate.task import (
     Message,
     Reply,
     Task,

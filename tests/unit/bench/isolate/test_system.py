@@ -9,12 +9,12 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.bench.errors_elsewhere import SystemUnderTestError
-from pytest_failure_taxonomy.bench.isolation.client import IsolatedSystem
+from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.models import BenchCase
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server without it")
 
-SYSTEMS: Final = "tests.unit.bench.isolation.systems"
+SYSTEMS: Final = "tests.unit.bench.isolate.systems"
 
 
 def result_of(system: str, **fields: Any) -> Any:
