@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.attribution import FailureTaxonomy
 
 SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
-"""Repeated from `aftermath.mailbox`, which is not imported for nothing."""
+"""Repeated from `watcher.mailbox`, which is not imported for nothing."""
 
 _REQUESTED = pytest.StashKey[bool]()
 """Whether a report was asked for when pytest started."""
@@ -154,7 +154,7 @@ def _is_supervised() -> bool:
     """Tell whether `failure-taxonomy run` is the parent of this process."""
     if SUPERVISOR_VARIABLE not in os.environ:
         return False
-    from pytest_failure_taxonomy.aftermath.mailbox import find_mailbox
+    from pytest_failure_taxonomy.watcher.mailbox import find_mailbox
 
     return find_mailbox() is not None
 

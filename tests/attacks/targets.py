@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy import FailureReason, FailureType, find_marker, load_report
-from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, complete_run, end_from_status
 from pytest_failure_taxonomy.errors import LogError, ReportError, RulesError
 from pytest_failure_taxonomy.logs.answer import classify_log
 from pytest_failure_taxonomy.recorder.machine import describe_environment
@@ -24,6 +23,7 @@ from pytest_failure_taxonomy.report.reading import parse_report
 from pytest_failure_taxonomy.report.render.agent import render as render_for_agents
 from pytest_failure_taxonomy.rules.rules_file import load_rules
 from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS
+from pytest_failure_taxonomy.watcher.complete import ProcessEnd, complete_run, end_from_status
 from tests.helpers.reports import assert_valid_report
 
 CORPUS: Final = Path(__file__).with_name("corpus")

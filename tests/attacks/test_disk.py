@@ -23,11 +23,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.aftermath.complete import ProcessEnd, reconstruct
-from pytest_failure_taxonomy.recorder.record import writer
-from pytest_failure_taxonomy.recorder.record.layout import COUNTED_AT, LOSS_AT, STATE, record_folder
-from pytest_failure_taxonomy.recorder.record.reader import RecordedRun, read_record
-from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
+from pytest_failure_taxonomy.record import write
+from pytest_failure_taxonomy.record.layout import COUNTED_AT, LOSS_AT, STATE, record_folder
+from pytest_failure_taxonomy.record.read import RecordedRun, read_record
+from pytest_failure_taxonomy.record.write import DiskRecord
 from pytest_failure_taxonomy.report.limits import cut_to_fit, is_cut
 from pytest_failure_taxonomy.report.write import MAX_NAME_BYTES, encode, path_beside, path_of_run
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -37,6 +36,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Unrecorded,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.watcher.complete import ProcessEnd, reconstruct
 from tests.helpers.children import REPORT, ChildRun, run_child, run_pytest
 from tests.helpers.reports import (
     assert_valid_report,
@@ -337,7 +337,7 @@ def test_a_write_that_is_cut_short(
 
     fail(record, "a")
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "write_bytes", write_a_part)
+        patch.setattr(write, "write_bytes", write_a_part)
         fail(record, "b")
         record.write("collection_failure", failure=CollectionFailure(nodeid="c", message=""))
     fail(record, "d")
@@ -354,7 +354,7 @@ def test_a_write_that_is_short_and_goes_on(
 ) -> None:
     """A system that takes a line in parts gets all of them."""
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "write_bytes", lambda file, content: os.write(file, content[:3]))
+        patch.setattr(write, "write_bytes", lambda file, content: os.write(file, content[:3]))
         fail(record, "a")
         fail(record, "b")
     run = read_record(record.folder, RUN_ID)
@@ -552,7 +552,7 @@ NO_WATCHER: Final = (
 
 LAUNCH_WITHOUT: Final = (
     "import sys, pytest\n"
-    "import pytest_failure_taxonomy.aftermath.watcher as watcher\n"
+    "import pytest_failure_taxonomy.watcher.start as watcher\n"
     "{change}\n"
     "sys.exit(pytest.main(sys.argv[sys.argv.index('pytest') + 1:]))"
 )
@@ -614,7 +614,7 @@ def test_a_watcher_that_is_gone_is_told(folder: Path) -> None:
         "        except OSError:\n"
         "            continue\n"
         "        mine = str(os.getpid()).encode()\n"
-        "        if any(word.endswith(b'/watch.py') for word in words) and mine in words:\n"
+        "        if any(word.endswith(b'/process.py') for word in words) and mine in words:\n"
         "            os.kill(int(entry), signal.SIGKILL)\n"
     )
     (folder / "test_it.py").write_text(test, "utf-8")

@@ -19,19 +19,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.aftermath.complete import (
-    ProcessEnd,
-    complete_run,
-    is_still_running,
-    read_report,
-)
-from pytest_failure_taxonomy.aftermath.lock import ReportLock, lock_path
-from pytest_failure_taxonomy.aftermath.mailbox import read_message
 from pytest_failure_taxonomy.bench.isolate.processes import remove_folder
 from pytest_failure_taxonomy.bench.plugin.bench_session import write_json
 from pytest_failure_taxonomy.bench.start import write_starter
 from pytest_failure_taxonomy.errors import BenchError, ReportError
-from pytest_failure_taxonomy.recorder.record.layout import (
+from pytest_failure_taxonomy.record.layout import (
     EVENTS,
     HEAD,
     RESERVE,
@@ -41,13 +33,21 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     worker_folder,
     worker_of,
 )
-from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
+from pytest_failure_taxonomy.record.write import DiskRecord
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.run.report_file import ReportFile
 from pytest_failure_taxonomy.run.settings import Settings
 from pytest_failure_taxonomy.system.own_files import make_folder, open_folder, read_file
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.watcher.complete import (
+    ProcessEnd,
+    complete_run,
+    is_still_running,
+    read_report,
+)
+from pytest_failure_taxonomy.watcher.lock import ReportLock, lock_path
+from pytest_failure_taxonomy.watcher.mailbox import read_message
 from tests.helpers.children import REPORT, ChildRun, run_child, run_pytest
 from tests.helpers.reports import assert_valid_report
 
@@ -625,7 +625,7 @@ HUGE: Final = (
     "import resource, sys, json\n"
     "resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))\n"
     "from pathlib import Path\n"
-    "from pytest_failure_taxonomy.aftermath.complete import *\n"
+    "from pytest_failure_taxonomy.watcher.complete import *\n"
     "from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit\n"
     "end = ProcessEnd(exit=ProcessExit(code=None, source='finalize'))\n"
     "try: print(complete_run(Path(sys.argv[1]), sys.argv[2], end)['completeness'])\n"
@@ -737,7 +737,7 @@ def test_a_completed_report_leaves_another_runs_lock(dead: Dead) -> None:
     lock = lock_path(dead.report)
     assert lock.exists()
     hold = (
-        "import sys, pathlib; from pytest_failure_taxonomy.aftermath.lock import ReportLock\n"
+        "import sys, pathlib; from pytest_failure_taxonomy.watcher.lock import ReportLock\n"
         "ReportLock(pathlib.Path(sys.argv[1])).acquire(); print('held', flush=True); input()\n"
     )
     with subprocess.Popen(

@@ -15,7 +15,7 @@ from tests.helpers.portability import SYSTEMS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PART: Final = (
-    "tests/unit/recorder/test_record.py",
+    "tests/unit/record/test_record.py",
     "tests/unit/report/test_write.py",
     "tests/plugin/test_endings.py",
     "tests/plugin/bench_cases/test_items.py::test_six_failure_paths",

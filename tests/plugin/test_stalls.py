@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.system.stack_dumps import find_py_spy
+from pytest_failure_taxonomy.record.stack_dumps import find_py_spy
 from tests.helpers.children import REPORT, SWITCH, child_environment, pytest_command, run_child
 from tests.helpers.reports import assert_valid_report
 from tests.helpers.waiting import wait_until
@@ -405,7 +405,7 @@ def watchers_of(process_id: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0")
-            if b"watch.py" in b" ".join(words[3:4]) and str(process_id).encode() in words:
+            if b"process.py" in b" ".join(words[3:4]) and str(process_id).encode() in words:
                 found.append(int(entry.name))
     return found
 

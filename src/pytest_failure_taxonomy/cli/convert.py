@@ -79,8 +79,8 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _render(options: argparse.Namespace) -> str:
-    from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
     from pytest_failure_taxonomy.report.reading import load_report
+    from pytest_failure_taxonomy.watcher.start import wait_for_watcher
 
     wait_for_watcher(options.file)
     report = load_report(options.file).model_dump(mode="json", by_alias=True)

@@ -6,18 +6,18 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_failure_taxonomy.aftermath.complete import (
-    ProcessEnd,
-    complete_run,
-    is_still_running,
-    read_report,
-)
-from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.options import add_exit_code, add_report
 from pytest_failure_taxonomy.cli.output import annotate, print_verdict, tell
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.reasons import signal_of_exit_code
+from pytest_failure_taxonomy.watcher.complete import (
+    ProcessEnd,
+    complete_run,
+    is_still_running,
+    read_report,
+)
+from pytest_failure_taxonomy.watcher.start import wait_for_watcher
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers

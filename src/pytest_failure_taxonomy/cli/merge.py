@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.aftermath.complete import (
-    ProcessEnd,
-    complete_run,
-    is_still_running,
-    read_report,
-)
-from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.options import STDOUT, add_output
 from pytest_failure_taxonomy.cli.output import answer_json, print_verdict, tell, writing_to
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.write import refuse_special_file, write_report
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
+from pytest_failure_taxonomy.watcher.complete import (
+    ProcessEnd,
+    complete_run,
+    is_still_running,
+    read_report,
+)
+from pytest_failure_taxonomy.watcher.start import wait_for_watcher
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers

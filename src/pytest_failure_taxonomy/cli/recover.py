@@ -88,9 +88,9 @@ def _commit_here() -> str | None:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
     from pytest_failure_taxonomy.errors import ReportError
     from pytest_failure_taxonomy.report.reading import load_report
+    from pytest_failure_taxonomy.watcher.start import wait_for_watcher
 
     wait_for_watcher(path)
     report = load_report(path)

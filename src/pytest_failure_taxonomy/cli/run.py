@@ -9,26 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.aftermath.complete import (
-    ProcessEnd,
-    UnwrittenReportError,
-    annotate_late,
-    complete_run,
-    end_from_returncode,
-    is_still_running,
-    read_report,
-)
-from pytest_failure_taxonomy.aftermath.last_moments import Left, show_dump
-from pytest_failure_taxonomy.aftermath.mailbox import Mailbox, read_message
-from pytest_failure_taxonomy.aftermath.supervisor import CommandEnd, Supervisor, end_like
-from pytest_failure_taxonomy.aftermath.unrecorded import (
-    is_pytest,
-    output_files,
-    report_of_command,
-    timestamp,
-    why_unrecorded,
-)
-from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.options import add_stage
 from pytest_failure_taxonomy.cli.output import annotate, let_go_of_streams, print_verdict, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
@@ -40,6 +20,26 @@ from pytest_failure_taxonomy.taxonomy.deaths import ENDED_AS_STALLED
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.watcher.complete import (
+    ProcessEnd,
+    UnwrittenReportError,
+    annotate_late,
+    complete_run,
+    end_from_returncode,
+    is_still_running,
+    read_report,
+)
+from pytest_failure_taxonomy.watcher.crash_output import Left, show_dump
+from pytest_failure_taxonomy.watcher.mailbox import Mailbox, read_message
+from pytest_failure_taxonomy.watcher.report_without_plugin import (
+    is_pytest,
+    output_files,
+    report_of_command,
+    timestamp,
+    why_unrecorded,
+)
+from pytest_failure_taxonomy.watcher.start import wait_for_watcher
+from pytest_failure_taxonomy.watcher.supervisor import CommandEnd, Supervisor, end_like
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
 from pytest_failure_taxonomy.cli.options import add_report
 from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, paths_from_here
 from pytest_failure_taxonomy.documents.json_path import pick
@@ -21,6 +20,7 @@ from pytest_failure_taxonomy.report.render.terminal import verdict_lines
 from pytest_failure_taxonomy.report.summary import codes_of
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.system.interpreter import our_command
+from pytest_failure_taxonomy.watcher.start import wait_for_watcher
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.cli.options import Parsers

@@ -159,8 +159,8 @@ def _check_task_class(path: Path) -> str:
 
 
 def _check_report(path: Path) -> str:
-    from pytest_failure_taxonomy.aftermath.watcher import wait_for_watcher
     from pytest_failure_taxonomy.report.reading import load_report
+    from pytest_failure_taxonomy.watcher.start import wait_for_watcher
 
     wait_for_watcher(path)
     report = load_report(path)

@@ -16,15 +16,15 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder.guard import Faults, guarded
-from pytest_failure_taxonomy.recorder.inspection import attribute_of, function_in, module_of
-from pytest_failure_taxonomy.recorder.record.layout import (
+from pytest_failure_taxonomy.record.layout import (
     COLLECTING,
     IN_HOOK,
     IN_LAST_HOOK,
     NOT_STARTED,
 )
-from pytest_failure_taxonomy.recorder.record.writer import Record
+from pytest_failure_taxonomy.record.write import Record
+from pytest_failure_taxonomy.recorder.guard import Faults, guarded
+from pytest_failure_taxonomy.recorder.inspection import attribute_of, function_in, module_of
 
 _CONFTEST: Final = "conftest.py"
 _REWRITER: Final = "_pytest.assertion.rewrite"

@@ -9,15 +9,15 @@ from typing import Any, Final, Literal, Protocol
 
 import pytest
 
+from pytest_failure_taxonomy.record.layout import worker_folder
+from pytest_failure_taxonomy.record.observed import read_observed, stall_of_worker
+from pytest_failure_taxonomy.record.read import WorkerState, read_worker
+from pytest_failure_taxonomy.record.rebuild import limits_of_test
+from pytest_failure_taxonomy.record.write import DiskRecord
 from pytest_failure_taxonomy.recorder.collected import CollectedTests, is_of_mismatch
 from pytest_failure_taxonomy.recorder.failures import is_of_forked_test
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds
-from pytest_failure_taxonomy.recorder.record.layout import worker_folder
-from pytest_failure_taxonomy.recorder.record.observed import read_observed, stall_of_worker
-from pytest_failure_taxonomy.recorder.record.reader import WorkerState, read_worker
-from pytest_failure_taxonomy.recorder.record.rebuild import limits_of_test
-from pytest_failure_taxonomy.recorder.record.writer import DiskRecord
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.system.memory import peak_rss_of_children
@@ -250,7 +250,7 @@ class ControllerRecorder:
 
         The system tells the peak of all children so far: one that raises it has that peak.
         """
-        from pytest_failure_taxonomy.recorder.record.memory_seen import (
+        from pytest_failure_taxonomy.record.memory import (
             oom_kill_of,
             peak_of,
             read_memory,

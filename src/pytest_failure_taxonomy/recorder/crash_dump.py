@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.record.layout import CRASH_FILE, STDERR, STDOUT, TERMINAL
+from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
-from pytest_failure_taxonomy.recorder.record.layout import CRASH_FILE, STDERR, STDOUT, TERMINAL
-from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
 from pytest_failure_taxonomy.system.own_files import Identity, identity_of
 
 _NONE: Final = -1

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_failure_taxonomy.record.write import to_json
 from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import Attributor
 from pytest_failure_taxonomy.recorder.inspection import (
@@ -48,7 +49,6 @@ from pytest_failure_taxonomy.recorder.origin import (
     printed_frames,
     raising_module,
 )
-from pytest_failure_taxonomy.recorder.record.writer import to_json
 from pytest_failure_taxonomy.recorder.secrets import changed_secrets
 from pytest_failure_taxonomy.report.text import (
     cap_between_words,
@@ -231,7 +231,7 @@ class ExceptionMemory:
         sent = report.__dict__.pop(_ATTRIBUTE, None)
         self._received = None
         if sent is not None:
-            from pytest_failure_taxonomy.recorder.record.parsing import parse
+            from pytest_failure_taxonomy.record.parsing import parse
 
             found = loads(sent)
             self._received = report, parse(Described, found["described"])

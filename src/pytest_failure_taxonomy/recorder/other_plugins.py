@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from pytest_failure_taxonomy.record.layout import TIMER_METHODS
+from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
-from pytest_failure_taxonomy.recorder.record.layout import TIMER_METHODS
-from pytest_failure_taxonomy.recorder.record.writer import Record
 
 
 def knows_timers(manager: pytest.PytestPluginManager) -> bool:

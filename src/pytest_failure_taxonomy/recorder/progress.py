@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from pytest_failure_taxonomy.recorder.record.layout import (
+from pytest_failure_taxonomy.record.layout import (
     COUNTERS,
     DONE,
     IN_CALL,
@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     NOT_STARTED,
     PHASES,
 )
-from pytest_failure_taxonomy.recorder.record.writer import Record
+from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.taxonomy.evidence import Counts, InFlightTest, Phase
 
 _INDEX: Final = {name: index for index, name in enumerate(COUNTERS)}

@@ -12,6 +12,8 @@ from typing import Any, Final, cast
 
 import pytest
 
+from pytest_failure_taxonomy.record.layout import END_MESSAGE
+from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import Attributor, MarkerFinder
 from pytest_failure_taxonomy.recorder.collected import is_of_mismatch
@@ -21,9 +23,7 @@ from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
-from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
-from pytest_failure_taxonomy.recorder.stalled_run import END_MESSAGE
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ErrorOrigin,

@@ -18,14 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.aftermath.last_moments import LeftByWorkers
-from pytest_failure_taxonomy.aftermath.mailbox import (
-    claim_mailbox,
-    release_mailbox,
-    send_to_supervisor,
-)
-from pytest_failure_taxonomy.aftermath.watcher import has_observers, is_observable, is_watchable
 from pytest_failure_taxonomy.errors import SettingsError
+from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder.activity import ActivityRecorder
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
 from pytest_failure_taxonomy.recorder.crash_dump import CrashDump, HandOver, stderr_of_faulthandler
@@ -37,10 +31,8 @@ from pytest_failure_taxonomy.recorder.other_plugins import (
     faulthandler_exit_seconds,
     knows_timers,
 )
-from pytest_failure_taxonomy.recorder.record.writer import Record
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
-from pytest_failure_taxonomy.recorder.stalled_run import StalledRun, find_terminal, is_program
 from pytest_failure_taxonomy.recorder.startup_errors import exit_code_of, record_startup_error
 from pytest_failure_taxonomy.recorder.worker import (
     WorkerRecorder,
@@ -94,11 +86,19 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import and_more
+from pytest_failure_taxonomy.watcher.crash_output import LeftByWorkers
+from pytest_failure_taxonomy.watcher.mailbox import (
+    claim_mailbox,
+    release_mailbox,
+    send_to_supervisor,
+)
+from pytest_failure_taxonomy.watcher.stalls.in_pytest import StalledRun, find_terminal, is_program
+from pytest_failure_taxonomy.watcher.start import has_observers, is_observable, is_watchable
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
     from pytest_failure_taxonomy.recorder.every_test import EveryTest
-    from pytest_failure_taxonomy.run.stall_thread import StallThread
+    from pytest_failure_taxonomy.watcher.stalls.thread import StallThread
 
 RUN = pytest.StashKey["Run | None"]()
 """The run of a config; `None` if its settings leave no place for a report."""
@@ -330,7 +330,7 @@ class Run:
             manager.register(timers, "failure_taxonomy_timers")
 
     def _start_stall_thread(self) -> None:
-        from pytest_failure_taxonomy.run.stall_thread import StallThread, publish
+        from pytest_failure_taxonomy.watcher.stalls.thread import StallThread, publish
 
         record, path = self._crash_record.record, self._report_file.path
         thread = self._stall_thread = StallThread(
@@ -411,7 +411,7 @@ class Run:
             self._environment = replace(self._environment, memory=memory_use())
             evidence = self._with_stalls(evidence)
             if threading.active_count() > 1:
-                from pytest_failure_taxonomy.run.stall_thread import record_left_threads
+                from pytest_failure_taxonomy.watcher.stalls.thread import record_left_threads
 
                 record = self._crash_record.record
                 record_left_threads(record, self._config.rootpath, self._secrets.redact)
@@ -527,7 +527,7 @@ class Run:
             observed = self._stalled.ended
         if observed is None:
             return evidence
-        from pytest_failure_taxonomy.recorder.record.observed import with_stalls
+        from pytest_failure_taxonomy.record.observed import with_stalls
 
         return with_stalls(evidence, observed, ended_ns=self._clock(), is_over=False)
 

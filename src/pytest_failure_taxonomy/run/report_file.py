@@ -12,10 +12,8 @@ from os import close  # bound here, because a test may replace it and never put 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.aftermath.lock import ReportLock, held_record, lock_path
-from pytest_failure_taxonomy.aftermath.watcher import Watch, settings_word
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.recorder.record.layout import (
+from pytest_failure_taxonomy.record.layout import (
     CRASH_FILE,
     EVENTS,
     OBSERVED,
@@ -24,8 +22,8 @@ from pytest_failure_taxonomy.recorder.record.layout import (
     TERMINAL,
     record_folder,
 )
-from pytest_failure_taxonomy.recorder.record.writer import DiskRecord, Record
-from pytest_failure_taxonomy.recorder.stalled_run import Readable
+from pytest_failure_taxonomy.record.stack_dumps import Readable
+from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.report.write import (
     fallback_path,
     make_folder,
@@ -46,9 +44,11 @@ from pytest_failure_taxonomy.system.process import (
 )
 from pytest_failure_taxonomy.taxonomy.evidence import WatcherState
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record, lock_path
+from pytest_failure_taxonomy.watcher.start import Watch, settings_word
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.recorder.record.observed import Observed
+    from pytest_failure_taxonomy.record.observed import Observed
 
 _NO_STACKS: Final = -1
 LOOK_SECONDS: Final = 1.0
@@ -272,7 +272,7 @@ class CrashRecord:
             with held_record(folder, LOOK_SECONDS):
                 pass  # the watcher is done with the report
             if OBSERVED in folder.names():
-                from pytest_failure_taxonomy.recorder.record.observed import read_observed
+                from pytest_failure_taxonomy.record.observed import read_observed
 
                 return read_observed(folder)
         return None

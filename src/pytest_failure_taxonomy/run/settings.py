@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.aftermath.mailbox import find_mailbox, read_message
 from pytest_failure_taxonomy.errors import RulesError, SettingsError
 from pytest_failure_taxonomy.named_files import (
     CONNECTION_STRING,
@@ -31,6 +30,7 @@ from pytest_failure_taxonomy.report.faces import missing_library
 from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Faces, Shard
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.watcher.mailbox import find_mailbox, read_message
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.known_failures import KnownFailure

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder.record.layout import RESERVE_BYTES
-from pytest_failure_taxonomy.recorder.record.mapping import allocate_file
+from pytest_failure_taxonomy.record.layout import RESERVE_BYTES
+from pytest_failure_taxonomy.record.mapping import allocate_file
 from pytest_failure_taxonomy.report import write
 from pytest_failure_taxonomy.report.write import encode, write_report
 from pytest_failure_taxonomy.system import own_files

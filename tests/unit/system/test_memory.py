@@ -11,10 +11,8 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.aftermath import memory_samples
-from pytest_failure_taxonomy.aftermath.memory_samples import MemorySampler
-from pytest_failure_taxonomy.recorder.record.layout import MEMORY
-from pytest_failure_taxonomy.recorder.record.memory_seen import (
+from pytest_failure_taxonomy.record.layout import MEMORY
+from pytest_failure_taxonomy.record.memory import (
     MemorySeen,
     parse_memory,
     peak_of,
@@ -27,6 +25,8 @@ from pytest_failure_taxonomy.system.memory import (
     peak_rss_bytes,
 )
 from pytest_failure_taxonomy.system.own_files import open_folder
+from pytest_failure_taxonomy.watcher import memory
+from pytest_failure_taxonomy.watcher.memory import MemorySampler
 
 NONE_V1: Final = "9223372036854771712"
 """What version 1 says where there is no limit."""
@@ -202,7 +202,7 @@ def test_only_the_file_of_the_record_is_written(tmp_path: Path, what: str) -> No
         "folder": file.mkdir,
     }
     makers[what]()
-    assert memory_samples.FILE == MEMORY
+    assert memory.FILE == MEMORY
     sampler = MemorySampler(os.getpid(), str(record))
     sampler.look()
     assert canary.read_bytes() == b"canary"

@@ -31,7 +31,7 @@ TEMPORARY_FOLDER = "pytest-bench-workers-"
 WIRE_KEY = "failure_taxonomy_bench"
 """Under it a worker's input holds where to write what it knows, and a test's report its results."""
 SUPERVISOR_VARIABLE = "FAILURE_TAXONOMY_SUPERVISOR"
-"""Repeated from `aftermath.mailbox`, which a test compares."""
+"""Repeated from `watcher.mailbox`, which a test compares."""
 
 RUN_OPTIONS = (
     (

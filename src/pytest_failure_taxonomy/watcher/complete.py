@@ -1,0 +1,552 @@
+"""Complete the report of a run whose process has ended, from its record.
+
+Used by the watcher, by the supervisor and by `failure-taxonomy finalize`. It imports no pytest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import NoneType
+from typing import Any, Final
+
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.record.layout import (
+    CRASH,
+    RESERVE,
+    RUN_ID,
+    STACKS,
+    record_folder,
+    worker_of,
+)
+from pytest_failure_taxonomy.record.memory import (
+    MemorySeen,
+    context_with_memory,
+    oom_kill_of,
+    parse_memory,
+    read_memory,
+    with_memory,
+    with_peaks,
+)
+from pytest_failure_taxonomy.record.observed import (
+    Observed,
+    parse_observed,
+    read_observed,
+    stalled_activities,
+)
+from pytest_failure_taxonomy.record.read import (
+    RecordedRun,
+    WorkerState,
+    has_ended,
+    parse_record,
+    read_contents,
+    read_record,
+    read_worker,
+)
+from pytest_failure_taxonomy.record.rebuild import context_of, evidence_of
+from pytest_failure_taxonomy.record.removal import remove_record, what_stays, why_it_stays
+from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
+from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES, OWN_NAME, is_cut, own_extension
+from pytest_failure_taxonomy.report.rejudging import amend_report
+from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.report.write import write_report, write_what_fits
+from pytest_failure_taxonomy.rules.attribute import attribute
+from pytest_failure_taxonomy.system.own_files import Folder, open_folder, read_file
+from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
+from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Faces, ProcessExit
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, signal_name
+from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
+from pytest_failure_taxonomy.watcher.crash_output import (
+    MAX_LEFT_BYTES,
+    Left,
+    output_of_process,
+    read_traces,
+)
+from pytest_failure_taxonomy.watcher.dead_benches import add_dead_benches
+from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record
+
+LOCK_SECONDS: Final = 1.0
+"""How long to wait for a process that is rewriting the report of a stalled run."""
+MAX_STACKS_BYTES: Final = 1024 * 1024
+"""Enough for the stacks of some thousand threads; the rest is left out."""
+
+_UNANNOTATED: Final = "unannotated"
+"""The key of our extension which says that nobody could print the annotations of a run."""
+
+_COMPLETENESS: Final = frozenset({"full", "reconstructed", "running"})
+_SHAPE: Final[dict[str, type | tuple[type, ...]]] = {
+    "run": dict,
+    "completeness": str,
+    "exit": dict,
+    "verdict": (dict, NoneType),
+    "reasons": list,
+    "summary": dict,
+    "failures": list,
+    "extensions": dict,
+}
+"""The types by which a report is told from other JSON that a test may have put in its place."""
+
+
+class UnwrittenReportError(OSError):
+    """A complete report could not be written."""
+
+    def __init__(self, error: OSError, report: dict[str, Any]) -> None:
+        super().__init__(error.errno, error.strerror)
+        self.report = report
+
+
+@value
+class ProcessEnd:
+    """How and when a process ended, as another process saw it."""
+
+    exit: ProcessExit
+    ended_ns: int | None = None
+    """On the monotonic clock of this boot."""
+    memory: MemorySeen | None = None
+    """What was seen of its memory before."""
+    left: Left = Left()
+    """What the process has left of its last moments."""
+
+
+def end_from_status(status: int | None, source: str, ended_ns: int | None) -> ProcessEnd:
+    """Return the end of a process from its `waitpid` status, which is `None` if unknown."""
+    if status is None:
+        return ProcessEnd(exit=ProcessExit(code=None, source=source), ended_ns=ended_ns)
+    return end_from_returncode(os.waitstatus_to_exitcode(status), source, ended_ns)
+
+
+def end_from_returncode(returncode: int, source: str, ended_ns: int | None) -> ProcessEnd:
+    """Return the end of a process from its return code in the sense of `subprocess`."""
+    return ProcessEnd(
+        exit=ProcessExit(
+            code=exit_code_from_returncode(returncode),
+            signal=signal_name(-returncode) if returncode < 0 else None,
+            observed=True,
+            source=source,
+        ),
+        ended_ns=ended_ns,
+    )
+
+
+def complete_watched(
+    report: str,
+    run_id: str,
+    status: int | None,
+    ended_ns: int,
+    contents: list[bytes],
+    left: tuple[bytes, bytes, bytes] = (b"", b"", b""),
+    observed: bytes = b"",
+    memory: bytes = b"",
+) -> None:
+    """Complete a report for the watcher, from the contents of the record that it has read.
+
+    Args:
+        report: its path.
+        run_id: the run.
+        status: of its process, as `waitpid` would return it; `None` if unknown.
+        ended_ns: when the process ended, on the monotonic clock.
+        contents: of the record's two files.
+        left: the stacks of a crash, and the end of what was captured of stdout and stderr.
+        observed: what the watcher has seen of the run.
+        memory: what it has seen of the run's memory.
+    """
+    end = replace(end_from_status(status, "watcher", ended_ns), memory=parse_memory(memory))
+    seen = parse_observed(observed) if observed else None
+    dump, stdout, stderr = left
+    end = replace(end, left=Left(dump=dump, stdout=stdout, stderr=stderr))
+    complete_run(Path(report), run_id, end, contents=contents, observed=seen)
+
+
+def complete_run(
+    path: Path,
+    run_id: str,
+    end: ProcessEnd,
+    *,
+    contents: list[bytes] | None = None,
+    observed: Observed | None = None,
+    warn: Callable[[str], None] | None = None,
+    annotate: Callable[[str], None] | None = None,
+) -> dict[str, Any] | None:
+    """Complete the report of one run, and return it.
+
+    The record of the run is removed once a complete report is on disk.
+
+    Args:
+        path: of the report; a test may have removed or replaced it.
+        run_id: the run. The report of a later run is not changed, and `None` is returned.
+        end: how its process ended.
+        contents: of the record's two files, if the caller has them.
+        observed: what was seen of the run while it lived, if the caller has that.
+        warn: called with a line about what could not be removed of the record.
+        annotate: called with each line that annotates the run for GitHub.
+
+    Raises:
+        ReportError: if the record is missing or can't be parsed.
+        UnwrittenReportError: if the report can't be written; the record is kept.
+    """
+    with _opened_record(record_folder(path, run_id)) as (folder, kept):
+        if contents is None and folder is not None:
+            contents = list(read_contents(folder))
+        if observed is None:
+            observed = Observed() if folder is None else read_observed(folder)
+        if end.memory is None and folder is not None:
+            end = replace(end, memory=read_memory(folder))
+        current = read_report(path)
+        if current is not None and current["run"]["id"] != run_id:
+            # A later run writes its report after the end of this run's process, or, in the same
+            # process, of its session; before that, a test has forged one.
+            has_finished = contents is not None and has_ended(contents[0])
+            if has_finished or is_written_after(path, end) is not False:
+                return None
+            current = None
+        completed, is_whole = _completed(
+            current, path, run_id, end, contents, folder, kept, observed, annotate
+        )
+        if completed != current:
+            written = _write(path, completed, folder)
+            is_whole = is_whole and written is completed
+            completed = written
+        if current is not None and annotate is not None:
+            annotate_late(current, annotate)
+        stays = kept
+        if folder is not None:
+            # The record is kept if it has more than the report.
+            stays = remove_record(folder) if is_whole else None
+    if stays is not None and warn is not None:
+        warn(stays)
+    _remove_lock(path)
+    return completed
+
+
+def _completed(
+    current: dict[str, Any] | None,
+    path: Path,
+    run_id: str,
+    end: ProcessEnd,
+    contents: list[bytes] | None,
+    folder: Folder | None,
+    kept: str | None,
+    observed: Observed,
+    annotate: Callable[[str], None] | None,
+) -> tuple[dict[str, Any], bool]:
+    """Return the complete report of a run, and whether it has all that the record had."""
+    if current is not None and _is_trusted(current, path, end, contents):
+        amended = _amended(current, end, observed)
+        if amended is not None and contents is not None and is_cut(current):
+            return _fill_up(amended, contents, run_id, folder, end)
+        if amended is not None:
+            return amended, amended["completeness"] == "full" or not _is_lacking(contents, run_id)
+    if contents is None and kept is not None:
+        raise ReportError(f"the record can't be read: {kept}")
+    state, events = contents or (b"", b"")
+    run = parse_record(state, events, run_id, str(record_folder(path, run_id)))
+    made = reconstruct(run, folder, end, observed, faults=[kept] if kept else [])
+    _record_in_history(made, run.header.context.history)
+    _show_faces(made, run.header.context.faces, annotate)
+    return made, not run.is_lost
+
+
+def _record_in_history(report: dict[str, Any], url: str | None) -> None:
+    """Record a run that died in the history, if its pytest was asked to."""
+    if url is None:
+        return
+    from pytest_failure_taxonomy.history.recording import record_run
+
+    why_not = record_run(report, url)
+    if why_not is not None:
+        own = report["extensions"].setdefault(OWN_NAME, {})
+        own["faults"] = [*own.get("faults", ()), f"the run is not in the history: {why_not}"]
+
+
+def _show_faces(
+    report: dict[str, Any], faces: Faces, annotate: Callable[[str], None] | None
+) -> None:
+    """Write the other formats that the pytest of a dead run was asked for."""
+    if faces == Faces():
+        return
+    from pytest_failure_taxonomy.report.faces import github_lines, write_faces
+
+    faults = write_faces(report, faces)
+    if annotate is not None:
+        lines, more = github_lines(report, faces)
+        faults += more
+        for line in lines:
+            annotate(line)
+    elif faces.github:  # the watcher has nowhere to print them: what it held open is closed
+        report["extensions"].setdefault(OWN_NAME, {})[_UNANNOTATED] = True
+    if faults:
+        own = report["extensions"].setdefault(OWN_NAME, {})
+        own["faults"] = [*own.get("faults", ()), *faults]
+
+
+def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> None:
+    """Annotate a run whose report its watcher has completed, in the CI job that it was part of.
+
+    Args:
+        report: the report's JSON object.
+        annotate: called with each line.
+    """
+    if own_extension(report).get(_UNANNOTATED) is not True:
+        return
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    from pytest_failure_taxonomy.report.faces import github_lines
+
+    for line in github_lines(report, Faces(github=True))[0]:
+        annotate(line)
+
+
+def _is_lacking(contents: list[bytes] | None, run_id: str) -> bool:
+    """Tell whether a record has lost events."""
+    if contents is None:
+        return False
+    state, events = contents
+    try:
+        return parse_record(state, events, run_id, "the record").is_lost
+    except ReportError:
+        return False
+
+
+def _write(path: Path, completed: dict[str, Any], folder: Folder | None) -> dict[str, Any]:
+    """Write a report, or as much of it as there is room for; return what was written."""
+    reserve = None if folder is None else folder.path / RESERVE
+    try:
+        write_report(path, completed, reserve)
+    except OSError as error:
+        with suppress(OSError):
+            if reserve is not None:
+                return write_what_fits(path, completed, reserve)
+        raise UnwrittenReportError(error, completed) from error
+    return completed
+
+
+def _fill_up(
+    report: dict[str, Any],
+    contents: list[bytes],
+    run_id: str,
+    folder: Folder | None,
+    end: ProcessEnd,
+) -> tuple[dict[str, Any], bool]:
+    """Complete a report that was cut, from its record; return whether it is complete then."""
+    state, events = contents
+    try:
+        run = parse_record(state, events, run_id, "the record")
+        made = reconstruct(run, folder, end)
+    except ReportError:
+        return report, False
+    if run.is_reported or _omitted(made) >= _omitted(report):
+        return report, run.is_reported
+    lists = (
+        *("failures", "groups", "causes", "collection_errors", "internal_errors"),
+        *("not_run", "limits"),
+    )
+    filled = {**report, **{name: made[name] for name in lists}}
+    return {**filled, "extensions": made["extensions"]}, not run.is_lost
+
+
+def _omitted(report: dict[str, Any]) -> int:
+    """Return how many failures, tracebacks and so on were left out of a report."""
+    return sum(count for name, count in report["limits"].items() if name.endswith("_omitted"))
+
+
+@contextmanager
+def _opened_record(path: Path) -> Iterator[tuple[Folder | None, str | None]]:
+    """Yield the folder of a record, and a sentence about what can't be removed of it."""
+    try:
+        folder = open_folder(path)
+    except FileNotFoundError:
+        yield None, None
+    except OSError as error:
+        yield None, why_it_stays(path, error)
+    else:
+        with folder, held_record(folder, LOCK_SECONDS):
+            yield folder, what_stays(folder)
+
+
+def _is_trusted(
+    report: dict[str, Any], path: Path, end: ProcessEnd, contents: list[bytes] | None
+) -> bool:
+    """Tell whether a complete report was written by this plugin, rather than by a test.
+
+    This plugin writes it after the end of the session, which the record has, and the watcher and
+    the supervisor write it after the end of the process.
+    """
+    if report["completeness"] == "running":
+        return False
+    if contents is None or not contents[1] or has_ended(contents[0]):
+        return True
+    return report["completeness"] == "reconstructed" and is_written_after(path, end) is not False
+
+
+def is_written_after(path: Path, end: ProcessEnd) -> bool | None:
+    """Tell whether a file was put in its place after a process ended; `None` if unknown.
+
+    The ctime is used, which programs can't set.
+    """
+    if end.ended_ns is None:
+        return None
+    ended_ns = time.time_ns() - (time.monotonic_ns() - end.ended_ns)
+    try:
+        return os.lstat(path).st_ctime_ns > ended_ns
+    except OSError:
+        return None
+
+
+def _amended(report: dict[str, Any], end: ProcessEnd, observed: Observed) -> dict[str, Any] | None:
+    """Return a report with the end of its process; `None` if it is not a valid report."""
+    stalls = stalled_activities(observed, end.ended_ns, is_over=True)
+    try:
+        return amend_report(report, end.exit, stalls)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _remove_lock(path: Path) -> None:
+    """Remove the lock file that a dead process has left, unless another run holds the lock."""
+    lock = ReportLock(path)
+    with suppress(OSError):
+        if lock.acquire(make=False):
+            lock.release()
+
+
+def reconstruct(
+    run: RecordedRun,
+    folder: Folder | None,
+    end: ProcessEnd,
+    observed: Observed | None = None,
+    *,
+    faults: list[str] | None = None,
+    completeness: Completeness = "reconstructed",
+) -> dict[str, Any]:
+    """Return the report of a run that could not write it, or has not done so yet.
+
+    Args:
+        run: its record.
+        folder: of the record, if it still exists.
+        end: how its process ended.
+        observed: what was seen of it while it lived.
+        faults: further problems with the record.
+        completeness: `running` for a run that goes on.
+
+    Raises:
+        ReportError: if the record has contents that this version does not know.
+    """
+    workers = {}
+    stacks = None
+    left = end.left
+    if folder is not None:
+        with suppress(OSError):
+            ids = filter(None, map(worker_of, folder.names()))
+            workers = {worker: read_worker(folder, worker) for worker in ids}
+        with suppress(OSError):
+            stacks = folder.read(STACKS, MAX_STACKS_BYTES).decode("utf-8", "replace") or None
+        if not left.dump:
+            with suppress(OSError):
+                left = replace(left, dump=folder.read(CRASH, MAX_LEFT_BYTES).rstrip(b"\0"))
+    exit_seen = replace(_with_memory(run, end), stacks=stacks)
+    try:
+        secrets = Secrets(run.header.redact)
+        rootdir = Path(run.header.context.rootdir)
+        traces = read_traces(left, exit_seen, rootdir, secrets.redact)
+        seen = evidence_of(
+            run,
+            exit_seen,
+            ended_ns=end.ended_ns,
+            workers=workers,
+            traces=traces,
+            observed=observed,
+            outputs=_outputs_of(workers, end, secrets),
+        )
+        evidence = searched_again(seen, secrets)
+        evidence = with_peaks(evidence, end.memory)
+        context = context_of(run, ended_ns=end.ended_ns)
+        context = context_with_memory(context, exit_seen, end.memory, run.header.process.pid)
+        evidence, problems = attribute(evidence, run.header.rules)
+        has_stall = evidence.stalls or any(test.stall for test in evidence.in_flight)
+        report = build_report(
+            evidence,
+            judge(evidence),
+            context,
+            completeness=completeness,
+            faults=(
+                *run.notes,
+                *problems,
+                *(observed.notes if observed is not None and has_stall else ()),
+                *(faults or ()),
+            ),
+            redaction=secrets,
+        )
+        if completeness == "reconstructed":
+            add_dead_benches(report, run, secrets.redact_json)
+        return report
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # another version's
+        raise ReportError(
+            f"run {run.header.run_id}: the record can't be understood "
+            f"({safe_text(f'{type(error).__name__}: {error}')}); "
+            "use the version of pytest-failure-taxonomy that wrote it"
+        ) from error
+
+
+def _outputs_of(
+    workers: Mapping[str, WorkerState], end: ProcessEnd, secrets: Secrets
+) -> dict[str, str | None]:
+    """Return what the workers' tests in flight had written; they outlive their controller a while.
+
+    Only a process that has seen the end asks them: later, others may have their numbers.
+    """
+    if end.exit.source not in ("watcher", "supervisor"):
+        return {}
+    return {
+        worker: output_of_process(state.process_id, state.capture, secrets.redact)
+        for worker, state in workers.items()
+        if state.test is not None
+    }
+
+
+def is_still_running(path: Path, report: dict[str, Any]) -> bool:
+    """Tell whether the process of a `running` report still runs.
+
+    Raises:
+        ReportError: if the record is missing or can't be parsed.
+    """
+    run_id = report["run"]["id"]
+    return is_alive(to_dict(read_record(record_folder(path, run_id), run_id).header.process))
+
+
+def _with_memory(run: RecordedRun, end: ProcessEnd) -> ProcessExit:
+    """Add what was seen of the memory, and whether the OOM killer was active during the run."""
+    before, after = run.header.memory.oom_kills, read_oom_count(run.header.memory.events_file)
+    seen = replace(
+        with_memory(end.exit, end.memory),
+        out_of_memory=before is not None and after is not None and after > before,
+    )
+    if seen.signal != "SIGKILL" or end.ended_ns is None:
+        return seen
+    process_id, started_ns = run.header.process.pid, run.header.started_ns
+    return replace(seen, oom_kill=oom_kill_of(process_id, started_ns, end.ended_ns))
+
+
+def read_report(path: Path) -> dict[str, Any] | None:
+    """Return the report in a file; `None` if there is no file or it has something else.
+
+    Only the top-level types are checked.
+    """
+    try:
+        content = read_file(path, MAX_REPORT_BYTES + 1)
+        report = json.loads(content) if len(content) <= MAX_REPORT_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(report, dict) or report.get("completeness") not in _COMPLETENESS:
+        return None
+    if not all(isinstance(report.get(name), kind) for name, kind in _SHAPE.items()):
+        return None
+    run_id, started_at = (report["run"].get(name) for name in ("id", "started_at"))
+    if not isinstance(run_id, str) or not isinstance(started_at, str):
+        return None
+    return report if RUN_ID.fullmatch(run_id) else None

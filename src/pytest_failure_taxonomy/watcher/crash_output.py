@@ -1,0 +1,237 @@
+"""What a process that died has left of its last moments: where it crashed, and its last output.
+
+faulthandler writes the stacks of a crash to a file of the record. The user sees them on stderr, as
+without this plugin, because whoever reads the file writes them there. What a test has written is in
+the files of pytest's capture.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from pytest_failure_taxonomy.record.layout import CRASH
+from pytest_failure_taxonomy.system.own_files import READ, Folder, move_high
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, Traces
+from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_of_exit_code
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+
+MAX_LEFT_BYTES: Final = 1024 * 1024
+"""What is read of a file. faulthandler writes no more than a hundred frames of a hundred threads.
+"""
+MAX_OUTPUT_CHARACTERS: Final = 4 * 1024
+MAX_OUTPUT_BYTES: Final = 64 * 1024
+"""How much is searched for secrets, so that none is cut in two before it is found."""
+MAX_STACK_CHARACTERS: Final = 5_500
+"""With the output it fits into one traceback of the report."""
+SHOWN_SECONDS: Final = 1.0
+"""How long to wait for a reader of stderr that reads nothing."""
+
+_PIPE_BYTES: Final = 4096
+"""A pipe or terminal that can be written to takes so many bytes at once (PIPE_BUF)."""
+
+
+@value
+class Left:
+    """What a dead process has left, as bytes that may hold anything."""
+
+    dump: bytes = b""
+    """What faulthandler has written."""
+    stdout: bytes = b""
+    """The end of what it had captured."""
+    stderr: bytes = b""
+
+
+def read_traces(
+    left: Left, end: ProcessExit | None, rootdir: Path, redact: Callable[[str], str]
+) -> Traces | None:
+    """Return the traces of a process that died, or `None` if there are none.
+
+    Args:
+        left: what it has left.
+        end: how it ended. A dump counts only if that may have been a crash: a child that was forked
+            by a library in C writes to the same file. `None` for a crash. The stacks at a SIGTERM
+            tell the place alone.
+        rootdir: the root folder of the run.
+        redact: removes secrets from a text.
+    """
+    traces = Traces(output=last_output(left.stdout, left.stderr, redact))
+    if left.dump and (end is None or _may_be_crash(end)):
+        traces = _with_stack(traces, left.dump, rootdir)
+    elif end is not None and end.stacks and end.signal == "SIGTERM":
+        seen = _with_stack(Traces(), end.stacks.encode(), rootdir)
+        traces = replace(traces, location=seen.location)
+    return None if traces == Traces() else traces
+
+
+def _may_be_crash(end: ProcessExit) -> bool:
+    if end.signal is not None:
+        return end.signal in CRASH_SIGNALS
+    return end.code is None or signal_of_exit_code(end.code) in CRASH_SIGNALS
+
+
+def _with_stack(traces: Traces, dump: bytes, rootdir: Path) -> Traces:
+    # Here, because it takes long to import, and most deaths are no crashes.
+    from pytest_failure_taxonomy.watcher.stalls.stacks import (
+        Stacks,
+        own_place_of_thread,
+        parse_faulthandler,
+    )
+
+    stacks = parse_faulthandler(dump[:MAX_LEFT_BYTES].decode("utf-8", "replace"))
+    if stacks is None:
+        return traces
+    crashed = stacks.current or stacks.main
+    shown = Stacks(threads=(crashed,), c_frames=stacks.c_frames, source=stacks.source)
+    return replace(
+        traces,
+        stack=shown.text(MAX_STACK_CHARACTERS),
+        location=own_place_of_thread(crashed, rootdir),
+    )
+
+
+def last_output(stdout: bytes, stderr: bytes, redact: Callable[[str], str]) -> str | None:
+    """Return the last that was captured of both streams, each below a line with its name."""
+    texts = {"stdout": _text_of(stdout, redact), "stderr": _text_of(stderr, redact)}
+    room = MAX_OUTPUT_CHARACTERS - sum(len(_title(name)) + 1 for name in texts)
+    half = room // 2
+    # What one of them does not need is for the other.
+    spare = {name: max(0, half - len(text)) for name, text in texts.items()}
+    blocks = [
+        _title(name) + _end_of(text, half + sum(spare.values()) - spare[name])
+        for name, text in texts.items()
+        if text.strip()
+    ]
+    return "\n".join(blocks) or None
+
+
+def _title(name: str) -> str:
+    return f"captured {name}:\n"
+
+
+def _text_of(content: bytes, redact: Callable[[str], str]) -> str:
+    text = content[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
+    return redact(text).rstrip("\n") if text else ""
+
+
+def _end_of(text: str, characters: int) -> str:
+    """Return the end of a text, from the beginning of a line if there is one."""
+    if len(text) <= characters:
+        return text
+    end = text[-characters:]
+    head, newline, rest = end.partition("\n")
+    return rest if newline and rest.strip() and len(head) < characters // 2 else end
+
+
+class LeftByWorkers:
+    """What xdist workers of this machine leave when they die; read by their controller.
+
+    Their files are opened while they live: a worker's captured output has no name on any disk, and
+    a test may remove the folder of the record.
+    """
+
+    def __init__(self, rootdir: Path, redact: Callable[[str], str], terminal: int | None) -> None:
+        """Follow no worker yet.
+
+        Args:
+            rootdir: the root folder of the run.
+            redact: removes secrets from a text.
+            terminal: a descriptor of stderr, for the stacks of crashes; `None` if faulthandler is
+                not enabled.
+        """
+        self.shows_crashes = terminal is not None
+        self._rootdir = rootdir
+        self._redact = redact
+        self._terminal = terminal
+        self._files: dict[str, tuple[int | None, ...]] = {}
+
+    def follow(
+        self, worker: str, process_id: int, folder: Folder, capture: tuple[int, int]
+    ) -> None:
+        """Open the files of a worker.
+
+        Args:
+            worker: its id.
+            process_id: of its process.
+            folder: with its record.
+            capture: its descriptors of the files with its captured stdout and stderr, 0 for none.
+        """
+        dump = None
+        if self.shows_crashes:
+            with suppress(OSError):
+                dump = move_high(folder.open_file(CRASH, os.O_RDONLY))
+        self._files[worker] = (dump, *(_open_captured(process_id, each) for each in capture))
+
+    def read(self, worker: str, end: ProcessExit) -> Traces | None:
+        """Return the traces of a worker that died, and show the stacks of its crash to the user."""
+        files = self._files.pop(worker, ())
+        if not files:
+            return None
+        dump, stdout, stderr = map(_read_and_close, files)
+        left = Left(dump=dump.rstrip(b"\0"), stdout=stdout, stderr=stderr)
+        if left.dump and self._terminal is not None:
+            show_dump(left.dump, self._terminal)
+        return read_traces(left, end, self._rootdir, self._redact)
+
+
+def output_of_process(
+    process_id: int, capture: tuple[int, int], redact: Callable[[str], str]
+) -> str | None:
+    """Return the last that a process has captured that still runs.
+
+    Args:
+        process_id: of the process.
+        capture: its descriptors of the files with its captured stdout and stderr, 0 for none.
+        redact: removes secrets from a text.
+    """
+    stdout, stderr = (_read_and_close(_open_captured(process_id, each)) for each in capture)
+    return last_output(stdout, stderr, redact)
+
+
+def _read_and_close(descriptor: int | None) -> bytes:
+    if descriptor is None:
+        return b""
+    try:
+        return read_end(descriptor, MAX_LEFT_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _open_captured(process_id: int, descriptor: int) -> int | None:
+    """Open a file without a name that a process has open, or return `None`.
+
+    The number is from a file that a test can write to.
+    """
+    if process_id <= 0 or descriptor <= 0:
+        return None
+    flags = READ & ~getattr(os, "O_NOFOLLOW", 0)  # a link of the kernel
+    with suppress(OSError):
+        opened = os.open(f"/proc/{process_id}/fd/{descriptor}", flags)
+        status = os.fstat(opened)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+            return move_high(opened)
+        os.close(opened)
+    return None
+
+
+def read_end(descriptor: int, max_bytes: int) -> bytes:
+    """Return the end of a file; nothing if it can't be read."""
+    with suppress(OSError):
+        size = os.fstat(descriptor).st_size
+        return os.pread(descriptor, max_bytes, max(0, size - max_bytes))
+    return b""
+
+
+def show_dump(dump: bytes, descriptor: int, seconds: float = SHOWN_SECONDS) -> None:
+    """Write what faulthandler has written to the user's stderr, unless nobody reads that."""
+    with suppress(OSError, ValueError, AttributeError):
+        poller = select.poll()
+        poller.register(descriptor, select.POLLOUT)
+        rest = memoryview(dump[:MAX_LEFT_BYTES])
+        while rest and poller.poll(seconds * 1000):
+            rest = rest[os.write(descriptor, rest[:_PIPE_BYTES]) :]

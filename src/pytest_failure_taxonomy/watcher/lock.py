@@ -1,0 +1,151 @@
+"""Keep two runs from writing to the same report."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+# Bound here, because a test may replace them in their modules and never put them back.
+from json import dumps, loads
+from os import SEEK_SET, close, fstat, ftruncate, getpid, lseek, lstat, read, unlink, write
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.record.layout import STATE
+from pytest_failure_taxonomy.report.write import path_beside
+from pytest_failure_taxonomy.system.own_files import Folder, identity_of, move_high, open_shared
+from pytest_failure_taxonomy.system.process import is_alive, read_identity
+
+_MAX_BYTES: Final = 200
+"""Of what the file of a lock says."""
+
+_held: set[Path] = set()
+"""Paths that runs of this process have locked. A POSIX lock does not exclude its own process, and a
+test may run another pytest in this process."""
+
+
+class ReportLock:
+    """A lock on the path of a report, held until this process ends or releases it.
+
+    It is a POSIX lock on a file of its own. Unlike a `flock`, it is not inherited by a process that
+    a test leaves behind. A test may close its descriptor, and the lock is gone then; so the file
+    names its process as well, and is nobody else's as long as that lives.
+    """
+
+    def __init__(self, report: Path) -> None:
+        self._path = lock_path(report)
+        self._descriptor = -1
+        self._identity = (0, 0)
+
+    def acquire(self, *, make: bool = True) -> bool:
+        """Take the lock; return whether this run has it now.
+
+        On a system without such locks every run gets it.
+
+        Args:
+            make: create the file of the lock if it does not exist.
+
+        Raises:
+            OSError: if the file can't be created or opened; another user may own it, for one.
+        """
+        if self._path in _held:
+            return False
+        try:
+            import fcntl
+        except ImportError:
+            return True
+        descriptor = self._lock_file(fcntl, make=make)
+        if descriptor is None:
+            return False
+        if _names_other(descriptor):
+            close(descriptor)
+            return False
+        with suppress(OSError):  # a full disk: then the lock alone has to do
+            ftruncate(descriptor, 0)
+            lseek(descriptor, 0, SEEK_SET)
+            write(descriptor, dumps(read_identity(getpid())).encode("ascii"))
+        self._descriptor = descriptor
+        self._identity = identity_of(fstat(descriptor))
+        _held.add(self._path)
+        return True
+
+    def _lock_file(self, fcntl: Any, *, make: bool) -> int | None:
+        """Return a descriptor of the locked file, or `None` if another process has the lock."""
+        while True:
+            # Moved first: closing any descriptor of a file releases all locks on it.
+            descriptor = move_high(open_shared(self._path, make=make))
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                close(descriptor)
+                return None
+            with suppress(FileNotFoundError):
+                if os.path.samestat(fstat(descriptor), lstat(self._path)):
+                    return descriptor
+            close(descriptor)  # its owner has released it and removed the file
+
+    def release(self) -> None:
+        """Release the lock and remove its file."""
+        if self._descriptor < 0:
+            return
+        _held.discard(self._path)
+        with suppress(OSError):
+            if identity_of(lstat(self._path)) == self._identity:
+                unlink(self._path)
+        with suppress(OSError):
+            if identity_of(fstat(self._descriptor)) == self._identity:
+                close(self._descriptor)
+        self._descriptor = -1
+
+
+def _names_other(descriptor: int) -> bool:
+    """Tell whether the file of a lock names another process that still runs."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        lseek(descriptor, 0, SEEK_SET)
+        owner = loads(read(descriptor, _MAX_BYTES))
+        return bool(owner["pid"] != getpid() and is_alive(owner))
+    return False
+
+
+def lock_path(report: Path) -> Path:
+    """Return the path of the file that is locked for a report."""
+    return path_beside(report, ".lock")
+
+
+@contextmanager
+def held_record(folder: Folder, seconds: float) -> Iterator[bool]:
+    """Keep other processes from rewriting the report of a run for a moment; yield whether we can.
+
+    The watcher rewrites the report of a run that is stalled, while pytest or `failure-taxonomy run`
+    may be about to write the last one. The lock is a `flock` of the record's state file, so that
+    it goes with its process and needs no file of its own.
+
+    Args:
+        folder: of the record.
+        seconds: how long to wait for it at most.
+    """
+    try:
+        import fcntl
+
+        descriptor = folder.open_file(STATE, os.O_RDONLY)
+    except (ImportError, OSError):
+        yield False
+        return
+    try:
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if time.monotonic() >= deadline:
+                    yield False
+                    return
+                time.sleep(0.002)
+            else:
+                yield True
+                return
+    finally:
+        with suppress(OSError):
+            close(descriptor)

@@ -1,0 +1,329 @@
+"""The mailbox by which `failure-taxonomy run` and the pytest that it runs exchange messages.
+
+The supervisor puts its process id and the mailbox into an environment variable. The plugin checks
+that this process is its parent, because a pytest that a test starts inherits the variable. On Linux
+the mailbox has no name on any disk, so that nothing is left behind if the supervisor is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from io import FileIO
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.record.layout import (
+    CRASH_FILE,
+    MAX_EVENTS_BYTES,
+    RUN_ID,
+    STDERR,
+    STDOUT,
+    TERMINAL,
+)
+from pytest_failure_taxonomy.system.own_files import CAREFUL, READ, read_descriptor
+from pytest_failure_taxonomy.watcher.crash_output import MAX_LEFT_BYTES, Left, read_end
+
+SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
+"""Holds the supervisor's process id, a colon, and the path of the mailbox."""
+
+_MAX_MESSAGE_BYTES: Final = 64 * 1024
+
+_FOLDER: Final = "failure-taxonomy-"
+"""How the name of the folder begins that holds message and inbox where they need one."""
+_MESSAGE: Final = "message"
+_INBOX: Final = "inbox"
+_ADDRESS_BYTES: Final = 100
+
+_HAS_LAUNCHERS: Final = sys.platform == "win32"
+"""In a virtual environment a launcher starts the interpreter, and is its parent."""
+
+
+_claimed: set[Path] = set()
+"""Mailboxes that belong to a run of this process. A pytest that runs inside of one of its tests has
+the same parent, but is not the supervised one."""
+
+
+def find_mailbox() -> Path | None:
+    """Return the mailbox of this process's supervisor, or `None` if it has no supervisor."""
+    process_id, _, name = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")
+    mailbox = Path(name)
+    if not name or mailbox in _claimed:
+        return None
+    if _HAS_LAUNCHERS:  # the first pytest is the supervised one
+        return mailbox if "run_id" not in read_message(mailbox) else None
+    return mailbox if process_id == str(os.getppid()) else None
+
+
+def claim_mailbox(mailbox: Path, *, report: str, run_id: str, record: Sequence[Path]) -> None:
+    """Answer the supervisor, and be its pytest until the mailbox is released.
+
+    Args:
+        mailbox: as `find_mailbox` returns it.
+        report: the path of the run's report.
+        run_id: the run.
+        record: the files of its record, whose descriptors are sent.
+    """
+    inbox = read_message(mailbox).get("inbox")
+    write_message(mailbox, report=report, run_id=run_id, inbox=inbox)
+    with suppress(OSError):
+        if inbox:
+            descriptors: list[int] = []
+            try:
+                for path in record:  # one by one, so that `finally` closes those that are open
+                    descriptors.append(os.open(path, READ))  # noqa: PERF401 - see above
+                if descriptors:
+                    _send(inbox, run_id, descriptors)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+    _claimed.add(mailbox)
+
+
+def send_to_supervisor(mailbox: Path, run_id: str, descriptors: Mapping[str, int]) -> bool:
+    """Send descriptors to read from when this process has died.
+
+    The supervisor shows the stacks of a crash on its own stderr, so that must be this process's.
+    No other descriptor of stderr is sent: a command may wait for the end of that pipe, and the
+    supervisor waits for the command.
+
+    Args:
+        mailbox: as `find_mailbox` returns it.
+        run_id: the run.
+        descriptors: by one letter, as in `record.layout`.
+
+    Returns:
+        Whether the supervisor reads and shows the stacks of a crash.
+    """
+    sent = {name: each for name, each in descriptors.items() if name in (STDOUT, STDERR)}
+    with suppress(OSError):
+        shows = CRASH_FILE in descriptors and _is_of_parent(descriptors[TERMINAL])
+        if shows:
+            sent[CRASH_FILE] = descriptors[CRASH_FILE]
+        inbox = read_message(mailbox).get("inbox")
+        if inbox and sent:
+            _send(inbox, f"{run_id}:{''.join(sent)}", list(sent.values()))
+            return shows
+    return False
+
+
+def _is_of_parent(descriptor: int) -> bool:
+    """Tell whether a descriptor is of the same file or terminal as the parent's stderr."""
+    theirs, ours = os.stat(f"/proc/{os.getppid()}/fd/2"), os.fstat(descriptor)
+    return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def release_mailbox(mailbox: Path) -> None:
+    """Let a later run of this process be the supervisor's pytest.
+
+    A supervisor that was killed could not remove its folder, if it had one; so it is removed here.
+    """
+    _claimed.discard(mailbox)
+    supervisor, _, _ = os.environ.get(SUPERVISOR_VARIABLE, "").partition(":")
+    is_orphan = not _HAS_LAUNCHERS and supervisor != str(os.getppid())
+    if is_orphan and mailbox.parent.name.startswith(_FOLDER):
+        _remove_folder(mailbox.parent)
+
+
+def write_message(mailbox: Path, **fields: str | None) -> None:
+    """Leave a message for the other side.
+
+    The supervisor's has the `stage` and the `report` that it wants, and the `inbox` to send
+    descriptors to. The answer has the path of the `report`, the `run_id`, and the same `inbox`.
+    """
+    with suppress(OSError), open(_open(mailbox, os.O_RDWR | os.O_CREAT), "wb") as file:
+        file.truncate()
+        file.write(json.dumps(fields).encode("ascii"))
+
+
+def read_message(mailbox: Path | None) -> dict[str, Any]:
+    """Return the message in a mailbox; an empty one if there is no message or no mailbox."""
+    if mailbox is not None:
+        with suppress(OSError, ValueError, RecursionError):
+            descriptor = _open(mailbox, os.O_RDONLY)
+            try:
+                found = json.loads(read_descriptor(descriptor, _MAX_MESSAGE_BYTES))
+            finally:
+                os.close(descriptor)
+            if isinstance(found, dict) and _is_message(found):
+                return found
+    return {}
+
+
+def _open(mailbox: Path, flags: int) -> int:
+    """Open a mailbox, which a test may have replaced; only links of the kernel are followed."""
+    is_descriptor = mailbox.is_relative_to("/proc") and mailbox.parent.name == "fd"
+    careful = CAREFUL & ~os.O_NOFOLLOW if is_descriptor else CAREFUL
+    return os.open(mailbox, flags | careful, 0o600)
+
+
+def _is_message(found: dict[str, Any]) -> bool:
+    """Tell whether a message has the right form; a test may have written it."""
+    if not all(each is None or isinstance(each, str) for each in found.values()):
+        return False
+    if "run_id" not in found:
+        return True
+    is_path = os.path.isabs(found.get("report") or "")
+    return is_path and RUN_ID.fullmatch(found["run_id"] or "") is not None
+
+
+class Mailbox:
+    """The supervisor's side of a mailbox: a message file and an inbox.
+
+    The inbox is a socket to which pytest sends the descriptors of its record. A test may remove
+    the folder of the record, but a file that waits in a socket stays readable; so the supervisor
+    need not watch the record while the run goes on.
+    """
+
+    def __init__(self, *, stage: str | None, report: str | None) -> None:
+        """Open a mailbox with a message for pytest.
+
+        Args:
+            stage: the stage that the run is to have, if the user gave one.
+            report: the path that its report is to have, if the user gave one.
+
+        Raises:
+            OSError: if there is no place for a message.
+        """
+        self._folder: Path | None = None
+        self._socket: Any = None
+        self._kept: list[int] = []
+        self.left = Left()
+        """What the run whose `contents` were read has left of its last moments."""
+        inbox: str | None = None
+        try:
+            # Other processes can open this one's descriptors on Linux with `/proc`.
+            if hasattr(os, "memfd_create") and os.path.isdir(f"/proc/{os.getpid()}/fd"):
+                self.path = self._reachable(os.memfd_create(_MESSAGE))
+            else:
+                self.path = self._make_folder() / _MESSAGE
+            with suppress(ImportError, AttributeError, OSError):  # Windows; a path too long for one
+                inbox = self._open_inbox()
+            write_message(self.path, stage=stage, report=report, inbox=inbox)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variable that a command needs to find the mailbox."""
+        return {SUPERVISOR_VARIABLE: f"{os.getpid()}:{self.path}"}
+
+    def contents(self, run_id: str) -> list[bytes] | None:
+        """Return the contents of the files of a run's record, or `None` if they were not sent."""
+        found = None
+        self.left = Left()
+        if self._socket is None:
+            return None
+        import socket
+
+        with suppress(OSError):
+            while True:  # a process may have had several runs, one after the other
+                sender, descriptors, _, _ = socket.recv_fds(self._socket, 64, 8)
+                if sender.startswith(f"{run_id}:".encode()):
+                    self.left = _read_left(sender.decode().rpartition(":")[2], descriptors)
+                    continue
+                # Unbuffered: a test may have sent one, and opening that must not read from it.
+                files = [open(each, "rb", buffering=0) for each in descriptors]  # noqa: SIM115
+                read = [_read_and_close(file) for file in files]
+                if sender == run_id.encode():
+                    found = read
+        return found
+
+    def close(self) -> None:
+        """Remove the mailbox."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        while self._kept:
+            os.close(self._kept.pop())
+        if self._folder is not None:
+            _remove_folder(self._folder)
+            self._folder = None
+
+    def _open_inbox(self) -> str:
+        import socket
+
+        inbox = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        inbox.settimeout(0)
+        self._socket = inbox
+        if self._folder is not None:
+            path = self._folder / _INBOX
+            with _short_address(path) as address:
+                inbox.bind(address)
+            return str(path)
+        folder = self._make_folder()
+        try:  # the socket needs a name only until it is open
+            with _short_address(folder / _INBOX) as address:
+                inbox.bind(address)
+            return str(self._reachable(os.open(folder / _INBOX, os.O_PATH | os.O_NOFOLLOW)))
+        finally:
+            _remove_folder(folder)
+            self._folder = None
+
+    def _make_folder(self) -> Path:
+        import tempfile  # here, because each supervised pytest loads this module
+
+        self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
+        return self._folder
+
+    def _reachable(self, descriptor: int) -> Path:
+        """Keep a descriptor open, and return a path by which other processes can open it."""
+        self._kept.append(descriptor)
+        return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove the folder of a mailbox with its two files."""
+    for name in (_MESSAGE, _INBOX):
+        with suppress(OSError):
+            os.unlink(folder / name)
+    with suppress(OSError):
+        os.rmdir(folder)
+
+
+def _read_and_close(file: FileIO) -> bytes:
+    with file:
+        file.seek(0)
+        return read_descriptor(file.fileno(), MAX_EVENTS_BYTES)
+
+
+def _read_left(letters: str, descriptors: Sequence[int]) -> Left:
+    """Return what the files hold that pytest has sent by letters, and close them."""
+    sent: dict[str, bytes] = {}
+    for letter, descriptor in zip_longest(letters, descriptors, fillvalue=-1):
+        if isinstance(descriptor, int) and descriptor >= 0:
+            sent[str(letter)] = read_end(descriptor, MAX_LEFT_BYTES)
+            os.close(descriptor)
+    return Left(
+        dump=sent.get(CRASH_FILE, b"").rstrip(b"\0"),
+        stdout=sent.get(STDOUT, b""),
+        stderr=sent.get(STDERR, b""),
+    )
+
+
+def _send(inbox: str, words: str, descriptors: Sequence[int]) -> None:
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.settimeout(0)
+        with _short_address(Path(inbox)) as address:
+            sender.connect(address)
+        socket.send_fds(sender, [words.encode()], list(descriptors))
+
+
+@contextmanager
+def _short_address(path: Path) -> Iterator[str]:
+    """Yield the address of a socket, which the system limits to 107 bytes; paths can be longer."""
+    if len(os.fsencode(path)) < _ADDRESS_BYTES or not os.path.isdir("/proc/self/fd"):
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

@@ -1,0 +1,366 @@
+"""The process that watches pytest: run as a script by `watcher`, with the standard library alone.
+
+It waits for one process to end, and imports the package only if there is a report to complete. It
+inherits the descriptors of the record, because a test may remove the files. Now and then it looks
+whether the run makes progress; what a stall takes is done in a forked child.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import struct
+import sys
+import time
+
+TYPE_CHECKING = False  # importing it from `typing` would take more memory than all the rest
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.watcher.memory import MemorySampler
+    from pytest_failure_taxonomy.watcher.stalls.detect import Standstill
+
+_HEAD = struct.Struct("<8sIiII")  # as in record/layout.py, which is imported only when it is needed
+
+_MAX_SECONDS = 120
+"""The time for all work after pytest's end; half a million tests take a twentieth of it."""
+_NEVER = float("inf")
+_MAX_BYTES = 512 * 1024 * 1024  # as in record/layout.py
+_CHILD_SECONDS = 0.5
+"""How long a child that looks at a stall may take once pytest has ended."""
+
+# linux/pidfd.h: PIDFD_GET_INFO returns the exit status of a reaped process (Linux 6.15).
+_PIDFD_INFO_EXIT = 1 << 3
+_PIDFD_INFO = struct.Struct("=QQ11Ii8x")
+_PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
+
+
+_MAX_DUMP_BYTES = 1024 * 1024
+_MAX_OUTPUT_BYTES = 64 * 1024  # as in last_moments.py
+
+
+def watch(
+    pidfd: int,
+    files: list[int],
+    channel: int,
+    process_id: int,
+    root: str,
+    report: str,
+    run_id: str,
+    settings: str = "",
+    *others: str,
+) -> None:
+    """Wait for the end of a process, and complete its report unless it is complete.
+
+    Args:
+        pidfd: a descriptor of the process.
+        files: descriptors of the two files of its record.
+        channel: a socket by which the process sends descriptors of what it leaves.
+        process_id: its id.
+        root: the folder of the package.
+        report: the path of its report.
+        run_id: the run.
+        settings: from `watcher.settings_word`.
+        others: further folders to import from.
+    """
+    sys.path[:0] = [root, *others]
+    numbers, _, folder = settings.partition(";folder=")
+    given = dict(part.split("=", 1) for part in numbers.split(";") if part) | {"folder": folder}
+    stalls, memory = Stalls(files, process_id, report, run_id, given), Memory(process_id, folder)
+    _wait_for_end(pidfd, channel, files[0], Looks([stalls, memory]))
+    ended_ns = time.monotonic_ns()
+    _end_in_time()
+    stalls.end()
+    if given.get("completes") == "0":
+        return
+    left = _read_what_is_left(channel)
+    status = _wait_status(pidfd, process_id)
+    if _is_done(files[0], status):
+        return
+    from pytest_failure_taxonomy.watcher.complete import complete_watched
+
+    contents = [_read(file) for file in files]
+    seen, used = stalls.observed(), memory.seen()
+    complete_watched(report, run_id, status, ended_ns, contents, left, seen, used)
+
+
+def _wait_for_end(pidfd: int, channel: int, state: int, looks: Looks) -> None:
+    """Wait for the end of the process; let go of what it has sent if its run ends before."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    poller.register(channel, 0)
+    while True:
+        ready = {descriptor for descriptor, _ in poller.poll(looks.wait_ms())}
+        if pidfd in ready:
+            return
+        if not ready:
+            looks.look()
+            continue
+        poller.unregister(channel)  # the other end was closed, maybe by a test
+        head = _read(state, _HEAD.size)
+        if len(head) == _HEAD.size and _HEAD.unpack(head)[1]:  # the session has ended
+            for descriptor in _receive(channel).values():
+                os.close(descriptor)
+
+
+def _read_what_is_left(channel: int) -> tuple[bytes, bytes, bytes]:
+    """Return the stacks of a crash and the end of both outputs; write the stacks to stderr.
+
+    All descriptors are closed then: who reads pytest's stderr through a pipe waits for its end.
+    """
+    sent = _receive(channel)
+    dump = _read(sent["c"], _MAX_DUMP_BYTES).rstrip(b"\0") if "c" in sent else b""
+    if dump and "t" in sent:
+        _show(dump, sent["t"])
+    outputs = [_read(sent.get(name, -1), _MAX_OUTPUT_BYTES, is_end=True) for name in "oe"]
+    for descriptor in sent.values():
+        os.close(descriptor)
+    return dump, outputs[0], outputs[1]
+
+
+def _receive(channel: int) -> dict[str, int]:
+    """Return the descriptors that pytest has sent, by their letters."""
+    import _socket  # `socket` takes much longer to import
+    import array
+
+    receiver = _socket.socket(fileno=channel)
+    numbers = array.array("i")
+    try:
+        room = _socket.CMSG_SPACE(8 * numbers.itemsize)
+        names, held, _, _ = receiver.recvmsg(8, room, _socket.MSG_DONTWAIT)
+        for level, kind, content in held:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                numbers.frombytes(content[: len(content) // 4 * 4])
+    except OSError:  # none were sent, or they were received before
+        return {}
+    finally:
+        receiver.detach()
+    return dict(zip(names.decode("ascii", "replace"), numbers, strict=False))
+
+
+def _show(dump: bytes, terminal: int) -> None:
+    """Write to pytest's stderr as long as somebody reads it."""
+    poller = select.poll()
+    poller.register(terminal, select.POLLOUT)
+    try:
+        while dump and poller.poll(1000):
+            dump = dump[os.write(terminal, dump[:4096]) :]  # as much as surely fits
+    except OSError:
+        pass
+
+
+class Looks:
+    """Look again and again, at each thing in its own time."""
+
+    def __init__(self, looks: list[Stalls | Memory]) -> None:
+        self._looks = looks
+        self._due = [_due(each) for each in looks]
+
+    def wait_ms(self) -> float | None:
+        """Return how long to wait for the next look, `None` for ever."""
+        due = min(self._due)
+        return None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
+
+    def look(self) -> None:
+        """Look at all for which it is time."""
+        for index, each in enumerate(self._looks):
+            if time.monotonic() >= self._due[index]:
+                try:
+                    each.look()
+                    self._due[index] = _due(each)
+                except Exception:  # noqa: BLE001 - no more looks, but the report is completed
+                    self._due[index] = _NEVER
+
+
+def _due(look: Stalls | Memory) -> float:
+    """Return when the next look is due, on the monotonic clock."""
+    wait_ms = look.wait_ms()
+    return _NEVER if wait_ms is None else time.monotonic() + wait_ms / 1e3
+
+
+class Stalls:
+    """Look now and then whether a run makes progress."""
+
+    def __init__(
+        self, files: list[int], process_id: int, report: str, run_id: str, given: dict[str, str]
+    ) -> None:
+        self._files = files
+        self._report = report
+        self._run_id = run_id
+        self._given = given
+        self._child = 0
+        self._said = -1
+        self._standstill: Standstill | None = None
+        seconds = float(given.get("seconds", "0"))
+        if seconds > 0:
+            try:
+                from pytest_failure_taxonomy.watcher.stalls import detect
+
+                process = process_id, detect.start_of(process_id)
+                self._standstill = detect.Standstill(
+                    files[0], given["folder"], process, seconds, time.monotonic_ns()
+                )
+            except Exception:  # noqa: BLE001 - the report is completed all the same
+                self._standstill = None
+
+    def wait_ms(self) -> float | None:
+        """Return how long to wait for the next look, `None` for ever."""
+        return None if self._standstill is None else 1e3 * self._standstill.period_seconds
+
+    def look(self) -> None:
+        """Look once; have a child look closely if there is anything new."""
+        standstill = self._standstill
+        if standstill is None:
+            return
+        now_ns = time.monotonic_ns()
+        if self._child and not self._has_child_ended():
+            standstill.pass_time(now_ns)
+        elif standstill.look(now_ns):
+            if self._said < 0:
+                self._said = os.memfd_create("observed")
+            self._child = os.fork()
+            if self._child == 0:
+                self._look_closely(standstill, now_ns)
+
+    def end(self) -> None:
+        """Wait until the last child has ended; it may be writing."""
+        deadline = time.monotonic() + _CHILD_SECONDS
+        while self._child and not self._has_child_ended():
+            if time.monotonic() > deadline:
+                os.kill(self._child, signal.SIGKILL)
+            time.sleep(0.005)
+
+    def observed(self) -> bytes:
+        """Return what the children have seen."""
+        return b"" if self._said < 0 else _read(self._said)
+
+    def _has_child_ended(self) -> bool:
+        if os.waitpid(self._child, os.WNOHANG)[0]:
+            self._child = 0
+        return not self._child
+
+    def _look_closely(self, standstill: Standstill, now_ns: int) -> None:
+        try:
+            os.nice(5)
+            _end_in_time()
+            from pytest_failure_taxonomy.watcher.stalls.inspect import look_closely
+
+            contents = [_read(file) for file in self._files]
+            look_closely(
+                self._report,
+                self._run_id,
+                contents,
+                self._given,
+                standstill.at_limit(now_ns),
+                now_ns,
+                self._said,
+                keeps=standstill.ended_ns is not None,
+            )
+        finally:  # whatever happened, the child must end here
+            os._exit(0)
+
+
+class Memory:
+    """Look now and then how much memory a run uses; a short run is not looked at."""
+
+    def __init__(self, process_id: int, folder: str) -> None:
+        self._process_id = process_id
+        self._folder = folder
+        self._sampler: MemorySampler | None = None
+
+    def wait_ms(self) -> float | None:
+        """Return how long to wait for the next look, `None` for ever."""
+        return 1e3 if self._sampler is None else 1e3 * self._sampler.wait_seconds()
+
+    def look(self) -> None:
+        """Look once."""
+        self._begun().look()
+
+    def seen(self) -> bytes:
+        """Return what was seen."""
+        try:
+            return self._begun().seen()
+        except Exception:  # noqa: BLE001 - likewise
+            return b""
+
+    def _begun(self) -> MemorySampler:
+        if self._sampler is None:
+            from pytest_failure_taxonomy.watcher.memory import MemorySampler
+
+            self._sampler = MemorySampler(self._process_id, self._folder or None)
+        return self._sampler
+
+
+def _wait_status(pidfd: int, process_id: int) -> int | None:
+    """Return the status of a process that is no child, as `waitpid` would; `None` if unknown.
+
+    While it is a zombie, `/proc` has the status. After it was reaped, the pidfd has it.
+    """
+    from pytest_failure_taxonomy.watcher.stalls.detect import fields_of
+
+    for _ in range(50):
+        fields = fields_of(process_id)
+        if len(fields) > 49 and fields[0] in (b"Z", b"X"):
+            return int(fields[49])
+        status = _status_from_pidfd(pidfd)
+        if status is not None:
+            return status
+        time.sleep(0.002)
+    return None
+
+
+def _status_from_pidfd(pidfd: int) -> int | None:
+    import fcntl
+
+    asked = bytearray(_PIDFD_INFO.size)
+    struct.pack_into("=Q", asked, 0, _PIDFD_INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, asked)
+    except OSError:
+        return None
+    answer = _PIDFD_INFO.unpack(asked)
+    return int(answer[-1]) if answer[0] & _PIDFD_INFO_EXIT else None
+
+
+def _is_done(state: int, status: int | None) -> bool:
+    """Tell whether the report was written, and the process ended with the session's exit code."""
+    head = _read(state, _HEAD.size)
+    if len(head) < _HEAD.size:
+        return False
+    _, finished, code, _, written = _HEAD.unpack(head)
+    return bool(finished and written) and (status is None or status == code << 8)
+
+
+def _end_in_time() -> None:
+    """Have the system end this process if its work takes too long.
+
+    A test may have left anything in the record, and this process ignores the user's signals.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    signal.alarm(_MAX_SECONDS)
+
+
+def _read(descriptor: int, max_bytes: int = _MAX_BYTES, *, is_end: bool = False) -> bytes:
+    """Return the beginning or the end of a file."""
+    try:
+        size = os.fstat(descriptor).st_size
+        begin = max(0, size - max_bytes) if is_end else 0
+        return os.pread(descriptor, min(size, max_bytes), begin)
+    except OSError:
+        return b""
+
+
+def _detach(keep: list[int]) -> None:
+    """Detach this process from the run: from its session, signals, folder and descriptors."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    os.setsid()
+    os.chdir("/")
+    for low, high in zip([2, *keep], [*keep, 1 << 16], strict=True):
+        os.closerange(low + 1, high)
+
+
+if __name__ == "__main__":
+    descriptors = [int(number) for number in sys.argv[1].split(",")]
+    _detach(sorted(descriptors))
+    watch(descriptors[0], descriptors[1:3], descriptors[3], int(sys.argv[2]), *sys.argv[3:])

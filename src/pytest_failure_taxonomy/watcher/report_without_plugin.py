@@ -1,0 +1,342 @@
+"""Report a command that no plugin has recorded, by its end and its output.
+
+Most such commands are no pytest. If one is, its interpreter may lack the plugin. Then the user is
+told, and the report is made from the exit code and, if it goes to a file, the output. Terminals and
+pipes are not read.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from pytest_failure_taxonomy.recorder.machine import describe_environment
+from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.report.build import build_report
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Interruption,
+    OutputLine,
+    RunContext,
+    RunEvidence,
+    ToolMessage,
+)
+from pytest_failure_taxonomy.taxonomy.judge import judge
+from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.watcher.complete import ProcessEnd
+from pytest_failure_taxonomy.watcher.early_refusals import OFF_SWITCH, early_refusal
+
+UNKNOWN_PYTEST: Final = "unknown"
+"""The version of pytest in the report of a command that no plugin has recorded."""
+
+_PYTEST: Final = frozenset({"pytest", "pytest.exe", "py.test", "py.test.exe"})
+_RUNNERS: Final = frozenset(
+    {"env", "nice", "nohup", "sudo", "time", "timeout", "stdbuf", "xvfb-run"}
+)
+"""Programs that run the command in their arguments, as any `… run` does."""
+_MAX_RUNNER_WORDS: Final = 4
+
+_OF_CONTAINERS: Final = 125
+"""The exit code of `docker run` and `podman run` if no container could be started."""
+_CTRL_C: Final = Interruption(exception="KeyboardInterrupt", message="Ctrl+C")
+_PROBE_SECONDS: Final = 10.0
+_PROBE: Final = """\
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+state = "installed"
+try:
+    version("pytest-failure-taxonomy")
+except PackageNotFoundError:
+    state = "missing" if find_spec("pytest") else "no-pytest"
+print(state, *sys.version_info[:2])
+"""
+_LOWEST_PYTHON: Final = (3, 11)
+
+
+@value
+class Absence:
+    """Why a pytest has not recorded its run."""
+
+    words: str
+    """One line: what is wrong, and how to mend it."""
+    has_pytest: bool = True
+    """The interpreter has pytest."""
+    lacks_us: bool = False
+    """The interpreter has pytest, and not this plugin."""
+
+
+class OutputFile:
+    """The file that stdout goes to, if it is one, from its current position on."""
+
+    def __init__(self, descriptor: int = 1) -> None:
+        self._descriptor = descriptor
+        self._start: int | None = None
+        with suppress(OSError):
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode):
+                # With `>>` the position is 0, and output goes to the end.
+                position = os.lseek(descriptor, 0, os.SEEK_CUR)
+                self._start = position or status.st_size
+
+    def open(self) -> BinaryIO | None:
+        """Open what the command has written for reading; `None` if that is not possible."""
+        if self._start is None:
+            return None
+        with suppress(OSError):  # not Linux, or the user has no permission to read the file
+            file = open(f"/proc/self/fd/{self._descriptor}", "rb")  # noqa: SIM115 - the caller's
+            file.seek(self._start)
+            return file
+        return None
+
+
+def output_files() -> tuple[OutputFile, ...]:
+    """Return the files of stdout and stderr, one if both go to the same."""
+    stdout = OutputFile()
+    with suppress(OSError):
+        if os.path.sameopenfile(1, 2):
+            return (stdout,)
+    return stdout, OutputFile(2)
+
+
+def is_pytest(command: Sequence[str]) -> bool:
+    """Tell whether a command runs pytest, judging by its words."""
+    if "-m" in command:
+        after = command.index("-m") + 1
+        return after < len(command) and command[after] == "pytest"
+    names = [Path(word).name for word in command[: _MAX_RUNNER_WORDS + 1]]
+    found = next((index for index, name in enumerate(names) if name in _PYTEST), None)
+    return found is not None and (
+        found == 0 or names[0] in _RUNNERS or names[found - 1] in ("run", "exec")
+    )
+
+
+def report_of_command(
+    command: Sequence[str],
+    stage: Stage,
+    seen: ProcessEnd,
+    *,
+    started_at: datetime,
+    folder: Path,
+    outputs: Sequence[OutputFile],
+    lost_run_id: str | None,
+    absence: Absence | None = None,
+    interrupted: bool = False,
+    piped: Sequence[bytes] = (),
+) -> dict[str, Any]:
+    """Return the report of a command that no plugin has recorded.
+
+    If a plugin has begun a run and left nothing, its session did not end: it would have written a
+    report.
+
+    Args:
+        command: its words.
+        stage: of the command.
+        seen: how it ended.
+        started_at: when it was started.
+        folder: where it was started.
+        outputs: where its stdout and stderr went, each once.
+        lost_run_id: the run that a plugin has begun and that has left nothing.
+        absence: why no plugin has recorded it, if known.
+        interrupted: Ctrl+C came while it ran.
+        piped: the end of what it has written to pipes.
+    """
+    duration = (datetime.now(UTC) - started_at).total_seconds()
+    evidence: RunEvidence | None = None
+    was_pytest = is_pytest(command) and (absence is None or absence.has_pytest)
+    if lost_run_id is None and was_pytest:
+        evidence = _evidence_of_output(outputs[0], seen, stage)
+    if evidence is None:
+        refusal = None
+        if was_pytest and lost_run_id is None:
+            with suppress(Exception):  # it reads foreign files; the report does without them
+                refusal = early_refusal(
+                    command,
+                    os.environ,
+                    folder,
+                    seen.exit.code,
+                    lacks_us=absence is not None and absence.lacks_us,
+                )
+        was_left = refusal is not None and seen.exit.code == 0
+        evidence = RunEvidence(
+            stage=stage,
+            recorded=False,
+            is_pytest=was_pytest,
+            early_refusal=refusal,
+            finished=seen.exit.signal is None
+            and seen.exit.enforced_limit_seconds is None
+            and lost_run_id is None
+            and not was_left,
+            exit=seen.exit,
+        )
+    if interrupted and evidence.finished and seen.exit.code and not evidence.interruptions:
+        # It has caught the Ctrl+C, as pip and npm do, and left with a code of its own.
+        evidence = replace(evidence, interruptions=(_CTRL_C,))
+    if not was_pytest and lost_run_id is None:
+        evidence = replace(evidence, tool_message=_tool_message(command, seen, outputs, piped))
+    secrets = Secrets()
+    context = RunContext(
+        id=lost_run_id or os.urandom(16).hex(),
+        started_at=timestamp(started_at),
+        duration_seconds=duration,
+        args=secrets.redact_arguments(list(command)),
+        rootdir=str(folder),
+        environment=describe_environment(UNKNOWN_PYTEST),
+    )
+    return build_report(
+        evidence,
+        judge(evidence),
+        context,
+        completeness="reconstructed",
+        faults=() if absence is None else (absence.words,),
+        redaction=secrets,
+    )
+
+
+def timestamp(at: datetime) -> str:
+    """Return a time in the form that reports have."""
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _tool_message(
+    command: Sequence[str],
+    seen: ProcessEnd,
+    outputs: Sequence[OutputFile],
+    piped: Sequence[bytes],
+) -> ToolMessage | None:
+    """Return why a tool says that it has failed, the last one of stderr if both have one."""
+    if not seen.exit.code:
+        return None
+    from pytest_failure_taxonomy.logs.log_lines import chunks_of, read_log
+    from pytest_failure_taxonomy.logs.tool_messages import ToolOutput
+
+    files = [output.open() for output in outputs]
+    for file in reversed([*files, *map(BytesIO, piped)]):
+        if file is None:
+            continue
+        tools, line_count = ToolOutput(), 0
+        with file, suppress(OSError):
+            line_count = read_log(chunks_of(file), tools).line_count
+        told = tools.message(line_count)
+        if told is not None:
+            return told
+    names = [Path(word).name for word in command[: _MAX_RUNNER_WORDS + 1]]
+    program = next((name for name in names if name not in _RUNNERS), "")
+    if seen.exit.code == _OF_CONTAINERS and program in ("docker", "podman"):
+        words = f"exit code {_OF_CONTAINERS}, which is that of {program} itself"
+        return ToolMessage(tool=program, cause="daemon", line=OutputLine(0, words))
+    return None
+
+
+def _evidence_of_output(output: OutputFile, seen: ProcessEnd, stage: Stage) -> RunEvidence | None:
+    """Return the evidence in the output file of a pytest, with the end of its process.
+
+    Return `None` if the output looks unfinished and the exit code is 0: a plugin may have changed
+    what pytest prints.
+    """
+    file = output.open()
+    if file is None:
+        return None
+    from pytest_failure_taxonomy.logs.log_lines import chunks_of, read_log
+    from pytest_failure_taxonomy.logs.output_evidence import evidence_of_output
+    from pytest_failure_taxonomy.logs.output_readers import PytestOutput
+
+    printed = PytestOutput()
+    with file, suppress(OSError):
+        read_log(chunks_of(file), printed)
+    if not printed.is_seen:
+        return None
+    evidence = evidence_of_output(printed, seen.exit.code, stage)
+    if not evidence.finished and seen.exit.code == 0:
+        return None
+    return replace(
+        evidence,
+        exit=replace(
+            seen.exit, limits=evidence.exit.limits, session_code=evidence.exit.session_code
+        ),
+    )
+
+
+def why_unrecorded(command: Sequence[str]) -> Absence | None:
+    """Return why a pytest has not loaded this plugin.
+
+    Its interpreter is asked, in a new process, whether the plugin is installed.
+
+    Returns:
+        `None` if the interpreter is not known from the command, or gives no answer.
+    """
+    interpreter = _interpreter_of(command)
+    if not interpreter or not is_pytest(command):
+        return None
+    state, version = _ask(interpreter)
+    name = shutil.which(interpreter[0]) or interpreter[0]
+    script = None if "-m" in command else shutil.which(command[0])
+    if state == "no-pytest":
+        words = f"pytest is not installed in {name}; give the Python of the project"
+        return Absence(words=words, has_pytest=False)
+    if state == "missing":
+        right = f"install it there: {name} -m pip install pytest-failure-taxonomy"
+        if version < _LOWEST_PYTHON:
+            lowest = ".".join(map(str, _LOWEST_PYTHON))
+            right = f"it needs Python {lowest} or newer, and that is {version[0]}.{version[1]}"
+            script = None
+        belongs = f", to which {script} belongs" if script else ""
+        instead = f"run {sys.executable} -m pytest instead, or " if script else ""
+        return Absence(
+            words=f"pytest-failure-taxonomy is not installed in {name}{belongs}: the report has "
+            "nothing to go by but the exit code, and the output where that is a file; "
+            f"{instead}{right}",
+            lacks_us=True,
+        )
+    is_off = "--disable-plugin-autoload" in command or bool(os.environ.get(OFF_SWITCH))
+    if state == "installed" and is_off and not any("failure_taxonomy" in word for word in command):
+        return Absence(
+            words="pytest-failure-taxonomy was not loaded: the plugins of the environment are "
+            "switched off; give pytest -p failure_taxonomy"
+        )
+    return None
+
+
+def _interpreter_of(command: Sequence[str]) -> list[str]:
+    """Return the command of the interpreter that runs pytest; an empty one if it is unknown."""
+    name = Path(command[0]).name
+    if name.startswith(("python", "pypy")):
+        return list(command[: command.index("-m")]) if "-m" in command else []
+    script = shutil.which(command[0]) if name in _PYTEST else None
+    if script is None:
+        return []
+    try:
+        with open(script, "rb") as file:
+            first = file.readline(512)
+    except OSError:
+        return []
+    return os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
+
+
+def _ask(interpreter: list[str]) -> tuple[str, tuple[int, int]]:
+    """Return `installed`, `missing` or `no-pytest`, and the version of Python; `""` for no answer.
+
+    The interpreter gets the same options, folder and environment as for pytest.
+    """
+    import subprocess
+
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        answer = subprocess.run(  # noqa: S603 - the user's own interpreter
+            [*interpreter, "-c", _PROBE],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_PROBE_SECONDS,
+            check=True,
+        )
+        state, major, minor = answer.stdout.decode().split()
+        return state, (int(major), int(minor))
+    return "", sys.version_info[:2]

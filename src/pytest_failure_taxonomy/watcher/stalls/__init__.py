@@ -1,0 +1,1 @@
+"""Stalls of a run: found, looked at closely, and told."""

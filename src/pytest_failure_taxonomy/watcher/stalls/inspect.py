@@ -1,0 +1,499 @@
+"""Look closely at what makes no progress, and say so: in the record, the report, on the terminal.
+
+`standstill` has found it. The work is done in a process of its own, which ends afterwards, so that
+the watcher stays small. Whatever can't be read or written is left out: the user's run goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, cast
+
+from pytest_failure_taxonomy.errors import ReportError
+from pytest_failure_taxonomy.record.layout import (
+    ASKED,
+    DUMP_SIGNAL_AT,
+    END_SIGNAL_AT,
+    PAGE,
+    READER,
+    READER_AT,
+    TELLS_WORK,
+    record_folder,
+    worker_of,
+)
+from pytest_failure_taxonomy.record.observed import (
+    Observed,
+    encode_observed,
+    parse_observed,
+    stalled_activities,
+    times_of_limit,
+    words_of_subject,
+    write_observed,
+)
+from pytest_failure_taxonomy.record.read import (
+    has_ended,
+    parse_record,
+    parse_worker,
+)
+from pytest_failure_taxonomy.record.rebuild import limits_of_test
+from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.report.build import with_stalls_at_end
+from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
+from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.report.write import write_report
+from pytest_failure_taxonomy.system.own_files import Folder, open_folder
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    ProcessExit,
+    SeenStall,
+    Stall,
+    StallState,
+)
+from pytest_failure_taxonomy.taxonomy.headlines import words_at
+from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.watcher.complete import ProcessEnd, read_report, reconstruct
+from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record
+from pytest_failure_taxonomy.watcher.stalls.detect import (
+    POLLING_LIMITS,
+    PROCESS,
+    PROCESS_AT,
+    Unit,
+    fields_of,
+    read_page,
+    start_of,
+    state_of,
+)
+from pytest_failure_taxonomy.watcher.stalls.gil import is_gil_held
+from pytest_failure_taxonomy.watcher.stalls.stack_reading import children_of, read_stacks
+from pytest_failure_taxonomy.watcher.stalls.stacks import Stacks
+from pytest_failure_taxonomy.watcher.stalls.terminal_line import print_on_terminal
+
+LOCK_SECONDS: Final = 1.0
+GRACE_SECONDS: Final = 5.0
+"""How long a stalled pytest may take to end its session before it is killed."""
+
+_POLL_SECONDS: Final = 0.02
+MAX_NOTES: Final = 3
+_DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py", "pydevd_bundle", "debugpy", "pudb")
+"""Files and folders of debuggers, at which a thread waits for the user."""
+_TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/console")
+_READS: Final = {"x86_64": (0, (23, 270, 7, 271)), "aarch64": (63, (72, 73))}
+"""By machine: the numbers of the system calls `read`, and `select`, `pselect6`, `poll`, `ppoll`."""
+
+
+def look_closely(
+    report: str,
+    run_id: str,
+    contents: Sequence[bytes],
+    settings: Mapping[str, str],
+    units: Sequence[Unit],
+    now_ns: int,
+    said: int,
+    *,
+    keeps: bool,
+) -> None:
+    """Look at what makes no progress, and tell of it.
+
+    Args:
+        report: the path of the report.
+        run_id: the run.
+        contents: of the record's two files.
+        settings: of the watcher.
+        units: the processes that made no progress for the whole limit.
+        now_ns: when that was seen, on the monotonic clock.
+        said: a descriptor with what was observed before, and for what is observed now.
+        keeps: what was observed before stays so: it may not have ended, but have been interrupted.
+    """
+    look = _Look(Path(report), run_id, contents, settings, now_ns, said)
+    stalls = found = look.at(units)
+    if keeps or look.was_interrupted:
+        known = {_key(each) for each in look.before.stalls}
+        stalls = [*look.before.stalls, *(each for each in found if _key(each) not in known)]
+    look.keep(stalls)
+    stalls = [look.tell(each) for each in stalls]
+    look.keep(stalls, writes_report=False)
+    if settings.get("ends") == "1":
+        look.end(stalls, found, units)
+
+
+def _key(stall: SeenStall) -> tuple[object, ...]:
+    return stall.what, stall.worker, stall.nodeid, stall.phase
+
+
+class _Look:
+    """One look at a run."""
+
+    def __init__(
+        self,
+        report: Path,
+        run_id: str,
+        contents: Sequence[bytes],
+        settings: Mapping[str, str],
+        now_ns: int,
+        said: int,
+    ) -> None:
+        self._state, events = contents
+        run = parse_record(self._state, events, run_id, "the record")
+        self.before = parse_observed(os.pread(said, os.fstat(said).st_size, 0))
+        self.was_interrupted = bool(run.named("interruption"))
+        self._said = said
+        self._notes: list[str] = []
+        self._now_ns = now_ns
+        self._limit_seconds = float(settings["seconds"])
+        self._is_program = settings.get("program") == "1"
+        """Nothing is to come after pytest in its process."""
+        self._report = report
+        self._run = run
+        self._folder = record_folder(report, run_id)
+        self._rootdir = Path(run.header.context.rootdir)
+        self._secrets = Secrets(run.header.redact)
+        self._main = run.header.process.pid
+        self._tells_work = bool(self._state[READER_AT + READER.size - 4] & TELLS_WORK)
+
+    def at(self, units: Sequence[Unit]) -> list[SeenStall]:
+        """Return what is stalled of some processes."""
+        subjects = [(unit, self._subject_of(unit)) for unit in units]
+        found = [self._stall(unit, each) for unit, each in subjects if each is not None]
+        if not self._is_alive():  # what was seen last is what it died of
+            raise ProcessLookupError(self._main)
+        return [each for each in found if each is not None]
+
+    def keep(self, stalls: Sequence[SeenStall], *, writes_report: bool = True) -> None:
+        """Write what is observed into the record, and the report of the running run anew."""
+        notes = tuple(f"no stack of what is stalled: {why}" for why in dict.fromkeys(self._notes))
+        observed = replace(self.before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
+        encoded = encode_observed(observed)
+        os.ftruncate(self._said, 0)
+        os.pwrite(self._said, encoded, 0)
+        if self._run.exit_code is not None:
+            self._add_to_last_report(observed)
+            return
+        with (
+            suppress(OSError, ReportError),
+            open_folder(self._folder) as folder,
+            held_record(folder, LOCK_SECONDS) as is_held,
+        ):
+            is_on = self._is_alive() and not has_ended(folder.read("state", PAGE))
+            if is_held and is_on:  # pytest still runs its session
+                write_observed(folder, encoded)
+                if writes_report:
+                    self._write_report(folder, observed)
+
+    def _add_to_last_report(self, observed: Observed) -> None:
+        """Add what keeps the interpreter from ending to the report of the session that has ended.
+
+        The record is gone by now, and a later run may be about to write to the same path.
+        """
+        lock = ReportLock(self._report)
+        seen = stalled_activities(observed, None, is_over=True)
+        is_told = any(each.stall.state != "busy" for each in seen)
+        with suppress(OSError):
+            if is_told and lock.acquire():
+                report = self._own_report()
+                if report is not None:
+                    write_report(self._report, with_stalls_at_end(report, seen))
+        lock.release()
+
+    def _own_report(self) -> dict[str, Any] | None:
+        """Return the report of this run as it is now, unless something else is in its place."""
+        report = read_report(self._report)
+        is_ours = report is not None and report["run"]["id"] == self._run.header.run_id
+        return report if is_ours else None
+
+    def tell(self, stall: SeenStall) -> SeenStall:
+        """Print a line on the user's terminal at 1, 2, 4, 8 … times the limit.
+
+        What works is told from twice the limit on, where that is wanted.
+        """
+        state, seconds = stall.stall.state, stall.stall.seconds
+        times = times_of_limit(stall, self._limit_seconds)
+        if stall.told >= times or (state == "busy" and (times == 1 or not self._tells_work)):
+            return stall
+        what, place = words_of_subject(stall), stall.place
+        if state in ("polling", "busy"):
+            begin = "polling for" if state == "polling" else "still running"
+            self._print(f"{begin} {seconds:.0f} s: {what}" + (f", {place}" if place else ""))
+        else:
+            words = words_at(state, stall.stall.where)
+            self._print(f"stalled {seconds:.0f} s: {what} {words}")
+        return replace(stall, told=times)
+
+    def _print(self, line: str) -> None:
+        shown = safe_text(self._secrets.redact(line))
+        print_on_terminal(self._main, self._state, shown)
+
+    def end(self, stalls: list[SeenStall], found: list[SeenStall], units: Sequence[Unit]) -> None:
+        """End what was found to be stalled: a worker by itself, or else the run."""
+        by_worker = {worker_of(unit.name) if unit.name else None: unit for unit in units}
+        keys = {_key(each) for each in found if self._is_to_end(each, by_worker[each.worker])}
+        mine = [each for each in stalls if _key(each) in keys]
+        if not mine:
+            return
+        others = [each for each in stalls if _key(each) not in keys]
+        ended = [replace(each, stall=replace(each.stall, is_ended=True)) for each in mine]
+        self.keep([*others, *ended])
+        for each in mine:
+            self._print(f"ended: {words_of_subject(each)} (--failure-taxonomy-end-stalled)")
+        tests = [each for each in mine if each.worker is not None and each.what == "test"]
+        for each in tests:
+            _send(by_worker[each.worker].identity, signal.SIGKILL)
+        others = [each for each in mine if each not in tests]
+        if any(each.worker is None and each.what == "session" for each in others) and (
+            self._end_workers()
+        ):
+            return  # it waits for them, and goes on now
+        if others:
+            # xdist would start a new worker for one that hangs outside of a test, and that one
+            # would hang, too.
+            is_frozen = any(each.worker is None and each.stall.state == "frozen" for each in others)
+            self._end_run(is_frozen=is_frozen)
+            self._end_workers()
+
+    def _is_to_end(self, stall: SeenStall, unit: Unit) -> bool:
+        """Tell whether a stall is to be ended.
+
+        Not so what works, what may have begun to, and a test that somebody else is going to end.
+        What polls is to have done so at one place, at two looks at least.
+        """
+        state = stall.stall.state
+        if state == "busy" or stall.seen_ns != self._now_ns:
+            return False
+        limits = limits_of_test(
+            stall.nodeid or "",
+            elapsed_seconds=(self._now_ns - stall.began_ns) / 1e9,
+            ended_ns=self._now_ns,
+            timer=parse_worker(self._page_of(unit)).timer,
+            faulthandler_seconds=self._run.header.faulthandler_exit_seconds,
+        )
+        if stall.what == "test" and any(
+            (each.elapsed_seconds or 0.0) < each.budget_seconds + GRACE_SECONDS for each in limits
+        ):
+            return False
+        before = self._seen_before(stall)
+        return state != "polling" or (
+            before is not None
+            and before.stall.where == stall.stall.where
+            and stall.stall.seconds >= POLLING_LIMITS * self._limit_seconds
+        )
+
+    def _end_workers(self) -> bool:
+        """End all xdist workers that still run; tell whether there were any."""
+        found = []
+        with suppress(OSError), open_folder(self._folder) as folder:
+            for name in filter(worker_of, folder.names()):
+                page = read_page(str(self._folder / name / "state"))
+                if len(page) == PAGE:
+                    started, process_id = PROCESS.unpack_from(page, PROCESS_AT)
+                    if start_of(process_id) == started:
+                        found.append((process_id, started))
+        for identity in found:
+            _send(identity, signal.SIGKILL)
+        return bool(found)
+
+    def _end_run(self, *, is_frozen: bool) -> None:
+        """End pytest: by its own signal where it can react to that, or else by SIGKILL."""
+        process = self._run.header.process
+        identity = process.pid, process.start_ticks or 0
+        number = self._state[END_SIGNAL_AT]
+        was_ended = any(each.stall.is_ended and each.worker is None for each in self.before.stalls)
+        if number and not is_frozen and not was_ended:
+            deadline = time.monotonic() + GRACE_SECONDS
+            state = self._folder / "state"
+            before = read_page(str(state))
+            _send(identity, number)
+            while time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+                if start_of(identity[0]) != identity[1]:
+                    return
+                if read_page(str(state)) != before:  # it ends; if it stalls again, it is killed
+                    return
+        _send(identity, signal.SIGKILL)
+
+    def _subject_of(self, unit: Unit) -> SeenStall | None:
+        """Return what a process is at, as a stall of which no more is known.
+
+        It is `None` if the process need not make progress.
+        """
+        run = self._run
+        nothing = Stall(state="blocked", seconds=0.0, where=None, stack=None)
+        seen = SeenStall(
+            what="session",
+            stall=nothing,
+            began_ns=unit.began_ns,
+            seen_ns=self._now_ns,
+            worker=worker_of(unit.name) if unit.name else None,
+        )
+        activity = run.activity
+        test = max(run.in_flight, key=lambda test: test.start_ns, default=None)
+        if unit.name:
+            worker = parse_worker(self._page_of(unit))
+            test, activity = worker.test, worker.activity
+            if test is None and activity is None:
+                return None
+        elif run.exit_code is not None:
+            name = None if activity is None else activity.name
+            return replace(seen, what="shutdown", name=name) if self._is_program else None
+        elif self._has_workers() and (activity is None or activity.what != "session"):
+            return replace(seen, what="controller")
+        if test is not None:
+            return replace(seen, what="test", nodeid=test.nodeid, phase=test.phase)
+        if activity is not None:
+            return replace(seen, what=activity.what, name=activity.name)
+        return replace(seen, what="collection") if len(run.not_run) == len(run.nodeids) else seen
+
+    def _page_of(self, unit: Unit) -> bytes:
+        return read_page(str(self._folder / unit.name / "state"))
+
+    def _has_workers(self) -> bool:
+        with suppress(OSError), open_folder(self._folder) as folder:
+            return any(worker_of(name) for name in folder.names())
+        return False
+
+    def _stall(self, unit: Unit, subject: SeenStall) -> SeenStall | None:
+        """Return the stall of a process; `None` if it waits for the user."""
+        process_id = unit.identity[0]
+        if _waits_for_input(process_id):
+            return None
+        before = self._seen_before(subject)
+        seen = state_of([*unit.movements, unit.look(time.monotonic_ns())])
+        state = cast("StallState", seen)
+        if fields_of(process_id)[:1] == [b"T"]:
+            state = "frozen"
+        # One that is at work, or stopped, must not be asked for them.
+        stacks = self._stacks_of(unit, asks=state in ("blocked", "polling"))
+        threads = () if stacks is None else stacks.threads
+        paths = [frame.path for thread in threads for frame in thread.frames]
+        if any(f"/{name}" in path for path in paths for name in _DEBUGGERS):
+            return None
+        # A thread that has to wait for the GIL looks for it every 5 ms.
+        if state in ("blocked", "polling") and self._is_gil_held(unit, stacks):
+            state = "frozen"
+        if state in ("blocked", "frozen") and unit.look(time.monotonic_ns()).runs:
+            state = "busy"
+        is_settled = seen == unit.settled and (state == "busy") == (seen == "busy")
+        if not is_settled and before is not None and before.stall.state != "busy":
+            return before  # it works for a moment only, maybe because it is about to end
+        if before is not None and stacks is None and state == before.stall.state:
+            place, known = before.place, before.stall
+        else:
+            place, known = self._place(subject, stacks)
+        stall = replace(
+            known,
+            state=state,
+            seconds=round((self._now_ns - unit.since_ns) / 1e9, 3),
+            children=self._commands(process_id),
+            others_move=unit.others_move,
+        )
+        return replace(subject, stall=stall, place=place, told=before.told if before else 0)
+
+    def _place(self, subject: SeenStall, stacks: Stacks | None) -> tuple[str | None, Stall]:
+        """Return where something is stalled, in words, and the stall with that."""
+        rootdir = self._rootdir
+        where = place = stack = location = None
+        if stacks is not None:
+            where, stack = stacks.where(rootdir), stacks.text(MAX_TRACEBACK)
+            place, location = stacks.own_call(rootdir) or where, stacks.own_place(rootdir)
+        if subject.what == "shutdown":
+            where = place = self._awaited_thread() or where
+        where, place, stack = (
+            text and self._secrets.redact(text) for text in (where, place, stack)
+        )
+        return place, replace(subject.stall, where=where, stack=stack, location=location)
+
+    def _awaited_thread(self) -> str | None:
+        """Name the thread that keeps the interpreter from ending, and what it was last seen at."""
+        for thread in self._run.named("thread"):
+            if fields_of(f"{self._main}/task/{thread.native_id}"):
+                place = f", {thread.place}" if thread.place else ""
+                return f"waits for thread {thread.name}{place}"
+        return None
+
+    def _is_gil_held(self, unit: Unit, stacks: Stacks | None) -> bool:
+        """Tell whether one thread keeps all others from running Python."""
+        held = is_gil_held(unit.identity[0])
+        if held is None and _is_held_in(stacks):
+            time.sleep(_POLL_SECONDS)
+            return _is_held_in(self._stacks_of(unit, asks=False))
+        return bool(held)
+
+    def _seen_before(self, subject: SeenStall) -> SeenStall | None:
+        wanted = subject.what, subject.worker, subject.began_ns
+        for each in self.before.stalls:
+            if (each.what, each.worker, each.began_ns) == wanted:
+                return each
+        return None
+
+    def _stacks_of(self, unit: Unit, *, asks: bool) -> Stacks | None:
+        page = self._page_of(unit)
+        number = page[DUMP_SIGNAL_AT] if len(page) == PAGE and asks else 0
+        try:
+            return read_stacks(
+                unit.identity[0],
+                dump=self._folder / unit.name / ASKED,
+                ask=number or None,
+                why_not=lambda why: self._notes.append(safe_text(why)),
+            )
+        except Exception as error:  # noqa: BLE001 - the state alone is told, then
+            self._notes.append(type(error).__name__)
+            return None
+
+    def _commands(self, process_id: int) -> tuple[str, ...]:
+        try:
+            return children_of(process_id, self._secrets.redact_arguments)
+        except Exception:  # noqa: BLE001 - the state alone is told, then
+            return ()
+
+    def _is_alive(self) -> bool:
+        process = self._run.header.process
+        return start_of(process.pid) == (process.start_ticks or 0)
+
+    def _write_report(self, folder: Folder, observed: Observed) -> None:
+        """Rewrite the report of the running run, unless something else is in its place."""
+        current = self._own_report()
+        if current is None or current["completeness"] != "running":
+            return
+        seen = ProcessEnd(exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns())
+        report = reconstruct(self._run, folder, seen, observed, completeness="running")
+        write_report(self._report, report)
+
+
+def _is_held_in(stacks: Stacks | None) -> bool:
+    return stacks is not None and any(thread.owns_gil for thread in stacks.threads)
+
+
+def _waits_for_input(process_id: int) -> bool:
+    """Tell whether the main thread of a process waits for a line from a terminal."""
+    try:
+        with open(f"/proc/{process_id}/syscall", encoding="ascii") as file:
+            words = file.read().split()
+        number, first = int(words[0]), int(words[1], 16)
+    except (OSError, ValueError, IndexError):
+        return False
+    read, waits = _READS.get(os.uname().machine, (-1, ()))
+    if number == read:
+        return _is_terminal(process_id, first)
+    # readline waits for standard input alone
+    return number in waits and first in (0, 1) and _is_terminal(process_id, 0)
+
+
+def _is_terminal(process_id: int, descriptor: int) -> bool:
+    try:
+        return os.readlink(f"/proc/{process_id}/fd/{descriptor}").startswith(_TERMINALS)
+    except OSError:
+        return False
+
+
+def _send(identity: tuple[int, int], number: int) -> None:
+    """Send a signal to a process, unless another one has its id by now."""
+    process_id, started = identity
+    with suppress(OSError):
+        descriptor = os.pidfd_open(process_id)
+        try:
+            if start_of(process_id) == started:
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)

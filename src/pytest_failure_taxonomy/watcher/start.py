@@ -1,0 +1,334 @@
+"""Start the watcher, a process that outlives pytest and completes its report; wait for it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from array import array
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+
+# Bound here, because a test may replace them in their module and never put them back.
+from os import close, fstat
+from pathlib import Path
+from typing import Final
+
+from pytest_failure_taxonomy.system.own_files import READ, Identity, identity_of, move_high
+from pytest_failure_taxonomy.system.process import command_of, is_running
+
+_SHELL: Final = "/bin/sh"
+_LOWEST: Final = 3
+"""The descriptors below are standard input, output and error. If pytest was started with one of
+them closed, a file that it opens may get the number, and would be lost in the watcher."""
+_SCRIPT: Final = Path(__file__).with_name("process.py")
+WATCHER_SECONDS: Final = 3.0
+"""How long a watcher may take with a report: 30 ms on an idle machine, a second on a busy one."""
+
+
+_watched: set[int] = set()
+"""Ids of processes that have a watched run. A pytest that runs inside of a test of such a process
+ends before the process, and must not be watched."""
+
+_lingering: dict[int, tuple[int, str]] = {}
+"""By process id: the watcher of a run that has ended while its process goes on, and the run's id.
+The next run in the same process ends that watcher: the exit status is no longer the first run's."""
+
+
+class Watch:
+    """The watcher of one run."""
+
+    def __init__(self) -> None:
+        self._process_id: int | None = None
+        self._watcher: tuple[int, str] | None = None
+        self._channel = _Channel()
+
+    @property
+    def process_id(self) -> int | None:
+        """Of the watcher, once it is started."""
+        return None if self._watcher is None else self._watcher[0]
+
+    def start(
+        self,
+        report: Path,
+        run_id: str,
+        record: Sequence[Path],
+        settings: str = "",
+        libraries: Sequence[str] = (),
+    ) -> str | None:
+        """Start a watcher of this process; return why that is not possible, or `None`.
+
+        A shell starts the watcher in the background and ends, so that it is nobody's child. A test
+        that waits for its children, or lists them, must not find it.
+
+        Args:
+            report: the path of the run's report.
+            run_id: the run.
+            record: the files of its record. The watcher inherits their descriptors: a short run
+                may have removed the files before the watcher could open them.
+            settings: from `settings_word`.
+            libraries: what it needs to import besides this package.
+        """
+        if not sys.executable:
+            return "Python does not know its own program (sys.executable is empty)"
+        process_id = os.getpid()
+        descriptors: list[int] = []
+        try:
+            descriptors.append(_move_up(os.pidfd_open(process_id)))
+            for path in record:  # one by one, so that `finally` closes those that are open
+                descriptors.append(_move_up(os.open(path, READ)))  # noqa: PERF401 - see above
+            descriptors.append(self._channel.open())
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
+            former = _lingering.pop(process_id, None)
+            with suppress(OSError):  # it may have ended, and another process have its id by now
+                if former is not None and _is_there(*former):
+                    os.kill(former[0], signal.SIGKILL)
+            watcher_id = _spawn_orphan(
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(_SCRIPT),
+                    ",".join(map(str, descriptors)),
+                    str(process_id),
+                    str(_SCRIPT.parents[2]),
+                    str(report),
+                    run_id,
+                    settings,
+                    *_folders_of(libraries),
+                ]
+            )
+        except OSError as error:
+            self._channel.close()
+            said = error.strerror or str(error)
+            return f"{error.filename}: {said}" if error.filename else said
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._process_id = process_id
+        self._watcher = watcher_id, run_id
+        _watched.add(process_id)
+        return None
+
+    def is_lost(self) -> bool:
+        """Tell whether the watcher was started and has ended."""
+        return self._watcher is not None and not _is_there(*self._watcher)
+
+    def hand_over(self, descriptors: Mapping[str, int]) -> bool:
+        """Give the watcher descriptors to read from or write to when this process has died.
+
+        They wait in a socket, so it does not matter how soon this process dies.
+
+        Args:
+            descriptors: by one letter, as in `record.layout`.
+        """
+        return self._watcher is not None and self._channel.send(descriptors)
+
+    def leave_to_parent(self) -> None:
+        """Let go of the watcher in a forked child."""
+        self._channel.close()
+
+    def stop(self) -> None:
+        """Let a later run in this process have its own watcher; this one waits for the process.
+
+        It lets go of what it was given.
+        """
+        self._channel.close()
+        if self._process_id is not None and self._watcher is not None:
+            _watched.discard(self._process_id)
+            _lingering[self._process_id] = self._watcher
+
+
+class _Channel:
+    """A pair of sockets: the watcher holds one end, and this process the other."""
+
+    def __init__(self) -> None:
+        self._descriptor = -1
+        self._identity: Identity = (0, 0)
+
+    def open(self) -> int:
+        """Return the end for the watcher."""
+        # The module `socket` takes 4 ms to import, and adds nothing here.
+        import _socket
+
+        ours, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        self._descriptor = move_high(ours.detach())
+        self._identity = identity_of(fstat(self._descriptor))
+        return _move_up(its.detach())
+
+    def send(self, descriptors: Mapping[str, int]) -> bool:
+        """Send descriptors; tell whether that was possible."""
+        import _socket
+
+        if not self._is_ours() or not descriptors:
+            return False
+        content = array("i", descriptors.values()).tobytes()
+        channel = _socket.socket(fileno=self._descriptor)
+        try:
+            channel.sendmsg(
+                ["".join(descriptors).encode()],
+                [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, content)],
+                _socket.MSG_DONTWAIT,
+            )
+        except OSError:
+            return False
+        finally:
+            channel.detach()
+        return True
+
+    def close(self) -> None:
+        """Close this end, unless a test has done so."""
+        if self._is_ours():
+            with suppress(OSError):
+                close(self._descriptor)
+        self._descriptor = -1
+
+    def _is_ours(self) -> bool:
+        try:
+            return identity_of(fstat(self._descriptor)) == self._identity
+        except OSError:
+            return False
+
+
+def is_watchable() -> bool:
+    """Tell whether a run in this process should and can have a watcher."""
+    # When process 1 of a container ends, its watcher is ended, too.
+    return is_observable() and os.getpid() != 1
+
+
+def has_observers() -> bool:
+    """Tell whether this system lets one process look at another (Linux)."""
+    return hasattr(os, "pidfd_open")
+
+
+def is_observable() -> bool:
+    """Tell whether another process can look at a run in this one while it lives."""
+    return has_observers() and os.getpid() not in _watched
+
+
+def settings_word(
+    folder: Path, *, stall_seconds: float, ends_stalled: bool, completes: bool, is_program: bool
+) -> str:
+    """Return the settings of a watcher as one word of its command line.
+
+    Args:
+        folder: of the record.
+        stall_seconds: after how long without progress something is stalled; 0 for never.
+        ends_stalled: end what is.
+        completes: complete the report at the end.
+        is_program: pytest is all that its process does.
+    """
+    settings = {
+        "seconds": f"{stall_seconds:g}",
+        "ends": int(ends_stalled),
+        "completes": int(completes),
+        "program": int(is_program),
+        "folder": folder,  # last: it may contain anything
+    }
+    return ";".join(f"{name}={value}" for name, value in settings.items())
+
+
+def _move_up(descriptor: int) -> int:
+    """Return a descriptor, moved if its number is one of the standard three."""
+    if descriptor >= _LOWEST:
+        return descriptor
+    import fcntl
+
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LOWEST)
+    finally:
+        os.close(descriptor)
+
+
+def _spawn_orphan(command: list[str]) -> int:
+    """Start a command that is nobody's child, and return its process id."""
+    reading, writing = os.pipe()
+    try:
+        writing = _move_up(writing)
+        files = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, writing, 1),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        ]
+        script = '"$@" >/dev/null & echo $!'
+        arguments = ["sh", "-c", script, "sh", *command]
+        try:
+            # In a session of its own from the start: a kill of pytest's group must not reach it.
+            child = os.posix_spawn(_SHELL, arguments, os.environ, file_actions=files, setsid=True)
+        except NotImplementedError:  # an old C library; the watcher calls setsid() itself
+            child = os.posix_spawn(_SHELL, arguments, os.environ, file_actions=files)
+        os.close(writing)
+        writing = -1
+        said = os.read(reading, 32)
+        with suppress(ChildProcessError):  # the program has the system reap its children
+            os.waitpid(child, 0)
+    finally:
+        os.close(reading)
+        if writing >= 0:
+            os.close(writing)
+    if not said.strip().isdigit():
+        raise OSError(None, f"{_SHELL} could not start a process")
+    return int(said)
+
+
+def _is_there(process_id: int, run_id: str) -> bool:
+    """Tell whether the watcher of a run still runs; another process may have its id by now."""
+    return run_id in command_of(process_id)
+
+
+def wait_for_watcher(report: Path, seconds: float = WATCHER_SECONDS) -> None:
+    """Wait while a watcher completes a report whose pytest has ended.
+
+    A report that is read earlier is not complete. Return at once if pytest still runs, or if there
+    is no watcher.
+
+    Args:
+        report: the report's path.
+        seconds: how long to wait at most.
+    """
+    deadline = time.monotonic() + seconds
+    for watcher in _watchers_at_work(report):
+        _wait_for_end(watcher, deadline)
+
+
+def _watchers_at_work(report: Path) -> list[int]:
+    """Return the ids of the watchers of a report whose pytest has ended."""
+    found = []
+    place = os.path.realpath(report)
+    with suppress(OSError):
+        for entry in os.listdir("/proc"):
+            words = command_of(int(entry)) if entry.isdigit() else []
+            if not any(os.path.basename(word) == _SCRIPT.name for word in words[:6]):
+                continue
+            watched = [word for word in words if word.isdigit()]
+            is_of_report = any(os.path.realpath(word) == place for word in words if word)
+            if is_of_report and not any(is_running(int(each)) for each in watched):
+                found.append(int(entry))
+    return found
+
+
+def _wait_for_end(process_id: int, deadline: float) -> None:
+    """Wait until a process has ended; it need not be a child."""
+    with suppress(OSError):
+        descriptor = os.pidfd_open(process_id)
+        try:
+            select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        finally:
+            os.close(descriptor)
+
+
+def _folders_of(libraries: Sequence[str]) -> list[str]:
+    """Return where libraries are imported from, and the one that searches patterns of the user.
+
+    The watcher starts without `site`, and an editable install is not beside these libraries.
+    """
+    paths = [getattr(sys.modules.get("regex"), "__file__", None)]
+    for library in libraries:
+        with suppress(ImportError, ValueError):  # a test may have put something else in its place
+            spec = find_spec(library)
+            paths.append(None if spec is None else spec.origin)
+    return list(dict.fromkeys(str(Path(path).parents[1]) for path in paths if path))
