@@ -75,7 +75,7 @@ def capture() -> Printed:
 
 
 class NotUsableError(Exception):
-    """There is nothing to call; the message says why."""
+    """There is nothing to call, or its answer can't be sent; the message says why."""
 
 
 def load_rubric(path: str) -> Callable[..., Any]:
@@ -162,12 +162,16 @@ class Verdict:
         printed = self.printed.content()
         try:
             head = wire.MESSAGE.pack(self._token, what, len(body), len(printed))
-            rest = memoryview(head + body + printed)
-            while rest:
-                rest = rest[_write(self._descriptor, rest) :]
+            _write_all(self._descriptor, head + body + printed)
         except OSError:
             _exit(_VERDICT_CLOSED)
         _exit(0)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[_write(descriptor, rest) :]
 
 
 def leave_server(parent: int, library: Any, descriptor: int, spends: int | None) -> int:
@@ -223,13 +227,19 @@ def grade(verdict: Verdict, call: Callable[..., Any] | None, path: str, body: by
         path: The rubric.
         body: A JSON object of `case` and `output`.
     """
-    gc.enable()
-    _answer(verdict, lambda: _grade(call, path, body), _pack_verdict, describe)
 
+    def call_rubric() -> Any:
+        given = json.loads(body)
+        return (call or load_rubric(path))(given["case"], given["output"])
 
-def _grade(call: Callable[..., Any] | None, path: str, body: bytes) -> Any:
-    given = json.loads(body)
-    return (call or load_rubric(path))(given["case"], given["output"])
+    def pack(answer: Any) -> tuple[bytes, bytes]:
+        text = _to_json(answer)
+        if len(text) > wire.MAX_VERDICT_BYTES:
+            most = f"{wire.MAX_VERDICT_BYTES:,} are the most"
+            raise NotUsableError(f"answered with {len(text):,} bytes of JSON; {most}")
+        return wire.VERDICT, text
+
+    _answer(verdict, call_rubric, pack)
 
 
 def run_system(
@@ -244,8 +254,7 @@ def run_system(
         spends: The descriptor of the pipe by which each amount is told as soon as it is spent.
     """
     from pytest_failure_taxonomy.bench.answers import Answer, ForwardedSpending
-
-    gc.enable()
+    from pytest_failure_taxonomy.bench.errors_elsewhere import facts_of
 
     def tell(cost_usd: float, usage: Mapping[str, float]) -> None:
         with suppress(OSError):  # the server is gone, and kills this process at once
@@ -264,51 +273,34 @@ def run_system(
         case = pickle.loads(body)  # noqa: S301 - our own client pickled it
         return call(case.spending_to(ForwardedSpending(tell)))
 
-    _answer(verdict, call_system, pack, _describe_of_system)
-
-
-def _describe_of_system(error: BaseException) -> bytes:
-    from pytest_failure_taxonomy.bench.errors_elsewhere import facts_of
-
-    facts: dict[str, Any] = {}
-    with suppress(Exception):  # methods of the exception are called
-        facts = facts_of(error)
-    return describe(error, facts)
+    _answer(verdict, call_system, pack, facts_of)
 
 
 def _answer(
     verdict: Verdict,
     call: Callable[[], Any],
     pack: Callable[[Any], tuple[bytes, bytes]],
-    describe: Callable[[BaseException], bytes],
+    facts_of: Callable[[BaseException], dict[str, Any]] | None = None,
 ) -> NoReturn:
+    """Answer with what a call returns, or with what is to be said of its exception."""
+    gc.enable()
     try:
         answer = call()
         if hasattr(answer, "__await__"):
             import asyncio
 
-            answer = asyncio.run(_result_of(answer))
+            async def wait() -> Any:
+                return await answer
+
+            answer = asyncio.run(wait())
         what, body = pack(answer)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the case's result
-        what, body = wire.RAISED, describe(error)
+        facts = {}
+        if facts_of is not None:
+            with suppress(Exception):  # methods of the exception are called
+                facts = facts_of(error)
+        what, body = wire.RAISED, describe(error, facts)
     verdict.give(what, body)
-
-
-async def _result_of(answer: Any) -> Any:
-    return await answer
-
-
-class _NoVerdictError(Exception):
-    """The answer can't be sent; the message says why."""
-
-
-def _pack_verdict(answer: Any) -> tuple[bytes, bytes]:
-    text = _to_json(answer)
-    if len(text) > wire.MAX_VERDICT_BYTES:
-        raise _NoVerdictError(
-            f"answered with {len(text):,} bytes of JSON; {wire.MAX_VERDICT_BYTES:,} are the most"
-        )
-    return wire.VERDICT, text
 
 
 def _to_json(answer: Any) -> bytes:
@@ -318,20 +310,30 @@ def _to_json(answer: Any) -> bytes:
 def describe(error: BaseException, facts: Mapping[str, Any] = MappingProxyType({})) -> bytes:
     """Describe an exception as a JSON object of `reason`, `type`, `message` and `traceback`.
 
+    The traceback is without our own frames and those of the import system.
+
     Args:
         error: The exception.
         facts: More to say of it.
     """
     if isinstance(error, MemoryError):
         traceback.clear_frames(error.__traceback__)  # their locals hold the memory that is missing
-    name = type(error).__name__
-    message = _message_of(error)
-    own_words = isinstance(error, (_NoVerdictError, NotUsableError))
-    reason = message if own_words else f"raised {name}: {message}" if message else f"raised {name}"
-    said = {**facts, "reason": reason, "type": name, "message": message, "traceback": ""}
-    if not own_words:
-        said["traceback"] = _traceback_of(error)
-    return _dumps(said).encode()
+    name, message, shown = type(error).__name__, _message_of(error), ""
+    if isinstance(error, NotUsableError):
+        reason = message
+    else:
+        reason = f"raised {name}: {message}" if message else f"raised {name}"
+        with suppress(BaseException):  # only the rubric's exception counts
+            frames = rest = error.__traceback__
+            while rest is not None:
+                file = rest.tb_frame.f_code.co_filename
+                rest = rest.tb_next
+                if file.startswith((_OUR_FOLDER, "<frozen importlib")):
+                    frames = rest
+            lines = traceback.format_exception(type(error), error, frames)
+            shown = "".join(lines)[-_MAX_TRACEBACK_CHARACTERS:]
+    said = {"reason": reason, "type": name, "message": message, "traceback": shown}
+    return _dumps({**facts, **said}).encode()
 
 
 def _message_of(error: BaseException) -> str:
@@ -339,21 +341,6 @@ def _message_of(error: BaseException) -> str:
         return str(error)[:_MAX_MESSAGE_CHARACTERS]
     except BaseException as second:  # noqa: BLE001 - `__str__` is the rubric's code
         return f"(its text can't be had: {type(second).__name__})"
-
-
-def _traceback_of(error: BaseException) -> str:
-    """Return the traceback without our own frames and those of the import system."""
-    try:
-        frames = rest = error.__traceback__
-        while rest is not None:
-            name = rest.tb_frame.f_code.co_filename
-            rest = rest.tb_next
-            if name.startswith((_OUR_FOLDER, "<frozen importlib")):
-                frames = rest
-        lines = traceback.format_exception(type(error), error, frames)
-        return "".join(lines)[-_MAX_TRACEBACK_CHARACTERS:]
-    except BaseException:  # noqa: BLE001 - only the rubric's exception counts
-        return ""
 
 
 def run_script(path: str, body: bytes, output: int) -> NoReturn:
@@ -366,9 +353,7 @@ def run_script(path: str, body: bytes, output: int) -> NoReturn:
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as if a shell had started it
     source = os.open("../stdin", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    rest = memoryview(body)
-    while rest:
-        rest = rest[_write(source, rest) :]
+    _write_all(source, body)
     os.lseek(source, 0, os.SEEK_SET)
     os.unlink("../stdin")
     os.dup2(source, 0)

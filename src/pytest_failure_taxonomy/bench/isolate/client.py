@@ -9,7 +9,6 @@ import pickle
 import symtable
 import weakref
 from collections.abc import Sequence
-from functools import partial
 from importlib.util import decode_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -20,15 +19,12 @@ from pytest_failure_taxonomy.bench.isolate import wire
 from pytest_failure_taxonomy.bench.isolate.connection import (
     Connection,
     OnSpends,
-    ServerDiedError,
-    run_directly,
-)
-from pytest_failure_taxonomy.bench.isolate.task import (
-    Message,
     Reply,
+    ServerDiedError,
     Task,
     how_it_ended,
     message_of,
+    run_directly,
 )
 from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError, RubricTimeoutError
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -95,12 +91,15 @@ class IsolatedRubric:
             body = json.dumps({"case": case.fields, "output": output}).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise RubricError(f"can't be given its case: {error}") from error
-        if _CAN_FORK and self._is_warm:
-            reply = await self._ask_warm(body, limit_seconds)
-        elif _CAN_FORK:
-            reply = await self._ask_fresh(body, limit_seconds)
-        else:
-            reply = await run_directly(self._fresh_task(), body, limit_seconds)
+        try:
+            if not _CAN_FORK:
+                reply = await run_directly(self._fresh_task(), body, limit_seconds)
+            elif self._is_warm:
+                reply = await self._ask_warm(body, limit_seconds)
+            else:
+                reply = await self._ask_fresh(body, limit_seconds)
+        except ServerDiedError:
+            raise RubricError("killed the process that runs rubrics") from None
         return read_answer(reply, limit_seconds)
 
     async def aclose(self) -> None:
@@ -114,11 +113,7 @@ class IsolatedRubric:
         except ServerDiedError:
             # Either this case killed the server, or one that ran beside it: try it alone.
             async with servers.alone:
-                server = await self._loaded(servers, "suspects")
-                try:
-                    return await server.ask(body, limit_seconds)
-                except ServerDiedError:
-                    raise _killed_its_parent() from None
+                return await (await self._loaded(servers, "suspects")).ask(body, limit_seconds)
 
     async def _ask_fresh(self, body: bytes, limit_seconds: float) -> Reply:
         servers = self._servers.here()
@@ -126,8 +121,6 @@ class IsolatedRubric:
         servers.fresh.add(connection)
         try:
             return await connection.ask(body, limit_seconds)
-        except ServerDiedError:
-            raise _killed_its_parent() from None
         finally:
             servers.fresh.discard(connection)
             await connection.aclose()
@@ -143,15 +136,26 @@ class IsolatedRubric:
             reply = await connection.loaded()
             if reply is None and connection.is_counted:
                 continue
-            problem = _loading_problem(reply, connection.status, self._limit_seconds)
-            if problem is None:
-                return connection
             if reply is None:
                 connection.is_counted = True
                 self._loads_that_died += 1
                 if self._loads_that_died < _MAX_LOADS:
                     continue
-            self._problem = problem
+                self._problem = RubricError(
+                    f"{how_it_ended(connection.status)} while it was loaded"
+                )
+            elif reply.what == wire.TIMED_OUT:
+                self._problem = RubricTimeoutError(
+                    f"was not loaded within {self._limit_seconds:g} s"
+                )
+            elif reply.what == wire.BROKEN:
+                said = json.loads(reply.body)
+                reason = said["reason"].removeprefix("raised ")
+                self._problem = RubricError(
+                    f"could not be loaded: {reason}", traceback=said["traceback"]
+                )
+            else:
+                return connection
         problem = self._problem
         raise type(problem)(str(problem), traceback=problem.traceback)
 
@@ -193,24 +197,29 @@ class IsolatedSystem:
             SystemUnderTestError: The system raised, or its process ended.
         """
         body = pickle.dumps(case)
-        on_spends = partial(_spend, case)
-        if _CAN_FORK:
-            reply = await self._ask(body, on_spends)
-        else:
-            reply = await run_directly(self._task, body, None, on_spends)
+
+        def spend(lines: bytes) -> None:
+            for line in lines.splitlines():
+                cost_usd, usage = json.loads(line)
+                case.spend(cost_usd, **usage)
+
+        reply = await self._ask(body, spend)
         message = message_of(reply)
         if message is not None and message.what == wire.RAISED:
             raise raised_elsewhere(message.raised(), message.printed)
-        if message is None or reply.status:
-            raise ProcessDied(_why_it_died(reply))
-        answer = json.loads(message.body)
-        return Answer(**answer) if message.what == wire.ANSWER else answer
-
-    async def aclose(self) -> None:
-        """Kill all processes; may be called again."""
-        await self._servers.aclose()
+        if message is not None and not reply.status:
+            answer = json.loads(message.body)
+            return Answer(**answer) if message.what == wire.ANSWER else answer
+        if reply.what == wire.TOO_LARGE:
+            raise ProcessDied(f"the system returned more than {MAX_OUTPUT_BYTES:,} bytes of JSON")
+        why = how_it_ended(os.waitstatus_to_exitcode(reply.status))
+        if reply.what == wire.NOT_STARTED:
+            why = f"could not be started: {reply.body.decode(errors='replace')}"
+        raise ProcessDied(f"the system's process {why}")
 
     async def _ask(self, body: bytes, on_spends: OnSpends) -> Reply:
+        if not _CAN_FORK:
+            return await run_directly(self._task, body, None, on_spends)
         server = self._servers.here().get("main", self._task, None)
         loaded = await server.loaded()
         if loaded is None:
@@ -222,6 +231,10 @@ class IsolatedSystem:
         except ServerDiedError:
             # Not tried again: a call of the system may cost money.
             raise ProcessDied("the process that starts the system's was killed") from None
+
+    async def aclose(self) -> None:
+        """Kill all processes; may be called again."""
+        await self._servers.aclose()
 
 
 class _Servers:
@@ -247,10 +260,15 @@ class _Servers:
             found = self._kept[which] = Connection(task, load_seconds)
         return found
 
-    def close(self) -> list[Connection]:
+    def stop(self) -> list[Connection]:
         """Refuse to start more servers; return those that are to be closed."""
         self.is_closed = True
         return [*self._kept.values(), *self.fresh]
+
+    def close(self) -> None:
+        """Refuse to start more servers, and close all."""
+        for connection in self.stop():
+            connection.close()
 
 
 class _ServersByLoop:
@@ -263,8 +281,8 @@ class _ServersByLoop:
         """Return the servers of the running loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
-            for each in [each for each in self._by_loop if each.is_closed()]:
-                _close(self._by_loop.pop(each))
+            for closed in [each for each in self._by_loop if each.is_closed()]:
+                self._by_loop.pop(closed).close()
             self._by_loop[loop] = _Servers()
         return self._by_loop[loop]
 
@@ -273,18 +291,12 @@ class _ServersByLoop:
         own = self._by_loop.pop(asyncio.get_running_loop(), None)
         self.close()
         if own is not None:
-            await asyncio.gather(*(each.aclose() for each in own.close()))
+            await asyncio.gather(*(each.aclose() for each in own.stop()))
 
     def close(self) -> None:
         """Close all servers."""
         while self._by_loop:
-            _, servers = self._by_loop.popitem()
-            _close(servers)
-
-
-def _close(servers: _Servers) -> None:
-    for connection in servers.close():
-        connection.close()
+            self._by_loop.popitem()[1].close()
 
 
 def read_answer(reply: Reply, limit_seconds: float) -> RubricAnswer:
@@ -310,49 +322,19 @@ def read_answer(reply: Reply, limit_seconds: float) -> RubricAnswer:
     if reply.status:
         errors = message.printed if message.what == wire.OUTPUT else ""
         raise RubricError(ended, traceback=errors, printed=message.printed)
-    if message.what == wire.OUTPUT:
-        _check_output(message)
+    if message.what == wire.OUTPUT:  # of a script
+        try:
+            printed = json.loads(message.body)
+        except (ValueError, RecursionError):
+            printed = None
+        if not isinstance(printed, dict):
+            shown = message.body[:200].decode("utf-8", "backslashreplace").strip()
+            what = f"printed {shown!r}" if shown else "printed nothing"
+            raise RubricError(
+                f"{what} on stdout; one JSON object, its verdict, and nothing else would be right",
+                printed=message.printed,
+            )
     return RubricAnswer(json=message.body, printed=message.printed)
-
-
-def _check_output(message: Message) -> None:
-    """Raise RubricError unless a script printed one JSON object."""
-    try:
-        found = json.loads(message.body)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        shown = message.body[:200].decode("utf-8", "backslashreplace").strip()
-        said = f"printed {shown!r}" if shown else "printed nothing"
-        raise RubricError(
-            f"{said} on stdout; one JSON object, its verdict, and nothing else would be right",
-            printed=message.printed,
-        )
-
-
-def _loading_problem(reply: Reply | None, ended: int, limit_seconds: float) -> RubricError | None:
-    """Return why a server could not load the rubric; `None` if it could.
-
-    Args:
-        reply: The server's reply; `None` if it ended before it replied.
-        ended: Its return code in that case.
-        limit_seconds: The time limit of loading.
-    """
-    if reply is None:
-        return RubricError(f"{how_it_ended(ended)} while it was loaded")
-    if reply.what == wire.TIMED_OUT:
-        return RubricTimeoutError(f"was not loaded within {limit_seconds:g} s")
-    if reply.what == wire.BROKEN:
-        said = json.loads(reply.body)
-        return RubricError(
-            f"could not be loaded: {said['reason'].removeprefix('raised ')}",
-            traceback=said["traceback"],
-        )
-    return None
-
-
-def _killed_its_parent() -> RubricError:
-    return RubricError("killed the process that runs rubrics")
 
 
 def defines_grade(rubric: str) -> bool:
@@ -368,18 +350,3 @@ def defines_grade(rubric: str) -> bool:
     except (OSError, SyntaxError, ValueError):
         return True
     return grade.is_assigned() or grade.is_imported()
-
-
-def _spend(case: BenchCase, lines: bytes) -> None:
-    """Tell a case what its system has spent in another process."""
-    for line in lines.splitlines():
-        cost_usd, usage = json.loads(line)
-        case.spend(cost_usd, **usage)
-
-
-def _why_it_died(reply: Reply) -> str:
-    if reply.what == wire.TOO_LARGE:
-        return f"the system returned more than {MAX_OUTPUT_BYTES:,} bytes of JSON"
-    if reply.what == wire.NOT_STARTED:
-        return f"the system's process could not be started: {reply.body.decode(errors='replace')}"
-    return f"the system's process {how_it_ended(os.waitstatus_to_exitcode(reply.status))}"

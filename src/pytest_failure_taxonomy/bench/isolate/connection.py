@@ -1,4 +1,4 @@
-"""A process that runs cases, as its client sees it: started, asked, and ended."""
+"""A process that runs cases, as its client sees it: its task, its answers, its end."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import asyncio
 import json
 import os
 import shutil
+import signal
+import site
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pytest_failure_taxonomy.bench.isolate import processes, wire
-from pytest_failure_taxonomy.bench.isolate.task import Reply, Task, mark_of
+from pytest_failure_taxonomy.taxonomy.values import value
 
 SPARE_SECONDS: Final = 10.0
 """How long after a case's limit its server may take to report before it is killed."""
@@ -28,6 +30,148 @@ _SECONDS_TO_END: Final = 5.0
 _SECONDS_FOR_LAST_SPENDS: Final = 0.5
 """Less than the grace period of a system that is cancelled."""
 _CHUNK: Final = 1 << 18
+
+_KEPT: Final = frozenset(
+    {
+        *("PATH", "LANG", "LANGUAGE", "TZ"),
+        # Where Python and its packages are.
+        *("PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX"),
+        *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),
+        # Windows starts no process without them.
+        *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT"),
+        *("NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE"),
+    }
+)
+"""The variables of the user's environment that a rubric sees, besides `LC_*`."""
+_FOLDERS: Final = ("HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP")
+
+SET_FOR_RUBRICS: Final = frozenset(
+    {*_KEPT, *_FOLDERS, wire.MARK}
+    | {"PYTHONPATH", "PYTHONUSERBASE", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"}
+)
+"""Variables that each rubric has, with values that are not the user's to choose."""
+
+
+@value
+class Task:
+    """What a process is to run."""
+
+    memory_mb: int = 0
+    max_bytes: int = wire.MAX_VERDICT_BYTES
+    loads_first: bool = True
+    is_script: bool = False
+    rubric: str = ""
+    variables: tuple[str, ...] = ()
+    """Names of variables of our environment that the rubric sees besides its own."""
+    target: str = ""
+    """A system under test instead of a rubric."""
+
+    def hello(self, folder: str) -> dict[str, Any]:
+        """Return the first message to the process.
+
+        Args:
+            folder: The private folder of the process.
+        """
+        return {
+            "folder": "" if self.target else folder,
+            "load": self.loads_first,
+            "max_bytes": self.max_bytes,
+            "memory_mb": self.memory_mb,
+            "parent": os.getpid(),
+            "path": sys.path if self.target else [],
+            "rubric": self.rubric,
+            "script": self.is_script,
+            "target": self.target,
+        }
+
+    def environment(self, folder: str) -> Mapping[str, str]:
+        """Return the environment of the process; a system gets all of ours, it needs its keys."""
+        if self.target:
+            return {**os.environ, wire.MARK: mark_of(folder)}
+        return rubric_environment(os.environ, folder, self.variables)
+
+
+def rubric_environment(
+    given: Mapping[str, str], folder: str, variables: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return the environment of a rubric: what Python and the system need, nothing of the user's.
+
+    Args:
+        given: The environment of this process.
+        folder: The private folder, used as home and for temporary files.
+        variables: The names of the variables that the user lets through.
+    """
+    kept = {
+        name: value
+        for name, value in given.items()
+        if name.upper() in _KEPT or name.startswith("LC_") or name in variables
+    }
+    if given.get("PYTHONPATH"):
+        parts = given["PYTHONPATH"].split(os.pathsep)
+        kept["PYTHONPATH"] = os.pathsep.join(os.path.abspath(part) for part in parts)
+    if site.ENABLE_USER_SITE:
+        kept["PYTHONUSERBASE"] = site.getuserbase()  # Python would look for it in HOME
+    return {
+        **kept,
+        **dict.fromkeys(_FOLDERS, folder),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        wire.MARK: mark_of(folder),
+    }
+
+
+def mark_of(folder: str) -> str:
+    """Return the mark of the processes that belong to a private folder."""
+    return os.path.basename(folder)
+
+
+@value
+class Reply:
+    """The reply of a server: one of the codes of `wire`, and what belongs to it."""
+
+    what: bytes
+    status: int = 0
+    body: bytes = b""
+
+
+@value
+class Message:
+    """The answer that the process of a case wrote to its own descriptor."""
+
+    what: bytes
+    body: bytes
+    printed: str
+
+    def raised(self) -> dict[str, Any]:
+        """Return the description of an exception."""
+        said: dict[str, Any] = json.loads(self.body)
+        return said
+
+
+def message_of(reply: Reply) -> Message | None:
+    """Return the answer in a reply; `None` if there is no complete one."""
+    if reply.what != wire.ANSWERED:
+        return None
+    _, what, body_bytes, _ = wire.MESSAGE.unpack_from(reply.body)
+    begin = wire.MESSAGE.size
+    body = reply.body[begin : begin + body_bytes]
+    printed = reply.body[begin + body_bytes :].decode("utf-8", "backslashreplace")
+    return Message(what=what, body=body, printed=printed)
+
+
+def how_it_ended(returncode: int) -> str:
+    """Return in words how a process ended.
+
+    Args:
+        returncode: As `subprocess` gives it: negative for a signal.
+    """
+    if returncode >= 0:
+        return f"exited with code {returncode}"
+    try:
+        return f"was killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"was killed by signal {-returncode}"
+
 
 OnSpends = Callable[[bytes], None]
 
@@ -48,7 +192,11 @@ class Connection:
         """
         self._loop = asyncio.get_running_loop()
         self._owner = os.getpid()
-        self._folder = _make_folder(task)
+        if task.target:  # it needs the path for its name alone
+            name = f"{_FOLDER_PREFIX}{os.urandom(6).hex()}"
+            self._folder = os.path.join(tempfile.gettempdir(), name)
+        else:
+            self._folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
         self._on_spends: dict[int, OnSpends] = {}
         self._number = 0
@@ -60,8 +208,29 @@ class Connection:
         self._loaded: asyncio.Future[Reply | None] = self._loop.create_future()
         self._end: asyncio.Future[None] = self._loop.create_future()
         self._socket, theirs = socket.socketpair()
-        with _above_standard_descriptors(theirs) as theirs:
-            self._process = self._start(task, theirs)
+        if theirs.fileno() < _FIRST_FREE_DESCRIPTOR:
+            # One of our own standard descriptors was closed, and would clash with the server's.
+            import fcntl
+
+            with theirs as low:
+                number = fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_DESCRIPTOR)
+                theirs = socket.socket(low.family, low.type, low.proto, fileno=number)
+        with theirs:
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - our own program
+                    [sys.executable, _SERVER, str(theirs.fileno()), task.rubric or task.target],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd=None if task.target else self._folder,
+                    env=task.environment(self._folder),
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                )
+            except BaseException:
+                self._socket.close()
+                shutil.rmtree(self._folder, ignore_errors=True)
+                raise
         self._socket.settimeout(0)
         self._loop.add_reader(self._socket.fileno(), self._receive)
         self._send(_pack_hello(task, self._folder))
@@ -69,27 +238,15 @@ class Connection:
         if load_seconds is not None:
             self._timer = self._loop.call_later(load_seconds, self._give_up_loading)
 
-    def _start(self, task: Task, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        try:
-            return subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, _SERVER, str(theirs.fileno()), task.rubric or task.target],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=None if task.target else self._folder,
-                env=task.environment(self._folder),
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
-        except BaseException:
-            self._socket.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise
-
     @property
     def is_alive(self) -> bool:
         """Whether the server can be asked."""
         return not self._has_ended
+
+    @property
+    def status(self) -> int:
+        """The return code of the server, as `subprocess` gives it."""
+        return self._process.returncode or 0
 
     async def loaded(self) -> Reply | None:
         """Wait until the server has loaded the rubric or system; `None` if it died meanwhile."""
@@ -119,8 +276,8 @@ class Connection:
             self._on_spends[number] = on_spends
         self._send(wire.REQUEST.pack(wire.GRADE, number, limit_seconds or 0.0, len(body)) + body)
         timer = None
-        if limit_seconds is not None:
-            timer = self._loop.call_later(limit_seconds + SPARE_SECONDS, self._break_off)
+        if limit_seconds is not None:  # a rubric may have stopped the server with a signal
+            timer = self._loop.call_later(limit_seconds + SPARE_SECONDS, self._process.kill)
         try:
             return await reply
         finally:
@@ -128,16 +285,12 @@ class Connection:
                 timer.cancel()
             if self._waiting.pop(number, None) is not None and not self._has_ended:
                 self._send(wire.REQUEST.pack(wire.CANCEL, number, 0.0, 0))
-                if on_spends is not None:
-                    await self._wait_for_end(number)
+                if on_spends is not None:  # the case is being killed: wait for the last it tells
+                    ended = self._waiting[number] = self._loop.create_future()
+                    with suppress(ServerDiedError, TimeoutError):
+                        await asyncio.wait_for(ended, _SECONDS_FOR_LAST_SPENDS)
+                    self._waiting.pop(number, None)
             self._on_spends.pop(number, None)
-
-    async def _wait_for_end(self, number: int) -> None:
-        """Wait until a case that is being killed has told the last that it spent."""
-        ended = self._waiting[number] = self._loop.create_future()
-        with suppress(ServerDiedError, TimeoutError):
-            await asyncio.wait_for(ended, _SECONDS_FOR_LAST_SPENDS)
-        self._waiting.pop(number, None)
 
     async def aclose(self) -> None:
         """Stop the server and the cases that it runs, and wait until they have ended."""
@@ -161,8 +314,10 @@ class Connection:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if not self._loop.is_running() or self._loop is _running_loop():
-            self._on_end()
+        with suppress(RuntimeError):  # there is none
+            if self._loop is not asyncio.get_running_loop() and self._loop.is_running():
+                return
+        self._on_end()
 
     def _say_goodbye(self) -> None:
         if not self._loaded.done():
@@ -170,14 +325,10 @@ class Connection:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
-    def _break_off(self) -> None:
-        """Kill a server that does not reply; a rubric may have stopped it with a signal."""
-        self._process.kill()
-
     def _give_up_loading(self) -> None:
         if not self._loaded.done():
             self._loaded.set_result(Reply(what=wire.TIMED_OUT))
-            self._break_off()
+            self._process.kill()
 
     def _send(self, data: bytes) -> None:
         if self._outgoing:
@@ -252,42 +403,9 @@ class Connection:
         if not self._end.done():
             self._end.set_result(None)
 
-    @property
-    def status(self) -> int:
-        """The return code of the server, as `subprocess` gives it."""
-        return self._process.returncode or 0
-
-
-def _above_standard_descriptors(given: socket.socket) -> socket.socket:
-    """Return a socket whose descriptor doesn't clash with the server's stdin, stdout and stderr.
-
-    If one of our own standard descriptors was closed, the next file that is opened gets its number.
-    """
-    if given.fileno() >= _FIRST_FREE_DESCRIPTOR:
-        return given
-    import fcntl
-
-    with given:
-        number = fcntl.fcntl(given.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_DESCRIPTOR)
-        return socket.socket(given.family, given.type, given.proto, fileno=number)
-
-
-def _make_folder(task: Task) -> str:
-    """Return the path of a private folder, which a system needs for its name alone."""
-    if task.target:
-        return os.path.join(tempfile.gettempdir(), f"{_FOLDER_PREFIX}{os.urandom(6).hex()}")
-    return tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
-
 
 def _ignore(lines: bytes) -> None:
     """Take what was spent on a case for which nobody waits any more."""
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def _pack_hello(task: Task, folder: str) -> bytes:

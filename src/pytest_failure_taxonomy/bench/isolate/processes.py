@@ -12,7 +12,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -134,11 +134,11 @@ def _children_by_search() -> list[int]:
     return found
 
 
-def ended_children(before: Callable[[int], None]) -> Iterator[tuple[int, int]]:
+def ended_children(leaders: Container[int]) -> Iterator[tuple[int, int]]:
     """Reap each child that has ended; yield its id and status.
 
     Args:
-        before: Called with the id before it is reaped, while no other process can have it.
+        leaders: The ids of those whose group is killed before, while no other process can have it.
     """
     while True:
         try:
@@ -146,13 +146,15 @@ def ended_children(before: Callable[[int], None]) -> Iterator[tuple[int, int]]:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
                 if ended is None:
                     return
-                before(ended.si_pid)
+                if ended.si_pid in leaders:
+                    kill_group(ended.si_pid)
                 yield os.waitpid(ended.si_pid, 0)
             else:  # macOS before Python 3.13
                 process_id, status = os.waitpid(-1, os.WNOHANG)
                 if not process_id:
                     return
-                before(process_id)
+                if process_id in leaders:
+                    kill_group(process_id)
                 yield process_id, status
         except ChildProcessError:
             return
@@ -177,23 +179,21 @@ def kill_marked(mark: str) -> None:
     """Kill the processes that a server left behind: those with `mark` in their environment."""
     wanted = f"{wire.MARK}={mark}".encode()
     until = time.monotonic() + _SECONDS_TO_DIE
-    while _kill_once(wanted) and time.monotonic() < until:
-        time.sleep(0.005)
-
-
-def _kill_once(wanted: bytes) -> bool:
-    found = False
-    with suppress(OSError):
-        for entry in os.listdir("/proc"):
-            if not entry.isdigit() or int(entry) == os.getpid():
-                continue
-            with suppress(OSError):
-                with open(f"/proc/{entry}/environ", "rb") as file:
-                    is_marked = wanted in file.read().split(b"\0")
-                if is_marked:
-                    found = True
-                    os.kill(int(entry), signal.SIGKILL)
-    return found
+    is_any_left = True
+    while is_any_left and time.monotonic() < until:
+        is_any_left = False
+        with suppress(OSError):
+            for entry in os.listdir("/proc"):
+                if not entry.isdigit() or int(entry) == os.getpid():
+                    continue
+                with suppress(OSError):
+                    with open(f"/proc/{entry}/environ", "rb") as file:
+                        is_marked = wanted in file.read().split(b"\0")
+                    if is_marked:
+                        is_any_left = True
+                        os.kill(int(entry), signal.SIGKILL)
+        if is_any_left:
+            time.sleep(0.005)
 
 
 def remove_folder(folder: str) -> None:
@@ -202,20 +202,16 @@ def remove_folder(folder: str) -> None:
     A rubric may have replaced the folder by a link or put links into it; none is followed.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    if os.path.lexists(folder):
-        _open_up(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _open_up(folder: str) -> None:
-    """Give this user access to a folder and all its subfolders."""
+    if not os.path.lexists(folder):
+        return
     waiting = [] if os.path.islink(folder) else [folder]
-    while waiting:
+    while waiting:  # give this user access to all folders in it
         path = waiting.pop()
         with suppress(OSError):
             os.chmod(path, 0o700)
             with os.scandir(path) as entries:
                 waiting += [each.path for each in entries if each.is_dir(follow_symlinks=False)]
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 _OUR_FOLDER_MODE = stat.S_IFDIR | 0o700

@@ -155,12 +155,16 @@ class Server:
         signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
         self._poll.register(wake, select.POLLIN)
         self._poll.register(self._control, select.POLLIN)
-        client = self._watch_client()
+        client = -1
+        # The socket is not enough: a fork of the client may hold the other end.
+        with suppress(AttributeError, OSError):
+            client = os.pidfd_open(self._hello["parent"])
+            self._poll.register(client, select.POLLIN)
         control = self._control.fileno()
         while True:
             self._send()
             has_ended = False
-            for descriptor, events in self._poll.poll(self._milliseconds_to_wait()):
+            for descriptor, events in self._poll.poll(self._end_late_ones()):
                 if descriptor == client:
                     return
                 if descriptor == wake:
@@ -173,7 +177,6 @@ class Server:
                     self._read(descriptor)
             if has_ended:
                 self._reap()
-            self._end_late_ones()
 
     def close(self) -> None:
         """Kill all cases, remove their files, and send the remaining replies."""
@@ -184,24 +187,6 @@ class Server:
         self._control.settimeout(_SECONDS_TO_SEND)
         with suppress(OSError):
             self._control.sendall(self._outgoing)
-
-    def _watch_client(self) -> int:
-        """Return a descriptor that becomes readable when the client dies; -1 if unsupported.
-
-        The socket is not enough: a fork of the client may hold the other end.
-        """
-        try:
-            client = os.pidfd_open(self._hello["parent"])
-        except (AttributeError, OSError):
-            return -1
-        self._poll.register(client, select.POLLIN)
-        return client
-
-    def _milliseconds_to_wait(self) -> float | None:
-        soonest = min((each.deadline for each in self._running.values()), default=float("inf"))
-        if soonest == float("inf"):
-            return None
-        return max(0.0, soonest - time.monotonic()) * 1e3 + 1
 
     def _receive(self) -> bool:
         try:
@@ -221,7 +206,15 @@ class Server:
         return bool(data)
 
     def _start(self, number: int, limit_seconds: float, body: bytes) -> None:
-        case = self._new_case(number, limit_seconds)
+        folder = self._hello["folder"] and f"{self._hello['folder']}/{number}"
+        is_folder_new = True
+        while self._untouched_folders and is_folder_new:
+            earlier = self._untouched_folders.pop()
+            if processes.is_untouched(earlier):  # a case may have found it meanwhile
+                folder, is_folder_new = earlier, False
+            else:
+                processes.remove_folder(earlier)
+        case = RunningCase(number, limit_seconds, folder, is_folder_new=is_folder_new)
         try:
             case.open_pipes(2 if self._hello["script"] or self._hello["target"] else 1)
             case.process_id = os.fork()
@@ -237,15 +230,6 @@ class Server:
                 self._pipes[descriptor] = case
         for descriptor in case.ends:
             os.close(descriptor)
-
-    def _new_case(self, number: int, limit_seconds: float) -> RunningCase:
-        while self._untouched_folders:
-            folder = self._untouched_folders.pop()
-            if processes.is_untouched(folder):  # a case may have found it meanwhile
-                return RunningCase(number, limit_seconds, folder, is_folder_new=False)
-            processes.remove_folder(folder)
-        folder = self._hello["folder"] and f"{self._hello['folder']}/{number}"
-        return RunningCase(number, limit_seconds, folder, is_folder_new=True)
 
     def _be_child(self, case: RunningCase, limit_seconds: float, body: bytes) -> NoReturn:
         verdict = None
@@ -272,36 +256,34 @@ class Server:
             del self._pipes[descriptor]
         self._tell_spends(case)
 
-    def _tell_spends(self, case: RunningCase) -> None:
-        """Tell what a system has spent at once: whatever becomes of it, that counts."""
-        if self._hello["target"] and (lines := case.take_spends()):
-            self._tell(wire.SPENT, case.number, 0, lines)
+    def _reap(self) -> None:
+        """Reap all children that have ended, adopted ones included."""
+        for process_id, status in processes.ended_children(self._running):
+            if process_id in self._running:
+                self._finish(self._running.pop(process_id), status)
 
-    def _end_late_ones(self) -> None:
-        now = time.monotonic()
+    def _end_late_ones(self) -> float | None:
+        """Kill the cases that are late; return in how many milliseconds the next one will be."""
+        now, soonest = time.monotonic(), float("inf")
         for case in self._running.values():
             if case.deadline <= now:
                 case.has_timed_out = True
                 case.deadline = float("inf")
                 processes.kill_group(case.process_id)
+            soonest = min(soonest, case.deadline)
+        return None if soonest == float("inf") else (soonest - now) * 1e3 + 1
 
-    def _reap(self) -> None:
-        """Reap all children that have ended, adopted ones included."""
-        for process_id, status in processes.ended_children(self._kill_group_of):
-            case = self._running.pop(process_id, None)
-            if case is not None:
-                self._finish(case, status)
-
-    def _kill_group_of(self, process_id: int) -> None:
-        if process_id in self._running:
-            processes.kill_group(process_id)
+    def _tell_spends(self, case: RunningCase) -> None:
+        """Tell what a system has spent at once: whatever becomes of it, that counts."""
+        if self._hello["target"] and (lines := case.take_spends()):
+            self._tell(wire.SPENT, case.number, 0, lines)
 
     def _finish(self, case: RunningCase, status: int) -> None:
         for descriptor in case.received:
             if self._pipes.pop(descriptor, None):
                 self._poll.unregister(descriptor)
         case.close_pipes(self._hello["max_bytes"])
-        self._sweep(case.process_id)
+        self._kill_strays(case.process_id)
         if case.folder:
             # Another case gets the folder, unless an orphan is alive that may write to it.
             if not self._strays and processes.is_untouched(case.folder):
@@ -315,7 +297,7 @@ class Server:
             what, body = case.outcome(status, self._hello["max_bytes"], is_script=is_script)
             self._tell(what, case.number, status, body)
 
-    def _sweep(self, ended: int) -> None:
+    def _kill_strays(self, ended: int) -> None:
         """Kill the orphans that no running case can have started."""
         running = set(self._running)
         while True:

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from pytest_failure_taxonomy.bench.isolate.task import SET_FOR_RUBRICS
+from pytest_failure_taxonomy.bench.isolate.connection import SET_FOR_RUBRICS
 from pytest_failure_taxonomy.bench.loading.folder import MARKER_FILE, ClassFolder
 from pytest_failure_taxonomy.bench.loading.python_files import read_enum
 from pytest_failure_taxonomy.bench.models import (
