@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from pytest_failure_taxonomy.options import KNOWN_BY_HISTORY, OPTIONS, typed_name
+from pytest_failure_taxonomy.options import BENCH_OPTIONS, KNOWN_BY_HISTORY, OPTIONS, typed_name
 
 FOLDER: Final = ".failure-taxonomy"
 """Of the history by default, below the root directory; no other option may name a file in it."""
@@ -43,7 +43,9 @@ _REPORT: Final = "failure_taxonomy_report"
 _HISTORY: Final = "failure_taxonomy_history"
 _BASELINE: Final = "bench_baseline"
 _STORAGE: Final = "bench_storage"
-_FLAGS: Final = {option.dest: option.names for option in OPTIONS.values()}
+_FLAGS: Final = {
+    option.dest: option.names for option in (*OPTIONS.values(), *BENCH_OPTIONS.values())
+}
 _OURS: Final = tuple(
     option.dest for option in OPTIONS.values() if option.type == "path" and option.dest != _REPORT
 )
@@ -85,7 +87,7 @@ class _NamedFile(NamedTuple):
 
 def given(config: Any, name: str, ini: Any) -> Given:
     """Return what is given of the option that has this name in pytest's namespace."""
-    flags = _FLAGS.get(name) or (_OTHERS.get(name) or f"--{name.replace('_', '-')}",)
+    flags = _FLAGS.get(name) or (_OTHERS[name],)
     value = getattr(config.known_args_namespace, name, None)
     if value is not None and value is not False:
         return Given(value, typed_name(config, flags), config.invocation_params.dir)

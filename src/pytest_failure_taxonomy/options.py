@@ -1,4 +1,4 @@
-"""The options of a run: the one table of flags and ini values, of their help and their reference.
+"""The options of a run and of its benches: the one table of flags and ini values, with their help.
 
 Every pytest run of an environment imports this module, so it imports only what pytest has imported,
 and has no NamedTuple, which takes longer to make than this whole table.
@@ -23,12 +23,15 @@ class Option(SimpleNamespace):
     """One option: its flag, and the ini value that says the same."""
 
     name: str
-    """Without the prefix that all have; empty for the switch."""
+    """Without the prefix that all of its group have; empty for the switch."""
     type: str
-    """`flag`, `text`, `path`, `number`, `choice`, `list`, or `database`: a path or a URL that may
-    be left out. A path of a flag is relative to the folder in which pytest was started, that of an
-    ini value to the configuration file."""
+    """`flag`, `text`, `path`, `number`, `count`, `choice`, `list`, or `database`: a path or a URL
+    that may be left out. A path of a flag is relative to the folder in which pytest was started,
+    that of an ini value to the configuration file."""
     help: str
+    prefix: str = "failure_taxonomy"
+    long: str = ""
+    """The long name of the flag, where it is not the option's."""
     short: str = ""
     """Another name of the flag."""
     metavar: str = ""
@@ -39,10 +42,17 @@ class Option(SimpleNamespace):
     """What to give, where that is more than the type says."""
     ini_more: str = ""
     """What else is to be said of the ini value."""
-    ini_default: bool | None = False
-    """Of a flag; `None` for one that leaves it to others."""
+    ini_default: Any = ""
+    """Where it is not that of the type; `None` for a flag that leaves it to others."""
+    left_out: str | None = None
+    """What the flag stands for without its value, if that may be left out."""
     is_ini_alone: bool = False
     """There is no flag."""
+    is_flag_alone: bool = False
+    """There is no ini value."""
+    is_of_class: bool = False
+    """The option of a bench is a setting of a task class, too: it overrides the `bench.yaml`, which
+    overrides the ini value."""
 
     def __init__(self, name: str, type_: str, help_: str, **more: Any) -> None:
         """Make a row of the table; what is not given is as the class has it."""
@@ -51,12 +61,12 @@ class Option(SimpleNamespace):
     @property
     def dest(self) -> str:
         """The name of the ini value, and in pytest's namespace of options."""
-        return f"failure_taxonomy_{self.name}" if self.name else "failure_taxonomy"
+        return f"{self.prefix}_{self.name}" if self.name else self.prefix
 
     @property
     def flag(self) -> str:
         """The long name."""
-        return f"--{self.dest.replace('_', '-')}"
+        return self.long or f"--{self.dest.replace('_', '-')}"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -99,7 +109,7 @@ _ROWS = (
     Option("history", "database", "Record the run in the history and say what is new, came back, "
            "is known or flaky; an SQLite database or a URL of SQLAlchemy, FAILURE_TAXONOMY_HISTORY "
            "or .failure-taxonomy/history.db if left out", short="--why-history", metavar="URL",
-           right="a path, a URL or true",
+           left_out="", right="a path, a URL or true",
            ini_more=", relative to the configuration file; true for the default"),
     Option("known", "path", "End with exit status 0 if tests failed and every failure is one of "
            "those that FILE lists, or that the history knows", short="--why-known",
@@ -124,7 +134,94 @@ _ROWS = (
            "at what hangs (Linux)", default="on", ini_default=True, is_ini_alone=True),
 )  # fmt: skip
 OPTIONS = {row.name: row for row in _ROWS}
-"""All options by their names without the prefix, in the order of `--help`."""
+"""All options of a run by their names without the prefix, in the order of `--help`."""
+
+
+def _bench(name: str, type_: str, help_: str, **more: Any) -> Option:
+    return Option(name, type_, help_, prefix="bench", **more)
+
+
+def _setting(name: str, type_: str, help_: str, **more: Any) -> Option:
+    ini_more = ", where a bench.yaml says nothing else"
+    return _bench(name, type_, help_, ini_more=ini_more, is_of_class=True, **more)
+
+
+_BENCH_ROWS = (
+    _bench("only", "flag", "Run bench cases and nothing else", is_flag_alone=True),
+    _bench("skip", "flag", "Skip all bench cases", is_flag_alone=True),
+    _bench("json", "path", "Write the reports of all task classes to PATH as a JSON list",
+           metavar="PATH"),
+    _bench("baseline", "text", "Fail the gate of a task class that got worse than in RUN: a kept "
+           "run, `latest` for the latest of each class, a file of --bench-json or a report",
+           metavar="RUN", ini_more="; a path is relative to the configuration file"),
+    _bench("storage", "path", "Keep each run with its outputs in a file in DIR, to look at it, "
+           "grade it again or continue it", metavar="DIR", default=".bench in the root directory"),
+    _bench("no_save", "flag", "Keep no runs"),
+    _bench("resume", "text", "Continue the latest kept run of each task class, or RUN: call the "
+           "system only for cases that are missing or have changed; write it behind paths, or with "
+           "`=`", metavar="RUN", left_out="latest", is_flag_alone=True),
+    _setting("sut", "text", "The system under test of all task classes", metavar="MODULE:CALLABLE"),
+    _setting("sut_version", "text", "The version of the system under test: a run with another one "
+             "is not continued", metavar="TEXT"),
+    _setting("sut_isolation", "text", "Run a system that is named by --bench-sut or `sut:` in a "
+             "`thread` or a `process`", metavar="WHERE"),
+    _setting("rubric_isolation", "text", "Grade in a fork of a `warm` server or in a `fresh` "
+             "interpreter a case", metavar="HOW"),
+    _setting("timeout_per_case_seconds", "number", "Limit of the system under test for cases that "
+             "set none of their own", long="--bench-timeout-per-case", metavar="SECONDS"),
+    _setting("rubric_wall_clock_seconds", "number", "Limit of the rubric for cases that set none "
+             "of their own", long="--bench-rubric-wall-clock", metavar="SECONDS"),
+    _setting("concurrency", "count", "Cases of a task class that run at a time", metavar="N"),
+    _setting("max_cost_usd", "number", "Start no case of a task class once its cases have cost "
+             "more", long="--bench-max-cost", metavar="USD"),
+    _bench("backend", "text", "Call systems that are named by --bench-sut or `sut:` on a Dask "
+           "cluster: dask://HOST:PORT", metavar="URL"),
+    _bench("shard", "text", "Run the I-th of N parts of each task class, such as 2/4",
+           metavar="I/N"),
+    _bench("root", "text", "The folder in which the mark and the fixtures find a task class by its "
+           "name, relative to the root directory", default="bench", ini_default="bench",
+           is_ini_alone=True),
+)  # fmt: skip
+BENCH_OPTIONS = {row.name: row for row in _BENCH_ROWS}
+"""The same of benches. What is a setting of a task class has its name."""
+
+_TYPES: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "flag": ({"action": "store_true", "default": False}, "bool", False),
+    "list": ({"action": "append"}, "linelist", []),
+}
+"""By an option's type: what is special for argparse, and the type and the default for `addini`."""
+_IN_FILE = {"path": ", relative to the configuration file", "list": ", one a line"}
+
+
+def declare(parser: Any, group: Any, options: dict[str, Option]) -> None:
+    """Declare the flags and the ini values of options to pytest.
+
+    Args:
+        parser: pytest's.
+        group: of the parser, for the flags.
+        options: a table of this module.
+    """
+    for option in options.values():
+        attributes, ini_type, ini_default = _TYPES.get(option.type, ({}, None, ""))
+        words = option.help
+        if not option.is_ini_alone:
+            if option.default:
+                words += f"; default: {option.default}"
+            if not option.is_flag_alone:
+                words += f" (ini: {option.dest})"
+            group.addoption(
+                *option.names,
+                dest=option.dest,
+                help=words,
+                **attributes,
+                **({"metavar": option.value} if option.value else {}),
+                **({} if option.left_out is None else {"nargs": "?", "const": option.left_out}),
+            )
+            words = f"As {option.flag}"
+        if not option.is_flag_alone:
+            more = option.ini_more or _IN_FILE.get(option.type, "")
+            default = ini_default if option.ini_default == "" else option.ini_default
+            parser.addini(option.dest, f"{words}{more}", ini_type, default=default)
 
 
 def words_given(config: Any) -> list[str]:

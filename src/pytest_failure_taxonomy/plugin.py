@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_failure_taxonomy.imports import imports_as_they_are
-from pytest_failure_taxonomy.options import OPTIONS, typed_name, words_given
+from pytest_failure_taxonomy.options import OPTIONS, declare, typed_name, words_given
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -32,14 +32,6 @@ _REQUESTED = pytest.StashKey[bool]()
 
 _ONLY_ASK = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options with which pytest prints something and runs no test."""
-
-_TYPES: dict[str, tuple[dict[str, Any], Any, Any]] = {
-    "flag": ({"action": "store_true", "default": False}, "bool", False),
-    "list": ({"action": "append"}, "linelist", []),
-    "database": ({"nargs": "?", "const": ""}, None, ""),
-}
-"""By an option's type: what is special for argparse, and the type and the default for `addini`."""
-_IN_FILE = {"path": ", relative to the configuration file", "list": ", one a line"}
 
 
 class HookSpecs:
@@ -75,22 +67,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the options, and watch for a start that fails before any hook could see it."""
     group = parser.getgroup("failure-taxonomy", "why this run failed (pytest-failure-taxonomy)")
-    for option in OPTIONS.values():
-        attributes, ini_type, ini_default = _TYPES.get(option.type, ({}, None, ""))
-        words = option.help
-        if not option.is_ini_alone:
-            shown = f"; default: {option.default}" if option.default else ""
-            group.addoption(
-                *option.names,
-                dest=option.dest,
-                help=f"{option.help}{shown} (ini: {option.dest})",
-                **attributes,
-                **({"metavar": option.value} if option.value else {}),
-            )
-            words = f"As {option.flag}"
-        more = option.ini_more or _IN_FILE.get(option.type, "")
-        default = option.ini_default if option.type == "flag" else ini_default
-        parser.addini(option.dest, f"{words}{more}", ini_type, default=default)
+    declare(parser, group, OPTIONS)
     config = pluginmanager.get_plugin("pytestconfig")
     if isinstance(config, pytest.Config):
         config.add_cleanup(partial(_after_a_failed_start, config))

@@ -21,7 +21,7 @@ import pytest_failure_taxonomy.bench as public
 from pytest_failure_taxonomy.bench.bounds import lower_bound_95
 from pytest_failure_taxonomy.bench.models import RUNNER_CODES
 from pytest_failure_taxonomy.bench.plugin import entry
-from pytest_failure_taxonomy.bench.plugin.bench_names import OPTIONS
+from pytest_failure_taxonomy.options import BENCH_OPTIONS
 from tests.contract.test_docs import code_blocks, code_in, read_page, section, tables
 from tests.helpers.children import run_child
 
@@ -228,8 +228,9 @@ def test_every_option_is_documented() -> None:
     """The two tables have each option with its ini value and what it stands for."""
     of_settings, others = tables(section(read_page(REFERENCE), "Options"))
     assert [[code_in(cell) for cell in row[:3]] for row in of_settings[1:]] == [
-        [[f"{option}={metavar}"], [f"bench_{setting}"], [setting]]
-        for option, setting, _, metavar, _ in OPTIONS
+        [[f"{option.flag}={option.metavar}"], [option.dest], [option.name]]
+        for option in BENCH_OPTIONS.values()
+        if option.is_of_class
     ]
     parser = pytest.Parser(_ispytest=True)
     entry.pytest_addoption(parser)

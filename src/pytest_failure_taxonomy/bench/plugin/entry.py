@@ -19,17 +19,16 @@ from pytest_failure_taxonomy.bench.plugin.bench_names import (
     CASES_MODULE,
     JOURNAL,
     MARKER_FILE,
-    OPTIONS,
     ORACLE,
     RUBRIC,
     RUBRICS,
-    RUN_OPTIONS,
     RUNS,
     TEMPORARY_FOLDER,
     WIRE_KEY,
     WORKERS_FOLDER,
 )
 from pytest_failure_taxonomy.imports import imports_as_they_are
+from pytest_failure_taxonomy.options import BENCH_OPTIONS, declare
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -43,70 +42,7 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options."""
     group = parser.getgroup("bench", "benches: cases with a rubric (pytest-failure-taxonomy)")
-    group.addoption(
-        "--bench-only", action="store_true", default=False, help="Run bench cases and nothing else"
-    )
-    group.addoption("--bench-skip", action="store_true", default=False, help="Skip all bench cases")
-    group.addoption(
-        "--bench-json",
-        metavar="PATH",
-        default=None,
-        help="Write the reports of all task classes to PATH as a JSON list (ini: bench_json)",
-    )
-    group.addoption(
-        "--bench-baseline",
-        metavar="RUN",
-        default=None,
-        help="Fail the gate of a task class that got worse than in RUN: a kept run, `latest` for "
-        "the latest of each class, a file of --bench-json or a report (ini: bench_baseline)",
-    )
-    group.addoption(
-        "--bench-storage",
-        metavar="DIR",
-        default=None,
-        help="Keep each run with its outputs in a file in DIR, to look at it, grade it again or "
-        "continue it (default: .bench in the root directory; ini: bench_storage)",
-    )
-    group.addoption(
-        "--bench-no-save",
-        action="store_true",
-        default=False,
-        help="Keep no runs (ini: bench_no_save)",
-    )
-    group.addoption(
-        "--bench-resume",
-        nargs="?",
-        const="latest",
-        metavar="RUN",
-        default=None,
-        help="Continue the latest kept run of each task class, or RUN: call the system only for "
-        "cases that are missing or have changed; write it behind paths, or with `=`",
-    )
-    for option, setting, _, metavar, text in OPTIONS:
-        name = f"bench_{setting}"
-        help_text = f"{text} (ini: {name})"
-        group.addoption(option, dest=name, metavar=metavar, default=None, help=help_text)
-        parser.addini(name, f"As {option}, where a bench.yaml says nothing else", default="")
-    parser.addini(
-        "bench_storage", "As --bench-storage, relative to the configuration file", default=""
-    )
-    parser.addini("bench_no_save", "As --bench-no-save", type="bool", default=False)
-    for option, name, metavar, text in RUN_OPTIONS:
-        help_text = f"{text} (ini: {name})"
-        group.addoption(option, dest=name, metavar=metavar, default=None, help=help_text)
-        parser.addini(name, f"As {option}", default="")
-    parser.addini("bench_json", "As --bench-json, relative to the configuration file", default="")
-    parser.addini(
-        "bench_baseline",
-        "As --bench-baseline; a path is relative to the configuration file",
-        default="",
-    )
-    parser.addini(
-        "bench_root",
-        "The folder in which the mark and the fixtures find a task class by its name, relative to "
-        "the root directory",
-        default="bench",
-    )
+    declare(parser, group, BENCH_OPTIONS)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -116,8 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "bench(task_class, /): run the test for each case of a task class, as its argument `case`; "
         "the fixture `bench` grades what it does",
     )
-    names = [f"bench_{setting}" for _, setting, *_ in OPTIONS]
-    names += [name for _, name, *_ in RUN_OPTIONS]
+    names = [each.dest for each in BENCH_OPTIONS.values() if each.is_of_class]
+    names += ["bench_backend", "bench_shard"]
     if any(config.getoption(name) is not None or config.getini(name) for name in names):
         with imports_as_they_are(config):
             from pytest_failure_taxonomy.bench.plugin.task_classes import check_options

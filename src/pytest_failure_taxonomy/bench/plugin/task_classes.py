@@ -15,7 +15,7 @@ from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
 from pytest_failure_taxonomy.bench.loading.folder import is_task_class, task_class_folder
 from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan, RunShard
-from pytest_failure_taxonomy.bench.plugin.bench_names import MARKER_FILE, OPTIONS
+from pytest_failure_taxonomy.bench.plugin.bench_names import MARKER_FILE
 from pytest_failure_taxonomy.bench.several_rubrics import (
     CombinedRubrics,
     check_variables,
@@ -23,6 +23,7 @@ from pytest_failure_taxonomy.bench.several_rubrics import (
 )
 from pytest_failure_taxonomy.bench.sharding import ids_of_shard, parse_shard, shard_of_run
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.options import BENCH_OPTIONS, Option
 from pytest_failure_taxonomy.redaction.secret_names import declare_secret_variables
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _UNITS_PER_WORKER: Final = 4
 _ROUNDS_PER_UNIT: Final = 2
 """A unit has at least this many times the cases that run at once: its end leaves slots idle."""
 
+_OF_CLASS: Final = [option for option in BENCH_OPTIONS.values() if option.is_of_class]
 _T = TypeVar("_T")
 
 
@@ -285,15 +287,14 @@ def check_options(config: pytest.Config) -> None:
         pytest.UsageError: A value can't be used; the message has a line for each problem.
     """
     problems = []
-    for option, setting, convert, *_ in OPTIONS:
-        name = f"bench_{setting}"
+    for option in _OF_CLASS:
         for where, given in (
-            (option, config.getoption(name)),
-            (name, config.getini(name) or None),
+            (option.flag, config.getoption(option.dest)),
+            (option.dest, config.getini(option.dest) or None),
         ):
             try:
                 if given is not None:
-                    _converted(where, setting, convert, given)
+                    _converted(where, option, given)
             except pytest.UsageError as error:
                 problems.append(str(error))
     for check in (backend_address, chosen_shard):
@@ -337,13 +338,12 @@ def _effective_settings(config: pytest.Config, task_class: TaskClass) -> BenchSe
     """Return the settings of a task class: an option wins, then its `bench.yaml`, then the ini."""
     own = task_class.settings
     values = {name: getattr(own, name) for name in BenchSettings.model_fields}
-    for _, setting, convert, *_ in OPTIONS:
-        name = f"bench_{setting}"
-        given: str | None = config.getoption(name)
-        if given is None and setting not in own.model_fields_set:
-            given = config.getini(name) or None
+    for option in _OF_CLASS:
+        given: str | None = config.getoption(option.dest)
+        if given is None and option.name not in own.model_fields_set:
+            given = config.getini(option.dest) or None
         if given is not None:
-            values[setting] = _converted(name, setting, convert, given)
+            values[option.name] = _converted(option.dest, option, given)
     return BenchSettings(**values)
 
 
@@ -364,12 +364,13 @@ def _words(problem: Mapping[str, Any], setting: str) -> str:
     return str(problem["msg"]).removeprefix("Value error, ")
 
 
-def _converted(where: str, setting: str, convert: Callable[[str], Any], given: str) -> Any:
+def _converted(where: str, option: Option, given: str) -> Any:
+    convert: Callable[[str], Any] = {"number": float, "count": int}.get(option.type, str)
     try:
         value = convert(given)
-        BenchSettings.model_validate({setting: value})
+        BenchSettings.model_validate({option.name: value})
     except ValidationError as error:
-        what = _words(error.errors()[0], setting)
+        what = _words(error.errors()[0], option.name)
         raise pytest.UsageError(f"{where}: {given!r} can't be used: {what}") from None
     except ValueError:
         right = "a whole number" if convert is int else "a number"

@@ -10,6 +10,7 @@ from pytest_failure_taxonomy.bench.loading import folder
 from pytest_failure_taxonomy.bench.models import BenchSettings
 from pytest_failure_taxonomy.bench.plugin import bench_names as names
 from pytest_failure_taxonomy.bench.plugin import session_of_runs
+from pytest_failure_taxonomy.options import BENCH_OPTIONS
 
 _PROGRAM = """
 import sys
@@ -32,6 +33,7 @@ def test_it_imports_next_to_nothing() -> None:
         "pytest_failure_taxonomy.bench.plugin.bench_names",
         "pytest_failure_taxonomy.bench.plugin.entry",
         "pytest_failure_taxonomy.imports",
+        "pytest_failure_taxonomy.options",
     ]
 
 
@@ -40,5 +42,6 @@ def test_what_it_repeats_is_as_it_stands_elsewhere() -> None:
     assert (names.MARKER_FILE, names.RUBRIC) == (folder.MARKER_FILE, folder.RUBRIC)
     assert (names.RUBRICS, names.CASES_MODULE) == (folder.RUBRICS, folder.CASES_MODULE)
     assert {names.CASES, names.ORACLE} <= folder.PARTS
-    assert {setting for _, setting, *_ in names.OPTIONS} <= BenchSettings.model_fields.keys()
+    settings = {name for name, option in BENCH_OPTIONS.items() if option.is_of_class}
+    assert settings <= BenchSettings.model_fields.keys()
     assert session_of_runs.LATEST == runs_on_disk.LATEST
