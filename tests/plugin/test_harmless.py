@@ -11,10 +11,9 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.recorder import (
-    activity,
     controller,
-    crash_dump,
     other_plugins,
+    progress,
     session,
     worker,
 )
@@ -182,8 +181,8 @@ def test_each_of_our_hooks_is_broken_once() -> None:
         controller.ControllerRecorder,
         worker.WorkerRecorder,
         other_plugins.TimerRecorder,
-        activity.ActivityRecorder,
-        crash_dump.CrashDump,
+        progress.ActivityRecorder,
+        other_plugins.CrashDump,
     ]
     hooks = {
         f"{each.__name__}.{name}" for each in classes for name in vars(each) if "pytest_" in name

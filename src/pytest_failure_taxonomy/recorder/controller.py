@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import pytest
 
@@ -14,26 +15,20 @@ from pytest_failure_taxonomy.record.observed import read_observed, stall_of_work
 from pytest_failure_taxonomy.record.read import WorkerState, read_worker
 from pytest_failure_taxonomy.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.record.write import DiskRecord
-from pytest_failure_taxonomy.recorder.collected import CollectedTests, is_of_mismatch
 from pytest_failure_taxonomy.recorder.failures import is_of_forked_test
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds
-from pytest_failure_taxonomy.recorder.session import SessionRecorder
+from pytest_failure_taxonomy.recorder.session import SessionRecorder, is_of_mismatch
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.system.memory import peak_rss_of_children
 from pytest_failure_taxonomy.system.own_files import Folder
 from pytest_failure_taxonomy.system.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    OomKill,
-    ProcessExit,
-    RunningActivity,
-    Stall,
-    TimeLimit,
-    Traces,
-    WorkerEnd,
-)
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, TimeLimit, Traces, WorkerEnd
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_name
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.taxonomy.mismatch import CollectedVariant, CollectionMismatch
 
 MAX_WAIT_SECONDS: Final = 0.25
 """How long to wait for the exit status of a worker that has died. Its pipe breaks before it exits,
@@ -48,48 +43,32 @@ class _Worker:
     def __init__(self, node: Any) -> None:
         self.node = node
         self.tests = 0
-        self.crashed_on: str | None = None
         self.has_exited = False
         """Whether `pytest.exit` ended its session, which xdist takes for a Ctrl+C."""
-        self.error: str | None = None
         self.returncode: int | None = None
-        self.limit: TimeLimit | None = None
-        self.out_of_memory = False
-        self.peak_rss_bytes: int | None = None
-        self.process_id: int | None = None
         self.ready_ns = 0
-        self.oom_kill: OomKill | None = None
-        self.stall: Stall | None = None
-        self.activity: RunningActivity | None = None
-        self.traces: Traces | None = None
+        self.seen: dict[str, Any] = {}
+        """The other fields of its `WorkerEnd`."""
 
     def end(self) -> WorkerEnd:
         """Return how the worker ended; `finished` if it has not ended yet."""
         returncode = _returncode(self.node, 0) if self.returncode is None else self.returncode
         signal = signal_name(-returncode) if returncode is not None and returncode < 0 else None
+        error = self.seen.get("error")
         ending: Literal["finished", "died", "interrupted", "exited"] = "finished"
         if self.has_exited:
             ending = "exited"
-        elif self.error == "keyboard-interrupt":
+        elif error == "keyboard-interrupt":
             ending = "interrupted"
-        elif self.error is not None or signal in CRASH_SIGNALS:
+        elif error is not None or signal in CRASH_SIGNALS:
             ending = "died"
         return WorkerEnd(
             id=self.node.gateway.id,
             tests=self.tests,
             exit_code=None if signal else returncode,
             signal=signal,
-            crashed_on=self.crashed_on,
             ending=ending,
-            error=self.error,
-            limit=self.limit,
-            out_of_memory=self.out_of_memory,
-            peak_rss_bytes=self.peak_rss_bytes,
-            process_id=self.process_id,
-            oom_kill=self.oom_kill,
-            stall=self.stall,
-            activity=self.activity,
-            traces=self.traces,
+            **self.seen,
         )
 
 
@@ -158,7 +137,7 @@ class ControllerRecorder:
         popen = _popen_of(node)
         if popen is not None:
             known = self._workers[worker]
-            known.process_id, known.ready_ns = int(popen.pid), time.monotonic_ns()
+            known.seen["process_id"], known.ready_ns = int(popen.pid), time.monotonic_ns()
             self._session.facts.write("worker", worker=known.end())
         if isinstance(self._record, DiskRecord):
             with suppress(OSError), self._record.opened() as folder:
@@ -192,7 +171,7 @@ class ControllerRecorder:
             worker.tests += 1
             self._session.progress.assign_worker(report.nodeid, node.gateway.id)
         elif not is_of_forked_test(report):  # xdist's own report of a worker that has died
-            worker.crashed_on = report.nodeid
+            worker.seen["crashed_on"] = report.nodeid
             end = worker.end()
             self._session.failures.limit_of_crash = end.limit if is_ended_by_limit(end) else None
             self._session.failures.stall_of_crash = end.stall
@@ -216,8 +195,11 @@ class ControllerRecorder:
         output = (getattr(node, "workeroutput", None) or {}).get(OUTPUT_KEY, {})
         if "deselected" in output:  # all workers deselect the same tests
             self._session.progress.set_deselected(output["deselected"])
-        worker = self._workers[node.gateway.id]
-        worker.peak_rss_bytes = output.get("peak_rss_bytes", worker.peak_rss_bytes)
+        name = node.gateway.id
+        worker = self._workers[name]
+        seen = worker.seen
+        if "peak_rss_bytes" in output:
+            seen["peak_rss_bytes"] = output["peak_rss_bytes"]
         if output.get("exit") and not worker.has_exited:
             worker.has_exited = True
             self._session.record_exit_of_worker(**output["exit"])
@@ -227,14 +209,17 @@ class ControllerRecorder:
             self.faults.note(fault)
         if not error or worker.has_exited:
             return
-        worker.error = str(error)
-        worker.limit = self._running_limit(node.gateway.id)
-        worker.activity = self._state_of(node.gateway.id).activity
+        seen["error"] = str(error)
+        state = self._state_of(name)
+        seen["limit"] = self._running_limit(state)
+        seen["activity"] = state.activity
         worker.returncode = _returncode(node, MAX_WAIT_SECONDS)
-        worker.stall = self._stall_of(node.gateway.id)
+        if isinstance(self._record, DiskRecord):
+            with suppress(OSError), self._record.opened() as folder:
+                seen["stall"] = stall_of_worker(read_observed(folder), name)
         kills = read_oom_count(self._oom_file)
         if kills is not None and self._oom_kills is not None:
-            worker.out_of_memory = kills > self._oom_kills
+            seen["out_of_memory"] = kills > self._oom_kills
             self._oom_kills = kills
         self._see_memory_of_dead(worker)
         self._read_traces(worker)
@@ -242,29 +227,26 @@ class ControllerRecorder:
 
     def _read_traces(self, worker: _Worker) -> None:
         end = worker.end()
-        seen = ProcessExit(code=end.exit_code, signal=end.signal, source="xdist")
-        worker.traces = self._traces.read(end.id, seen) or worker.traces
+        exit_seen = ProcessExit(code=end.exit_code, signal=end.signal, source="xdist")
+        worker.seen["traces"] = self._traces.read(end.id, exit_seen) or end.traces
 
     def _see_memory_of_dead(self, worker: _Worker) -> None:
         """Record how much memory a worker used, and whether it was killed for that.
 
         The system tells the peak of all children so far: one that raises it has that peak.
         """
-        from pytest_failure_taxonomy.record.memory import (
-            oom_kill_of,
-            peak_of,
-            read_memory,
-        )
+        from pytest_failure_taxonomy.record.memory import oom_kill_of, peak_of, read_memory
 
         peak = peak_rss_of_children()
+        process_id = worker.seen.get("process_id")
         if peak > self._peak_of_children:
-            self._peak_of_children = worker.peak_rss_bytes = peak
+            self._peak_of_children = worker.seen["peak_rss_bytes"] = peak
         elif isinstance(self._record, DiskRecord):
             with suppress(OSError), self._record.opened() as folder:
-                worker.peak_rss_bytes = peak_of(read_memory(folder), worker.process_id)
-        if worker.returncode == -_SIGKILL and worker.process_id is not None:
+                worker.seen["peak_rss_bytes"] = peak_of(read_memory(folder), process_id)
+        if worker.returncode == -_SIGKILL and process_id is not None:
             now_ns = time.monotonic_ns()
-            worker.oom_kill = oom_kill_of(worker.process_id, worker.ready_ns, now_ns)
+            worker.seen["oom_kill"] = oom_kill_of(process_id, worker.ready_ns, now_ns)
 
     @guarded
     def catch_up(self) -> None:
@@ -280,15 +262,14 @@ class ControllerRecorder:
 
     def ends(self) -> tuple[WorkerEnd, ...]:
         """Return how each worker ended, sorted by id. To be called when the session is over."""
-        workers = sorted(self._workers, key=lambda worker: (len(worker), worker))
+        workers = [self._workers[name] for name in _sorted(self._workers)]
         for worker in workers:
-            if self._workers[worker].end().ending == "died":  # maybe after its session
-                self._read_traces(self._workers[worker])
-        return tuple(self._workers[worker].end() for worker in workers)
+            if worker.end().ending == "died":  # maybe after its session
+                self._read_traces(worker)
+        return tuple(worker.end() for worker in workers)
 
-    def _running_limit(self, worker: str) -> TimeLimit | None:
+    def _running_limit(self, state: WorkerState) -> TimeLimit | None:
         """Return the time limit that was nearest for the test of a worker that has just died."""
-        state = self._state_of(worker)
         if state.test is None:
             return None
         now_ns = time.monotonic_ns()
@@ -301,25 +282,12 @@ class ControllerRecorder:
         )
         return max(limits, key=lambda limit: limit.share, default=None)
 
-    def _stall_of(self, worker: str) -> Stall | None:
-        """Return what a worker was stalled at, if it was ended for that."""
-        if not isinstance(self._record, DiskRecord):
-            return None
-        try:
-            with self._record.opened() as folder:
-                return stall_of_worker(read_observed(folder), worker)
-        except OSError:
-            return None
-
     def _state_of(self, worker: str) -> WorkerState:
         """Return what a worker has recorded of itself, as far as it can be read."""
-        if not isinstance(self._record, DiskRecord):
-            return WorkerState()
-        try:
-            with self._record.opened() as folder:
+        if isinstance(self._record, DiskRecord):
+            with suppress(OSError), self._record.opened() as folder:
                 return read_worker(folder, worker)
-        except OSError:
-            return WorkerState()
+        return WorkerState()
 
 
 def _returncode(node: Any, wait_seconds: float) -> int | None:
@@ -337,3 +305,62 @@ def _returncode(node: Any, wait_seconds: float) -> int | None:
 def _popen_of(node: Any) -> Any:
     """Return the `Popen` of a worker; `None` if it runs on another host."""
     return getattr(getattr(node.gateway, "_io", None), "popen", None)
+
+
+class CollectedTests:
+    """Compare the node ids of each worker with those of the first one.
+
+    Those of the first are kept, and a digest of each other list: sixty workers may have a hundred
+    thousand tests each.
+    """
+
+    def __init__(self) -> None:
+        self._nodeids: Sequence[str] | None = None
+        self._workers: list[str] = []
+        """Those that agree with the first."""
+        self._others: dict[bytes, list[str]] = {}
+        """The workers of each other list, by its digest."""
+        self._variants: list[CollectedVariant] = []
+
+    def add(self, worker: str, nodeids: Sequence[str]) -> None:
+        """Add what a worker collected."""
+        if self._nodeids is None:
+            self._nodeids = nodeids
+        if self._nodeids is nodeids or self._nodeids == nodeids:
+            self._workers.append(worker)
+            return
+        from hashlib import blake2b
+
+        from pytest_failure_taxonomy.taxonomy.mismatch import MAX_VARIANTS, compare_collections
+
+        hashed = blake2b(digest_size=16)
+        for nodeid in nodeids:
+            hashed.update(nodeid.encode("utf-8", "surrogatepass") + b"\0")
+        digest = hashed.digest()
+        if digest not in self._others and len(self._variants) < MAX_VARIANTS:
+            self._variants.append(compare_collections(self._nodeids, nodeids, ()))
+        self._others.setdefault(digest, []).append(worker)
+
+    def mismatch(self) -> CollectionMismatch | None:
+        """Return how the workers disagree; `None` if they don't."""
+        if not self._variants or self._nodeids is None:
+            return None
+        from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
+        from pytest_failure_taxonomy.taxonomy.values import replace
+
+        workers = list(self._others.values())
+        listed = len(self._variants)
+        return CollectionMismatch(
+            workers=_sorted(self._workers),
+            tests=len(self._nodeids),
+            variants=tuple(
+                replace(variant, workers=_sorted(each))
+                for variant, each in zip(self._variants, workers, strict=False)
+            ),
+            variants_omitted=len(workers) - listed,
+            workers_omitted=sum(map(len, workers[listed:])),
+        )
+
+
+def _sorted(workers: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(workers, key=lambda worker: (len(worker), worker)))

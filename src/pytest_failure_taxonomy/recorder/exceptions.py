@@ -409,7 +409,7 @@ def words_of_plugin(path: str) -> str:
     """Return name and version of the distribution that has a plugin's file; empty for none."""
     if LIBRARIES.isdisjoint(path.split(os.sep)):
         return ""
-    from pytest_failure_taxonomy.recorder.distributions import distribution_of
+    from pytest_failure_taxonomy.recorder.owners import distribution_of
 
     found = distribution_of(path)
     return "" if found is None else found.words

@@ -15,9 +15,9 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.recorder import inspection, origin
-from pytest_failure_taxonomy.recorder.distributions import distribution_with
 from pytest_failure_taxonomy.recorder.inspection import attribute_of, bases_of, dotted_name_of
 from pytest_failure_taxonomy.recorder.origin import OriginFinder
+from pytest_failure_taxonomy.recorder.owners import distribution_with
 from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.taxonomy.evidence import Fact, LinkedException, RaisingFrame
 from pytest_failure_taxonomy.taxonomy.tables import packaged_table

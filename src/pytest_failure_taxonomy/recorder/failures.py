@@ -15,9 +15,8 @@ from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
 from pytest_failure_taxonomy.recorder.exceptions import Described, ExceptionMemory
-from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.progress import Progress
-from pytest_failure_taxonomy.recorder.secrets import Secrets, redacted
+from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, redacted
 from pytest_failure_taxonomy.taxonomy.evidence import (
     MAX_LISTED,
     CollectionFailure,

@@ -1,24 +1,29 @@
-"""Describe the frame that raised, and tell whose code it is.
+"""Describe the frame that raised, and tell whose code it is: of which installed distribution, too.
 
 `origin` finds that frame. This module is loaded for the first one, and looks at every file once.
+
+`importlib.metadata` would read all distributions, which takes a tenth of a second in a large
+environment. Here only the names of their folders are listed, and the few files of those that come
+into question are read. None of it runs unless code of a distribution has raised something.
+
+The name of a module is not that of a distribution, and agents run what they read. So for a missing
+module a name counts only where the metadata of the project or of an installed distribution ask for
+it.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.recorder.distributions import (
-    ARCHIVES,
-    distribution_of,
-    is_installed_at,
-)
 from pytest_failure_taxonomy.recorder.inspection import (
     attribute_of,
     direct_cause_of,
@@ -28,12 +33,11 @@ from pytest_failure_taxonomy.recorder.inspection import (
     traceback_of,
 )
 from pytest_failure_taxonomy.recorder.origin import (
+    LIBRARIES,
     MAX_FRAMES,
     OWN,
     RUNNER,
     SELF,
-    FileFound,
-    Found,
     entries_of,
     file_of_code,
     function_of,
@@ -43,15 +47,38 @@ from pytest_failure_taxonomy.recorder.origin import (
     passes_on,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner, RaisingFrame
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.recorder.origin import OriginFinder
 
 TEST_FILES: Final = ("test_*.py", "*_test.py")
 """The names of test modules where pytest has no others configured."""
 _TEST_FOLDERS: Final = frozenset({"test", "tests", "testing"})
 """Folders in the root directory that hold tests and what helps them."""
-
 _MAX_CAUSES: Final = 5
 """Causes of causes that are asked for a frame."""
+
+_ARCHIVES: Final = (".egg", ".whl", ".zip", ".pex", ".pyz", ".shiv")
+"""How the files are called that Python imports packages from."""
+_MAX_BYTES: Final = 8_000_000
+"""The most that is read of one file; the largest list of a distribution's files has 3 MB."""
+_ENDINGS: Final = (".dist-info", ".egg-info")
+_FIELDS: Final = re.compile(r"^(Name|Version):[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+_ENTRY_POINTS: Final = re.compile(r"^\[pytest11\]$([^\[]*)", re.MULTILINE)
+_MODULE: Final = re.compile(r"^[^#;=\n]+=\s*([\w.]+)", re.MULTILINE)
+_SEPARATORS: Final = re.compile(r"[-_.]+")
+_REQUIRED: Final = re.compile(r"^Requires-Dist:(.+)$", re.MULTILINE)
+_REQUIREMENT: Final = re.compile(
+    # Flags that are joined by `|` call `sorted`, which a test may have replaced.
+    r"(?am)^\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?=\s*(?:$|[\[(<>=!~;@#,]))"
+)
+_REQUIREMENTS: Final = re.compile(r"/(requirements/|([^/]*[-_])?req)[^/]*\.(in|txt)$")
+_MAX_LISTS: Final = 30
+"""Files with requirements that are read of a project, so many in each of its folders."""
+_NEVER_INSTALLED: Final = frozenset({"conftest", "docs", "examples", "test", "testing", "tests"})
+"""Folders and modules of a project that are part of no distribution."""
 
 
 class Code(NamedTuple):
@@ -66,112 +93,23 @@ class Code(NamedTuple):
     """It is of a library that comes with a plugin, and not in that plugin."""
 
 
-class Owners:
-    """Tell whose code a file is."""
-
-    def __init__(self, roots: Sequence[str], test_files: Sequence[str]) -> None:
-        """Begin without having looked at a file.
-
-        Args:
-            roots: the root directory, as it is written and resolved, each with a separator at
-                its end.
-            test_files: the patterns of pytest's `python_files`.
-        """
-        self._roots = tuple(roots)
-        self._test_files = tuple(test_files)
-
-    def owner_of_users(self, name: str, path: str, dotted: str) -> Code:
-        """Return whose code a file is that was not installed, as far as its place tells.
-
-        Args:
-            name: the file's, as Python has it.
-            path: relative to the root directory, or to the folder that it is imported from.
-            dotted: name of the module.
-        """
-        absolute = os.path.abspath(name)
-        root = next((each for each in self._roots if absolute.startswith(each)), "")
-        if self._is_of_a_distribution(absolute, dotted):
-            return self.owner_of_installed(absolute, path, dotted)
-        module = dotted or _module_of(path)
-        base = os.path.basename(absolute)
-        if base == "conftest.py":
-            return Code("conftest", None, module, path, absolute)
-        folders = path.split("/")[:-1] if root else []
-        is_test = (
-            "tests" in folders
-            or not _TEST_FOLDERS.isdisjoint(folders[:1])
-            or any(self._matches(absolute, base, pattern) for pattern in self._test_files)
-        )
-        return Code("test" if is_test else "project", None, module, path, absolute)
-
-    def owner_of_installed(self, name: str, path: str, dotted: str) -> Code:
-        """Return whose code a file of a distribution is."""
-        absolute = os.path.abspath(name)
-        found = distribution_of(absolute)
-        words = None if found is None else found.words
-        module = dotted or _module_of(path)
-        if is_runner(module):
-            is_ours = module.partition(".")[0] == SELF
-            return Code("plugin" if is_ours else "pytest", words, module, path, absolute)
-        if found is None or not found.plugins:
-            return Code("dependency", words, module, path, absolute)
-        is_plugin = found.is_plugin_alone or found.is_plugin_module(module)
-        owner: CodeOwner = "plugin" if is_plugin else "dependency"
-        return Code(owner, words, module, path, absolute, not is_plugin)
-
-    def _is_of_a_distribution(self, absolute: str, dotted: str) -> bool:
-        """Tell whether a file is in an archive, or in a folder that distributions lie in.
-
-        Such a folder is made by `pip install --target`. That of an editable installation holds the
-        sources alone.
-        """
-        if any(part.endswith(ARCHIVES) for part in absolute.split(os.sep)[:-1]):
-            return True
-        depth = dotted.count(".") + (os.path.basename(absolute) == "__init__.py")
-        folder = absolute
-        for _ in range(depth + 1):
-            folder = os.path.dirname(folder)
-        is_root = os.path.join(folder, "") in self._roots
-        return dotted != "" and not is_root and is_installed_at(folder)
-
-    def _matches(self, absolute: str, base: str, pattern: str) -> bool:
-        """Tell whether a file is a test module, as pytest itself decides it."""
-        if "/" not in pattern:
-            return fnmatchcase(base, pattern)
-        return fnmatchcase(absolute.replace(os.sep, "/"), f"*/{pattern}")
-
-
-def _module_of(path: str) -> str:
-    """Return the dotted name of a module by its path."""
-    dotted = path.removeprefix("src/").rpartition(".")[0].replace("/", ".")
-    return dotted.removesuffix(".__init__")
-
-
-class Finder(Protocol):
-    """What `origin.OriginFinder` does for this module."""
-
-    collected: Path | None
-
-    def find(self, error: BaseException) -> Found:
-        """Return where an exception comes from, and the frame that raised it."""
-
-    def file(self, name: str, module: dict[str, Any]) -> FileFound:
-        """Return what a traceback's walk has to know of a file."""
-
-
 class RaisingFrames:
     """Describe the frames that raised exceptions."""
 
-    def __init__(self, finder: Finder, roots: Sequence[str], test_files: Sequence[str]) -> None:
+    def __init__(
+        self, finder: OriginFinder, roots: Sequence[str], test_files: Sequence[str]
+    ) -> None:
         """Begin without having looked at a file.
 
         Args:
             finder: looks at files, and at the causes of exceptions.
-            roots: as for `Owners`.
-            test_files: as for `Owners`; pytest's default where there are none.
+            roots: the root directory, as it is written and resolved, each with a separator at
+                its end.
+            test_files: the patterns of pytest's `python_files`; its default where there are none.
         """
         self._finder = finder
-        self._owners = Owners(roots, test_files or TEST_FILES)
+        self._roots = tuple(roots)
+        self._test_files = tuple(test_files or TEST_FILES)
         self._codes: dict[str, Code] = {}
         self._frames: dict[tuple[str, int, str, Path | None, bool], RaisingFrame] = {}
         """Frames that are the same for every exception: many failures have one line."""
@@ -189,16 +127,15 @@ class RaisingFrames:
             asked: the entries of its traceback, without the standard library's and pytest's.
             is_in_own_code: the user's code is among them.
         """
-        if not asked or is_of_fixture_lookup(error):
-            return self._behind(error) or self._innermost(traceback_of(error))
-        raised = asked[-1]
-        code = raised.tb_frame.f_code
-        line, where = raised.tb_lineno, self._finder.collected
-        key = (code.co_filename, line, code.co_qualname, where, is_in_own_code)
-        found = self._frames.get(key)
-        if found is not None:
-            return found
-        chosen = next(filter(_may_have_raised, reversed(asked)), None)
+        chosen = None
+        if asked and not is_of_fixture_lookup(error):
+            raised = asked[-1]
+            code = raised.tb_frame.f_code
+            line, where = raised.tb_lineno, self._finder.collected
+            key = (code.co_filename, line, code.co_qualname, where, is_in_own_code)
+            if key in self._frames:
+                return self._frames[key]
+            chosen = next(filter(_may_have_raised, reversed(asked)), None)
         if chosen is None:
             return self._behind(error) or self._innermost(traceback_of(error))
         frame = chosen.tb_frame
@@ -257,18 +194,75 @@ class RaisingFrames:
 
     def _whose(self, name: str, names: dict[str, Any]) -> Code:
         dotted = module_name_in(names)
-        owner, path, is_asked = self._finder.file(name, names)
-        if owner == OWN:
-            return self._owners.owner_of_users(name, path, dotted)
-        if is_asked or owner == RUNNER:
-            return self._owners.owner_of_installed(name, path, dotted)
-        return Code("python", None, dotted or _module_of(path), path, name)
+        file = self._finder.file(name, names)
+        path = file.path
+        # By its path, where generated code has no module.
+        by_path = path.removeprefix("src/").rpartition(".")[0].replace("/", ".")
+        module = dotted or by_path.removesuffix(".__init__")
+        if file.owner not in (OWN, RUNNER) and not file.is_asked:
+            return Code("python", None, module, path, name)
+        absolute = os.path.abspath(name)
+        if file.owner == OWN and not self._is_of_a_distribution(absolute, dotted):
+            return Code(self._owner_of_users(absolute, path), None, module, path, absolute)
+        found = distribution_of(absolute)
+        words = None if found is None else found.words
+        if is_runner(module):
+            is_ours = module.partition(".")[0] == SELF
+            return Code("plugin" if is_ours else "pytest", words, module, path, absolute)
+        if found is None or not found.plugins:
+            return Code("dependency", words, module, path, absolute)
+        # A distribution has no other use than with pytest, as far as its name tells.
+        is_plugin = "pytest" in found.name.lower() or any(
+            f"{module}.".startswith(f"{plugin}.") for plugin in found.plugins
+        )
+        owner: CodeOwner = "plugin" if is_plugin else "dependency"
+        return Code(owner, words, module, path, absolute, not is_plugin)
 
-    def _behind(self, error: BaseException) -> RaisingFrame | None:
+    def _owner_of_users(self, absolute: str, path: str) -> CodeOwner:
+        """Return whose code a file is that was not installed, as far as its place tells.
+
+        Args:
+            absolute: its path.
+            path: relative to the root directory, or to the folder that it is imported from.
+        """
+        base = os.path.basename(absolute)
+        if base == "conftest.py":
+            return "conftest"
+        if absolute.startswith(self._roots):
+            folders = path.split("/")[:-1]
+            if "tests" in folders or not _TEST_FOLDERS.isdisjoint(folders[:1]):
+                return "test"
+        for pattern in self._test_files:  # as pytest itself decides it
+            is_of_path = "/" in pattern
+            place = absolute.replace(os.sep, "/") if is_of_path else base
+            if fnmatchcase(place, f"*/{pattern}" if is_of_path else pattern):
+                return "test"
+        return "project"
+
+    def _is_of_a_distribution(self, absolute: str, dotted: str) -> bool:
+        """Tell whether a file is in an archive, or in a folder that distributions lie in.
+
+        Such a folder is made by `pip install --target`. That of an editable installation holds the
+        sources alone.
+        """
+        if any(part.endswith(_ARCHIVES) for part in absolute.split(os.sep)[:-1]):
+            return True
+        depth = dotted.count(".") + (os.path.basename(absolute) == "__init__.py")
+        folder = absolute
+        for _ in range(depth + 1):
+            folder = os.path.dirname(folder)
+        is_root = os.path.join(folder, "") in self._roots
+        return dotted != "" and not is_root and _has_distributions(folder)
+
+    def _behind(self, error: Any) -> RaisingFrame | None:
         """Return the frame that pytest speaks of where it raises an exception of its own."""
         with suppress(Exception):  # pytest's objects, of which nothing is public
             if is_of_fixture_lookup(error):
-                return self._of_function(_asking_function(error))
+                # The test or the fixture that asks for a fixture that nobody has.
+                asking = [error.request._pyfuncitem.obj]  # noqa: SLF001 - there is no public way
+                asking += [each.func for each in error.fixturestack]
+                at = -1 if error.msg is None or len(asking) == 1 else -2
+                return self._of_function(asking[at])
             if module_of(type(error)) in ("doctest", "_pytest.doctest"):
                 return self._of_doctest(error)
             cause = direct_cause_of(error)
@@ -339,7 +333,156 @@ def _may_have_raised(entry: TracebackType) -> bool:
     return file_of_code(frame.f_code.co_filename, frame.f_globals) is not None
 
 
-def _asking_function(error: Any) -> Any:
-    """Return the test or the fixture that asks for a fixture that nobody has."""
-    stack = [error.request._pyfuncitem.obj, *(each.func for each in error.fixturestack)]  # noqa: SLF001 - there is no public way
-    return stack[-1] if error.msg is None or len(stack) == 1 else stack[-2]
+class Distribution(NamedTuple):
+    """An installed distribution, as far as it matters here."""
+
+    name: str
+    version: str
+    plugins: tuple[str, ...]
+    """The modules that pytest loads of it, by their dotted names."""
+
+    @property
+    def words(self) -> str:
+        """Name and version, such as `requests 2.32.5`."""
+        return f"{self.name} {self.version}".strip()
+
+
+def distribution_of(path: str) -> Distribution | None:
+    """Return the distribution of an installed file, or `None` if that can't be found out.
+
+    Args:
+        path: absolute, below a `site-packages`, or in a folder or an archive like one.
+    """
+    parts = path.replace(os.sep, "/").split("/")
+    at = max((index for index, part in enumerate(parts, 1) if part in LIBRARIES), default=0)
+    if at == len(parts):
+        return None
+    if not at:  # in another folder that distributions are installed to, or in an archive
+        at = len(parts) - 1
+        while not (_has_distributions("/".join(parts[:at])) or parts[at].endswith(_ARCHIVES)):
+            at -= 1
+            if at < 2:
+                return None
+    folder, top, rest = "/".join(parts[:at]), parts[at], parts[at + 1 :]
+    if top.endswith(_ARCHIVES):
+        name, _, version = top.rpartition(".")[0].partition("-")
+        return Distribution(name, version.partition("-")[0], ()) if version else None
+    is_namespace = rest and not os.path.exists(f"{folder}/{top}/__init__.py")
+    return _find(folder, "/".join((top, *rest)) if is_namespace else top)
+
+
+def distribution_with(module: str, root: str) -> dict[str, str]:
+    """Return the fact that says who has a missing module; none where that is not sure.
+
+    Args:
+        module: dotted name.
+        root: the root directory, absolute.
+    """
+    is_built = not _project(root).keys().isdisjoint(("project", "build-system"))
+    if module not in _NEVER_INSTALLED and (is_built or os.path.isfile(f"{root}/setup.py")):
+        places = f"src/{module}", f"src/{module}.py", f"{module}/__init__.py", f"{module}.py"
+        if any(os.path.exists(f"{root}/{place}") for place in places):
+            return {"own_package": "."}
+    reviewed = packaged_table("distributions").get(module, "").split()
+    names = {_normal(name) for name in (module, *reviewed)}
+    found = next((name for each, name in _asked_for(root).items() if each in names), "")
+    if found:
+        return {"distribution": found}
+    is_there = any(os.path.exists(f"{root}/{place}") for place in (module, f"{module}.py"))
+    return {"own_folder": "."} if is_there else {}
+
+
+def _has_distributions(folder: str) -> bool:
+    """Tell whether distributions are installed to a folder, whatever it is called."""
+    return any(each.endswith(".dist-info") for each in _listed(folder))
+
+
+@lru_cache(maxsize=1_000)
+def _find(folder: str, relative: str) -> Distribution | None:
+    """Return the distribution that has a top-level module, or a file of a namespace package."""
+    top = relative.partition("/")[0].partition(".")[0]
+    same = _normal(top)
+    named: list[str] = []
+    others: list[str] = []
+    for info in _listed(folder):
+        name = _normal(info.partition("-")[0].removesuffix(".egg"))
+        (named if name == same else others).append(info)
+    sure = next((each for each in (*named, *others) if _has(folder, each, top, relative)), None)
+    found = sure or next(iter(named), None)
+    if found is None:
+        return None
+    info = f"{folder}/{found}"
+    text = _metadata(info) or _read(info)
+    fields = dict(reversed(_FIELDS.findall(text.partition("\n\n")[0])))
+    name, _, version = found.rpartition(".")[0].partition("-")
+    entry_points = _read(f"{info}/entry_points.txt").replace("\r\n", "\n")
+    sections = _ENTRY_POINTS.findall(entry_points)
+    return Distribution(
+        fields.get("Name", name),
+        fields.get("Version", version),
+        tuple(module for section in sections for module in _MODULE.findall(section)),
+    )
+
+
+def _has(folder: str, info: str, top: str, relative: str) -> bool:
+    """Tell whether a distribution lists a file of its own, or a module by its top-level name."""
+    tops = _read(f"{folder}/{info}/top_level.txt").split()
+    if tops and top not in tops:
+        return False
+    record = "\n" + _read(f"{folder}/{info}/RECORD")
+    if record == "\n":
+        return top in tops
+    if "/" in relative:
+        return f"\n{relative}," in record
+    return f"\n{top}/" in record or f"\n{top}." in record
+
+
+@lru_cache(maxsize=100)
+def _listed(folder: str) -> tuple[str, ...]:
+    with suppress(OSError, ValueError):
+        return tuple(sorted(each for each in os.listdir(folder) if each.endswith(_ENDINGS)))
+    return ()
+
+
+@lru_cache(maxsize=10)
+def _project(root: str) -> dict[str, Any]:
+    from tomllib import loads
+
+    with suppress(ValueError):
+        return loads(_read(f"{root}/pyproject.toml"))
+    return {}
+
+
+@lru_cache(maxsize=10)
+def _asked_for(root: str) -> dict[str, str]:
+    """Return what the project asks for, then what installed distributions do, by normal names."""
+    texts: list[str] = []
+    for folder in (f"{root}/", f"{root}/requirements/"):
+        with suppress(OSError):
+            files = [folder + name for name in sorted(os.listdir(folder))]
+            texts += map(_read, [*filter(_REQUIREMENTS.search, files)][:_MAX_LISTS])
+    with suppress(AttributeError, TypeError):  # a table is of another form
+        pyproject = _project(root)
+        project, poetry = pyproject.get("project", {}), pyproject.get("tool", {}).get("poetry", {})
+        groups = project.get("optional-dependencies", {}) | pyproject.get("dependency-groups", {})
+        of_poetry = [poetry, *poetry.get("group", {}).values()]
+        asked = [each.get("dependencies", ()) for each in (project, *of_poetry)]
+        texts += [text for each in (*asked, *groups.values()) for text in each if type(text) is str]
+    for info in (f"{folder}/{name}" for folder in sys.path for name in _listed(folder)):
+        texts += _REQUIRED.findall(_metadata(info))
+    return {_normal(name): name for text in texts for name in _REQUIREMENT.findall(text)}
+
+
+def _normal(name: str) -> str:
+    """Return the form of a distribution's name by which names are compared."""
+    return _SEPARATORS.sub("-", name).lower()
+
+
+def _metadata(info: str) -> str:
+    return _read(f"{info}/METADATA") or _read(f"{info}/PKG-INFO")
+
+
+def _read(path: str) -> str:
+    with suppress(OSError, ValueError), open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(_MAX_BYTES)
+    return ""

@@ -1,28 +1,48 @@
-"""The progress of a run: which tests have started, their phases, and the counts of the results.
+"""Where a run is: its tests and their results, and what pytest is at when it runs no test.
 
-The numbers are in the arrays of the run's record, so that they are on disk as soon as they change.
-A test that passes takes no memory: each selected test has five bytes from the start.
+The numbers of the tests are in the arrays of the run's record, so that they are on disk as soon as
+they change. A test that passes takes no memory: each selected test has five bytes from the start.
+The file that pytest collects, and the hook that it calls, stand there, too, so that a death or a
+stall there can be told with its place.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
 
 from pytest_failure_taxonomy.record.layout import (
+    COLLECTING,
     COUNTERS,
     DONE,
     IN_CALL,
+    IN_HOOK,
+    IN_LAST_HOOK,
     IN_SETUP,
     IN_TEARDOWN,
     NOT_STARTED,
     PHASES,
 )
 from pytest_failure_taxonomy.record.write import Record
-from pytest_failure_taxonomy.taxonomy.evidence import Counts, InFlightTest, Phase
+from pytest_failure_taxonomy.recorder.guard import Faults, guarded
+from pytest_failure_taxonomy.recorder.inspection import attribute_of, function_in, module_of
+from pytest_failure_taxonomy.recorder.secrets import NodeIds
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Counts,
+    InFlightTest,
+    Phase,
+    TestOutcome,
+    TestRun,
+)
 
 _INDEX: Final = {name: index for index, name in enumerate(COUNTERS)}
 _PASSED: Final = _INDEX["passed"]
@@ -31,6 +51,17 @@ _STATES: Final = {phase: state for state, phase in PHASES.items()}
 
 _UNKNOWN: Final = -1
 """The index of tests that were not selected: each array has an extra element for them."""
+
+_CONFTEST: Final = "conftest.py"
+_REWRITER: Final = "_pytest.assertion.rewrite"
+"""The module of pytest's import hook; without it (`--assert=plain`) no conftest is named."""
+_OWN: Final = ("_pytest", "pluggy", "pytest_failure_taxonomy")
+"""Packages whose implementations of a hook are not named: they are in every run."""
+_MAX_NAMED: Final = 3
+"""Plugins that are named for one hook."""
+
+MAX_TESTS: Final = 200_000
+"""How many tests are kept; of more, none is: a list with holes would pass for whole."""
 
 
 class Progress:
@@ -159,7 +190,7 @@ class Progress:
     def phase_of(self, nodeid: str) -> Phase | None:
         """Return the phase that a running test is in."""
         index = self._running.get(nodeid)
-        return None if index is None else _phase(self._states[index])
+        return None if index is None else PHASES.get(self._states[index], "call")
 
     def counts(self, failed: set[str]) -> Counts:
         """Return the counts; `failed` are the node ids of the tests that failed in the end."""
@@ -174,7 +205,7 @@ class Progress:
         return tuple(
             InFlightTest(
                 nodeid=nodeid,
-                phase=_phase(self._states[index]),
+                phase=PHASES.get(self._states[index], "call"),
                 worker=self._workers.get(nodeid),
                 elapsed_seconds=max(0, now_ms - self._starts[index]) / 1e3,
             )
@@ -214,5 +245,241 @@ def state_after(phase: str | None, *, passed: bool) -> int:
     return IN_CALL if phase == "setup" and passed else IN_TEARDOWN
 
 
-def _phase(state: int) -> Phase:
-    return PHASES.get(state, "call")
+class ActivityRecorder:
+    """A plugin that records what is collected, and which hook starts or ends the session."""
+
+    def __init__(self, config: pytest.Config, record: Record, faults: Faults) -> None:
+        self.faults = faults
+        self._config = config
+        self._record = record
+        self._clock = time.monotonic_ns
+        self._hooks: dict[str, str] = {}
+        self._calls: list[str] = []
+        self._importer: Any = None
+
+    def begin(self) -> None:
+        """Record the conftest files that pytest imports before its first hook."""
+        self._tell(COLLECTING, "")
+        # pytest's own import hook is asked first for every module. One of ours would be seen.
+        named = (each for each in sys.meta_path if module_of(type(each)) == _REWRITER)
+        self._importer = next(named, None)
+        if self._importer is not None:
+            self._importer.find_spec = self._find_spec
+            self._config.add_cleanup(self._leave_importer)
+
+    @pytest.hookimpl(tryfirst=True)
+    @guarded
+    def pytest_configure(self) -> None:
+        """Record that plugins are being configured."""
+        self._leave_importer()
+        self._tell(IN_HOOK, self._words_of("pytest_configure"))
+
+    @pytest.hookimpl(tryfirst=True)
+    @guarded
+    def pytest_sessionstart(self) -> None:
+        """Record that the session starts."""
+        self._tell(IN_HOOK, self._words_of("pytest_sessionstart"))
+
+    @pytest.hookimpl(tryfirst=True)
+    @guarded
+    def pytest_collectstart(self, collector: pytest.Collector) -> None:
+        """Record the file, class or folder that is collected; a folder's conftest comes first."""
+        name = collector.nodeid
+        if isinstance(collector, pytest.Directory):
+            conftest = collector.path / _CONFTEST
+            is_new = not self._config.pluginmanager.has_plugin(str(conftest))
+            if is_new and conftest.is_file():
+                name = self._relative(str(conftest))
+            elif name == ".":
+                name = ""
+        self._tell(COLLECTING, name)
+
+    @pytest.hookimpl(tryfirst=True)
+    @guarded
+    def pytest_collection_modifyitems(self) -> None:
+        """Record that plugins change what was collected."""
+        self._tell(IN_HOOK, self._words_of("pytest_collection_modifyitems"))
+
+    @pytest.hookimpl(trylast=True)
+    @guarded
+    def pytest_collection_finish(self) -> None:
+        """Record that the collection is over."""
+        self._tell(NOT_STARTED, "")
+
+    @pytest.hookimpl(tryfirst=True)
+    @guarded
+    def pytest_runtestloop(self) -> None:
+        """Record that the session has started: a controller of xdist collects nothing itself."""
+        self._tell(NOT_STARTED, "")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Generator[None, None, None]:
+        """Record each hook that is called from now on, until the process ends."""
+        try:
+            self._enter("pytest_sessionfinish")
+            # Never undone: another plugin's monitoring may have come on top of it.
+            self._config.pluginmanager.add_hookcall_monitoring(self._before, self._after)
+        except BaseException as error:  # noqa: BLE001 - as in guard.guarded
+            self.faults.add("pytest_sessionfinish", error)
+        try:
+            return (yield)
+        finally:
+            self._leave()
+
+    def _before(self, name: str, implementations: Sequence[Any], arguments: Any) -> None:
+        del implementations, arguments
+        with suppress(Exception):
+            self._enter(name)
+
+    def _after(self, outcome: Any, name: str, implementations: Any, arguments: Any) -> None:
+        del outcome, name, implementations, arguments
+        with suppress(Exception):
+            self._leave()
+
+    def _enter(self, name: str) -> None:
+        self._calls.append("")  # left again, whatever fails here
+        words = self._words_of(name)
+        # One that pytest alone has, and may call for every failure, is left out within another.
+        if words != name or len(self._calls) == 1:
+            self._calls[-1] = words
+            self._tell(IN_LAST_HOOK, words)
+
+    def _leave(self) -> None:
+        if self._calls.pop():
+            self._tell(IN_LAST_HOOK, next(filter(None, reversed(self._calls)), ""))
+
+    def _tell(self, state: int, name: str) -> None:
+        self._record.set_activity(self._clock(), state, name)
+
+    def _find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Record a conftest file that is going to be imported, and ask pytest's import hook."""
+        if name.rpartition(".")[2] == "conftest":
+            with suppress(Exception):
+                # It is the first one on the path, as for any module.
+                for folder in sys.path if path is None else path:
+                    found = os.path.join(folder, _CONFTEST)
+                    if os.path.isfile(found):
+                        self._tell(COLLECTING, self._relative(os.path.abspath(found)))
+                        break
+        return type(self._importer).find_spec(self._importer, name, path, target)
+
+    def _leave_importer(self) -> None:
+        if self._importer is not None:
+            vars(self._importer).pop("find_spec", None)
+
+    def _words_of(self, name: str) -> str:
+        """Return the name of a hook, with the plugins that implement it."""
+        if name not in self._hooks:
+            caller = getattr(self._config.pluginmanager.hook, name)
+            owners = dict.fromkeys(filter(None, map(self._owner_of, caller.get_hookimpls())))
+            # The user's own code first: it is the least likely to have been tested.
+            named = sorted(owners, key=lambda owner: not owner.endswith(_CONFTEST))
+            if len(named) > _MAX_NAMED:
+                named[_MAX_NAMED:] = ["another"]
+            either = " or ".join(filter(None, (", ".join(named[:-1]), *named[-1:])))
+            self._hooks[name] = f"{name} ({either})" if either else name
+        return self._hooks[name]
+
+    def _owner_of(self, implementation: Any) -> str | None:
+        """Return who implements a hook: a conftest file, a distribution or a module."""
+        function = function_in(implementation.function)
+        module = "" if function is None else str(function.__module__)
+        package = module.partition(".")[0]
+        if package == "__channelexec__":  # where execnet runs the code of an xdist worker
+            return "pytest-xdist"
+        if package in _OWN:
+            return None
+        if str(implementation.plugin_name).endswith(_CONFTEST):
+            return self._relative(implementation.plugin_name)
+        for plugin, distribution in self._config.pluginmanager.list_plugin_distinfo():
+            name = attribute_of(plugin, "__name__")
+            if type(name) is str and name.partition(".")[0] == package:
+                return str(distribution.project_name)
+        return module
+
+    def _relative(self, path: str) -> str:
+        with suppress(ValueError):
+            return Path(path).relative_to(self._config.rootpath).as_posix()
+        return path
+
+
+class _Kept:
+    """One test, as far as it is known."""
+
+    __slots__ = ("has_failed_before", "outcome", "seconds", "start", "worker")
+
+    def __init__(self, start: float | None, worker: str | None) -> None:
+        self.outcome: TestOutcome | None = None
+        self.has_failed_before = False
+        self.seconds = 0.0
+        self.start = start
+        self.worker = worker
+
+
+class EveryTest:
+    """A plugin that keeps how each test ended, in the process that writes the report.
+
+    It is there where that was asked for: for the history and known failures. One call a phase.
+    """
+
+    def __init__(self, faults: Faults, nodeids: NodeIds, started_at: float) -> None:
+        """Begin.
+
+        Args:
+            faults: of the run.
+            nodeids: takes secrets out of node ids.
+            started_at: when the run began, in seconds of `time.time()`.
+        """
+        self._faults = faults
+        self._nodeids = nodeids
+        self._started_at = started_at
+        self._tests: dict[str, _Kept] = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add a phase to its test."""
+        try:
+            kept = self._tests.get(report.nodeid)
+            if kept is None:
+                start, worker = getattr(report, "start", None), getattr(report, "worker_id", None)
+                kept = self._tests[report.nodeid] = _Kept(start, worker)
+            kept.seconds += report.duration
+            if report.outcome == "passed":
+                if report.when == "call" and not hasattr(report, "context"):
+                    passed: TestOutcome = "xpassed" if hasattr(report, "wasxfail") else "passed"
+                    kept.outcome = "flaky" if kept.has_failed_before else passed
+            elif hasattr(report, "context"):
+                pass  # after a failed subtest its test's own follows
+            elif str(report.outcome) == "rerun":  # pytest-rerunfailures
+                kept.outcome, kept.has_failed_before = "failed", True
+            elif report.outcome == "skipped":
+                kept.outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
+            elif report.when == "call":
+                kept.outcome = "failed"
+            elif kept.outcome != "failed" or kept.has_failed_before:
+                kept.outcome = "error"
+        except BaseException as error:  # noqa: BLE001 - as in guard.guarded
+            self._faults.add("pytest_runtest_logreport", error)
+
+    def tests(self) -> tuple[TestRun, ...] | None:
+        """Return all tests that have ended, in order of their start; `None` if they are too many.
+
+        A test that was tried again and never passed has failed.
+        """
+        if len(self._tests) > MAX_TESTS:
+            return None
+        ended = {name: kept for name, kept in self._tests.items() if kept.outcome is not None}
+        shown = self._nodeids.shown_of_all(list(ended))
+        found = [
+            TestRun(
+                nodeid=nodeid,
+                outcome=kept.outcome or "failed",
+                start_seconds=None
+                if kept.start is None
+                else max(0.0, kept.start - self._started_at),
+                duration_seconds=kept.seconds,
+                worker=kept.worker,
+            )
+            for nodeid, kept in zip(shown, ended.values(), strict=True)
+        ]
+        return tuple(sorted(found, key=lambda each: each.start_seconds or 0.0))

@@ -1,16 +1,21 @@
-"""Take secrets out of what was seen before it is recorded.
+"""Take secrets out of what was seen before it is recorded: out of texts, and out of node ids.
 
 No text is searched twice: one without secrets is remembered by its hash until more is known to be
 secret.
+
+pytest, xdist and other plugins use the real node ids, and so does all code that compares a node id
+with theirs. Only the record and the report show them without secrets. Each mark there has a digest
+of the whole node id, so that two node ids stay different:
+`test_login[[REDACTED:github-token 3f2a9c41b0]]`. See docs/decisions/0016.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pytest_failure_taxonomy.redaction.commands import redact_arguments, secret_arguments
 from pytest_failure_taxonomy.redaction.secret_names import may_be_secret_variable
@@ -24,23 +29,23 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.redaction.known_values import LearntValues
     from pytest_failure_taxonomy.redaction.redactor import Redactor
 
-Redact = Callable[[str], str]
-"""Return a text without its secrets."""
-
 T = TypeVar("T")
 
+_NODEIDS: Final = frozenset({"nodeid", "crashed_on", "not_run", "other_nodeid", "lacking", "added"})
+"""The fields of values that hold node ids."""
 _KEPT: Final = frozenset(
     {
-        *("nodeid", "phase", "worker", "kind", "source", "type", "module", "raised_in"),
+        *("nodeid", "worker", "kind", "source", "type", "module", "raised_in"),
         *("path", "function", "entry", "leaf", "frame"),
     }
 )
 """Fields that are searched only when the report is built: names, and what is compared with other
 fields."""
-_NO_TEXTS: Final = frozenset(
-    {"bool", "int", "int | None", "float", "float | None", "tuple[str, ...]"}
-)
-"""Annotations of fields that hold no text, or only names."""
+_TEXTS: Final = ("str", "str | None")
+_NO_VALUES: Final = frozenset({*_TEXTS, "bool", "int", "int | None", "float", "float | None"})
+"""Annotations of fields that hold no other value."""
+_SEARCHED_AT_ONCE: Final = 10_000
+"""Characters of node ids that are searched together."""
 
 _SHORTEST_ERASED: Final = 8
 """Characters of a value that is looked for in what was written before it was known."""
@@ -260,22 +265,20 @@ def changed_secrets(before: Mapping[str, str]) -> dict[str, str]:
 
 def redacted(one: T, redaction: Redaction) -> T:
     """Return a value with every text in it redacted, those of the values in it included."""
-    texts: list[str] = []
-    _gather(one, texts)
-    if redaction.holds_none(texts):
+    texts: list[str | None] = []
+    _gather(one, _free_texts, texts)
+    if redaction.holds_none([text for text in texts if text]):
         return one
-    known = redaction.known
-    changed: T = _redacted(one, redaction.redact)
     for _ in range(_MOST_PASSES):
+        known = redaction.known
+        one = _changed(one, _free_texts, redaction.redact)
         if redaction.known == known:
             break
-        known = redaction.known
-        changed = _redacted(changed, redaction.redact)
-    return changed
+    return one
 
 
 def searched_again(run: RunEvidence, redaction: Redaction) -> RunEvidence:
-    """Return the evidence that a record held, without what its later texts give away."""
+    """Return the evidence of a run without what its later texts give away."""
     for _ in range(_MOST_PASSES):
         known = redaction.known
         run = replace(
@@ -292,43 +295,170 @@ def searched_again(run: RunEvidence, redaction: Redaction) -> RunEvidence:
     return run
 
 
-def _gather(one: Any, texts: list[str]) -> None:
-    for each in _reader_of_texts(one.__class__)(one):
-        if type(each) is str:  # no enum
-            texts.append(each)
-        elif each.__class__ is tuple:
-            for item in each:
-                _gather(item, texts)
-        elif each is not None and hasattr(each, "__slots__"):
-            _gather(each, texts)
+class NodeIds:
+    """The node ids of a run that hold a secret, and what is shown in their place."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._shown: dict[str, str] = {}
+        self._real: dict[str, str] = {}
+        self._searched_at = secrets.state
+        """What was known to be secret when all node ids were searched."""
+
+    def shown_of_all(self, nodeids: Sequence[str]) -> Sequence[str]:
+        """Return the node ids of all selected tests as they are to be shown, in their order."""
+        self._search(nodeids)
+        self._searched_at = self._secrets.state
+        if not self._shown:
+            return nodeids
+        return [self._shown.get(each, each) for each in nodeids]
+
+    def shown(self, nodeid: str) -> str:
+        """Return a node id as it is to be shown."""
+        if nodeid not in self._shown:
+            self._search((nodeid,))
+        return self._shown.get(nodeid, nodeid)
+
+    def real(self, shown: str) -> str:
+        """Return the real node id of one that another process has recorded as it is shown."""
+        return self._real.get(shown, shown)
+
+    def named(self, one: T) -> T:
+        """Return a value with all node ids in it as they are shown; they are searched first."""
+        nodeids: list[str | None] = []
+        _gather(one, _nodeids, nodeids)
+        self._search(dict.fromkeys(nodeid for nodeid in nodeids if nodeid))
+        return self.selected(one)
+
+    def selected(self, one: T) -> T:
+        """Return a value as `named` does, but without a search: its tests were selected."""
+        if not self._shown:
+            return one
+        changed: T = _changed(one, _nodeids, lambda nodeid: self._shown.get(nodeid, nodeid))
+        return changed
+
+    def settled(self, one: T) -> T:
+        """Return a value at the end of a run; search again if more has become known since."""
+        if self._secrets.state != self._searched_at:
+            return self.named(one)
+        return self.selected(one)
+
+    def _search(self, nodeids: Iterable[str]) -> None:
+        together: list[str] = []
+        parts: list[str] = []
+        length = 0
+        file = ""
+        for nodeid in nodeids:
+            together.append(nodeid)
+            before, bracket, name = nodeid.partition("[")
+            if not bracket:
+                before, _, name = nodeid.rpartition("::")
+            if before != file:  # many tests are of one function, or of one file
+                parts.append(before)
+                length += len(before)
+                file = before
+            parts.append(name)
+            length += len(name)
+            if length > _SEARCHED_AT_ONCE:
+                self._search_together(together, parts)
+                together, parts, length, file = [], [], 0, ""
+        self._search_together(together, parts)
+
+    def _search_together(self, nodeids: list[str], parts: list[str]) -> None:
+        if self._secrets.holds_none_at_all(nodeids if self._secrets.patterns else parts):
+            return
+        for nodeid in nodeids:
+            redacted = nodeid if nodeid in self._shown else self._secrets.redact(nodeid)
+            if redacted != nodeid:
+                from pytest_failure_taxonomy.redaction.marks import MARK
+
+                digits = digest(nodeid, self._secrets.key)
+                shown = MARK.sub(lambda mark: f"{mark.group()[:-1]} {digits}]", redacted)  # noqa: B023 - called at once
+                self._shown[nodeid] = shown
+                self._real[shown] = nodeid
 
 
-def _redacted(one: Any, redact: Redact) -> Any:
-    changes: dict[str, Any] = {}
-    for name in _searched(one.__class__):
-        each = getattr(one, name)
-        if type(each) is str:
-            changes[name] = redact(each)
-        elif each.__class__ is tuple:
-            changes[name] = tuple(_redacted(item, redact) for item in each)
-        elif hasattr(each, "__slots__"):
-            changes[name] = _redacted(each, redact)
-    return replace(one, **changes)
+class _Fields(NamedTuple):
+    """Which fields of a value are searched, and what reads them."""
+
+    texts: tuple[str, ...]
+    values: tuple[str, ...]
+    """Those with other values, or with tuples of values or of texts."""
+    read_texts: Callable[[Any], tuple[str | None, ...]]
+    read_values: Callable[[Any], tuple[Any, ...]]
 
 
 @cache
-def _searched(kind: Any) -> tuple[str, ...]:
+def _free_texts(kind: Any) -> _Fields:
     """Return the fields of a value that may hold a secret."""
-    return tuple(
-        name
-        for name, annotation in kind.__annotations__.items()
-        if name not in _KEPT and annotation not in _NO_TEXTS
+    texts, values = [], []
+    for name, annotation in kind.__annotations__.items():
+        if name in _KEPT:
+            continue
+        if annotation in _TEXTS:
+            texts.append(name)
+        elif annotation not in _NO_VALUES and annotation != "tuple[str, ...]":  # names alone
+            values.append(name)
+    return _fields(texts, values)
+
+
+@cache
+def _nodeids(kind: Any) -> _Fields:
+    """Return the fields of a value that hold node ids."""
+    annotations = kind.__annotations__.items()
+    return _fields(
+        [name for name, held in annotations if name in _NODEIDS and held in _TEXTS],
+        [
+            name
+            for name, held in annotations
+            if name in _NODEIDS or held != "tuple[str, ...]"
+            if held not in _NO_VALUES
+        ],
     )
 
 
-@cache
-def _reader_of_texts(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
-    names = _searched(kind)
+def _fields(texts: Sequence[str], values: Sequence[str]) -> _Fields:
+    return _Fields(tuple(texts), tuple(values), _reader(texts), _reader(values))
+
+
+def _reader(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     if len(names) > 1:
         return attrgetter(*names)
     return lambda one: tuple([getattr(one, name) for name in names])
+
+
+def _gather(one: Any, fields_of: Callable[[Any], _Fields], texts: list[str | None]) -> None:
+    """Add the texts in a value and in the values in it; `None` for one that is not there."""
+    fields = fields_of(one.__class__)
+    texts += fields.read_texts(one)
+    for each in fields.read_values(one):
+        if each is None:
+            continue
+        if each.__class__ is tuple:
+            for item in each:
+                if type(item) is str:
+                    texts.append(item)
+                else:
+                    _gather(item, fields_of, texts)
+        elif hasattr(each, "__slots__"):  # no word of ours
+            _gather(each, fields_of, texts)
+
+
+def _changed(one: Any, fields_of: Callable[[Any], _Fields], change: Callable[[str], str]) -> Any:
+    """Return a value with the texts changed that `_gather` finds in it."""
+    fields = fields_of(one.__class__)
+    changes: dict[str, Any] = {}
+    for name in fields.texts:
+        text = getattr(one, name)
+        if text:
+            changes[name] = change(text)
+    for name in fields.values:
+        each = getattr(one, name)
+        if each.__class__ is tuple:
+            changes[name] = tuple(
+                change(item) if type(item) is str else _changed(item, fields_of, change)
+                for item in each
+            )
+        elif hasattr(each, "__slots__"):
+            changes[name] = _changed(each, fields_of, change)
+    return replace(one, **changes) if changes else one

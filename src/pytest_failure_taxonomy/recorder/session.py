@@ -16,14 +16,12 @@ from pytest_failure_taxonomy.record.layout import END_MESSAGE
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder import longrepr
 from pytest_failure_taxonomy.recorder.attribution import Attributor, MarkerFinder
-from pytest_failure_taxonomy.recorder.collected import is_of_mismatch
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory, message_of, words_of
 from pytest_failure_taxonomy.recorder.failures import Facts, Failures
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
-from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
-from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ErrorOrigin,
@@ -38,6 +36,9 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 
+_WORDS_OF_XDIST: Final = "Different tests were collected between "
+"""How the reports begin by which xdist's schedulers refuse to start, one for each worker that
+differs from the first; it is the same in all versions since 1.2."""
 _BEFORE_TEARDOWN: Final = frozenset({"setup", "call"})
 _TestReport: Final = pytest.TestReport
 
@@ -323,3 +324,11 @@ def _in_words(exception: RaisedException) -> str:
     if exception.type == pytest.Collector.CollectError.__qualname__:
         return exception.message
     return f"{exception.type}: {exception.message}"
+
+
+def is_of_mismatch(report: pytest.CollectReport) -> bool:
+    """Tell whether xdist says by a report that its workers collected different tests.
+
+    The report is one of a node that could not be collected, and the node is a worker.
+    """
+    return isinstance(report.longrepr, str) and report.longrepr.startswith(_WORDS_OF_XDIST)

@@ -26,10 +26,9 @@ from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.attribution import Attributor
 from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory, message_of
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
-from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import state_after
-from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets
 from pytest_failure_taxonomy.system.memory import peak_rss_bytes
 
 OUTPUT_KEY: Final = "failure_taxonomy"

@@ -20,17 +20,19 @@ import pytest
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.record.write import Record
-from pytest_failure_taxonomy.recorder.activity import ActivityRecorder
 from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
-from pytest_failure_taxonomy.recorder.crash_dump import CrashDump, HandOver, stderr_of_faulthandler
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.machine import ci_job, describe_environment, memory_use
 from pytest_failure_taxonomy.recorder.other_plugins import (
+    CrashDump,
+    HandOver,
     TimerRecorder,
     coverage_shortfall,
     faulthandler_exit_seconds,
     knows_timers,
+    stderr_of_faulthandler,
 )
+from pytest_failure_taxonomy.recorder.progress import ActivityRecorder, EveryTest
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.recorder.startup_errors import exit_code_of, record_startup_error
@@ -97,7 +99,6 @@ from pytest_failure_taxonomy.watcher.start import has_observers, is_observable, 
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
-    from pytest_failure_taxonomy.recorder.every_test import EveryTest
     from pytest_failure_taxonomy.watcher.stalls.thread import StallThread
 
 RUN = pytest.StashKey["Run | None"]()
@@ -238,8 +239,6 @@ class Run:
         )
         faces = self._settings.faces
         if self._past_runs.wants_every_test or faces.junit or faces.html:
-            from pytest_failure_taxonomy.recorder.every_test import EveryTest
-
             started_at = datetime.fromisoformat(self._started_at).timestamp()
             self._every_test = EveryTest(self.faults, self.session.nodeids, started_at)
             self._config.pluginmanager.register(self._every_test, "failure_taxonomy_every_test")

@@ -49,9 +49,8 @@ from pytest_failure_taxonomy.record.rebuild import context_of, evidence_of
 from pytest_failure_taxonomy.record.removal import remove_record
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.failures import Facts
-from pytest_failure_taxonomy.recorder.nodeids import NodeIds
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
-from pytest_failure_taxonomy.recorder.secrets import Secrets
+from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets
 from pytest_failure_taxonomy.system import own_files
 from pytest_failure_taxonomy.system.own_files import move_high, open_folder
 from pytest_failure_taxonomy.taxonomy.evidence import (

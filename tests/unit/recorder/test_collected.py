@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_failure_taxonomy.recorder.collected import CollectedTests, is_of_mismatch
+from pytest_failure_taxonomy.recorder.controller import CollectedTests
+from pytest_failure_taxonomy.recorder.session import is_of_mismatch
 from pytest_failure_taxonomy.taxonomy.mismatch import (
     MAX_VARIANTS,
     headline_of_mismatch,

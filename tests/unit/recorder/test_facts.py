@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from pytest_failure_taxonomy.recorder import distributions
+from pytest_failure_taxonomy.recorder import owners
 from pytest_failure_taxonomy.recorder.exceptions import describe_exception
 from pytest_failure_taxonomy.recorder.facts import MAX_LINKS
 from pytest_failure_taxonomy.recorder.origin import OriginFinder
@@ -324,7 +324,7 @@ def test_who_has_a_missing_module(
     metadata += "Requires-Dist: Of-Installed (>=1) ; extra == 'all'\n\nThe readme\n"
     (tmp_path / "lib/of-1.dist-info/METADATA").write_text(metadata)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "lib")])
-    assert distributions.distribution_with(module, str(tmp_path)) == expected
+    assert owners.distribution_with(module, str(tmp_path)) == expected
 
 
 @pytest.mark.parametrize("text", ["not TOML", "project = 5\ntool = []", "dependency-groups = 1"])
@@ -334,7 +334,7 @@ def test_a_project_file_of_another_form(
     """It says nothing."""
     (tmp_path / "pyproject.toml").write_text(text)
     monkeypatch.setattr(sys, "path", [])
-    assert distributions.distribution_with("carts", str(tmp_path)) == {}
+    assert owners.distribution_with("carts", str(tmp_path)) == {}
 
 
 def fail_after(error: BaseException, *, cause: BaseException | None) -> Act:

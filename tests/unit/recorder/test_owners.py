@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder.distributions import distribution_of
 from pytest_failure_taxonomy.recorder.origin import OriginFinder
+from pytest_failure_taxonomy.recorder.owners import distribution_of
 from pytest_failure_taxonomy.taxonomy.evidence import RaisingFrame
 from tests.unit.recorder.test_origin import Sources, raised_by
 
