@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.bench.dask_backend import DaskSystem
+from pytest_failure_taxonomy.bench.dask import DaskSystem
 from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
 from pytest_failure_taxonomy.bench.runner import Runner
 from tests.helpers.dask_clusters import dask_cluster

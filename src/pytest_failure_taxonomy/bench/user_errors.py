@@ -105,7 +105,7 @@ class Traceback:
 
 _BENCH: Final = __name__.rpartition(".")[0]
 _OURS: Final = frozenset(
-    f"{_BENCH}.{name}" for name in ("calls", "call_threads", "dask_worker", "fan_out")
+    f"{_BENCH}.{name}" for name in ("calls", "call_threads", "dask", "fan_out")
 )
 
 

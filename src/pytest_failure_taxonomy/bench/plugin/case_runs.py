@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pytest_failure_taxonomy.bench.admission import Admission
-from pytest_failure_taxonomy.bench.dask_backend import DaskSystem
+from pytest_failure_taxonomy.bench.dask import DaskSystem
 from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.fan_out import FanOut, Unit
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem

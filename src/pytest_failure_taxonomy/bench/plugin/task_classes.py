@@ -315,7 +315,7 @@ def backend_address(config: pytest.Config) -> str | None:
     option, ini = config.getoption("bench_backend"), config.getini("bench_backend")
     if not option and not ini:
         return None
-    from pytest_failure_taxonomy.bench.dask_backend import scheduler_address
+    from pytest_failure_taxonomy.bench.dask import scheduler_address
 
     return scheduler_address(option or ini, "--bench-backend" if option else "bench_backend")
 

@@ -3,6 +3,11 @@
 A case is no task of the scheduler, which runs a task again when its worker dies, when the worker is
 closed, or when a result is lost: that would call the system twice, and pay twice. Each case is one
 call of one worker (`Client.run`), which nothing repeats. The rubrics run here.
+
+`distributed` imports this module in the worker, too, by way of the functions that are sent there:
+`greet`, `call_system` and `cancel_call`. The worker's own event loop must go on whatever a system
+does, or the scheduler takes the worker for dead. So the calls run on another loop, in a thread, as
+the cases of a local run do.
 """
 
 from __future__ import annotations
@@ -10,15 +15,29 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import threading
 from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.bench.answers import Answer
-from pytest_failure_taxonomy.bench.errors_elsewhere import SystemUnderTestError, raised_elsewhere
+from pytest_failure_taxonomy.bench.answers import Answer, ForwardedSpending
+from pytest_failure_taxonomy.bench.call_threads import Raised
+from pytest_failure_taxonomy.bench.calls import as_coroutine_function
+from pytest_failure_taxonomy.bench.errors_elsewhere import (
+    SystemUnderTestError,
+    facts_of,
+    raised_elsewhere,
+)
+from pytest_failure_taxonomy.bench.fan_out import BackgroundLoop
+from pytest_failure_taxonomy.bench.isolate.client import MAX_OUTPUT_BYTES, IsolatedSystem
+from pytest_failure_taxonomy.bench.output_json import json_problem
+from pytest_failure_taxonomy.bench.user_code import import_callable
+from pytest_failure_taxonomy.bench.user_errors import Traceback
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
@@ -34,6 +53,12 @@ _SECONDS_FOR_LAST_SPENDS: Final = 0.5
 _SECONDS_TO_CLOSE: Final = 3.0
 _SPARE_SECONDS: Final = 30.0
 """How long after the limit of a case its worker ends it by itself."""
+_EXTENSION: Final = "pytest-failure-taxonomy"
+_MAX_MESSAGE: Final = 2_000
+_writing_tracebacks = threading.Lock()
+"""Python 3.11 fails if two threads write one at a time."""
+
+Spent = tuple[float, dict[str, float]]
 
 
 class WorkerLost(SystemUnderTestError):  # noqa: N818 - users read the name as the kind of end
@@ -168,7 +193,7 @@ class _Call:
             self._told.add(number)
             self._case.spend(cost_usd, **usage)
 
-    def spend_all(self, spends: list[tuple[float, dict[str, float]]]) -> None:
+    def spend_all(self, spends: list[Spent]) -> None:
         """Count all amounts that were not counted before."""
         for number, spent in enumerate(spends, 1):
             self.spend(number, *spent)
@@ -215,7 +240,11 @@ class _Cluster:
                 # A little longer: the client's own words are better.
                 async with asyncio.timeout(CONNECT_SECONDS + 1):
                     await client
-                    await self._listen(client)
+                    self._topic = f"pytest-bench-{client.id}"
+                    client.subscribe_topic(self._topic, self._take_event)
+                    while not self._is_listening.is_set():  # until events come here
+                        await client.log_event(self._topic, "")
+                        await asyncio.sleep(_LOOK_SECONDS / 10)
             except BaseException as error:
                 await _close(client)
                 if not isinstance(error, Exception):
@@ -226,14 +255,6 @@ class _Cluster:
                 )
                 raise self._problem from None
             self._client = client
-
-    async def _listen(self, client: Any) -> None:
-        """Have the workers' events sent here, and wait until that works."""
-        self._topic = f"pytest-bench-{client.id}"
-        client.subscribe_topic(self._topic, self._take_event)
-        while not self._is_listening.is_set():
-            await client.log_event(self._topic, "")
-            await asyncio.sleep(_LOOK_SECONDS / 10)
 
     def _take_event(self, event: tuple[float, str]) -> None:
         text = event[1]
@@ -250,22 +271,33 @@ class _Cluster:
         Raises:
             BenchError: There is no worker, or one can't; the message has a line for each.
         """
-        from pytest_failure_taxonomy.bench import dask_worker
-
         if not await self._workers():
             raise BenchError(
                 f"the cluster {self._address} has no worker; start one: dask worker {self._address}"
             )
         try:
             async with asyncio.timeout(GREETING_SECONDS):
-                said = await self._client.run(dask_worker.greet, target, on_error="return")
+                said = await self._client.run(greet, target, on_error="return")
         except Exception as error:  # noqa: BLE001 - as above
             raise BenchError(
                 f"the cluster {self._address} does not answer ({_short(error)}); look at its logs"
             ) from None
-        problems = [_wrong_with(worker, words) for worker, words in sorted(said.items())]
-        if any(problems):
-            raise BenchError("\n".join(each for each in problems if each))
+        problems = []
+        for worker, answer in sorted(said.items()):
+            if isinstance(answer, ModuleNotFoundError) and "pytest_failure_taxonomy" in str(answer):
+                what = f"pytest-failure-taxonomy is not installed there; install version {VERSION}"
+            elif isinstance(answer, Exception):
+                right = "install the same packages there as here"
+                what = f"can't be asked ({_short(answer)}); {right}"
+            elif answer["version"] != VERSION:
+                other = answer["version"]
+                what = f"has pytest-failure-taxonomy {other}; install {VERSION} there"
+            else:
+                what = answer["problem"]
+            if what:
+                problems.append(f"the worker {worker}: {what}")
+        if problems:
+            raise BenchError("\n".join(problems))
 
     async def _workers(self) -> dict[str, int]:
         """Return the threads of each worker; wait a while if there is none."""
@@ -279,7 +311,7 @@ class _Cluster:
     async def call(
         self, target: str, isolation: str, limit_seconds: float, case: BenchCase
     ) -> dict[str, Any]:
-        """Call the system for a case on a worker, as `dask_worker.call` does."""
+        """Call the system for a case on a worker, as `call_system` does."""
         body = pickle.dumps(case)
         self._numbers += 1
         token = f"{self._topic}-{self._numbers}"
@@ -312,14 +344,15 @@ class _Cluster:
     async def _ask(
         self, worker: str, token: str, call: _Call, arguments: tuple[Any, ...]
     ) -> dict[str, Any]:
-        from pytest_failure_taxonomy.bench import dask_worker
-
         try:
             answers = await self._client.run(
-                dask_worker.call, *arguments, workers=[worker], on_error="return"
+                call_system, *arguments, workers=[worker], on_error="return"
             )
         except asyncio.CancelledError:
-            await self._end(worker, token, call)
+            with suppress(Exception):  # nobody waits any more, but what it has spent counts
+                async with asyncio.timeout(_SECONDS_FOR_LAST_SPENDS):
+                    spends = await self._client.run(cancel_call, token, workers=[worker])
+                    call.spend_all(spends[worker])
             raise
         except Exception as error:  # noqa: BLE001 - `distributed` has many
             raise await self._why_lost(worker, error) from None
@@ -329,15 +362,6 @@ class _Cluster:
         if said is None or isinstance(said, OSError):  # that of a closed connection is one, too
             raise await self._why_lost(worker, said)
         raise said
-
-    async def _end(self, worker: str, token: str, call: _Call) -> None:
-        """End a call that is not waited for any more, and count what it has spent."""
-        from pytest_failure_taxonomy.bench import dask_worker
-
-        with suppress(Exception):
-            async with asyncio.timeout(_SECONDS_FOR_LAST_SPENDS):
-                spends = await self._client.run(dask_worker.cancel, token, workers=[worker])
-                call.spend_all(spends[worker])
 
     async def _why_lost(self, worker: str, error: Exception | None) -> SystemUnderTestError:
         """Return whether a worker or the scheduler is gone, when the last amounts are told."""
@@ -369,20 +393,176 @@ async def _close(client: Any) -> None:
             await asyncio.sleep(_LOOK_SECONDS / 2)  # its last timers end
 
 
-def _wrong_with(worker: str, said: dict[str, str] | Exception) -> str:
-    """Return what is wrong with a worker that was greeted, or ''."""
-    where = f"the worker {worker}"
-    if isinstance(said, ModuleNotFoundError) and "pytest_failure_taxonomy" in str(said):
-        return f"{where}: pytest-failure-taxonomy is not installed there; install version {VERSION}"
-    if isinstance(said, Exception):
-        return f"{where}: can't be asked ({_short(said)}); install the same packages there as here"
-    if said["version"] != VERSION:
-        return f"{where}: has pytest-failure-taxonomy {said['version']}; install {VERSION} there"
-    return f"{where}: {said['problem']}" if said["problem"] else ""
-
-
 def _short(error: BaseException) -> str:
     """Return the type and the first line of the message of an exception."""
     first = str(error).partition("\n")[0]
     name = type(error).__name__
     return f"{name}: {first[:200]}" if first else name
+
+
+# On a worker.
+
+
+async def greet(target: str) -> dict[str, str]:
+    """Return this worker's version of the package, and why it can't call the system, or ''."""
+    problem = ""
+    try:
+        await asyncio.to_thread(import_callable, target, "sut")
+    except BenchError as error:
+        problem = str(error)
+    return {"version": VERSION, "problem": problem}
+
+
+async def call_system(
+    target: str,
+    isolation: str,
+    topic: str,
+    token: str,
+    limit_seconds: float,
+    body: bytes,
+    dask_worker: Any = None,
+) -> dict[str, Any]:
+    """Call the system for a case.
+
+    Args:
+        target: The system as `package.module:callable`.
+        isolation: `process` for a process of its own for each case.
+        topic: Each amount that the system spends is logged as an event of this topic.
+        token: Names this call.
+        limit_seconds: When to end the call if nobody else has: its client may be gone.
+        body: The pickled case.
+        dask_worker: Filled in by `distributed`.
+
+    Returns:
+        `spends`, and `answer` or else `error`.
+    """
+    return await _calls_of(dask_worker).run(target, isolation, topic, token, limit_seconds, body)
+
+
+async def cancel_call(token: str, dask_worker: Any = None) -> list[Spent]:
+    """End a call, and return what it has spent."""
+    return _calls_of(dask_worker).cancel(token)
+
+
+def _calls_of(worker: Any) -> _Calls:
+    if _EXTENSION not in worker.extensions:
+        worker.extensions[_EXTENSION] = _Calls(worker)
+    calls: _Calls = worker.extensions[_EXTENSION]
+    return calls
+
+
+class _Calls:
+    """The calls that run in one worker."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+        self._background = BackgroundLoop()
+        self._systems: dict[tuple[str, str], Callable[..., Any]] = {}
+        self._running: dict[str, tuple[asyncio.Future[Any], _Spends]] = {}
+
+    async def run(
+        self, target: str, isolation: str, topic: str, token: str, limit_seconds: float, body: bytes
+    ) -> dict[str, Any]:
+        """Call the system for a case, as `call_system` says."""
+        spends = _Spends(partial(self._tell, topic, token))
+        try:
+            case = pickle.loads(body)  # noqa: S301 - whoever may call this, may run anything here
+            system = await asyncio.to_thread(self._system, target, isolation)
+        except Exception as error:  # noqa: BLE001 - it is the result of the case
+            return {"spends": [], "error": _described(error)}
+        work = _answered(system, case.spending_to(ForwardedSpending(spends.add)), spends)
+        running = asyncio.wrap_future(self._background.submit(work))
+        self._running[token] = (running, spends)
+        try:
+            said = await asyncio.wait_for(running, limit_seconds)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if _ends_this_task(error):
+                raise
+            said = {"error": _described(error)}
+        finally:
+            del self._running[token]
+        return {**said, "spends": spends.taken()}
+
+    def cancel(self, token: str) -> list[Spent]:
+        """End a call; a plain function goes on, because no thread can be ended."""
+        if token not in self._running:
+            return []
+        running, spends = self._running[token]
+        running.cancel()
+        return spends.taken()
+
+    def _system(self, target: str, isolation: str) -> Callable[..., Any]:
+        key = (target, isolation)
+        if key not in self._systems:
+            imported = import_callable(target, "sut")
+            system = IsolatedSystem(target) if isolation == "process" else imported
+            self._systems[key] = as_coroutine_function(system)
+        return self._systems[key]
+
+    def _tell(self, topic: str, token: str, number: int, spent: Spent) -> None:
+        with suppress(Exception):  # a worker that is closing; the answer has all amounts, too
+            self._worker.log_event(topic, json.dumps([token, number, *spent]))
+
+
+class _Spends:
+    """What a call has spent, each amount with its number."""
+
+    def __init__(self, tell: Callable[[int, Spent], None]) -> None:
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._entries: list[Spent] = []
+
+    def add(self, cost_usd: float, usage: Mapping[str, float]) -> None:
+        """Add an amount, and tell it at once."""
+        spent = (cost_usd, dict(usage))
+        with self._lock:
+            self._entries.append(spent)
+            number = len(self._entries)
+        self._tell(number, spent)
+
+    def taken(self) -> list[Spent]:
+        """Return all amounts so far, in the order of their numbers."""
+        with self._lock:
+            return list(self._entries)
+
+
+async def _answered(system: Callable[..., Any], case: Any, spends: _Spends) -> dict[str, Any]:
+    """Return what a system answers or raises, as plain data."""
+    try:
+        value = await system(case)
+        if isinstance(value, Raised):
+            raise value.error
+        is_answer = isinstance(value, Answer)
+        answer = value if is_answer else Answer(output=value)
+        problem = json_problem(answer.output) or json_problem(answer.transcript)
+        text = "" if problem else json.dumps({"is_answer": is_answer, **answer.as_json()})
+        if len(text) > MAX_OUTPUT_BYTES:
+            most = f"{MAX_OUTPUT_BYTES:,} bytes of JSON"
+            problem = f"ValueError: the system returned more than {most}"
+        if problem:
+            spends.add(answer.cost_usd, answer.usage or {})  # it counts without an output, too
+            name, _, words = problem.partition(": ")
+            raise type(name, (Exception,), {})(words)
+    except BaseException as error:
+        if _ends_this_task(error):
+            raise
+        return {"error": _described(error)}  # whatever it is, it is the case's result
+    return {"answer": text}
+
+
+def _ends_this_task(error: BaseException) -> bool:
+    """Tell whether the task that runs this was cancelled, and not one that the system made."""
+    task = asyncio.current_task()
+    is_cancelled = task is not None and task.cancelling() > 0
+    return is_cancelled and isinstance(error, asyncio.CancelledError)
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    message = ""
+    with suppress(Exception):  # methods of the exception are called
+        message = str(error)[:_MAX_MESSAGE]
+        facts = facts_of(error)
+    with _writing_tracebacks:
+        text = Traceback(error).text()
+    return {**facts, "type": type(error).__name__, "message": message, "traceback": text}
