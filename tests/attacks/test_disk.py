@@ -23,12 +23,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.record import write
 from pytest_failure_taxonomy.record.layout import COUNTED_AT, LOSS_AT, STATE, record_folder
 from pytest_failure_taxonomy.record.read import RecordedRun, read_record
 from pytest_failure_taxonomy.record.write import DiskRecord
 from pytest_failure_taxonomy.report.limits import cut_to_fit, is_cut
 from pytest_failure_taxonomy.report.write import MAX_NAME_BYTES, encode, path_beside, path_of_run
+from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Counts,
@@ -337,7 +337,7 @@ def test_a_write_that_is_cut_short(
 
     fail(record, "a")
     with monkeypatch.context() as patch:
-        patch.setattr(write, "write_bytes", write_a_part)
+        patch.setattr(isolate_module(os), "write", write_a_part)
         fail(record, "b")
         record.write("collection_failure", failure=CollectionFailure(nodeid="c", message=""))
     fail(record, "d")
@@ -354,7 +354,9 @@ def test_a_write_that_is_short_and_goes_on(
 ) -> None:
     """A system that takes a line in parts gets all of them."""
     with monkeypatch.context() as patch:
-        patch.setattr(write, "write_bytes", lambda file, content: os.write(file, content[:3]))
+        patch.setattr(
+            isolate_module(os), "write", lambda file, content: os.write(file, content[:3])
+        )
         fail(record, "a")
         fail(record, "b")
     run = read_record(record.folder, RUN_ID)

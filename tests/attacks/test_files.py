@@ -37,7 +37,7 @@ from pytest_failure_taxonomy.record.write import DiskRecord
 from pytest_failure_taxonomy.report.write import write_report
 from pytest_failure_taxonomy.run.report_file import ReportFile
 from pytest_failure_taxonomy.run.settings import Settings
-from pytest_failure_taxonomy.system.own_files import make_folder, open_folder, read_file
+from pytest_failure_taxonomy.system.files import make_folder, open_folder, read_file
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.watcher.complete import (
@@ -772,7 +772,7 @@ def test_a_reserve_of_another_hand_is_not_written_into(
     tmp_path: Path, loot: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """On a full disk the report goes into the room that we kept, and into no other file."""
-    from pytest_failure_taxonomy.report import write
+    from pytest_failure_taxonomy.system import files
 
     record = tmp_path / "record"
     theirs = loot / "thesis.txt"
@@ -790,7 +790,7 @@ def test_a_reserve_of_another_hand_is_not_written_into(
     def refuse(*args: object, **given: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(write, "write_new", refuse)
+    monkeypatch.setattr(files, "write_new", refuse)
     before = contents(loot)
     with pytest.raises(OSError, match="No space left"):
         write_report(tmp_path / REPORT, {"verdict": None}, record / RESERVE)
@@ -820,9 +820,9 @@ def test_without_descriptors_of_folders(
     tmp_path: Path, loot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A system that has none works by paths, and looks at each before it uses it."""
-    from pytest_failure_taxonomy.system import own_files
+    from pytest_failure_taxonomy.system import files
 
-    monkeypatch.setattr(own_files, "_HAS_DESCRIPTORS", False)
+    monkeypatch.setattr(files, "_HAS_DESCRIPTORS", False)
     record = DiskRecord(tmp_path / "record")
     record.keep_room()
     write_report(tmp_path / REPORT, {"verdict": None}, record.folder / RESERVE)

@@ -23,7 +23,8 @@ from pytest_failure_taxonomy.bench.run_records import (
     now,
     said_by,
 )
-from pytest_failure_taxonomy.system.own_files import CAREFUL, write_new
+from pytest_failure_taxonomy.system.files import CAREFUL, create_file
+from pytest_failure_taxonomy.system.journal import Journal
 
 try:
     import fcntl
@@ -63,24 +64,14 @@ class RunFile:
         """Why something could not be written; empty if all was."""
         self._redact = redact
         self._worker = worker
-        self._descriptor: int | None = None
+        self._journal: Journal | None = None
         self._lock = threading.RLock()
 
     def create(self, header: RunHeader, cases: Iterable[ScheduledCase]) -> None:
         """Create the file with its first two lines, unless another process has done so."""
         lines = [_line(header.model_dump(mode="json")), _line(_cases(cases))]
-        temporary = self.path.with_name(f".{self.path.name}.{os.urandom(6).hex()}.tmp")
         try:
-            write_new(temporary, b"".join(lines))
-            try:
-                os.link(temporary, self.path)  # whoever sees the file sees all of it
-            except FileExistsError:
-                pass  # another process has created it
-            except OSError:  # a file system without links, on which two processes may race
-                if not self.path.exists():
-                    temporary.replace(self.path)
-            finally:
-                temporary.unlink(missing_ok=True)
+            create_file(self.path, b"".join(lines))
         except OSError as error:
             self._note_problem(error)
 
@@ -101,8 +92,9 @@ class RunFile:
         """
         with self.locked():
             if not any(each.get("session") == session for each in _records(self.path, ["resumed"])):
-                if not _ends_with_a_line(self.path):
-                    self._append(b"\n")
+                if self._journal is not None:
+                    with suppress(OSError):
+                        self._journal.end_line()
                 said = {
                     "record": "resumed",
                     "session": session,
@@ -221,40 +213,38 @@ class RunFile:
     def locked(self) -> Iterator[None]:
         """Keep the other processes of the run from deciding at the same time."""
         with self._lock:
-            descriptor = self._open()
-            if descriptor is None or fcntl is None:
+            journal = self._open()
+            if journal is None or fcntl is None:
                 yield
                 return
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(journal.descriptor, fcntl.LOCK_EX)
             try:
                 yield
             finally:
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                fcntl.flock(journal.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
-            if self._descriptor is not None:
-                os.close(self._descriptor)
-                self._descriptor = None
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
 
-    def _open(self) -> int | None:
-        if self._descriptor is None and not self.problem:
+    def _open(self) -> Journal | None:
+        if self._journal is None and not self.problem:
             try:
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | CAREFUL)
+                self._journal = Journal(os.open(self.path, os.O_RDWR | os.O_APPEND | CAREFUL))
             except OSError as error:
                 self._note_problem(error)
-        return self._descriptor
+        return self._journal
 
     def _append(self, line: bytes) -> None:
         with self._lock:
-            descriptor = self._open()
-            if descriptor is None:
+            journal = self._open()
+            if journal is None:
                 return
             try:
-                rest = memoryview(line)
-                while rest:
-                    rest = rest[os.write(descriptor, rest) :]
+                journal.append(line)
             except OSError as error:
                 self._note_problem(error)
 
@@ -271,13 +261,6 @@ def _line(record: Mapping[str, Any]) -> bytes:
 
 def _cases(cases: Iterable[ScheduledCase]) -> dict[str, Any]:
     return {"record": "cases", "cases": [case.model_dump(mode="json") for case in cases]}
-
-
-def _ends_with_a_line(path: Path) -> bool:
-    with suppress(OSError), path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
-    return True
 
 
 def _records(path: Path, wanted: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -41,7 +41,8 @@ from pytest_failure_taxonomy.bench.outcomes import CaseAttempt
 from pytest_failure_taxonomy.bench.run_figures import BenchDigests
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 from pytest_failure_taxonomy.named_files import RUN_SUFFIX
-from pytest_failure_taxonomy.system.own_files import READ
+from pytest_failure_taxonomy.system.files import READ
+from pytest_failure_taxonomy.system.journal import whole_lines
 
 SCHEMA_VERSION: Final = 1
 
@@ -245,11 +246,8 @@ class LineReader:
         """
         descriptor = os.open(self._path, READ)
         with os.fdopen(descriptor, "rb") as file:
-            file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                self._offset += len(line)
+            for offset, line in whole_lines(file, self._offset):
+                self._offset = offset + len(line)
                 self._line += 1
                 record = self._record(line)
                 if record is not None and (wanted is None or record["record"] in wanted):

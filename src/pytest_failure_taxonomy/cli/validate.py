@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.cli.output import answer, tell_plainly
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
-from pytest_failure_taxonomy.system.own_files import read_named_file
+from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import counted
 

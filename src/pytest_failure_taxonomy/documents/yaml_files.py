@@ -18,7 +18,7 @@ from yaml.resolver import Resolver
 
 from pytest_failure_taxonomy.documents.problems import Problems, quoted, shown
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
-from pytest_failure_taxonomy.system.own_files import read_named_file
+from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.taxonomy.values import value
 
 REFUSED: Final = "!refused"

@@ -7,12 +7,12 @@ import os
 import sys
 import weakref
 from contextlib import suppress
-
-# Bound here, because a test may replace them in their module.
-from os import close
 from typing import Any, Final
 
-from pytest_failure_taxonomy.system.own_files import Folder
+from pytest_failure_taxonomy.system.files import Folder
+from pytest_failure_taxonomy.system.interpreter import isolate_module
+
+os = isolate_module(os)
 
 _FLAGS: Final = os.O_RDWR | os.O_CREAT
 
@@ -33,7 +33,7 @@ def allocate_file(folder: Folder, name: str, size: int) -> None:
             folder.unlink(name)
         raise
     finally:
-        close(descriptor)
+        os.close(descriptor)
 
 
 def map_file(folder: Folder, name: str, size: int, *, make: bool = True) -> memoryview:
@@ -53,7 +53,7 @@ def map_file(folder: Folder, name: str, size: int, *, make: bool = True) -> memo
         _allocate(descriptor, size)
         return _map(descriptor, size)
     finally:
-        close(descriptor)
+        os.close(descriptor)
 
 
 def _allocate(descriptor: int, size: int) -> None:

@@ -8,8 +8,8 @@ from typing import Final
 
 from pytest_failure_taxonomy.record.layout import MEMORY
 from pytest_failure_taxonomy.record.parsing import parse
+from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.kernel_log import find_oom_victim
-from pytest_failure_taxonomy.system.own_files import Folder
 from pytest_failure_taxonomy.taxonomy.evidence import (
     MemorySample,
     MemoryUse,

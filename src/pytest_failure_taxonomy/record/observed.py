@@ -12,7 +12,7 @@ from typing import Final
 
 from pytest_failure_taxonomy.record.layout import OBSERVED, OBSERVED_NEW
 from pytest_failure_taxonomy.record.parsing import parse
-from pytest_failure_taxonomy.system.own_files import Folder
+from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Activity,
     InFlightTest,

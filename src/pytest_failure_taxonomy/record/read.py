@@ -44,7 +44,8 @@ from pytest_failure_taxonomy.record.layout import (
 )
 from pytest_failure_taxonomy.record.parsing import parse
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.system.own_files import Folder, open_folder, reason_of
+from pytest_failure_taxonomy.system.files import Folder, open_folder, reason_of
+from pytest_failure_taxonomy.system.journal import whole_lines
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Interruption,
@@ -451,11 +452,7 @@ def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str,
         notes.append(f"the record was read up to {MAX_EVENTS_BYTES} bytes")
     events: list[tuple[str, dict[str, Any]]] = []
     unreadable = 0
-    # One at a time: a hostile file may have more than fit into memory.
-    for line in BytesIO(content):
-        if line[-1:] != b"\n":
-            notes.append("the record's last event is torn")
-            break
+    for _, line in whole_lines(BytesIO(content)):
         if len(events) + unreadable >= MAX_EVENTS:
             notes.append(f"the record was read up to {MAX_EVENTS} events")
             break
@@ -467,6 +464,9 @@ def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str,
             events.append((str(name), dict(fields)))
         except (ValueError, TypeError, RecursionError):
             unreadable += 1
+    else:
+        if content and not content.endswith(b"\n"):
+            notes.append("the record's last event is torn")
     if unreadable:
         notes.append(f"{unreadable} of the record's events can't be read")
     return events

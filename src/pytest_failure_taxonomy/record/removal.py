@@ -6,19 +6,22 @@ then it is known to be one.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-
-# Bound here, because a test may replace them in their modules and never put them back.
-from json import JSONEncoder, dumps, loads
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.record.layout import FILES, worker_of
+from pytest_failure_taxonomy.record.layout import EVENTS, FILES, worker_of
 from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_free_texts, safe_text
-from pytest_failure_taxonomy.system.own_files import Folder, reason_of
+from pytest_failure_taxonomy.system.files import Folder, Identity, identity_of, reason_of
+from pytest_failure_taxonomy.system.interpreter import isolate_module
+from pytest_failure_taxonomy.system.journal import whole_lines
 from pytest_failure_taxonomy.taxonomy.words import listed
+
+json = isolate_module(json)
+os = isolate_module(os)
 
 _MAX_NAMES: Final = 3
 _MAX_NAME: Final = 80
@@ -32,8 +35,7 @@ _CLOSED_FIELDS: Final = CLOSED_FIELDS | {
     "exception",
 }
 """Fields of events whose words are our own."""
-_AT_ONCE: Final = 1 << 20
-_encode: Final = JSONEncoder(separators=(",", ":")).encode
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def remove_record(folder: Folder) -> str | None:
@@ -96,37 +98,31 @@ def _left_of(folder: Folder, *, has_workers: bool, removes: bool) -> list[str]:
     return left
 
 
-def erase(descriptor: int, fillers: Mapping[str, str]) -> None:
+def erase(folder: Folder, identity: Identity, fillers: Mapping[str, str]) -> None:
     """Overwrite secrets in the events that are on disk.
 
     Each line keeps its length and place, so that the file is valid whenever the process dies.
 
     Args:
-        descriptor: of the file, open for reading and writing.
+        folder: has the events.
+        identity: of their file; another one in its place stays as it is.
         fillers: by the secrets that they replace. A filler is ASCII and no longer than its secret.
 
     Raises:
         OSError: if the file can't be read or written.
     """
-    for offset, line in _lines(descriptor):
-        changed = _without(line, fillers)
-        if changed != line:
-            os.lseek(descriptor, offset, os.SEEK_SET)
-            os.write(descriptor, changed)
-
-
-def _lines(descriptor: int) -> Iterator[tuple[int, bytes]]:
-    """Yield each whole line with its offset."""
-    offset, rest = 0, b""
-    while True:
-        os.lseek(descriptor, offset + len(rest), os.SEEK_SET)
-        read = os.read(descriptor, _AT_ONCE)
-        *lines, rest = (rest + read).split(b"\n")
-        for line in lines:
-            yield offset, line
-            offset += len(line) + 1
-        if not read:
+    descriptor = folder.open_file(EVENTS, os.O_WRONLY)
+    try:
+        if identity_of(os.fstat(descriptor)) != identity:
             return
+        with os.fdopen(folder.open_file(EVENTS, os.O_RDONLY), "rb") as file:
+            for offset, line in whole_lines(file):
+                changed = _without(line, fillers)
+                if changed != line:
+                    os.lseek(descriptor, offset, os.SEEK_SET)
+                    os.write(descriptor, changed)
+    finally:
+        os.close(descriptor)
 
 
 def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:
@@ -140,14 +136,14 @@ def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:
         return text
 
     with suppress(ValueError, RecursionError):
-        event, fields = loads(line)
+        event, fields = json.loads(line)
         changed = _encode([event, change_free_texts(fields, change, _CLOSED_FIELDS)]).encode(
             "ascii"
         )
-        if len(changed) <= len(line):
-            return changed.ljust(len(line))
+        if len(changed) < len(line):
+            return changed.ljust(len(line) - 1) + b"\n"
     return line
 
 
 def _as_written(value: str) -> bytes:
-    return dumps(value)[1:-1].encode("ascii")
+    return json.dumps(value)[1:-1].encode("ascii")

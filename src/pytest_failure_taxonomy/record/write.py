@@ -6,16 +6,11 @@ Both have the same arrays, so that the code that fills them need not know which 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import struct
 from array import array
 from collections.abc import Mapping, MutableSequence, Sequence
-from contextlib import suppress
-
-# Bound here, because a test may replace them in their modules and never put them back.
-from json import JSONEncoder
-from os import close, fstat, getpid
-from os import write as write_bytes
 from pathlib import Path
 from threading import get_native_id
 from typing import Any, Final
@@ -61,15 +56,14 @@ from pytest_failure_taxonomy.record.layout import (
 )
 from pytest_failure_taxonomy.record.mapping import allocate_file, map_file
 from pytest_failure_taxonomy.record.removal import erase, remove_record, why_it_stays
-from pytest_failure_taxonomy.system.own_files import (
-    Folder,
-    identity_of,
-    make_folder,
-    move_high,
-    open_folder,
-)
+from pytest_failure_taxonomy.system.files import Folder, make_folder, move_high, open_folder
+from pytest_failure_taxonomy.system.interpreter import isolate_module
+from pytest_failure_taxonomy.system.journal import Journal
 from pytest_failure_taxonomy.system.process import read_identity
 from pytest_failure_taxonomy.taxonomy.values import to_dict
+
+json = isolate_module(json)
+os = isolate_module(os)
 
 NODEIDS_A_LINE: Final = 1_000
 """Node ids in one event, so that a large selection is never in memory twice."""
@@ -79,7 +73,7 @@ _NUMBER: Final = struct.Struct("<I")
 
 Numbers = MutableSequence[int] | memoryview
 
-to_json: Final = JSONEncoder(default=to_dict, check_circular=False).encode
+to_json: Final = json.JSONEncoder(default=to_dict, check_circular=False).encode
 
 
 class Record:
@@ -144,9 +138,8 @@ class Record:
 class DiskRecord(Record):
     """A record that outlives its process.
 
-    The state file is mapped and its descriptor closed. The descriptor of the events has a number
-    so high that programs don't get it, and is checked before each write: a test may have closed it
-    and opened a file of its own under that number.
+    The state file is mapped and its descriptor closed. That of the events is checked before each
+    write: a test may have closed it and opened a file of its own under its number.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -157,15 +150,12 @@ class DiskRecord(Record):
         """
         super().__init__()
         self.folder = folder
-        self._process_id = getpid()
-        self._events = -1
-        self._events_identity = (0, 0)
-        self._is_torn = False
+        self._process_id = os.getpid()
         with make_folder(folder) as made:
             self._identity = made.identity
             try:
                 self._map = map_file(made, STATE, PAGE)
-                self._open_events(made)
+                self._events = self._open_events(made)
             except OSError:
                 if made.is_new:
                     remove_record(made)
@@ -204,17 +194,17 @@ class DiskRecord(Record):
 
         Events are counted before they are written, so that a reader knows what a full disk lost.
         """
-        if getpid() != self._process_id:
+        if os.getpid() != self._process_id:
             return
         if event in _PLACES:
             (count,) = _NUMBER.unpack_from(self._map, _PLACES[event])
             _NUMBER.pack_into(self._map, _PLACES[event], count + 1)
         line = to_json([event, fields]).encode("ascii") + b"\n"
         try:
-            if not self._is_still_ours():
+            if not self._events.is_open():
                 with self._open_folder() as folder:
-                    self._open_events(folder)
-            self._append(line)
+                    self._events = self._open_events(folder)
+            self._events.append(line)
         except OSError as error:
             self._lose(error)
 
@@ -250,7 +240,7 @@ class DiskRecord(Record):
 
     def set_activity(self, start_ns: int, state: int, name: str) -> None:
         """Record what is done that is no test, by its state and name; a test in flight stays."""
-        if self._map[CURRENT_AT + 8] in PHASES or getpid() != self._process_id:
+        if self._map[CURRENT_AT + 8] in PHASES or os.getpid() != self._process_id:
             return
         encoded = name.encode("utf-8", "backslashreplace")[:MAX_NODEID_BYTES]
         self._map[CURRENT_AT + 8] = NOT_STARTED  # nobody may read half of a name
@@ -263,16 +253,11 @@ class DiskRecord(Record):
 
     def erase(self, fillers: Mapping[str, str]) -> None:
         """Overwrite secrets that have become known in the events that are on disk."""
-        if getpid() != self._process_id:
+        if os.getpid() != self._process_id:
             return
         try:
             with self.opened() as folder:
-                descriptor = folder.open_file(EVENTS, os.O_RDWR)
-            try:
-                if identity_of(fstat(descriptor)) == self._events_identity:
-                    erase(descriptor, fillers)
-            finally:
-                close(descriptor)
+                erase(folder, self._events.identity, fillers)
         except FileNotFoundError:  # what a test has removed holds no secret any more
             return
         except OSError as error:
@@ -312,7 +297,7 @@ class DiskRecord(Record):
             OSError: if it can't be created.
         """
         with self._open_folder() as folder:
-            close(folder.open_file(MEMORY, os.O_WRONLY | os.O_CREAT))
+            os.close(folder.open_file(MEMORY, os.O_WRONLY | os.O_CREAT))
 
     def open_crash(self) -> int:
         """Return a descriptor of the file for the stacks at a fatal error.
@@ -339,10 +324,7 @@ class DiskRecord(Record):
         Returns:
             A sentence about what stays, or `None`.
         """
-        if self._is_still_ours():
-            with suppress(OSError):
-                close(self._events)
-        self._events = -1
+        self._events.close()
         try:
             folder = self.opened()
         except FileNotFoundError:
@@ -351,22 +333,6 @@ class DiskRecord(Record):
             return why_it_stays(self.folder, error)
         with folder:
             return remove_record(folder)
-
-    def _append(self, line: bytes) -> None:
-        """Append a line.
-
-        A disk that fills up takes the first part of a line, and the next line has to start anew.
-
-        Raises:
-            OSError: if the line could not be written as a whole.
-        """
-        rest = b"\n" + line if self._is_torn else line
-        while rest:
-            written = write_bytes(self._events, rest)
-            if not written:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            rest = rest[written:]
-            self._is_torn = bool(rest)
 
     def _enlarge(self, size: int) -> bool:
         """Make room for more than the numbers; tell whether there is any."""
@@ -392,16 +358,8 @@ class DiskRecord(Record):
             self._identity = made.identity
             return made
 
-    def _open_events(self, folder: Folder) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        self._events = move_high(folder.open_file(EVENTS, flags))
-        self._events_identity = identity_of(fstat(self._events))
-
-    def _is_still_ours(self) -> bool:
-        try:
-            return identity_of(fstat(self._events)) == self._events_identity
-        except OSError:
-            return False
+    def _open_events(self, folder: Folder) -> Journal:
+        return Journal(folder.open_file(EVENTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
 
     def _lose(self, error: OSError) -> None:
         if self.lost is None:

@@ -20,8 +20,8 @@ from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.other_plugins import faulthandler_exit_seconds
 from pytest_failure_taxonomy.recorder.session import SessionRecorder, is_of_mismatch
 from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
+from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.memory import peak_rss_of_children
-from pytest_failure_taxonomy.system.own_files import Folder
 from pytest_failure_taxonomy.system.process import oom_events_file, read_oom_count
 from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, TimeLimit, Traces, WorkerEnd

@@ -5,13 +5,11 @@ The reports of pytest say how a failure reads. They don't say of which type the 
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-
-# Bound here, because a test may replace it in its module.
-from json import loads
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +52,7 @@ from pytest_failure_taxonomy.report.text import (
     cap_between_words,
     with_place,
 )
+from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     Fact,
@@ -63,6 +62,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.values import replace, value
+
+json = isolate_module(json)
 
 _ATTRIBUTE: Final = "_failure_taxonomy"
 """The attribute by which a worker's report carries the description to the controller."""
@@ -233,7 +234,7 @@ class ExceptionMemory:
         if sent is not None:
             from pytest_failure_taxonomy.record.parsing import parse
 
-            found = loads(sent)
+            found = json.loads(sent)
             self._received = report, parse(Described, found["described"])
             self._learn(found["environment"])
 

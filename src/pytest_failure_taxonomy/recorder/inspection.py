@@ -21,6 +21,10 @@ from types import (
 )
 from typing import Any, Final, cast
 
+from pytest_failure_taxonomy.system.interpreter import isolate_module
+
+signal = isolate_module(signal)
+
 _PLAIN: Final = (str, int, float, bool, bytes, type(None))
 """Types of values whose methods are Python's own."""
 
@@ -55,7 +59,6 @@ _TEXT_FIELDS: Final[tuple[tuple[type[BaseException], tuple[str, ...]], ...]] = (
     (UnicodeTranslateError, _UNICODE[1:]),
 )
 
-_getsignal: Final = signal.getsignal  # bound here, because a test may patch it
 _SIGNALS: Final = tuple(signal.valid_signals())
 
 
@@ -173,7 +176,7 @@ def came_from_signal(error: BaseException) -> bool:
     entry = traceback_of(error)
     if entry is None:
         return type(error) is KeyboardInterrupt
-    functions = [function_in(_getsignal(number)) for number in _SIGNALS]
+    functions = [function_in(signal.getsignal(number)) for number in _SIGNALS]
     handlers = [function.__code__ for function in functions if function is not None]
     while True:
         code = entry.tb_frame.f_code

@@ -9,12 +9,10 @@ process reads that file when this one has died, and writes what it reads to stde
 from __future__ import annotations
 
 import faulthandler
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-
-# Bound here, because a test may replace them in their module and never put them back.
-from os import close, fstat
 from typing import Any, Final
 
 import pytest
@@ -28,7 +26,10 @@ from pytest_failure_taxonomy.record.layout import (
 )
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
-from pytest_failure_taxonomy.system.own_files import Identity, identity_of
+from pytest_failure_taxonomy.system.files import Identity, identity_of
+from pytest_failure_taxonomy.system.interpreter import isolate_module
+
+os = isolate_module(os)
 
 _NONE: Final = -1
 
@@ -65,9 +66,9 @@ class CrashDump:
                 given |= {CRASH_FILE: file, TERMINAL: terminal}
         if self._hand_over(given) and file != _NONE:
             faulthandler.enable(file=file)
-            self._file, self._identity = file, identity_of(fstat(file))
+            self._file, self._identity = file, identity_of(os.fstat(file))
         elif file != _NONE:
-            close(file)
+            os.close(file)
 
     # Last: pytest's own plugin disables faulthandler in this hook, or puts it back.
     @pytest.hookimpl(trylast=True)
@@ -77,8 +78,8 @@ class CrashDump:
         file, self._file = self._file, _NONE
         if file != _NONE:
             with suppress(OSError):
-                if identity_of(fstat(file)) == self._identity:  # a test may have closed it
-                    close(file)
+                if identity_of(os.fstat(file)) == self._identity:  # a test may have closed it
+                    os.close(file)
 
     def leave_to_parent(self) -> None:
         """Have a forked child write to stderr: its crash is not that of this process."""
@@ -108,7 +109,7 @@ def captured_files(config: pytest.Config) -> dict[str, int]:
     for name, stream in ((STDOUT, "out"), (STDERR, "err")):
         with suppress(AttributeError, OSError, ValueError):
             descriptor = getattr(capturing, stream).tmpfile.fileno()
-            fstat(descriptor)
+            os.fstat(descriptor)
             found[name] = descriptor
     return found
 

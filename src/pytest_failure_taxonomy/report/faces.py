@@ -18,6 +18,7 @@ from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError
 from pytest_failure_taxonomy.report.limits import JSONObject
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import replace_file
+from pytest_failure_taxonomy.system.files import write_all
 from pytest_failure_taxonomy.taxonomy.evidence import Faces
 
 FORMATS: Final[Mapping[str, str]] = {
@@ -161,9 +162,7 @@ def _append(path: str, text: str) -> None:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
     descriptor = os.open(path, flags, 0o666)
     try:
-        left = memoryview(text.encode("utf-8", "replace"))
-        while left:
-            left = left[os.write(descriptor, left) :]
+        write_all(descriptor, text.encode("utf-8", "replace"))
     finally:
         with suppress(OSError):
             os.close(descriptor)

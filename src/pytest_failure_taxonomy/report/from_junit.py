@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.report.foreign import (
 )
 from pytest_failure_taxonomy.report.input_files import read_input
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.system.own_files import read_named_file
+from pytest_failure_taxonomy.system.files import read_named_file
 from pytest_failure_taxonomy.taxonomy.evidence import Phase, ProcessExit, TestOutcome
 
 NOTE: Final = (

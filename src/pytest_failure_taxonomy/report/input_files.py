@@ -16,7 +16,7 @@ from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import name_of_special_file
-from pytest_failure_taxonomy.system.own_files import read_named_file
+from pytest_failure_taxonomy.system.files import read_named_file
 
 MAX_INTEGER_DIGITS: Final = 4_300
 """Python's own limit, which writers of JSON are held to; beyond it, time grows with the square."""

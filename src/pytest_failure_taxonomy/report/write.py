@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from contextlib import suppress
-
-# Bound here, because a test may replace them in their modules and never put them back.
-from json import JSONEncoder
-from os import fdopen, lstat, unlink
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import SettingsError
-from pytest_failure_taxonomy.system.own_files import open_folder, write_file, write_new
+from pytest_failure_taxonomy.system import files
+from pytest_failure_taxonomy.system.interpreter import isolate_module
+
+json = isolate_module(json)
+os = isolate_module(os)
 
 MAX_NAME_BYTES: Final = 255
 """What Linux, macOS and their usual file systems allow a name to have."""
 
-_encode: Final = JSONEncoder(allow_nan=False).encode
+_encode: Final = json.JSONEncoder(allow_nan=False).encode
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
 """The disk is full, or the user's share of it."""
@@ -65,7 +66,7 @@ def refuse_special_file(path: Path, what: str) -> None:
         SettingsError: it is a folder, a link, a pipe or a device; it has not been touched.
     """
     try:
-        mode = lstat(path).st_mode
+        mode = os.lstat(path).st_mode
     except (OSError, ValueError):
         return
     name = name_of_special_file(mode)
@@ -100,16 +101,16 @@ def write_report(path: Path, report: dict[str, Any], reserve: Path | None = None
 
     def fill(folder: int | None, name: str) -> None:
         try:
-            write_new(name, content, dir_fd=folder)
+            files.write_new(name, content, dir_fd=folder)
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
             with suppress(OSError):
-                unlink(name, dir_fd=folder)
+                os.unlink(name, dir_fd=folder)
             if not _use_reserve(reserve, folder, name, content):
                 raise
 
-    write_file(path, fill)
+    files.replace_file(path, content, fill)
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -122,7 +123,7 @@ def replace_file(path: Path, text: str) -> None:
     content = text.encode("utf-8", "replace")
     refuse_special_file(path, what="")
     make_folder(path.parent)
-    write_file(path, lambda folder, name: write_new(name, content, dir_fd=folder))
+    files.replace_file(path, content)
 
 
 def write_what_fits(path: Path, report: dict[str, Any], reserve: Path) -> dict[str, Any]:
@@ -136,7 +137,7 @@ def write_what_fits(path: Path, report: dict[str, Any], reserve: Path) -> dict[s
     """
     from pytest_failure_taxonomy.report.limits import cut_to_fit
 
-    part = cut_to_fit(report, lstat(reserve).st_size, lambda report: len(encode(report)))
+    part = cut_to_fit(report, os.lstat(reserve).st_size, lambda report: len(encode(report)))
     if part is None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     write_report(path, part, reserve)
@@ -151,8 +152,8 @@ def _use_reserve(reserve: Path | None, folder: int | None, name: str, content: b
     """
     if reserve is None:
         return False
-    with suppress(OSError), open_folder(reserve.parent) as record:
-        with fdopen(record.open_file(reserve.name, os.O_WRONLY), "wb") as file:
+    with suppress(OSError), files.open_folder(reserve.parent) as record:
+        with os.fdopen(record.open_file(reserve.name, os.O_WRONLY), "wb") as file:
             status = os.fstat(file.fileno())
             if status.st_size < len(content) or status.st_nlink != 1:
                 return False
@@ -180,7 +181,7 @@ def make_folder(folder: Path) -> None:
 def remove_report(path: Path) -> None:
     """Remove an earlier run's report that can't be replaced; it must not pass for this run's."""
     with suppress(OSError):
-        unlink(path)
+        os.unlink(path)
 
 
 def fallback_path(path: Path, run_id: str) -> Path:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
-
-# Bound here, because a test may replace them in their module and never put them back.
-from json import dumps, loads
 from typing import Any, Final
 
 import pytest
@@ -14,6 +12,9 @@ import pytest
 from pytest_failure_taxonomy.recorder.guard import Faults
 from pytest_failure_taxonomy.report.limits import OWN_NAME, removed_from
 from pytest_failure_taxonomy.report.text import change_free_texts, change_texts, encodable
+from pytest_failure_taxonomy.system.interpreter import isolate_module
+
+json = isolate_module(json)
 
 _HOOK: Final = "the hook pytest_failure_taxonomy_report"
 
@@ -29,9 +30,9 @@ def add_extensions(
     if not hook.get_hookimpls():
         return
     extensions = report["extensions"]
-    before = Counter(removed_from(dumps(extensions)))
+    before = Counter(removed_from(json.dumps(extensions)))
     try:
-        answers = hook(report=loads(dumps(report)))
+        answers = hook(report=json.loads(json.dumps(report)))
     except BaseException as error:  # noqa: BLE001 - foreign
         faults.add(_HOOK, error)
         answers = []
@@ -40,7 +41,7 @@ def add_extensions(
             extensions |= redact(_as_json_object(answer)) | extensions
         except (TypeError, ValueError, RecursionError) as error:
             faults.add(_HOOK, error)
-    removed = Counter(removed_from(dumps(extensions)))
+    removed = Counter(removed_from(json.dumps(extensions)))
     removed.subtract(before)
     if +removed:
         own = extensions.setdefault(OWN_NAME, {})
@@ -55,7 +56,7 @@ def search_again(report: dict[str, Any], redact: Callable[[str], str]) -> None:
     report |= {**change_free_texts(report, redact), "extensions": foreign}
     own = report["extensions"].setdefault(OWN_NAME, {})
     own.pop("redacted", None)
-    own["redacted"] = dict(Counter(removed_from(dumps(report))))
+    own["redacted"] = dict(Counter(removed_from(json.dumps(report))))
 
 
 def _as_json_object(answer: object) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def _as_json_object(answer: object) -> dict[str, Any]:
         raise TypeError(
             f"{type(answer).__name__} returned; a dict with one key of your own is right"
         )
-    added: dict[str, Any] = change_texts(loads(dumps(answer, allow_nan=False)), encodable)
+    added: dict[str, Any] = change_texts(json.loads(json.dumps(answer, allow_nan=False)), encodable)
     if OWN_NAME in added:
         raise ValueError(f"the name {OWN_NAME} is taken; use one of your own")
     return added

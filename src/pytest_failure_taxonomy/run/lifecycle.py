@@ -71,7 +71,7 @@ from pytest_failure_taxonomy.run.verdict_lines import (
     tells_causes,
     verbosity,
 )
-from pytest_failure_taxonomy.system.interpreter import interpreter_as_it_was
+from pytest_failure_taxonomy.system.interpreter import interpreter_as_it_was, isolate_module
 from pytest_failure_taxonomy.system.process import die_with_parent
 from pytest_failure_taxonomy.system.streams import write_words
 from pytest_failure_taxonomy.taxonomy.evidence import (
@@ -97,6 +97,8 @@ from pytest_failure_taxonomy.watcher.mailbox import (
 from pytest_failure_taxonomy.watcher.stalls.in_pytest import StalledRun, find_terminal, is_program
 from pytest_failure_taxonomy.watcher.start import has_observers, is_observable, is_watchable
 
+os = isolate_module(os)
+
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
     from pytest_failure_taxonomy.watcher.stalls.thread import StallThread
@@ -110,8 +112,6 @@ MAX_ERROR: Final = 4_000
 
 _VARIABLES: Final = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 """Environment variables from which pytest takes options and plugins."""
-
-_getpid = os.getpid  # kept, because a test may replace it in its module
 
 
 def begin(config: pytest.Config, *, requested: bool = True) -> None:
@@ -199,7 +199,7 @@ class Run:
         self._past_runs = PastRuns(settings)
         self._every_test: EveryTest | None = None
         self._accepts_failures = False
-        self._process_id = _getpid()
+        self._process_id = os.getpid()
         self._is_finished = False
         self._speaks_last = False
         self._clock = time.monotonic_ns
@@ -387,7 +387,7 @@ class Run:
 
         A forked child of a test may come to the end of the session, too; there it does nothing.
         """
-        if self._is_finished or _getpid() != self._process_id:
+        if self._is_finished or os.getpid() != self._process_id:
             return
         self._is_finished = True
         self.faults.session_is_over()
@@ -483,7 +483,7 @@ class Run:
         annotations: Sequence[Line],
         links: Callable[[], Mapping[str, str]] | None,
     ) -> None:
-        if _getpid() == self._process_id:  # a fork has the same to do at its end
+        if os.getpid() == self._process_id:  # a fork has the same to do at its end
             print_lines(self._config, lines, links)
             print_lines(self._config, annotations)
 

@@ -8,7 +8,6 @@ import signal
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from os import close  # bound here, because a test may replace it and never put it back
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +33,7 @@ from pytest_failure_taxonomy.report.write import (
     write_what_fits,
 )
 from pytest_failure_taxonomy.run.settings import Settings
-from pytest_failure_taxonomy.system.interpreter import our_command
+from pytest_failure_taxonomy.system.interpreter import isolate_module, our_command
 from pytest_failure_taxonomy.system.process import (
     enclosing_limits,
     oom_events_file,
@@ -46,6 +45,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import WatcherState
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record, lock_path
 from pytest_failure_taxonomy.watcher.start import Watch, settings_word
+
+os = isolate_module(os)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.record.observed import Observed
@@ -332,7 +333,7 @@ class CrashRecord:
         if self._stacks != _NO_STACKS:
             _stop_dumping()
             with suppress(OSError):
-                close(self._stacks)
+                os.close(self._stacks)
             self._stacks = _NO_STACKS
         if isinstance(self.record, DiskRecord) and not keep_record:
             self.record.mark_written()

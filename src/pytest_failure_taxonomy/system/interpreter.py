@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import builtins
 import os
-import shlex
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +15,7 @@ from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Final
 
-_PATCHED: Final = (builtins, os, os.path)
-_AS_IMPORTED: Final = tuple(dict(vars(module)) for module in _PATCHED)
+_ISOLATED: Final[dict[ModuleType, ModuleType]] = {}
 _IMPORTED_LATE: Final = (
     "alembic",
     "defusedxml",
@@ -36,12 +33,26 @@ _PLACES: Final = frozenset({"site-packages", "dist-packages"})
 _PYTHON: Final = os.path.dirname(os.__file__)
 
 
+def isolate_module(module: ModuleType) -> ModuleType:
+    """Return a copy of a module that keeps what a test replaces in the module and never puts back.
+
+    Write `os = isolate_module(os)` behind the imports of what is imported before any test runs.
+    """
+    if module not in _ISOLATED:
+        _ISOLATED[module] = copy = ModuleType(module.__name__)
+        vars(copy).update(vars(module))
+    return _ISOLATED[module]
+
+
+_RESTORED: Final = {module: isolate_module(module) for module in (builtins, os, os.path)}
+
+
 @contextmanager
 def interpreter_as_it_was() -> Iterator[None]:
     """Undo for a while what tests have patched, and import libraries past the tests' modules."""
-    patched = [dict(vars(module)) for module in _PATCHED]
-    for module, names in zip(_PATCHED, _AS_IMPORTED, strict=True):
-        vars(module).update(names)
+    patched = {module: dict(vars(module)) for module in _RESTORED}
+    for module, copy in _RESTORED.items():
+        vars(module).update(vars(copy))
     path = sys.path[:]
     sys.path[:] = sorted(path, key=lambda entry: not _is_of_library(entry))
     hidden = {name: sys.modules.pop(name) for name in _IMPORTED_LATE if _is_hidden(name)}
@@ -50,7 +61,7 @@ def interpreter_as_it_was() -> Iterator[None]:
     finally:
         sys.modules.update(hidden)
         sys.path[:] = path
-        for module, names in zip(_PATCHED, patched, strict=True):
+        for module, names in patched.items():
             vars(module).update(names)
 
 
@@ -76,6 +87,9 @@ def _is_hidden(name: str) -> bool:
 
 def our_command(*words: str) -> str:
     """Return a command of ours as a shell of this machine takes it, from a checkout, too."""
+    import shlex
+    import shutil
+
     folders = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
     program = ["failure-taxonomy"]
     if shutil.which(program[0], path=folders) is None:  # it is not installed, only importable

@@ -56,7 +56,7 @@ from pytest_failure_taxonomy.report.rejudging import amend_report
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
-from pytest_failure_taxonomy.system.own_files import Folder, open_folder, read_file
+from pytest_failure_taxonomy.system.files import Folder, open_folder, read_file
 from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
 from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Faces, ProcessExit
 from pytest_failure_taxonomy.taxonomy.judge import judge

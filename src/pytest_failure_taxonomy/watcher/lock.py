@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-
-# Bound here, because a test may replace them in their modules and never put them back.
-from json import dumps, loads
-from os import SEEK_SET, close, fstat, ftruncate, getpid, lseek, lstat, read, unlink, write
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.record.layout import STATE
 from pytest_failure_taxonomy.report.write import path_beside
-from pytest_failure_taxonomy.system.own_files import Folder, identity_of, move_high, open_shared
+from pytest_failure_taxonomy.system.files import Folder, identity_of, move_high, open_shared
+from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.system.process import is_alive, read_identity
+
+json = isolate_module(json)
+os = isolate_module(os)
 
 _MAX_BYTES: Final = 200
 """Of what the file of a lock says."""
@@ -60,14 +61,14 @@ class ReportLock:
         if descriptor is None:
             return False
         if _names_other(descriptor):
-            close(descriptor)
+            os.close(descriptor)
             return False
         with suppress(OSError):  # a full disk: then the lock alone has to do
-            ftruncate(descriptor, 0)
-            lseek(descriptor, 0, SEEK_SET)
-            write(descriptor, dumps(read_identity(getpid())).encode("ascii"))
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, json.dumps(read_identity(os.getpid())).encode("ascii"))
         self._descriptor = descriptor
-        self._identity = identity_of(fstat(descriptor))
+        self._identity = identity_of(os.fstat(descriptor))
         _held.add(self._path)
         return True
 
@@ -79,12 +80,12 @@ class ReportLock:
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                close(descriptor)
+                os.close(descriptor)
                 return None
             with suppress(FileNotFoundError):
-                if os.path.samestat(fstat(descriptor), lstat(self._path)):
+                if os.path.samestat(os.fstat(descriptor), os.lstat(self._path)):
                     return descriptor
-            close(descriptor)  # its owner has released it and removed the file
+            os.close(descriptor)  # its owner has released it and removed the file
 
     def release(self) -> None:
         """Release the lock and remove its file."""
@@ -92,20 +93,20 @@ class ReportLock:
             return
         _held.discard(self._path)
         with suppress(OSError):
-            if identity_of(lstat(self._path)) == self._identity:
-                unlink(self._path)
+            if identity_of(os.lstat(self._path)) == self._identity:
+                os.unlink(self._path)
         with suppress(OSError):
-            if identity_of(fstat(self._descriptor)) == self._identity:
-                close(self._descriptor)
+            if identity_of(os.fstat(self._descriptor)) == self._identity:
+                os.close(self._descriptor)
         self._descriptor = -1
 
 
 def _names_other(descriptor: int) -> bool:
     """Tell whether the file of a lock names another process that still runs."""
     with suppress(OSError, ValueError, TypeError, KeyError):
-        lseek(descriptor, 0, SEEK_SET)
-        owner = loads(read(descriptor, _MAX_BYTES))
-        return bool(owner["pid"] != getpid() and is_alive(owner))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        owner = json.loads(os.read(descriptor, _MAX_BYTES))
+        return bool(owner["pid"] != os.getpid() and is_alive(owner))
     return False
 
 
@@ -148,4 +149,4 @@ def held_record(folder: Folder, seconds: float) -> Iterator[bool]:
                 return
     finally:
         with suppress(OSError):
-            close(descriptor)
+            os.close(descriptor)

@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.record.layout import (
     STDOUT,
     TERMINAL,
 )
-from pytest_failure_taxonomy.system.own_files import CAREFUL, READ, read_descriptor
+from pytest_failure_taxonomy.system.files import CAREFUL, READ, read_descriptor
 from pytest_failure_taxonomy.watcher.crash_output import MAX_LEFT_BYTES, Left, read_end
 
 SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"

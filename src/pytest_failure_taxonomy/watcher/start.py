@@ -11,14 +11,14 @@ from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
-
-# Bound here, because a test may replace them in their module and never put them back.
-from os import close, fstat
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.system.own_files import READ, Identity, identity_of, move_high
+from pytest_failure_taxonomy.system.files import READ, Identity, identity_of, move_high
+from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.system.process import command_of, is_running
+
+os = isolate_module(os)
 
 _SHELL: Final = "/bin/sh"
 _LOWEST: Final = 3
@@ -157,7 +157,7 @@ class _Channel:
 
         ours, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self._descriptor = move_high(ours.detach())
-        self._identity = identity_of(fstat(self._descriptor))
+        self._identity = identity_of(os.fstat(self._descriptor))
         return _move_up(its.detach())
 
     def send(self, descriptors: Mapping[str, int]) -> bool:
@@ -184,12 +184,12 @@ class _Channel:
         """Close this end, unless a test has done so."""
         if self._is_ours():
             with suppress(OSError):
-                close(self._descriptor)
+                os.close(self._descriptor)
         self._descriptor = -1
 
     def _is_ours(self) -> bool:
         try:
-            return identity_of(fstat(self._descriptor)) == self._identity
+            return identity_of(os.fstat(self._descriptor)) == self._identity
         except OSError:
             return False
 

@@ -15,6 +15,7 @@ from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.run_file import RunFile
 from pytest_failure_taxonomy.bench.run_records import LineReader, ScheduledCase
 from pytest_failure_taxonomy.bench.runs_on_disk import read_run
+from pytest_failure_taxonomy.system.interpreter import isolate_module
 from tests.helpers.bench import make_stub_plan
 from tests.helpers.kept_runs import call_of, header_of, score_of
 
@@ -46,7 +47,7 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> NoReturn:
         raise OSError(errno.EPERM, "no links here")
 
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(isolate_module(os), "link", refuse)
     new_file(tmp_path).note_start("a", 1)
     new_file(tmp_path).note_start("b", 1)
     assert read_run(tmp_path / "run.jsonl").started == {"a": 1, "b": 1}

@@ -51,8 +51,9 @@ from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.failures import Facts
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets
-from pytest_failure_taxonomy.system import own_files
-from pytest_failure_taxonomy.system.own_files import move_high, open_folder
+from pytest_failure_taxonomy.system import files
+from pytest_failure_taxonomy.system.files import move_high, open_folder
+from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Attribution,
     CollectionFailure,
@@ -345,7 +346,7 @@ def test_a_large_selection_is_written_in_pieces(
         sizes.append(len(content))
         return write_bytes(descriptor, content)
 
-    monkeypatch.setattr(write, "write_bytes", count)
+    monkeypatch.setattr(isolate_module(os), "write", count)
     nodeids = [f"tests/test_module_{i // 100}.py::test_number[{i}]" for i in range(100_000)]
     recording = Recording(DiskRecord(folder))
     recording.progress.select(nodeids)
@@ -679,7 +680,7 @@ def test_the_events_have_a_high_descriptor(folder: Path) -> None:
 
 def test_where_no_high_number_is_to_be_had(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A descriptor that can't be moved stays where it is, and is used there."""
-    monkeypatch.setattr(own_files, "_high_numbers", lambda limit: iter([limit + 10**6]))
+    monkeypatch.setattr(files, "_high_numbers", lambda limit: iter([limit + 10**6]))
     descriptor = os.open(os.devnull, os.O_RDONLY)
     assert move_high(descriptor) == descriptor
     os.close(descriptor)
@@ -691,7 +692,7 @@ def test_where_no_high_number_is_to_be_had(folder: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("limit", [-1, 64, 1_024, 20_000, 1 << 20])
 def test_high_numbers_are_within_the_limit(limit: int) -> None:
     """The numbers that are tried are below the limit and above those that programs get."""
-    for number in own_files._high_numbers(limit):
+    for number in files._high_numbers(limit):
         assert 24 < number < (limit if limit > 0 else 1 << 16)
 
 
@@ -712,7 +713,7 @@ def test_a_record_holds_no_low_descriptor(folder: Path) -> None:
 def test_a_descriptor_that_was_closed_by_others(folder: Path, recording: Recording) -> None:
     """A test that closes all descriptors costs the record nothing."""
     assert isinstance(recording.record, DiskRecord)
-    os.close(recording.record._events)
+    os.close(recording.record._events.descriptor)
     recording.facts.add_error(RunError(origin="plugin", message="after"))
     assert recording.record.lost is None
     assert [error.message for error in evidence(read(folder)).errors] == ["after"]
@@ -726,7 +727,7 @@ def test_a_foreign_file_under_our_number_stays_untouched(
     nothing of ours gets into it, and it is not closed.
     """
     assert isinstance(recording.record, DiskRecord)
-    number = recording.record._events
+    number = recording.record._events.descriptor
     os.close(number)
     theirs = os.open(tmp_path / "theirs", os.O_RDWR | os.O_CREAT, 0o600)
     os.dup2(theirs, number)
@@ -735,7 +736,9 @@ def test_a_foreign_file_under_our_number_stays_untouched(
     os.write(number, b"theirs")
     assert (tmp_path / "theirs").read_bytes() == b"theirs"
     assert [error.message for error in evidence(read(folder)).errors] == ["after"]
-    os.dup2(number, recording.record._events)  # and once more, before the record is removed
+    os.dup2(
+        number, recording.record._events.descriptor
+    )  # and once more, before the record is removed
     recording.record.remove()
     os.write(number, b" still")
     assert (tmp_path / "theirs").read_bytes() == b"theirs still"
@@ -765,7 +768,7 @@ def test_a_full_disk_is_told(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(write, "write_bytes", refuse)
+        patch.setattr(isolate_module(os), "write", refuse)
         patch.setattr(write, "map_file", refuse)
         recording.facts.add_error(RunError(origin="plugin", message="lost"))
         recording.progress.select(["x", "y"])

@@ -12,10 +12,10 @@ import pytest
 
 from pytest_failure_taxonomy.record.layout import RESERVE_BYTES
 from pytest_failure_taxonomy.record.mapping import allocate_file
-from pytest_failure_taxonomy.report import write
 from pytest_failure_taxonomy.report.write import encode, write_report
-from pytest_failure_taxonomy.system import own_files
-from pytest_failure_taxonomy.system.own_files import open_folder
+from pytest_failure_taxonomy.system import files
+from pytest_failure_taxonomy.system.files import open_folder
+from pytest_failure_taxonomy.system.interpreter import isolate_module
 
 keeps_room = pytest.mark.skipif(
     not hasattr(os, "posix_fallocate"), reason="the system can't allocate a file's blocks"
@@ -54,7 +54,7 @@ def let_nothing_be_made(patch: pytest.MonkeyPatch, number: int) -> None:
     def refuse(*args: object, **given: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    patch.setattr(write, "write_new", refuse)
+    patch.setattr(files, "write_new", refuse)
 
 
 def names(folder: Path) -> list[str]:
@@ -77,7 +77,7 @@ def test_no_room_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*args: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    monkeypatch.setattr(isolate_module(os), "posix_fallocate", refuse)
     with pytest.raises(OSError, match="No space left"):
         keep_room(tmp_path / "reserve", RESERVE_BYTES)
     assert names(tmp_path) == []
@@ -160,7 +160,7 @@ def test_no_reserve(report: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> 
                 reserve.unlink()
             os.replace(source, target, **folders)
 
-        monkeypatch.setattr(own_files, "replace", replace)
+        monkeypatch.setattr(isolate_module(os), "replace", replace)
     with pytest.raises(OSError, match="No space left on device"):
         write_report(report, REPORT, reserve)
     assert report.read_text() == "running"

@@ -18,13 +18,13 @@ from pytest_failure_taxonomy.record.memory import (
     peak_of,
     read_memory,
 )
+from pytest_failure_taxonomy.system.files import open_folder
 from pytest_failure_taxonomy.system.memory import (
     find_control_group,
     memory_of,
     own_limits,
     peak_rss_bytes,
 )
-from pytest_failure_taxonomy.system.own_files import open_folder
 from pytest_failure_taxonomy.watcher import memory
 from pytest_failure_taxonomy.watcher.memory import MemorySampler
 

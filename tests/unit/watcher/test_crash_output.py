@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from pytest_failure_taxonomy.record.layout import CRASH
-from pytest_failure_taxonomy.system.own_files import make_folder
+from pytest_failure_taxonomy.system.files import make_folder
 from pytest_failure_taxonomy.taxonomy.evidence import Location, ProcessExit, Traces
 from pytest_failure_taxonomy.watcher.crash_output import (
     MAX_OUTPUT_CHARACTERS,

@@ -67,7 +67,7 @@ from pytest_failure_taxonomy.bench.run_admission import RunAdmission
 from pytest_failure_taxonomy.bench.run_records import SystemGiven
 from pytest_failure_taxonomy.bench.runner import Runner
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.system.own_files import write_file, write_new
+from pytest_failure_taxonomy.system.files import replace_file
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
@@ -562,7 +562,7 @@ def write_json(path: Path, reports: Sequence[BenchRunReport]) -> str:
     content = f"{text}\n".encode("utf-8", "backslashreplace")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, lambda folder, name: write_new(name, content, dir_fd=folder))
+        replace_file(path, content)
     except OSError as error:
         return f"can't be written ({error.strerror or error})"
     return ""

@@ -39,7 +39,7 @@ from pytest_failure_taxonomy.bench.runs_on_disk import (
 )
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.named_files import STORAGE
-from pytest_failure_taxonomy.system.own_files import make_folder, write_new
+from pytest_failure_taxonomy.system.files import make_folder, write_new
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, RunShard, TaskClass

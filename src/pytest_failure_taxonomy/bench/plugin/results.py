@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,8 @@ from pytest_failure_taxonomy.bench.plugin.bench_names import TEMPORARY_FOLDER, W
 from pytest_failure_taxonomy.bench.run_records import SUFFIX
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun, lost_to
-from pytest_failure_taxonomy.system.own_files import make_folder, open_folder
+from pytest_failure_taxonomy.system import journal
+from pytest_failure_taxonomy.system.files import make_folder, open_folder
 from pytest_failure_taxonomy.system.process import has_process
 
 MakePlan = Callable[[Path, Sequence[str]], RunPlan]
@@ -257,7 +259,7 @@ class Journal:
     def __init__(self, folder: Path, worker: str) -> None:
         self._folder = folder
         self._name = f"{worker}{_SUFFIX}"
-        self._descriptor: int | None = None
+        self._journal: journal.Journal | None = None
 
     def begin(self) -> None:
         """Create the folder, which tells the controller that there will be results."""
@@ -295,11 +297,11 @@ class Journal:
     def _append(self, line: str) -> None:
         # If the disk is full, the journal is lost, but not the run.
         with suppress(OSError):
-            if self._descriptor is None:
+            if self._journal is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
                 with make_folder(self._folder) as folder:
-                    self._descriptor = folder.open_file(self._name, flags)
-            os.write(self._descriptor, line.encode("utf-8", "backslashreplace"))
+                    self._journal = journal.Journal(folder.open_file(self._name, flags))
+            self._journal.append(line.encode("utf-8", "backslashreplace"))
 
     def _lines(self, sort: str) -> Iterator[tuple[str, list[str]]]:
         with suppress(OSError), open_folder(self._folder) as folder:
@@ -307,10 +309,10 @@ class Journal:
                 if not name.endswith(_SUFFIX):
                     continue
                 try:
-                    text = folder.read(name, _MAX_BYTES).decode("utf-8", "replace")
+                    content = folder.read(name, _MAX_BYTES)
                 except OSError:  # a link, a pipe
                     continue
-                for line in text.split("\n")[:-1]:  # the last line may be cut off
-                    fields = line.split("\t")
+                for _, line in journal.whole_lines(BytesIO(content)):
+                    fields = line.decode("utf-8", "replace").rstrip("\n").split("\t")
                     if fields[0] == sort and len(fields) == _FIELD_COUNTS[sort]:
                         yield name, fields

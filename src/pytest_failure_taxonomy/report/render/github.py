@@ -25,7 +25,7 @@ from pytest_failure_taxonomy.report.summary import (
     summarise,
 )
 from pytest_failure_taxonomy.report.text import bench_name, safe_text
-from pytest_failure_taxonomy.system.own_files import open_shared, read_descriptor
+from pytest_failure_taxonomy.system.files import open_shared, read_descriptor
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 

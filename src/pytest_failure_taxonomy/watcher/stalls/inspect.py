@@ -46,7 +46,7 @@ from pytest_failure_taxonomy.report.build import with_stalls_at_end
 from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
-from pytest_failure_taxonomy.system.own_files import Folder, open_folder
+from pytest_failure_taxonomy.system.files import Folder, open_folder
 from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     SeenStall,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_failure_taxonomy.record.stack_dumps import find_py_spy
-from pytest_failure_taxonomy.system.own_files import CAREFUL, identity_of
+from pytest_failure_taxonomy.system.files import CAREFUL, identity_of
 from pytest_failure_taxonomy.system.process import (
     catches,
     command_of,

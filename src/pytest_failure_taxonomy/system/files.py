@@ -14,16 +14,13 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
-
-# Bound here, because a test may replace them in their module and never put them back.
-from os import close, fdopen, fstat, lstat, mkdir, replace, rmdir, unlink, urandom
-from os import open as open_descriptor
-from os import read as read_bytes
-from os import scandir as scan
-from os import stat as status_of
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+from pytest_failure_taxonomy.system.interpreter import isolate_module
+
+os = isolate_module(os)
 
 _HAS_DESCRIPTORS: Final = (
     {os.open, os.stat, os.mkdir, os.rename, os.rmdir, os.unlink} <= os.supports_dir_fd
@@ -64,12 +61,12 @@ def read_file(path: str | Path, max_bytes: int) -> bytes:
     Raises:
         OSError: if it can't be read, or is a link, a pipe, a device or a folder.
     """
-    _refuse_special(lstat(path), path)
-    descriptor = open_descriptor(path, READ)
+    _refuse_special(os.lstat(path), path)
+    descriptor = os.open(path, READ)
     try:
         return read_descriptor(descriptor, max_bytes)
     finally:
-        close(descriptor)
+        os.close(descriptor)
 
 
 def read_named_file(path: str | Path, max_bytes: int) -> bytes:
@@ -80,11 +77,11 @@ def read_named_file(path: str | Path, max_bytes: int) -> bytes:
     Raises:
         OSError: if it can't be read, or is a pipe, a device or a folder.
     """
-    descriptor = open_descriptor(path, READ & ~getattr(os, "O_NOFOLLOW", 0))
+    descriptor = os.open(path, READ & ~getattr(os, "O_NOFOLLOW", 0))
     try:
         return read_descriptor(descriptor, max_bytes)
     finally:
-        close(descriptor)
+        os.close(descriptor)
 
 
 def read_descriptor(descriptor: int, max_bytes: int) -> bytes:
@@ -93,9 +90,9 @@ def read_descriptor(descriptor: int, max_bytes: int) -> bytes:
     Raises:
         OSError: if it can't be read, or is not a regular file.
     """
-    _refuse_special(fstat(descriptor), "")
+    _refuse_special(os.fstat(descriptor), "")
     pieces = []
-    while max_bytes > 0 and (piece := read_bytes(descriptor, min(max_bytes, _PIECE_BYTES))):
+    while max_bytes > 0 and (piece := os.read(descriptor, min(max_bytes, _PIECE_BYTES))):
         pieces.append(piece)
         max_bytes -= len(piece)
     return b"".join(pieces)
@@ -113,48 +110,54 @@ def open_shared(path: Path, *, make: bool) -> int:
     """
     while True:
         try:
-            _refuse_special(lstat(path), path)
-            descriptor = open_descriptor(path, os.O_RDWR | CAREFUL)
+            _refuse_special(os.lstat(path), path)
+            descriptor = os.open(path, os.O_RDWR | CAREFUL)
         except FileNotFoundError:
             if not make:
                 raise
             try:
-                return open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | CAREFUL, 0o666)
+                return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | CAREFUL, 0o666)
             except FileExistsError:
                 continue  # another process was quicker
         try:
-            _refuse_special(fstat(descriptor), path)
+            _refuse_special(os.fstat(descriptor), path)
         except OSError:
-            close(descriptor)
+            os.close(descriptor)
             raise
         return descriptor
 
 
-def write_file(path: Path, fill: Callable[[int | None, str], None]) -> None:
-    """Replace a file atomically by a new one that a function creates beside it.
+def replace_file(
+    path: Path, content: bytes, fill: Callable[[int | None, str], None] | None = None
+) -> None:
+    """Replace a file atomically by a new one that is created beside it.
 
-    The folder is opened once, so that nobody can replace it in between, and the name of the new
-    file can't be predicted.
+    A reader sees the old file or the new one. The folder is opened once, so that nobody can replace
+    it in between, and the name of the new file can't be predicted.
 
     Args:
         path: of the file.
-        fill: creates the new file. It is called with the descriptor of the folder and a name, or
-            with `None` and a path on systems without descriptors for folders.
+        content: of the new one.
+        fill: creates the new file, if not `write_new` is to do it. It is called with the descriptor
+            of the folder and a name, or with `None` and a path on systems without descriptors for
+            folders.
 
     Raises:
-        OSError: if `fill` raises it or the file can't be moved; the new file is removed then.
+        OSError: if it can't be created or moved; the earlier file is as it was.
     """
-    # Fifty characters are two hundred bytes at most, and a name may have 255.
-    name = f".{path.name[:50]}.{urandom(8).hex()}.tmp"
+    name = _temporary_name(path)
     with _descriptor_of(path.parent) as folder:
         temporary = name if folder is not None else str(path.with_name(name))
         try:
-            fill(folder, temporary)
+            if fill is None:
+                write_new(temporary, content, dir_fd=folder)
+            else:
+                fill(folder, temporary)
             target = path if folder is None else Path(path.name)
-            replace(temporary, target, src_dir_fd=folder, dst_dir_fd=folder)
+            os.replace(temporary, target, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with suppress(OSError):
-                unlink(temporary, dir_fd=folder)
+                os.unlink(temporary, dir_fd=folder)
             raise
 
 
@@ -164,8 +167,47 @@ def write_new(name: str | Path, content: bytes, *, dir_fd: int | None = None) ->
     Raises:
         OSError: if anything with that name exists, a link included, or it can't be written.
     """
-    with fdopen(open_descriptor(name, _NEW, 0o666, dir_fd=dir_fd), "wb") as file:
+    with os.fdopen(os.open(name, _NEW, 0o666, dir_fd=dir_fd), "wb") as file:
         file.write(content)
+
+
+def create_file(path: Path, content: bytes) -> None:
+    """Create a file with all of its content at once, unless there is one by now.
+
+    On a file system without links, a process that does the same at the same time may replace it.
+
+    Raises:
+        OSError: if it can't be created.
+    """
+    temporary = path.with_name(_temporary_name(path))
+    try:
+        write_new(temporary, content)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            pass
+        except OSError:
+            if not path.exists():
+                os.replace(temporary, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _temporary_name(path: Path) -> str:
+    # Fifty characters are two hundred bytes at most, and a name may have 255.
+    return f".{path.name[:50]}.{os.urandom(8).hex()}.tmp"
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write to a descriptor until all is written.
+
+    Raises:
+        OSError: it can't be written; the beginning of it may have been.
+    """
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 @contextmanager
@@ -174,11 +216,11 @@ def _descriptor_of(folder: Path) -> Iterator[int | None]:
     if not _HAS_DESCRIPTORS:
         yield None
         return
-    descriptor = open_descriptor(folder, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
+    descriptor = os.open(folder, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
     try:
         yield descriptor
     finally:
-        close(descriptor)
+        os.close(descriptor)
 
 
 class Folder:
@@ -208,7 +250,7 @@ class Folder:
         """Close the descriptor."""
         if self._descriptor is not None:
             with suppress(OSError):
-                close(self._descriptor)
+                os.close(self._descriptor)
             self._descriptor = None
 
     def names(self) -> list[str]:
@@ -217,7 +259,9 @@ class Folder:
         Raises:
             OSError: if they can't be read.
         """
-        with scan(self._descriptor if self._descriptor is not None else self._checked()) as entries:
+        with os.scandir(
+            self._descriptor if self._descriptor is not None else self._checked()
+        ) as entries:
             return sorted(entry.name for entry in islice(entries, MAX_NAMES))
 
     def open_file(self, name: str, flags: int, mode: int = 0o600) -> int:
@@ -228,15 +272,15 @@ class Folder:
         """
         where, at = self._at(name)
         with suppress(FileNotFoundError):
-            _refuse_special(status_of(where, dir_fd=at, follow_symlinks=False), name)
-        descriptor = open_descriptor(where, flags | CAREFUL, mode, dir_fd=at)
+            _refuse_special(os.stat(where, dir_fd=at, follow_symlinks=False), name)
+        descriptor = os.open(where, flags | CAREFUL, mode, dir_fd=at)
         try:
-            status = fstat(descriptor)
+            status = os.fstat(descriptor)
             _refuse_special(status, name)
             if status.st_uid != self._owner:
                 raise PermissionError(errno.EPERM, "belongs to another user", name)
         except BaseException:
-            close(descriptor)
+            os.close(descriptor)
             raise
         return descriptor
 
@@ -250,7 +294,7 @@ class Folder:
         try:
             return read_descriptor(descriptor, max_bytes)
         finally:
-            close(descriptor)
+            os.close(descriptor)
 
     def open_folder(self, name: str) -> Folder:
         """Open a folder in this one that has the same owner.
@@ -268,7 +312,7 @@ class Folder:
             OSError: if it can't be removed.
         """
         where, at = self._at(name)
-        unlink(where, dir_fd=at)
+        os.unlink(where, dir_fd=at)
 
     def move(self, name: str, target: str, *, dir_fd: int | None) -> None:
         """Move a file out of the folder.
@@ -277,7 +321,7 @@ class Folder:
             OSError: if it can't be moved.
         """
         where, at = self._at(name)
-        replace(where, target, src_dir_fd=at, dst_dir_fd=dir_fd)
+        os.replace(where, target, src_dir_fd=at, dst_dir_fd=dir_fd)
 
     def rename(self, name: str, target: str) -> None:
         """Give a file another name in the folder, and replace what has that name.
@@ -286,7 +330,7 @@ class Folder:
             OSError: if it can't be renamed.
         """
         where, at = self._at(name)
-        replace(where, self._at(target)[0], src_dir_fd=at, dst_dir_fd=at)
+        os.replace(where, self._at(target)[0], src_dir_fd=at, dst_dir_fd=at)
 
     def rmdir(self) -> None:
         """Remove the folder.
@@ -296,10 +340,10 @@ class Folder:
         """
         with _descriptor_of(self.path.parent) as parent:
             where = self.path if parent is None else Path(self.path.name)
-            status = status_of(where, dir_fd=parent, follow_symlinks=False)
+            status = os.stat(where, dir_fd=parent, follow_symlinks=False)
             if identity_of(status) != self.identity:
                 raise _not_ours(self.path)
-            rmdir(where, dir_fd=parent)
+            os.rmdir(where, dir_fd=parent)
 
     def _at(self, name: str) -> tuple[str, int | None]:
         """Return a name and the descriptor it is relative to, or a path and `None`."""
@@ -308,7 +352,7 @@ class Folder:
         return str(self._checked() / name), None
 
     def _checked(self) -> Path:
-        if identity_of(lstat(self.path)) != self.identity:
+        if identity_of(os.lstat(self.path)) != self.identity:
             raise _not_ours(self.path)
         return self.path
 
@@ -341,7 +385,7 @@ def make_folder(path: Path) -> Folder:
         path.parent.mkdir(parents=True, exist_ok=True)
     owner: int | None = _user()
     with suppress(FileExistsError):
-        mkdir(path, 0o700)
+        os.mkdir(path, 0o700)
         # Some file systems give all new files to one user, so the owner is not checked here. If
         # somebody has replaced the folder, `open_file` raises, because the owners differ.
         owner = None
@@ -358,7 +402,7 @@ def _open(
     owner: int | None,
     is_private: bool = False,
 ) -> Folder:
-    status = status_of(where, dir_fd=at, follow_symlinks=False)
+    status = os.stat(where, dir_fd=at, follow_symlinks=False)
     is_link = getattr(status, "st_file_attributes", 0) & _REPARSE_POINT
     if stat.S_ISLNK(status.st_mode) or is_link:
         raise OSError(errno.ELOOP, "is a symbolic link", str(path))
@@ -366,15 +410,15 @@ def _open(
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         return Folder(path, None, status)
-    descriptor = open_descriptor(where, _FOLDER, dir_fd=at)
+    descriptor = os.open(where, _FOLDER, dir_fd=at)
     try:
-        status = fstat(descriptor)
+        status = os.fstat(descriptor)
         if owner not in (None, status.st_uid):
             raise PermissionError(errno.EPERM, "belongs to another user", str(path))
         if is_private and status.st_mode & 0o077:
             os.fchmod(descriptor, 0o700)
     except BaseException:
-        close(descriptor)
+        os.close(descriptor)
         raise
     return Folder(path, descriptor, status)
 
@@ -413,7 +457,7 @@ def move_high(descriptor: int) -> int:
     for lowest in _high_numbers(soft):
         with suppress(OSError):
             high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, lowest)
-            close(descriptor)
+            os.close(descriptor)
             return high
     return descriptor
 
