@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.isolate.processes import remove_folder
+from pytest_failure_taxonomy.bench.load.folder import write_starter
 from pytest_failure_taxonomy.bench.plugin.bench_session import write_json
-from pytest_failure_taxonomy.bench.start import write_starter
 from pytest_failure_taxonomy.errors import BenchError, ReportError
 from pytest_failure_taxonomy.record.layout import (
     EVENTS,
@@ -882,7 +882,7 @@ def test_a_starter_that_fails_removes_its_own_files_alone(
     tmp_path: Path, loot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes into a new task class while it is written stays."""
-    from pytest_failure_taxonomy.bench import start
+    from pytest_failure_taxonomy.bench.load import folder as start
 
     folder = tmp_path / "cls"
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from pytest_failure_taxonomy.bench.dask import DaskSystem
 from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
-from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.bench.run.runner import Runner
 from tests.helpers.dask_clusters import dask_cluster
 
 SLEEP_SECONDS: Final = 0.1

@@ -32,7 +32,7 @@ def main(kind: str, lines: int) -> None:
     """Write them as a run does, with secrets removed from what is kept."""
     from pytest_failure_taxonomy.bench.models import BenchScore
     from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
-    from pytest_failure_taxonomy.bench.run_file import RunFile
+    from pytest_failure_taxonomy.bench.runs.file import RunFile
     from pytest_failure_taxonomy.redaction import Redactor
 
     score = BenchScore(passed=True, score=1.0, breakdown={"found": 1.0})

@@ -52,7 +52,7 @@ def run_asyncio(cases: int, kind: str) -> int:
 def run_ours(cases: int, kind: str) -> int:
     """Run them by `Runner.execute`."""
     from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
-    from pytest_failure_taxonomy.bench.runner import Runner
+    from pytest_failure_taxonomy.bench.run.runner import Runner
 
     def plain_grade(_: BenchCase, output: str) -> dict[str, object]:
         passed = output == "done"

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
-from pytest_failure_taxonomy.bench.start import starter_files
+from pytest_failure_taxonomy.bench.load.folder import starter_files
+from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from tests.helpers.children import ChildRun, run_child
 
 CLI: Final = (sys.executable, "-m", "pytest_failure_taxonomy")

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.case_pages import (
+from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
+from pytest_failure_taxonomy.bench.runs.reader import read_run, report_of
+from pytest_failure_taxonomy.bench.runs.shown import (
     MAX_CASES,
     MAX_CHARACTERS,
     MAX_MESSAGE,
@@ -19,8 +21,6 @@ from pytest_failure_taxonomy.bench.case_pages import (
     SMALL_RUN,
     page_runs,
 )
-from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
-from pytest_failure_taxonomy.bench.runs_on_disk import read_run, report_of
 from pytest_failure_taxonomy.cli.main import main
 from tests.helpers.kept_runs import RUN_ID, call_of, keep_run, outcome_of, score_of, write_files
 from tests.helpers.reports import make_report

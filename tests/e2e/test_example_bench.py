@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
+from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import RUNNER_CODES
 from tests.helpers.runs import REPORT, FinishedRun, PytestRuns, assert_counts_agree
 from tests.helpers.task_classes import BENCH, codes_by_case, only_bench

@@ -16,7 +16,7 @@ from pytest_failure_taxonomy.bench.models import (
     TaskClass,
 )
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
-from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.bench.run.runner import Runner
 from tests.helpers.rubrics import in_process_stub_rubric
 
 SOON_SECONDS = 0.1

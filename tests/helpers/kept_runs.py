@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.bench.digests import digests_of
-from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
+from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode, GateSettings, TaskClass
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
-from pytest_failure_taxonomy.bench.run_file import RunFile
-from pytest_failure_taxonomy.bench.run_records import (
+from pytest_failure_taxonomy.bench.runs.file import (
     SCHEMA_VERSION,
+    RunFile,
     RunHeader,
     SystemGiven,
     scheduled,

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_failure_taxonomy.bench.models import BenchCase
 from pytest_failure_taxonomy.bench.outcomes import RubricTimeoutError
-from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.bench.run.runner import Runner
 from tests.helpers.bench import (
     NEVER_SECONDS,
     SOON_SECONDS,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.answers import Answer
-    from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
+    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
     from pytest_failure_taxonomy.bench.models import (
         BenchCase,
         BenchRunReport,
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
         RunPlan,
         TaskClass,
     )
+    from pytest_failure_taxonomy.bench.run.runner import Runner
     from pytest_failure_taxonomy.bench.run_report import aggregate, evaluate_gate
-    from pytest_failure_taxonomy.bench.runner import Runner
 
 __all__ = [
     "Answer",
@@ -34,10 +34,10 @@ __all__ = [
 
 _HOMES = {
     "Answer": "answers",
-    "Runner": "runner",
+    "Runner": "run.runner",
     "aggregate": "run_report",
     "evaluate_gate": "run_report",
-    "load_task_class": "loading.task_class",
+    "load_task_class": "load.task_class",
 }
 
 

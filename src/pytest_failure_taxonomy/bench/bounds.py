@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.bench.run_figures import DifferenceInterval, LowerBound
+from pytest_failure_taxonomy.bench.models import DifferenceInterval, LowerBound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,19 +25,18 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.bench.answers import Answer, ForwardedSpending
-from pytest_failure_taxonomy.bench.call_threads import Raised
-from pytest_failure_taxonomy.bench.calls import as_coroutine_function
-from pytest_failure_taxonomy.bench.errors_elsewhere import (
+from pytest_failure_taxonomy.bench.answers import Answer, ForwardedSpending, json_problem
+from pytest_failure_taxonomy.bench.isolate.client import MAX_OUTPUT_BYTES, IsolatedSystem
+from pytest_failure_taxonomy.bench.run.call_threads import Raised
+from pytest_failure_taxonomy.bench.run.calls import as_coroutine_function
+from pytest_failure_taxonomy.bench.run.fan_out import BackgroundLoop
+from pytest_failure_taxonomy.bench.user_code import (
     SystemUnderTestError,
+    Traceback,
     facts_of,
+    import_callable,
     raised_elsewhere,
 )
-from pytest_failure_taxonomy.bench.fan_out import BackgroundLoop
-from pytest_failure_taxonomy.bench.isolate.client import MAX_OUTPUT_BYTES, IsolatedSystem
-from pytest_failure_taxonomy.bench.output_json import json_problem
-from pytest_failure_taxonomy.bench.user_code import import_callable
-from pytest_failure_taxonomy.bench.user_errors import Traceback
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:

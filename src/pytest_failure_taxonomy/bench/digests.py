@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.bench.loading.folder import RUBRICS
-from pytest_failure_taxonomy.bench.run_figures import BenchDigests
+from pytest_failure_taxonomy.bench.load.folder import RUBRICS
+from pytest_failure_taxonomy.bench.models import BenchDigests
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass

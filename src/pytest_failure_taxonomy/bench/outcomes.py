@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, FailureMode
-    from pytest_failure_taxonomy.bench.user_errors import Traceback
+    from pytest_failure_taxonomy.bench.user_code import Traceback
 
     SystemUnderTest = Callable[[BenchCase], Any]
     """Plain or async; returns anything that JSON can represent."""

@@ -1,4 +1,20 @@
-"""The report of a run: its figures and its gate."""
+"""The report of a run: its figures and its gate.
+
+The repetitions of a case are reduced to one number by unbiased estimators of what k runs would do:
+
+| reducer  | of a case with c passes in n runs               | computed as              |
+|----------|-------------------------------------------------|--------------------------|
+| mean     | the mean score                                  |                          |
+| majority | whether more than half of the n runs passed     | 1 or 0                   |
+| pass@k   | the chance that one of k runs passes            | 1 - C(n-c, k) / C(n, k)  |
+| pass^k   | the chance that all of k runs pass              | C(c, k) / C(n, k)        |
+| best@k   | the expected best score of k runs               | mean best of all subsets |
+
+pass@k is from Chen et al., "Evaluating Large Language Models Trained on Code" (arXiv:2107.03374);
+pass^k from Yao et al., "tau-bench" (arXiv:2406.12045). best@k extends pass@k to scores: of n sorted
+scores the i-th is the best in C(i-1, k-1) of the C(n, k) subsets. Each is the mean over all subsets
+of k runs, which is why it has no bias (Hoeffding's U-statistics).
+"""
 
 from __future__ import annotations
 
@@ -7,29 +23,168 @@ import re
 import secrets
 import statistics
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from pytest_failure_taxonomy.bench.admission import COST_CAP
 from pytest_failure_taxonomy.bench.bounds import FEWEST_SCORES, lower_bound_95
 from pytest_failure_taxonomy.bench.models import (
+    COST_CAP,
     BenchRunReport,
     BenchShard,
     Counts,
     GateResult,
     GateSettings,
+    KeyScores,
+    LowerBound,
+    ProviderLoss,
+    ReducedScore,
     ShardCase,
+    TagScores,
 )
-from pytest_failure_taxonomy.bench.reducers import CaseRun, reduce_runs
-from pytest_failure_taxonomy.bench.run_figures import ProviderLoss
-from pytest_failure_taxonomy.bench.slices import TaggedCase, scores_by_key, scores_by_tag
+from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection
 
-    from pytest_failure_taxonomy.bench.models import BenchScore, RunPlan
-    from pytest_failure_taxonomy.bench.run_figures import BenchDigests
+    from pytest_failure_taxonomy.bench.models import BenchDigests, BenchScore, RunPlan
+
+
+RIGHT_REDUCERS: Final = "write mean, majority, pass@K, pass^K or best@K"
+_NAME: Final = re.compile(r"mean|majority|(pass@|pass\^|best@)([1-9][0-9]{0,3})", re.ASCII)
+
+
+@value
+class CaseRun:
+    """One run of a case; one that was lost has failed."""
+
+    score: float
+    """0 where it did not pass."""
+    passed: bool
+
+
+def is_reducer(name: str) -> bool:
+    """Return whether there is a reducer of that name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def needed_runs(name: str) -> int:
+    """Return how many runs of a case a reducer needs.
+
+    Raises:
+        ValueError: There is no such reducer.
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise ValueError(f"there is no reducer {name!r}; {RIGHT_REDUCERS}")
+    return int(found[2] or 1)
+
+
+def reduce_case(name: str, runs: Sequence[CaseRun]) -> float:
+    """Return what a reducer makes of the runs of one case, from 0 to 1.
+
+    Args:
+        name: The reducer, such as `pass@3`.
+        runs: At least as many as the reducer needs.
+    """
+    k, n, passed = needed_runs(name), len(runs), sum(run.passed for run in runs)
+    scores = sorted(run.score for run in runs)
+    if name == "majority":
+        return float(2 * passed > n)
+    subsets = math.comb(n, k)
+    if name.startswith("pass@"):
+        return 1 - math.comb(n - passed, k) / subsets
+    if name.startswith("pass^"):
+        return math.comb(passed, k) / subsets
+    if name.startswith("best@"):
+        terms = (math.comb(i, k - 1) / subsets * each for i, each in enumerate(scores))
+        return min(1.0, math.fsum(terms))
+    return math.fsum(scores) / n
+
+
+def reduce_runs(
+    names: Sequence[str], cases: Sequence[Sequence[CaseRun]], *, was_picked: bool
+) -> tuple[ReducedScore, ...]:
+    """Return the mean of each reducer over distinct cases, with its lower bound.
+
+    The runs of a case stay together: the bound is over one number for each distinct case.
+
+    Args:
+        names: The reducers.
+        cases: The runs of each distinct case, at least one.
+        was_picked: Whether somebody chose the cases; there is no bound then.
+    """
+    return tuple([_reduce(name, cases, was_picked=was_picked) for name in names])
+
+
+def _reduce(name: str, cases: Sequence[Sequence[CaseRun]], *, was_picked: bool) -> ReducedScore:
+    k, n = needed_runs(name), len(cases)
+    short = sum(len(runs) < k for runs in cases)
+    if short or not cases:
+        why = f"{short} of {n} cases ran fewer than {k} times" if cases else "no case ran"
+        bound = LowerBound(value=None, method=f"none: {why}", n=n)
+        return ReducedScore(name=name, value=None, lower_bound_95=bound)
+    values = [reduce_case(name, runs) for runs in cases]
+    bound = lower_bound_95(values, was_picked=was_picked)
+    return ReducedScore(name=name, value=math.fsum(values) / n, lower_bound_95=bound)
+
+
+@value
+class TaggedCase:
+    """A distinct case that was started, with its runs."""
+
+    tags: tuple[str, ...]
+    runs: Sequence[CaseRun]
+    """At least one."""
+
+
+def scores_by_tag(cases: Iterable[TaggedCase], *, was_picked: bool) -> tuple[TagScores, ...]:
+    """Return the scores of the cases of each tag, sorted by tag.
+
+    Args:
+        cases: The distinct cases that were started.
+        was_picked: Whether somebody chose the cases; there is no bound then.
+    """
+    by_tag: dict[str, list[TaggedCase]] = {}
+    for case in cases:
+        for tag in case.tags:
+            by_tag.setdefault(tag, []).append(case)
+    return tuple([_of_tag(tag, by_tag[tag], was_picked=was_picked) for tag in sorted(by_tag)])
+
+
+def _of_tag(tag: str, cases: Sequence[TaggedCase], *, was_picked: bool) -> TagScores:
+    runs = [run for case in cases for run in case.runs]
+    means = [_mean([run.score for run in case.runs]) for case in cases]
+    return TagScores(
+        tag=tag,
+        n=len(runs),
+        passed=sum(run.passed for run in runs),
+        mean_score=_mean([run.score for run in runs]),
+        lower_bound_95=lower_bound_95(means, was_picked=was_picked),
+    )
+
+
+def scores_by_key(breakdowns: Iterable[Mapping[str, float]]) -> tuple[KeyScores, ...]:
+    """Return the scores on each key, sorted by key; a case without the key doesn't count."""
+    by_key: dict[str, list[float]] = {}
+    for breakdown in breakdowns:
+        for key, number in breakdown.items():
+            by_key.setdefault(key, []).append(number)
+    return tuple(
+        [
+            KeyScores(key=key, n=len(given), mean=_mean(given), least=min(given))
+            for key, given in sorted(by_key.items())
+        ]
+    )
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    """Return the mean; numbers too large to be added are divided first."""
+    try:
+        return math.fsum(numbers) / len(numbers)
+    except OverflowError:
+        return math.fsum(number / len(numbers) for number in numbers)
 
 
 def aggregate(

@@ -11,11 +11,12 @@ from pytest_failure_taxonomy.taxonomy.words import listed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_failure_taxonomy.bench.models import BenchRunReport, Severity
-    from pytest_failure_taxonomy.bench.run_figures import (
+    from pytest_failure_taxonomy.bench.models import (
         BenchComparison,
+        BenchRunReport,
         LowerBound,
         ReducedScore,
+        Severity,
         TagScores,
     )
 

@@ -12,15 +12,16 @@ from typing import Any, Final, Literal
 from pytest_failure_taxonomy.bench.digests import case_digest, digests_of, joined_cases_digest
 from pytest_failure_taxonomy.bench.models import (
     BenchCase,
+    BenchDigests,
     BenchRunReport,
     BenchSettings,
     BenchShard,
     GateResult,
+    ProviderLoss,
     RunPlan,
     RunShard,
     TaskClass,
 )
-from pytest_failure_taxonomy.bench.run_figures import BenchDigests, ProviderLoss
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.errors import BenchError
 

@@ -1,15 +1,34 @@
-"""Import code that a user names: a system under test, or the rubric of a task class."""
+"""The user's code: import it, and tell what it raises.
+
+A system under test raises in this process or in another one. An exception is described, told by its
+kind, and decides whether and when the system is called again. It may misbehave itself.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
+import math
+import random
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from fnmatch import fnmatchcase
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy.evidence import RaisedException
+from pytest_failure_taxonomy.taxonomy.fingerprints import normalize_message
+from pytest_failure_taxonomy.taxonomy.libraries import classify_exception
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.models import RetrySettings
 
 
 def import_callable(target: str, where: str) -> Callable[..., Any]:
@@ -79,3 +98,303 @@ def _load(path: Path, name: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+MAX_MESSAGE: Final = 200
+"""Characters of a message in the detail of a score."""
+MAX_TRACEBACK: Final = 8_000
+"""Characters of a traceback that are kept."""
+
+_ENDS_A_RUN: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
+_MARK: Final = "\n... [{count} characters left out] ...\n"
+
+
+def ends_run(error: BaseException, *, is_cancelled_by_us: bool = False) -> bool:
+    """Return whether an exception must end the whole run instead of becoming a score.
+
+    These are `KeyboardInterrupt`, `SystemExit`, `CancelledError`, the `Exit` of `pytest.exit`, and
+    groups that contain one of them.
+
+    Args:
+        error: The exception.
+        is_cancelled_by_us: Whether we cancelled the call, so that `CancelledError` is expected.
+    """
+    # Code that raises it has loaded pytest; otherwise pytest must not be loaded here.
+    outcomes = sys.modules.get("_pytest.outcomes")
+    ends = _ENDS_A_RUN if outcomes is None else (*_ENDS_A_RUN, outcomes.Exit)
+    pending = [error]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, BaseExceptionGroup):
+            pending.extend(each.exceptions)
+        elif isinstance(each, asyncio.CancelledError) and is_cancelled_by_us:
+            continue
+        elif isinstance(each, ends):
+            return True
+    return False
+
+
+def attribute_of(error: BaseException, name: str) -> object:
+    """Return an attribute of an exception; `None` if it has none, or if reading it raises."""
+    try:
+        return getattr(error, name, None)
+    except Exception:  # noqa: BLE001 - a property may raise anything
+        return None
+
+
+def describe(error: BaseException) -> str:
+    """Return the type of an exception and the beginning of its message."""
+    name = type(error).__name__
+    try:
+        message = str(error)[:MAX_MESSAGE]
+    except Exception as problem:  # noqa: BLE001 - `__str__` may raise anything
+        message = f"<no message: {type(problem).__name__} in __str__>"
+    return safe(f"{name}: {message}")
+
+
+def safe(text: str) -> str:
+    """Return a text in which surrogates and NUL characters are escaped."""
+    if "\x00" in text:
+        text = text.replace("\x00", "\\x00")
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class Traceback:
+    """The traceback of an exception, taken where it was raised and written where it is read.
+
+    Python 3.11 parses source code while it writes a traceback, and fails if two threads do so at
+    once (`SystemError: AST constructor recursion depth mismatch`). So the thread that runs the
+    cases writes none.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        """Take the traceback without our own frames; nothing of the frames is kept alive.
+
+        An exception from another process has its traceback in an attribute, as `RubricError` has.
+        """
+        self._taken: str | traceback.TracebackException = ""
+        brought = attribute_of(error, "traceback")
+        if isinstance(brought, str):
+            self._taken = brought
+            return
+        begin = error.__traceback__
+        while begin is not None and begin.tb_frame.f_globals.get("__name__", "") in _OURS:
+            begin = begin.tb_next
+        with suppress(Exception):  # methods of the exception are called
+            self._taken = traceback.TracebackException(type(error), error, begin)
+
+    def text(self) -> str:
+        """Return the text, shortened in the middle; empty where there is none."""
+        if isinstance(self._taken, traceback.TracebackException):
+            try:
+                self._taken = "".join(self._taken.format())
+            except Exception:  # noqa: BLE001 - as above
+                self._taken = ""
+        return cap(safe(self._taken), MAX_TRACEBACK)
+
+
+_BENCH: Final = __name__.rpartition(".")[0]
+_OURS: Final = frozenset(
+    f"{_BENCH}.{name}" for name in ("run.calls", "run.call_threads", "dask", "run.fan_out")
+)
+
+
+def cap(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters: the middle is cut out if it is longer."""
+    if len(text) <= limit:
+        return text
+    half = (limit - 50) // 2
+    return text[:half] + _MARK.format(count=len(text) - 2 * half) + text[-half:]
+
+
+LONGEST_PAUSE_SECONDS: Final = 120.0
+"""A server that asks for a longer pause is asked again after this one."""
+_MAX_MESSAGE: Final = 2_000
+_MAX_KIND: Final = 100
+_INFRASTRUCTURE: Final = ("llm.", "sandbox.")
+_JITTER: Final = 0.25
+"""The share by which a pause is longer or shorter, so that cases don't all come back at once."""
+
+
+def kind_of(error: BaseException) -> str | None:
+    """Return the kind of a well-known library's exception, such as `llm.rate_limited`.
+
+    An exception can also name its kind in an attribute `failure_kind`; that of another process
+    does, or has the names of its classes in an attribute `bases`. An exception without a kind of
+    its own has that of its cause.
+    """
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        kind = _own_kind(each)
+        if kind is not None:
+            return kind
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+    return None
+
+
+def _own_kind(error: BaseException) -> str | None:
+    named = attribute_of(error, "failure_kind")
+    if isinstance(named, str):
+        return named if len(named) <= _MAX_KIND and named.isprintable() else None
+    bases = names_of_classes(error)
+    module, _, name = bases[0].rpartition(".") if bases else ("", "", "")
+    raised = RaisedException(type=name, module=module, message=_message_of(error), bases=bases)
+    found = classify_exception(raised)
+    return None if found is None else found[1]
+
+
+def names_of_classes(error: BaseException) -> tuple[str, ...]:
+    """Return the names of an exception's classes, with their modules, the most derived one first.
+
+    Those of an exception of another process are in its attribute `bases`.
+    """
+    bases = attribute_of(error, "bases")
+    if isinstance(bases, tuple) and all(isinstance(each, str) for each in bases):
+        return bases
+    return tuple(f"{each.__module__}.{each.__qualname__}" for each in type(error).__mro__[:-1])
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        return str(error)[:_MAX_MESSAGE]
+    except Exception:  # noqa: BLE001 - `__str__` may raise anything
+        return ""
+
+
+def is_infrastructure(kind: str | None) -> bool:
+    """Return whether a kind says that the provider failed and not the system."""
+    return kind is not None and kind.startswith(_INFRASTRUCTURE)
+
+
+def fingerprint_of_error(code: str, error: BaseException) -> str:
+    """Return 16 hexadecimal digits that are the same for exceptions with one cause.
+
+    Numbers, paths, quoted texts and the like in the message don't count. An exception whose
+    attribute `is_systemic` is false has no cause that others could have, too; that is ''.
+    """
+    if attribute_of(error, "is_systemic") is False:
+        return ""
+    name = f"{type(error).__module__}.{type(error).__qualname__}"
+    return fingerprint_of_words(code, _message_of(error), name)
+
+
+def fingerprint_of_words(code: str, words: str, name: str = "") -> str:
+    """Return 16 hexadecimal digits as `fingerprint_of_error`, of what a failure's detail says."""
+    told = f"{code}\0{name}\0{normalize_message(words)}".encode("utf-8", "replace")
+    return blake2b(told, digest_size=8).hexdigest()
+
+
+def pause_seconds(
+    retry: RetrySettings | None, number: int, kind: str | None, error: BaseException
+) -> float | None:
+    """Return how long to wait before a case's system is called again.
+
+    The pause doubles with each call. A pause that the server asked for is kept if it is longer.
+
+    Args:
+        retry: When to try again.
+        number: How many calls there were.
+        kind: The kind of the exception that ended the last one.
+        error: This exception.
+
+    Returns:
+        `None` if the system is not to be called again.
+    """
+    if retry is None or kind is None or number >= retry.attempts:
+        return None
+    if not any(fnmatchcase(kind, pattern) for pattern in retry.on):
+        return None
+    jitter = 1 + random.uniform(-_JITTER, _JITTER)  # noqa: S311 - nobody gains by guessing it
+    # Ten doublings exceed the longest pause already; more would overflow.
+    pause = retry.backoff_seconds * 2.0 ** min(number - 1, 10) * jitter
+    asked = retry_after_seconds(error)
+    if asked is not None:
+        pause = max(pause, asked)
+    return min(pause, LONGEST_PAUSE_SECONDS)
+
+
+def retry_after_seconds(error: BaseException) -> float | None:
+    """Return the pause that a server asked for, in seconds, if an exception holds its answer.
+
+    That is an attribute `retry_after`, or the header `Retry-After` of a `response`: a number of
+    seconds or a date (RFC 9110, section 10.2.3).
+    """
+    with suppress(Exception):  # the attributes may be anything
+        asked = attribute_of(error, "retry_after")
+        if asked is None:
+            asked = _header(getattr(error, "response", None))
+        return _seconds(asked)
+    return None
+
+
+def _header(response: Any) -> Any:
+    headers = getattr(response, "headers", None)
+    if headers is None:
+        return None
+    exact = headers.get("retry-after-ms")
+    if exact is not None:
+        return float(exact) / 1000
+    return headers.get("retry-after", headers.get("Retry-After"))
+
+
+def _seconds(asked: Any) -> float | None:
+    if asked is None or isinstance(asked, bool):
+        return None
+    try:
+        seconds = float(asked)
+    except ValueError:
+        when = parsedate_to_datetime(asked)
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        seconds = (when - datetime.now(UTC)).total_seconds()
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+class SystemUnderTestError(Exception):
+    """An exception of a system under test, raised in its own process.
+
+    The error that reaches the caller is of a subclass named like the original's type.
+    """
+
+    bases: tuple[str, ...] | None = None
+    """The names of the original's classes, with their modules, the most derived one first."""
+    failure_kind: str | None = None
+    """The kind of failure, such as `llm.rate_limited`, if it is known; maybe its cause's."""
+    retry_after: float | None = None
+    """The pause that the server of a provider asked for, in seconds."""
+
+    def __init__(self, message: str, *, traceback: str = "", printed: str = "") -> None:
+        super().__init__(message)
+        self.traceback = traceback
+        self.printed = printed
+
+
+def facts_of(error: BaseException) -> dict[str, Any]:
+    """Return as plain data what decides whether the system is called again after an exception."""
+    return {
+        "bases": names_of_classes(error),
+        "failure_kind": kind_of(error),
+        "retry_after": retry_after_seconds(error),
+    }
+
+
+def raised_elsewhere(said: Mapping[str, Any], printed: str = "") -> SystemUnderTestError:
+    """Return an exception like one that was raised in another process.
+
+    Args:
+        said: Its `type`, `message` and `traceback`, and maybe its `facts_of`.
+        printed: What the process printed.
+    """
+    kind = type(said["type"], (SystemUnderTestError,), {"__module__": __name__})
+    error: SystemUnderTestError = kind(
+        said["message"], traceback=said["traceback"], printed=printed
+    )
+    bases = said.get("bases")
+    error.bases = None if bases is None else tuple(bases)
+    error.failure_kind = said.get("failure_kind")
+    error.retry_after = said.get("retry_after")
+    return error

@@ -48,7 +48,7 @@ def add_parser(commands: Parsers) -> None:
 
 def execute_init(options: argparse.Namespace) -> int:
     """Write a task class and print what to do next."""
-    from pytest_failure_taxonomy.bench.start import write_starter
+    from pytest_failure_taxonomy.bench.load.folder import write_starter
 
     folder: Path = options.folder
     write_starter(folder)

@@ -14,7 +14,7 @@ from pytest_failure_taxonomy.taxonomy.words import counted, listed
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.comparing import ComparedRun
-    from pytest_failure_taxonomy.bench.run_figures import BenchComparison, CaseChange
+    from pytest_failure_taxonomy.bench.models import BenchComparison, CaseChange
     from pytest_failure_taxonomy.cli.options import Parsers
 
 FORMATS: Final = ("text", "json", "markdown")
@@ -63,7 +63,7 @@ def add_parser(commands: Parsers) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Print how the runs differ."""
     from pytest_failure_taxonomy.bench.comparing import compare
-    from pytest_failure_taxonomy.bench.earlier_runs import read_earlier_runs
+    from pytest_failure_taxonomy.bench.runs.earlier import read_earlier_runs
 
     old, new = (read_earlier_runs(each, options.storage) for each in (options.old, options.new))
     found = compare(old, new, only_common=options.only_common)

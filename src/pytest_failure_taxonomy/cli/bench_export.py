@@ -38,14 +38,14 @@ def add_parser(commands: Parsers) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Write the run."""
-    from pytest_failure_taxonomy.bench.run_rows import rows_of
+    from pytest_failure_taxonomy.bench.runs.shown import rows_of
 
     run = load_run(options)
     rows = rows_of(run)
     if not rows:
         raise BenchError(f"{run.path}: the run has no cases; name one that has")
     if options.to == "json":
-        from pytest_failure_taxonomy.bench.kept_texts import json_text
+        from pytest_failure_taxonomy.bench.runs.shown import json_text
 
         text = json_text(rows) + "\n"
     else:

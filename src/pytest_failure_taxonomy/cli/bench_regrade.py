@@ -23,8 +23,8 @@ from pytest_failure_taxonomy.taxonomy.words import counted, listed
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchRunReport, GateSettings
-    from pytest_failure_taxonomy.bench.regrading import Fate, Regrading
-    from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun
+    from pytest_failure_taxonomy.bench.run.regrading import Fate, Regrading
+    from pytest_failure_taxonomy.bench.runs.reader import KeptRun
     from pytest_failure_taxonomy.cli.options import Parsers
 
 _FAILED: Final = 1
@@ -103,8 +103,8 @@ def _count(text: str) -> int:
 
 def execute_regrade(options: argparse.Namespace) -> int:
     """Grade a run again and say what has changed."""
-    from pytest_failure_taxonomy.bench.find_class import load_class_of
-    from pytest_failure_taxonomy.bench.regrading import plan_regrading
+    from pytest_failure_taxonomy.bench.run.regrading import plan_regrading
+    from pytest_failure_taxonomy.bench.runs.reader import load_class_of
 
     run = load_run(options)
     plan = plan_regrading(
@@ -116,7 +116,7 @@ def execute_regrade(options: argparse.Namespace) -> int:
         return _INTERRUPTED
     if problem:
         tell(safe_text(problem, _MAX_LINE))
-    from pytest_failure_taxonomy.bench.runs_on_disk import read_run
+    from pytest_failure_taxonomy.bench.runs.reader import read_run
 
     new = read_run(path, has_outputs=False)
     report = report_for(new)
@@ -131,10 +131,9 @@ def _regraded(plan: Regrading) -> tuple[Path | None, str]:
 
     There is no file but its name if the user interrupted it.
     """
-    from pytest_failure_taxonomy.bench.regrading import new_header, regrade
-    from pytest_failure_taxonomy.bench.run_file import RunFile
-    from pytest_failure_taxonomy.bench.run_records import SUFFIX, scheduled
-    from pytest_failure_taxonomy.bench.several_rubrics import check_variables, open_rubrics
+    from pytest_failure_taxonomy.bench.rubrics import check_variables, open_rubrics
+    from pytest_failure_taxonomy.bench.run.regrading import new_header, regrade
+    from pytest_failure_taxonomy.bench.runs.file import SUFFIX, RunFile, scheduled
     from pytest_failure_taxonomy.recorder.secrets import Secrets
     from pytest_failure_taxonomy.redaction.secret_names import declare_secret_variables
     from pytest_failure_taxonomy.report.text import change_texts
@@ -246,8 +245,8 @@ def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]
     Raises:
         BenchError: There is none.
     """
-    from pytest_failure_taxonomy.bench.find_class import load_class_of
     from pytest_failure_taxonomy.bench.models import GateSettings
+    from pytest_failure_taxonomy.bench.runs.reader import load_class_of
 
     gate, source = run.header.gate, "the run's own"
     if options.task_class is not None:

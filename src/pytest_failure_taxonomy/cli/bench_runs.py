@@ -16,8 +16,8 @@ from pytest_failure_taxonomy.taxonomy.words import listed
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchRunReport, GateSettings
-    from pytest_failure_taxonomy.bench.run_records import KeptAttempt
-    from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun
+    from pytest_failure_taxonomy.bench.runs.file import KeptAttempt
+    from pytest_failure_taxonomy.bench.runs.reader import KeptRun
     from pytest_failure_taxonomy.cli.options import Parsers
 
 STORAGE: Final = ".bench"
@@ -87,7 +87,7 @@ def load_run(options: argparse.Namespace, *, has_outputs: bool = True) -> KeptRu
     Raises:
         BenchError: There is no such run, or its file can't be read.
     """
-    from pytest_failure_taxonomy.bench.runs_on_disk import find_run, read_run
+    from pytest_failure_taxonomy.bench.runs.reader import find_run, read_run
 
     try:
         run = read_run(find_run(options.run, options.storage), has_outputs=has_outputs)
@@ -104,7 +104,7 @@ def report_for(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport
     Raises:
         BenchError: What its file holds makes no report.
     """
-    from pytest_failure_taxonomy.bench.runs_on_disk import report_of
+    from pytest_failure_taxonomy.bench.runs.reader import report_of
 
     try:
         return report_of(run, gate)
@@ -129,7 +129,7 @@ def summary(report: BenchRunReport, test: str = "") -> Iterator[Line]:
 
 def execute_list(options: argparse.Namespace) -> int:
     """Print a line for each run."""
-    from pytest_failure_taxonomy.bench.runs_on_disk import read_run, run_paths
+    from pytest_failure_taxonomy.bench.runs.reader import read_run, run_paths
 
     if options.storage.exists() and not options.storage.is_dir():
         raise BenchError(
@@ -225,8 +225,8 @@ _LISTED: Final = (
 
 def execute_show(options: argparse.Namespace) -> int:
     """Print a run, or a case of it."""
-    from pytest_failure_taxonomy.bench.kept_texts import json_text
-    from pytest_failure_taxonomy.bench.runs_on_disk import read_calls
+    from pytest_failure_taxonomy.bench.runs.reader import read_calls
+    from pytest_failure_taxonomy.bench.runs.shown import json_text
 
     run = load_run(options, has_outputs=False)
     if options.case is not None:
@@ -396,8 +396,8 @@ def _call(call: KeptAttempt) -> str:
 
 
 def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
-    from pytest_failure_taxonomy.bench.find_class import descriptions_of
     from pytest_failure_taxonomy.bench.models import RUNNER_CODES
+    from pytest_failure_taxonomy.bench.runs.reader import descriptions_of
 
     score = last.score
     if score is None:
@@ -415,7 +415,7 @@ def _score_lines(run: KeptRun, last: KeptAttempt) -> Iterator[Line]:
 
 
 def _content_lines(last: KeptAttempt) -> Iterator[Line]:
-    from pytest_failure_taxonomy.bench.kept_texts import messages_of, text_of
+    from pytest_failure_taxonomy.bench.runs.shown import messages_of, text_of
 
     for name in last.truncated:
         yield Line(text=f"  {name}: was too long to be kept", color="yellow")

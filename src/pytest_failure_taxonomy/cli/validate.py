@@ -68,7 +68,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _subjects(path: Path) -> Iterator[Path]:
     """Yield what a path stands for: the task classes in a folder, the class of a file, itself."""
-    from pytest_failure_taxonomy.bench.loading.folder import PARTS, RUBRICS, task_class_folder
+    from pytest_failure_taxonomy.bench.load.folder import PARTS, RUBRICS, task_class_folder
 
     try:
         if path.name in PARTS and _is_task_class(path.parent):
@@ -136,7 +136,7 @@ def _why_unread(path: Path) -> str | None:
 
 
 def _is_task_class(path: Path) -> bool:
-    from pytest_failure_taxonomy.bench.loading.folder import is_task_class
+    from pytest_failure_taxonomy.bench.load.folder import is_task_class
 
     return is_task_class(path)
 
@@ -150,7 +150,7 @@ def _is_report(path: Path) -> bool:
 
 
 def _check_task_class(path: Path) -> str:
-    from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
+    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 
     task_class = load_task_class(path)
     times = task_class.settings.repeat

@@ -20,7 +20,7 @@ _MAX_NAMED: Final = 10
 _PROGRAM: Final = """\
 import sys
 sys.path.insert(0, sys.argv.pop(1))
-from pytest_failure_taxonomy.bench.kept_reports import main
+from pytest_failure_taxonomy.bench.runs.reader import main
 main(*sys.argv[1:])
 """
 

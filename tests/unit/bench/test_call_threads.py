@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from pytest_failure_taxonomy.bench.call_threads import CallThreads, Raised
-from pytest_failure_taxonomy.bench.calls import as_coroutine_function
+from pytest_failure_taxonomy.bench.run.call_threads import CallThreads, Raised
+from pytest_failure_taxonomy.bench.run.calls import as_coroutine_function
 from tests.helpers.waiting import wait_until
 
 COLOUR: ContextVar[str] = ContextVar("COLOUR", default="none")
@@ -47,7 +47,7 @@ def test_a_call_that_never_ends_costs_no_other_call_and_no_exit() -> None:
     """Its thread is lost, the others are not, and the interpreter doesn't wait for it."""
     program = (
         "import asyncio, threading\n"
-        "from pytest_failure_taxonomy.bench.call_threads import CallThreads\n"
+        "from pytest_failure_taxonomy.bench.run.call_threads import CallThreads\n"
         "threads = CallThreads()\n"
         "async def run():\n"
         "    stuck = [threads.call(threading.Event().wait) for _ in range(50)]\n"
@@ -225,7 +225,7 @@ def test_a_fork_starts_threads_of_its_own() -> None:
     """The idle threads of its parent don't exist in it."""
     program = (
         "import asyncio, os, warnings\n"
-        "from pytest_failure_taxonomy.bench.call_threads import CallThreads\n"
+        "from pytest_failure_taxonomy.bench.run.call_threads import CallThreads\n"
         "warnings.simplefilter('ignore', DeprecationWarning)\n"
         "threads = CallThreads(idle_seconds=60)\n"
         "async def run():\n"

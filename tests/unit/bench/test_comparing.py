@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.baseline_gate import evaluate_against_baseline
 from pytest_failure_taxonomy.bench.bounds import BY_HAND
 from pytest_failure_taxonomy.bench.comparing import (
     NOT_COMPLETE,
@@ -16,9 +15,14 @@ from pytest_failure_taxonomy.bench.comparing import (
     ComparedRun,
     compare,
     compared_run,
+    evaluate_against_baseline,
 )
-from pytest_failure_taxonomy.bench.models import BenchRunReport, GateSettings
-from pytest_failure_taxonomy.bench.run_figures import BenchComparison, BenchDigests
+from pytest_failure_taxonomy.bench.models import (
+    BenchComparison,
+    BenchDigests,
+    BenchRunReport,
+    GateSettings,
+)
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.bench.run_summary import summary_lines
 from pytest_failure_taxonomy.errors import BenchError

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.comparing import ComparedRun, compare
-from pytest_failure_taxonomy.bench.earlier_runs import read_earlier_runs
-from pytest_failure_taxonomy.bench.runs_on_disk import run_paths
+from pytest_failure_taxonomy.bench.runs.earlier import read_earlier_runs
+from pytest_failure_taxonomy.bench.runs.reader import run_paths
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.bench_scores import make_run, make_score
 from tests.helpers.reports import make_report

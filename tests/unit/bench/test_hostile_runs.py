@@ -13,10 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.case_pages import page_run
-from pytest_failure_taxonomy.bench.kept_texts import json_text, messages_of, text_of
-from pytest_failure_taxonomy.bench.run_rows import rows_of
-from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun, read_run
+from pytest_failure_taxonomy.bench.runs.reader import KeptRun, read_run
+from pytest_failure_taxonomy.bench.runs.shown import (
+    json_text,
+    messages_of,
+    page_run,
+    rows_of,
+    text_of,
+)
 from pytest_failure_taxonomy.cli.bench_runs import case_lines, run_lines
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.kept_runs import call_of, keep_run, outcome_of, score_of, write_files

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.output_json import json_problem
+from pytest_failure_taxonomy.bench.answers import json_problem
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 _FINITE = _SCALARS.filter(lambda each: each not in {float("inf"), float("-inf")})

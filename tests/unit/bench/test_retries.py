@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_failure_taxonomy.bench.models import RetrySettings
-from pytest_failure_taxonomy.bench.retries import (
+from pytest_failure_taxonomy.bench.user_code import (
     LONGEST_PAUSE_SECONDS,
     fingerprint_of_error,
     is_infrastructure,

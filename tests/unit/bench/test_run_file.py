@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
-from pytest_failure_taxonomy.bench.run_file import RunFile
-from pytest_failure_taxonomy.bench.run_records import LineReader, ScheduledCase
-from pytest_failure_taxonomy.bench.runs_on_disk import read_run
+from pytest_failure_taxonomy.bench.runs.file import LineReader, RunFile, ScheduledCase
+from pytest_failure_taxonomy.bench.runs.reader import read_run
 from pytest_failure_taxonomy.system.interpreter import isolate_module
 from tests.helpers.bench import make_stub_plan
 from tests.helpers.kept_runs import call_of, header_of, score_of

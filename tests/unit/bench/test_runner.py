@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome, RubricAnswer, RubricError
-from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.bench import (
     NEVER_SECONDS,

@@ -28,7 +28,7 @@ from pytest_failure_taxonomy.bench.scores import (
     sut_output_score,
     sut_timeout_score,
 )
-from pytest_failure_taxonomy.bench.user_errors import cap, describe, safe
+from pytest_failure_taxonomy.bench.user_code import cap, describe, safe
 
 
 def _grade(answer: dict[str, Any], **taxonomy: Severity) -> BenchScore:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchScore, RunPlan, TaskClass
 from pytest_failure_taxonomy.bench.outcomes import RubricError, RubricTimeoutError
-from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.bench.rubrics import CombinedRubrics, combine
+from pytest_failure_taxonomy.bench.run.runner import Runner
 from pytest_failure_taxonomy.bench.scores import Verdict, read_answer
-from pytest_failure_taxonomy.bench.several_rubrics import CombinedRubrics, combine
 
 KEYS: Final = frozenset({"found", "tidy", "right", "style", "trial"})
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, TOO_FEW, lower_bound_95
-from pytest_failure_taxonomy.bench.reducers import CaseRun
-from pytest_failure_taxonomy.bench.slices import TaggedCase, scores_by_key, scores_by_tag
+from pytest_failure_taxonomy.bench.run_report import (
+    CaseRun,
+    TaggedCase,
+    scores_by_key,
+    scores_by_tag,
+)
 
 
 def case(*scores: float, tags: str) -> TaggedCase:

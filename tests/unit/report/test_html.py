@@ -15,8 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.baseline_gate import evaluate_against_baseline
-from pytest_failure_taxonomy.bench.comparing import compared_run
+from pytest_failure_taxonomy.bench.comparing import compared_run, evaluate_against_baseline
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.report.render.html import render
 from pytest_failure_taxonomy.report.render.html.overview import overview_of

@@ -111,7 +111,7 @@ def load_target(target: str, path: list[str]) -> Callable[..., Any]:
     sys.path[:] = path
     # Before the fork: each case needs them.
     import_module("pytest_failure_taxonomy.bench.models")
-    import_module("pytest_failure_taxonomy.bench.errors_elsewhere")
+    import_module("pytest_failure_taxonomy.bench.user_code")
     name, _, attribute = target.partition(":")
     found: Any = import_module(name)
     for part in attribute.split("."):
@@ -254,7 +254,7 @@ def run_system(
         spends: The descriptor of the pipe by which each amount is told as soon as it is spent.
     """
     from pytest_failure_taxonomy.bench.answers import Answer, ForwardedSpending
-    from pytest_failure_taxonomy.bench.errors_elsewhere import facts_of
+    from pytest_failure_taxonomy.bench.user_code import facts_of
 
     def tell(cost_usd: float, usage: Mapping[str, float]) -> None:
         with suppress(OSError):  # the server is gone, and kills this process at once

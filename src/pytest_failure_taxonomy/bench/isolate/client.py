@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_failure_taxonomy.bench.answers import Answer
-from pytest_failure_taxonomy.bench.errors_elsewhere import SystemUnderTestError, raised_elsewhere
 from pytest_failure_taxonomy.bench.isolate import wire
 from pytest_failure_taxonomy.bench.isolate.connection import (
     Connection,
@@ -27,6 +26,7 @@ from pytest_failure_taxonomy.bench.isolate.connection import (
     run_directly,
 )
 from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError, RubricTimeoutError
+from pytest_failure_taxonomy.bench.user_code import SystemUnderTestError, raised_elsewhere
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:

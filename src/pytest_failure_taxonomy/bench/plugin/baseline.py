@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_failure_taxonomy.bench.baseline_gate import evaluate_against_baseline
 from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
+from pytest_failure_taxonomy.bench.comparing import evaluate_against_baseline
 from pytest_failure_taxonomy.bench.digests import case_digest
-from pytest_failure_taxonomy.bench.earlier_runs import LatestRuns, read_earlier_runs
 from pytest_failure_taxonomy.bench.plugin.session_of_runs import storage_of
 from pytest_failure_taxonomy.bench.run_summary import name_with_system
-from pytest_failure_taxonomy.bench.runs_on_disk import LATEST, run_paths
+from pytest_failure_taxonomy.bench.runs.earlier import LatestRuns, read_earlier_runs
+from pytest_failure_taxonomy.bench.runs.reader import LATEST, run_paths
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:

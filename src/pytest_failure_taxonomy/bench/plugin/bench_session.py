@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_failure_taxonomy.bench.digests import case_digest
-from pytest_failure_taxonomy.bench.fan_out import NotStartedError, RunEndedError
-from pytest_failure_taxonomy.bench.loading.folder import task_class_folder
+from pytest_failure_taxonomy.bench.load.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
 from pytest_failure_taxonomy.bench.plugin.baseline import (
@@ -63,9 +62,10 @@ from pytest_failure_taxonomy.bench.plugin.task_classes import (
     by_system,
     case_and_system,
 )
-from pytest_failure_taxonomy.bench.run_admission import RunAdmission
-from pytest_failure_taxonomy.bench.run_records import SystemGiven
-from pytest_failure_taxonomy.bench.runner import Runner
+from pytest_failure_taxonomy.bench.run.admission import RunAdmission
+from pytest_failure_taxonomy.bench.run.fan_out import NotStartedError, RunEndedError
+from pytest_failure_taxonomy.bench.run.runner import Runner
+from pytest_failure_taxonomy.bench.runs.file import SystemGiven
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.system.files import replace_file
 from pytest_failure_taxonomy.taxonomy.values import replace

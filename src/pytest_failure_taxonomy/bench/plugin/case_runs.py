@@ -9,22 +9,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pytest_failure_taxonomy.bench.admission import Admission
 from pytest_failure_taxonomy.bench.dask import DaskSystem
 from pytest_failure_taxonomy.bench.digests import case_digest
-from pytest_failure_taxonomy.bench.fan_out import FanOut, Unit
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
 from pytest_failure_taxonomy.bench.plugin.bench_names import SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.task_classes import SystemCase, by_system
-from pytest_failure_taxonomy.bench.retries import is_infrastructure
-from pytest_failure_taxonomy.bench.run_admission import RunAdmission
-from pytest_failure_taxonomy.bench.run_file import RunFile
-from pytest_failure_taxonomy.bench.run_records import SystemGiven
-from pytest_failure_taxonomy.bench.runner import Runner
-from pytest_failure_taxonomy.bench.user_code import import_callable
+from pytest_failure_taxonomy.bench.run.admission import Admission, RunAdmission
+from pytest_failure_taxonomy.bench.run.fan_out import FanOut, Unit
+from pytest_failure_taxonomy.bench.run.runner import Runner
+from pytest_failure_taxonomy.bench.runs.file import RunFile, SystemGiven
+from pytest_failure_taxonomy.bench.user_code import import_callable, is_infrastructure
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns
     from pytest_failure_taxonomy.bench.plugin.results import Journal, Results, SourceResults
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
-    from pytest_failure_taxonomy.bench.several_rubrics import CombinedRubrics
+    from pytest_failure_taxonomy.bench.rubrics import CombinedRubrics
 
 _LONG_LIVED = ("session", "package")
 """Scopes in which a fixture outlives all cases of a task class."""

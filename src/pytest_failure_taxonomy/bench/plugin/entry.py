@@ -105,7 +105,7 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
     if not _may_be_task_class(path):
         return None
     with imports_as_they_are(parent.config):
-        from pytest_failure_taxonomy.bench.loading.folder import is_task_class
+        from pytest_failure_taxonomy.bench.load.folder import is_task_class
 
         if not is_task_class(path):
             return None
@@ -126,7 +126,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if not _may_be_task_class(folder_of_class):
         return None
     with imports_as_they_are(parent.config):
-        from pytest_failure_taxonomy.bench.loading.folder import task_class_folder
+        from pytest_failure_taxonomy.bench.load.folder import task_class_folder
 
         folder = task_class_folder(file_path)
         if folder is None:

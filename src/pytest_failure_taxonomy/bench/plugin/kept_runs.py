@@ -22,15 +22,15 @@ from pytest_failure_taxonomy.bench.plugin.runs_to_resume import (
     source_of_run,
 )
 from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
-from pytest_failure_taxonomy.bench.run_file import RunFile
-from pytest_failure_taxonomy.bench.run_records import (
+from pytest_failure_taxonomy.bench.runs.file import (
     SUFFIX,
+    RunFile,
     RunHeader,
     SystemGiven,
     facts_of_class,
     scheduled,
 )
-from pytest_failure_taxonomy.bench.runs_on_disk import (
+from pytest_failure_taxonomy.bench.runs.reader import (
     KeptRun,
     RunReader,
     read_header,

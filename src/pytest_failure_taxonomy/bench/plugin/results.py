@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
 from pytest_failure_taxonomy.bench.plugin.bench_names import TEMPORARY_FOLDER, WORKERS_FOLDER
-from pytest_failure_taxonomy.bench.run_records import SUFFIX
 from pytest_failure_taxonomy.bench.run_report import aggregate
-from pytest_failure_taxonomy.bench.runs_on_disk import KeptRun, lost_to
+from pytest_failure_taxonomy.bench.runs.file import SUFFIX
+from pytest_failure_taxonomy.bench.runs.reader import KeptRun, lost_to
 from pytest_failure_taxonomy.system import journal
 from pytest_failure_taxonomy.system.files import make_folder, open_folder
 from pytest_failure_taxonomy.system.process import has_process

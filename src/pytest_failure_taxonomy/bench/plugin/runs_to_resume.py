@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.session_of_runs import LATEST, SessionOfRuns
-from pytest_failure_taxonomy.bench.run_records import SUFFIX, RunHeader
-from pytest_failure_taxonomy.bench.runs_on_disk import named_runs, read_header, run_paths
+from pytest_failure_taxonomy.bench.runs.file import SUFFIX, RunHeader
+from pytest_failure_taxonomy.bench.runs.reader import named_runs, read_header, run_paths
 from pytest_failure_taxonomy.errors import BenchError
 
 if TYPE_CHECKING:

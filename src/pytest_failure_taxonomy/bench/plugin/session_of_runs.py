@@ -105,7 +105,7 @@ def _why_not_writable(folder: Path) -> str:
 
 def _check_resumed(given: str, storage: Path, config: pytest.Config) -> None:
     """Refuse to continue a run that does not exist, before any system is called."""
-    from pytest_failure_taxonomy.bench.runs_on_disk import (
+    from pytest_failure_taxonomy.bench.runs.reader import (
         named_runs,
         read_header,
         run_paths,

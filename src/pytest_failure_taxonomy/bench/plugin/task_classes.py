@@ -12,11 +12,11 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
-from pytest_failure_taxonomy.bench.loading.folder import is_task_class, task_class_folder
-from pytest_failure_taxonomy.bench.loading.task_class import load_task_class
+from pytest_failure_taxonomy.bench.load.folder import is_task_class, task_class_folder
+from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan, RunShard
 from pytest_failure_taxonomy.bench.plugin.bench_names import MARKER_FILE
-from pytest_failure_taxonomy.bench.several_rubrics import (
+from pytest_failure_taxonomy.bench.rubrics import (
     CombinedRubrics,
     check_variables,
     open_rubrics,

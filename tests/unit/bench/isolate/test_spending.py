@@ -9,11 +9,14 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.bench.answers import Answer, Spending
-from pytest_failure_taxonomy.bench.errors_elsewhere import SystemUnderTestError
 from pytest_failure_taxonomy.bench.isolate import client
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.models import BenchCase
-from pytest_failure_taxonomy.bench.retries import kind_of, retry_after_seconds
+from pytest_failure_taxonomy.bench.user_code import (
+    SystemUnderTestError,
+    kind_of,
+    retry_after_seconds,
+)
 from tests.helpers.bench import outcome_of
 
 SYSTEMS: Final = "tests.unit.bench.isolate.systems"

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.bench.errors_elsewhere import SystemUnderTestError
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.models import BenchCase
+from pytest_failure_taxonomy.bench.user_code import SystemUnderTestError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no server without it")
 

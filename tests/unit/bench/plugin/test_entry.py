@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from pytest_failure_taxonomy.bench import runs_on_disk
-from pytest_failure_taxonomy.bench.loading import folder
+from pytest_failure_taxonomy.bench.load import folder
 from pytest_failure_taxonomy.bench.models import BenchSettings
 from pytest_failure_taxonomy.bench.plugin import bench_names as names
 from pytest_failure_taxonomy.bench.plugin import session_of_runs
+from pytest_failure_taxonomy.bench.runs import reader as runs_on_disk
 from pytest_failure_taxonomy.options import BENCH_OPTIONS
 
 _PROGRAM = """

@@ -71,7 +71,7 @@ class Bench(NamedTuple):
     cases_left_out: int
     run_id: str
     kept: list[dict[str, Any]]
-    """Cases with their outputs, as `bench/case_pages.py` makes them."""
+    """Cases with their outputs, as `bench/runs/shown.py` makes them."""
     kept_left_out: int
     places: dict[str, int]
     """Where in `kept` a case is, from 1."""

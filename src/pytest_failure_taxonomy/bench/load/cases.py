@@ -1,0 +1,274 @@
+"""Read the cases of a task class, and the examples of its oracle."""
+
+from __future__ import annotations
+
+import keyword
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+from pytest_failure_taxonomy.bench.load.case_files import read_entries
+from pytest_failure_taxonomy.bench.load.folder import (
+    CASE_SUFFIXES,
+    CASES_MODULE,
+    ORACLE_SUFFIXES,
+    ClassFolder,
+)
+from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample
+from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted, right_words
+from pytest_failure_taxonomy.documents.trees import Tree
+from pytest_failure_taxonomy.documents.validation import FileModel, validate
+from pytest_failure_taxonomy.taxonomy.values import value
+
+MAX_NAME: Final = 200
+"""Characters of a code, a key or an id."""
+MAX_NUMBER: Final = 1_000_000_000
+"""More than any limit or count needs, and less than what clocks and the system can't handle."""
+_LIKE_CASES: Final = (*CASE_SUFFIXES, ".json", ".jsonlines", ".ndjson", ".tsv", ".parquet", ".xlsx")
+"""Suffixes of files that look like cases; those that are not read are reported."""
+_NOT_IN_IDS: Final = ("/", "\\", "::", "[", "]", "#")
+"""What pytest or a shell would not take for a part of the id."""
+_MARKS_OF_PYTEST: Final = frozenset(
+    {
+        *("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast"),
+        *("usefixtures", "xfail"),
+    }
+)
+_LIMITS: Final = {
+    "timeout_per_case": "timeout_per_case_seconds",
+    "rubric_wall_clock": "rubric_wall_clock_seconds",
+}
+"""How keys begin that are meant to be limits; all other keys are the author's own."""
+
+
+def _check_id(given: str) -> str:
+    if not given.strip():
+        raise WrongError("is empty; give it a name that no other has")
+    if given != given.strip():
+        raise WrongError(f"{quoted(given)} begins or ends with a blank; leave it out")
+    if not given.isprintable():
+        raise WrongError(f"{quoted(given)} can't be printed; write printable characters")
+    if len(given) > MAX_NAME:
+        raise WrongError(f"{quoted(given)} is longer than {MAX_NAME} characters; shorten it")
+    wrong = next((part for part in _NOT_IN_IDS if part in given), None)
+    if wrong is not None:
+        raise WrongError(f"{quoted(given)} has a {wrong} in it; write - or _ instead")
+    if given in (".", ".."):
+        raise WrongError(f"{quoted(given)} is the name of a folder; give it another name")
+    return given
+
+
+def _check_tag(tag: str) -> str:
+    if not tag.isidentifier() or keyword.iskeyword(tag) or tag.startswith("_"):
+        raise WrongError(
+            f"{quoted(tag)} can't be a pytest mark; write letters, digits and _, a letter first"
+        )
+    if tag in _MARKS_OF_PYTEST:
+        raise WrongError(f"{quoted(tag)} is a mark that pytest itself uses; choose another")
+    return tag
+
+
+_Id = Annotated[str, AfterValidator(_check_id)]
+_Tag = Annotated[str, AfterValidator(_check_tag)]
+_Seconds = Annotated[float, Field(gt=0)]
+
+
+class _CaseInFile(FileModel):
+    """The keys of a case that have a meaning for the runner."""
+
+    model_config = ConfigDict(extra="ignore")
+    most = MAX_NUMBER
+
+    id: _Id
+    tags: Annotated[tuple[_Tag, ...], Field(strict=False)] = ()
+    timeout_per_case_seconds: _Seconds | None = None
+    rubric_wall_clock_seconds: _Seconds | None = None
+    max_cost_usd: Annotated[float, Field(ge=0)] | None = None
+
+
+def _as_expectation(given: object) -> object:
+    """Return the word for a plain `null`, which YAML reads as no value."""
+    return "null" if given is None else given
+
+
+class _ExampleInFile(FileModel):
+    may_be_null: ClassVar[frozenset[str]] = frozenset({"output", "expect"})
+
+    id: _Id
+    case: str
+    output: Any
+    expect: Annotated[Literal["gold", "null"], BeforeValidator(_as_expectation)]
+
+
+_CASE_MISSING: Final = {"id": "add one, such as `id: empty-input`"}
+_EXAMPLE_MISSING: Final = {
+    "id": "add one that no other example has",
+    "case": "write the id of the case that the output answers",
+    "output": "write what a system would have returned",
+    "expect": "write gold or null",
+}
+
+
+@value
+class Cases:
+    """The cases of a task class that can be used."""
+
+    cases: tuple[BenchCase, ...]
+    ids: frozenset[str]
+    """The ids of all cases, including those that can't be used."""
+
+
+def read_cases(folder: ClassFolder) -> Cases:
+    """Return all cases of a task class, by file and in the order of each file."""
+    names = _file_names(folder, "cases", CASE_SUFFIXES)
+    if folder.has(CASES_MODULE):
+        names = [*(names or ()), CASES_MODULE]
+    if not names:
+        is_refused = folder.is_outside("cases") or folder.is_outside(CASES_MODULE)
+        if not is_refused and not _has_links(folder):
+            what = "there is no such folder" if names is None else "there is no case in it"
+            right = "put cases in cases/ or write a cases.py"
+            folder.problems_of("cases").add(None, f"{what}; {right}")
+        return Cases(cases=(), ids=frozenset())
+    cases: list[BenchCase] = []
+    places: dict[str, tuple[str, str]] = {}
+    for name in names:
+        path = folder.path / name
+        for entry in read_entries(folder, name):
+            case = _read_case(entry.tree, path, entry.problems)
+            case_id = entry.tree.value.get("id")
+            if not isinstance(case_id, str):
+                continue
+            line = entry.tree.at("id").line
+            place = (name, entry.place(line))
+            first = places.setdefault(case_id, place)
+            if first is not place:
+                what = f"id: {quoted(case_id)} is the id of the case in {_where(first, name)}"
+                entry.problems.add(line, f"{what}; each case needs its own")
+            if case is not None:
+                cases.append(case)
+    return Cases(cases=tuple(cases), ids=frozenset(places))
+
+
+def _where(place: tuple[str, str], name: str) -> str:
+    """Return a place in words, as seen from a file."""
+    file, at = place
+    if file == name:
+        return f"line {at}" if at.isdecimal() else at
+    return f"{file}:{at}" if at.isdecimal() else f"{at} of {file}"
+
+
+def repeated(cases: tuple[BenchCase, ...], times: int) -> Iterator[BenchCase]:
+    """Yield each case `times` times, with an id for each of its runs if there are several."""
+    for case in cases:
+        if times == 1:
+            yield case
+            continue
+        for number in range(1, times + 1):
+            changes = {"case_id": f"{case.case_id}#{number}", "repetition": number}
+            yield case.model_copy(update=changes)
+
+
+def _read_case(entry: Tree, path: Path, problems: Problems) -> BenchCase | None:
+    case = validate(_CaseInFile, entry, problems, subject="the case", missing=_CASE_MISSING)
+    for key, part in entry.items():
+        meant = next((_LIMITS[each] for each in _LIMITS if key.startswith(each)), key)
+        if key != meant:
+            problems.add(part.line, f"unknown limit {quoted(key)}; did you mean {meant}?")
+    if case is None:
+        return None
+    return BenchCase(
+        case_id=case.id,
+        input=entry.value.get("input"),
+        tags=tuple(dict.fromkeys(case.tags)),
+        timeout_per_case_seconds=case.timeout_per_case_seconds,
+        rubric_wall_clock_seconds=case.rubric_wall_clock_seconds,
+        max_cost_usd=case.max_cost_usd,
+        fields=entry.value,
+        path=path,
+        line=entry.line,
+    )
+
+
+def read_oracle(folder: ClassFolder, case_ids: frozenset[str]) -> tuple[OracleExample, ...]:
+    """Return the examples of a task class, by file and in the order of each file.
+
+    Args:
+        folder: The folder of the task class.
+        case_ids: The ids of its cases; empty if the cases could not be read.
+    """
+    examples: list[OracleExample] = []
+    places: dict[str, str] = {}
+    for name in _file_names(folder, "oracle", ORACLE_SUFFIXES) or ():
+        problems = folder.problems_of(name)
+        for entry in (each.tree for each in read_entries(folder, name)):
+            example = _read_example(entry, folder.path / name, case_ids, problems)
+            if example is None:
+                continue
+            line = entry.at("id").line
+            if example.example_id in places:
+                where = places[example.example_id]
+                what = f"id: {quoted(example.example_id)} is the id of the example in {where}"
+                problems.add(line, f"{what}; each example needs its own")
+            places.setdefault(example.example_id, f"{name}:{line}")
+            examples.append(example)
+    return tuple(examples)
+
+
+def _read_example(
+    entry: Tree, path: Path, case_ids: frozenset[str], problems: Problems
+) -> OracleExample | None:
+    case_id = entry.value.get("case")
+    if isinstance(case_id, str) and case_ids and case_id not in case_ids:
+        right = right_words(case_id, case_ids, otherwise="write the id of a case in cases/")
+        what = f"case: there is no case {quoted(case_id)}; {right}"
+        problems.add(entry.at("case").line, what)
+    example = validate(
+        _ExampleInFile, entry, problems, subject="the example", missing=_EXAMPLE_MISSING
+    )
+    if example is None:
+        return None
+    return OracleExample(
+        example_id=example.id,
+        case_id=example.case,
+        output=example.output,
+        expect=example.expect,
+        path=path,
+        line=entry.line,
+    )
+
+
+def _file_names(folder: ClassFolder, name: str, suffixes: tuple[str, ...]) -> list[str] | None:
+    """Return the sorted names of the files to read in a subfolder, or `None` if it is missing.
+
+    What looks like a file of cases and is not read becomes a problem.
+    """
+    found = folder.names_in(name)
+    if found is None:
+        return None
+    names = []
+    *others, last = (suffix for suffix in suffixes if suffix != ".yml")
+    allowed = f"{', '.join(others)} or {last}" if others else last
+    for each in found:
+        suffix = Path(each).suffix
+        if suffix in suffixes:
+            names.append(each)
+        elif (folder.path / each).is_dir():
+            if each != f"{name}/__pycache__":
+                what = f"folders in {name}/ are not searched; put the files in {name}/ itself"
+                folder.problems_of(each).add(None, what)
+        elif suffix.lower() in _LIKE_CASES:
+            folder.problems_of(each).add(None, f"is never read; write a {allowed} file")
+    return names
+
+
+def _has_links(folder: ClassFolder) -> bool:
+    """Return whether the folder of cases has links that were refused, which may be cases."""
+    try:
+        found = os.listdir(folder.path / "cases")
+    except OSError:
+        return False
+    return any(folder.is_outside(f"cases/{name}") for name in found)

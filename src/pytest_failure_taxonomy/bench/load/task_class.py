@@ -1,0 +1,391 @@
+"""Read a task class from its folder, or report everything that is wrong with its files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+
+from pytest_failure_taxonomy.bench.isolate.connection import SET_FOR_RUBRICS
+from pytest_failure_taxonomy.bench.load.cases import (
+    MAX_NAME,
+    MAX_NUMBER,
+    read_cases,
+    read_oracle,
+    repeated,
+)
+from pytest_failure_taxonomy.bench.load.folder import MARKER_FILE, RUBRIC, ClassFolder
+from pytest_failure_taxonomy.bench.load.python_files import (
+    check_rubric,
+    check_rubric_names,
+    read_enum,
+    rubric_files,
+)
+from pytest_failure_taxonomy.bench.models import (
+    RUNNER_CODES,
+    SEVERITIES,
+    BenchSettings,
+    GateSettings,
+    RetrySettings,
+    Severity,
+    TaskClass,
+    banned_part,
+    marked_part,
+)
+from pytest_failure_taxonomy.bench.run_report import RIGHT_REDUCERS, needed_runs
+from pytest_failure_taxonomy.documents.problems import (
+    Problems,
+    WrongError,
+    quoted,
+    right_words,
+    shown,
+)
+from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, not_a_string, read_tree
+from pytest_failure_taxonomy.documents.validation import FileModel, Line, validate
+from pytest_failure_taxonomy.documents.yaml_files import Form
+from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy.values import value
+
+_SETTINGS: Final = "bench.yaml"
+_KEYS_YAML: Final = "breakdown_keys.yaml"
+_KEYS_PYTHON: Final = "breakdown_keys.py"
+_KEYS_EXAMPLE: Final = "write a list of keys, such as `- precision`, or [] for none"
+_SUT: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_REPEAT: Final = 1_000
+_RETRY_MISSING: Final = {"on": "name the kinds of failures to try again on: [llm.rate_limited]"}
+_MAX_BYTES: Final = 1024 * 1024
+
+
+def check_name(text: str) -> str:
+    """Return a text that can be a code or a key: printable, without blanks.
+
+    Raises:
+        WrongError: It is empty or too long, or has blanks or unprintable characters.
+    """
+    if not text:
+        raise WrongError("is empty; give it a name, such as tests.failed")
+    if not text.isprintable() or any(character.isspace() for character in text):
+        raise WrongError(
+            f"{quoted(text)} is no name; write printable characters without blanks,"
+            " such as tests.failed"
+        )
+    if len(text) > MAX_NAME:
+        raise WrongError(f"{quoted(text)} is longer than {MAX_NAME} characters; shorten it")
+    return text
+
+
+# bench.yaml.
+
+
+def _check_variable(name: str) -> str:
+    if _VARIABLE.fullmatch(name) is None:
+        raise WrongError(
+            f"{quoted(name)} is no name of a variable; write letters, digits and _, such as"
+            " ANTHROPIC_API_KEY"
+        )
+    if name.upper() in SET_FOR_RUBRICS:
+        raise WrongError(f"{quoted(name)} is set for each rubric anyway; leave it out")
+    return name
+
+
+class _GateInFile(FileModel, GateSettings):
+    pass
+
+
+class _RetryInFile(FileModel, RetrySettings):
+    most = _MAX_REPEAT
+
+
+class _SettingsInFile(FileModel, BenchSettings):
+    most = MAX_NUMBER
+    most_of = MappingProxyType({"repeat": _MAX_REPEAT})
+
+    sut_version: Line | None = None
+    rubric_env: Annotated[
+        tuple[Annotated[str, AfterValidator(_check_variable)], ...], Field(strict=False)
+    ] = ()
+    retry: _RetryInFile | None = None
+    gate: _GateInFile | None = None
+
+    @field_validator("reducers")
+    @classmethod
+    def _check_reducers(cls, given: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        for name in given:
+            check_reducer(name, info.data.get("repeat"))
+        if len(set(given)) < len(given):
+            raise WrongError("names a reducer twice; name each once")
+        return given
+
+    @field_validator("sut")
+    @classmethod
+    def _check_sut(cls, given: str) -> str:
+        if _SUT.fullmatch(given) is None:
+            raise WrongError(
+                f"{quoted(given)} names no callable; write it as package.module:callable"
+            )
+        return given
+
+
+def check_reducer(name: str, repeat: int | None) -> None:
+    """Refuse what is no reducer, and one that needs more runs of a case than there are.
+
+    Args:
+        name: The reducer.
+        repeat: How often each case runs; `None` if that is not known.
+
+    Raises:
+        WrongError: The reducer can't be used.
+    """
+    try:
+        needed = needed_runs(name)
+    except ValueError:
+        raise WrongError(f"{quoted(name)} is no reducer; {RIGHT_REDUCERS}") from None
+    if repeat is not None and needed > repeat:
+        raise WrongError(
+            f"{quoted(name)} needs {needed} runs of a case, and repeat is {repeat};"
+            f" write repeat: {needed} or more"
+        )
+
+
+def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> BenchSettings:
+    """Return the settings of a task class; the defaults if the file has problems.
+
+    Args:
+        folder: The folder of the task class.
+        rubrics: The names of its rubrics.
+    """
+    if not folder.has(_SETTINGS):
+        return BenchSettings()
+    form = Form(right=f"{_SETTINGS} is YAML in UTF-8 with keys and values", is_fast=True)
+    example = "write keys and values, such as `concurrency: 4`"
+    tree = _read(folder, _SETTINGS, form, dict, example, may_be_empty=True)
+    if tree is None:
+        return BenchSettings()  # a file with nothing but comments is fine
+    problems = folder.problems_of(_SETTINGS)
+    settings = validate(_SettingsInFile, tree, problems, subject="retry", missing=_RETRY_MISSING)
+    if settings is None:
+        # The rubric is checked by this setting, and must not be blamed for another one.
+        is_fresh = tree.value.get("rubric_isolation") == "fresh"
+        return BenchSettings(rubric_isolation="fresh" if is_fresh else "warm")
+    if settings.rubrics is not None:
+        _check_weights(tree.at("rubrics"), settings.rubrics, rubrics, problems)
+    given = settings.model_dump(exclude_unset=True)
+    return BenchSettings.model_validate(given)
+
+
+def _check_weights(
+    tree: Tree, weights: Mapping[str, float], rubrics: Collection[str], problems: Problems
+) -> None:
+    for name in weights:
+        if name not in rubrics:
+            otherwise = f"the rubrics are {', '.join(rubrics)}"
+            right = right_words(name, rubrics, otherwise=otherwise)
+            problems.add(tree.at(name).line, f"rubrics: there is no rubric {quoted(name)}; {right}")
+    missing = [name for name in rubrics if name not in weights]
+    if missing:
+        what = f"rubrics: {', '.join(missing)} has no weight"
+        problems.add(tree.line, f"{what}; give one, 0 for a rubric that decides nothing")
+    elif not any(weights.values()):
+        problems.add(tree.line, "rubrics: no weight is more than 0; give one that decides")
+
+
+# failure_modes.yaml.
+
+
+@value
+class FailureModes:
+    """The codes of a task class."""
+
+    severities: Mapping[str, Severity]
+    descriptions: Mapping[str, str]
+
+
+def _check_description(text: str) -> str:
+    if not text.strip():
+        raise WrongError("is empty; say what the code means")
+    return text
+
+
+class _ModeInFile(FileModel):
+    severity: Severity
+    description: Annotated[str, AfterValidator(_check_description)]
+
+
+_MISSING: Final = {
+    "severity": f"add one of {', '.join(SEVERITIES)}",
+    "description": "say what the code means",
+}
+
+
+def read_failure_modes(folder: ClassFolder) -> FailureModes:
+    """Return the codes of a task class that can be used."""
+    example = "write codes, such as `tests.failed: {severity: block, description: A test fails}`"
+    form = Form(
+        right=f"{MARKER_FILE} is YAML in UTF-8 with a code in each line",
+        max_bytes=_MAX_BYTES,
+        is_fast=True,
+    )
+    severities: dict[str, Severity] = {}
+    descriptions: dict[str, str] = {}
+    tree = None
+    if not folder.is_outside(MARKER_FILE):
+        tree = _read(folder, MARKER_FILE, form, dict, example, or_empty=", or {} for none")
+    problems = folder.problems_of(MARKER_FILE)
+    for code, part in tree.items() if tree is not None else ():
+        mode = _read_mode(code, part, problems)
+        if mode is not None:
+            severities[code] = mode.severity
+            descriptions[code] = mode.description
+    return FailureModes(severities=severities, descriptions=descriptions)
+
+
+def _read_mode(code: str, part: Tree, problems: Problems) -> _ModeInFile | None:
+    try:
+        check_name(code)
+    except WrongError as error:
+        problems.add(part.line, f"a code {error}")
+    if not isinstance(part.value, dict):
+        if part.value is not WRONG:
+            what = f"{quoted(code)} is {kind_of(part)}; write severity: and description: below it"
+            problems.add(part.line, what)
+        return None
+    mode = validate(
+        _ModeInFile, part, problems, subject=quoted(code), missing=_MISSING, prefix=f"{code}."
+    )
+    if code in RUNNER_CODES and part.value.get("severity") in ("warn", "info"):
+        what = f"{quoted(code)} is the runner's own code; its severity is block"
+        problems.add(part.at("severity").line, what)
+    return mode
+
+
+# breakdown_keys.yaml, or the same in Python.
+
+
+def read_breakdown_keys(folder: ClassFolder, rubrics: Collection[str]) -> frozenset[str]:
+    """Return the keys of a task class that can be used.
+
+    Args:
+        folder: The folder of the task class.
+        rubrics: The names of its rubrics, which are keys, too, if there are several.
+    """
+    reserved = frozenset(rubrics) if len(rubrics) > 1 else frozenset()
+    return _read_own_keys(folder, reserved) | reserved
+
+
+def _read_own_keys(folder: ClassFolder, reserved: frozenset[str]) -> frozenset[str]:
+    if folder.is_outside(_KEYS_YAML) or folder.is_outside(_KEYS_PYTHON):
+        return frozenset()
+    if not folder.has(_KEYS_PYTHON):
+        problems = folder.problems_of(_KEYS_YAML)
+        if not folder.has(_KEYS_YAML):
+            problems.add(None, f"there is no such file; {_KEYS_EXAMPLE}")
+            return frozenset()
+        return _checked_keys(_read_keys(folder), reserved, problems)
+    problems = folder.problems_of(_KEYS_PYTHON)
+    if folder.has(_KEYS_YAML):
+        problems.add(None, f"stands beside {_KEYS_YAML}; keep one of the two")
+        return frozenset()
+    return _checked_keys(read_enum(folder, _KEYS_PYTHON), reserved, problems)
+
+
+def _read_keys(folder: ClassFolder) -> list[tuple[str, int]]:
+    right = f"{_KEYS_YAML} is YAML in UTF-8 with a list of keys"
+    form = Form(right=right, max_bytes=_MAX_BYTES, is_fast=True)
+    tree = _read(folder, _KEYS_YAML, form, list, _KEYS_EXAMPLE)
+    keys = []
+    for part in tree or ():
+        if isinstance(part.value, str):
+            keys.append((part.value, part.line))
+        elif part.value is not WRONG:
+            folder.problems_of(_KEYS_YAML).add(part.line, f"a key {not_a_string(part)}")
+    return keys
+
+
+def _checked_keys(
+    keys: list[tuple[str, int]], reserved: frozenset[str], problems: Problems
+) -> frozenset[str]:
+    lines: dict[str, int] = {}
+    for key, line in keys:
+        try:
+            check_name(key)
+        except WrongError as error:
+            problems.add(line, f"a key {error}")
+            continue
+        banned = banned_part(key)
+        if banned is not None:
+            held = shown(marked_part(key, banned))
+            what = f"the key {quoted(key)} holds {banned!r}, a model's opinion of itself ({held})"
+            problems.add(line, f"{what}; name what the rubric measures")
+        if key in reserved:
+            what = f"the key {quoted(key)} is the name of a rubric, whose score has it"
+            problems.add(line, f"{what}; give the key another name")
+        if key in lines:
+            what = f"the key {quoted(key)} stands in line {lines[key]} already; give it once"
+            problems.add(line, what)
+        lines.setdefault(key, line)
+    return frozenset(lines)
+
+
+def _read(
+    folder: ClassFolder,
+    name: str,
+    form: Form,
+    root: type,
+    example: str,
+    *,
+    or_empty: str = "",
+    may_be_empty: bool = False,
+) -> Tree | None:
+    """Return the value of a file; `None` if it has none, or problems of a kind that end reading."""
+    problems = folder.problems_of(name)
+    path = folder.path / name
+    if_empty = None if may_be_empty else f"the file is empty; {example}{or_empty}"
+    try:
+        return read_tree(path, problems, form, root=(root,), example=example, if_empty=if_empty)
+    except BenchError:  # it is among the problems
+        return None
+
+
+def load_task_class(path: str | os.PathLike[str]) -> TaskClass:
+    """Read the folder of a task class; of its Python, only a `cases.py` is run.
+
+    Args:
+        path: Of the folder; docs/reference/task-class.md describes its content.
+
+    Returns:
+        The task class. It has the name of the real folder if the path is a link; its paths are
+        absolute and keep the links of the given path.
+
+    Raises:
+        BenchError: The folder can't be used; the message has one line for each problem, sorted by
+            file and line, as `FILE:LINE: what is wrong; what would be right`.
+    """
+    folder = ClassFolder(path)
+    rubrics = rubric_files(folder)
+    modes = read_failure_modes(folder)
+    keys = read_breakdown_keys(folder, rubrics)
+    settings = read_settings(folder, rubrics)
+    for name in rubrics.values():
+        check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")
+    if len(rubrics) > 1:
+        check_rubric_names(folder, rubrics)
+    found = read_cases(folder)
+    oracle = read_oracle(folder, found.ids)
+    folder.raise_problems()
+    return TaskClass(
+        name=folder.name,
+        breakdown_keys=keys,
+        failure_mode_taxonomy=modes.severities,
+        descriptions=modes.descriptions,
+        cases=tuple(repeated(found.cases, settings.repeat)),
+        oracle=oracle,
+        settings=settings,
+        folder=folder.path,
+        rubric=folder.path / RUBRIC if RUBRIC in rubrics.values() else None,
+        rubrics={name: folder.path / file for name, file in rubrics.items()},
+    )

@@ -1,0 +1,1 @@
+"""Run the cases of a task class."""

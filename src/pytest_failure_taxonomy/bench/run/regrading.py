@@ -1,0 +1,243 @@
+"""Grade the kept outputs of a run again, without calling its system.
+
+What becomes of a case of the earlier run:
+
+| then                                   | in the new run                                         |
+|----------------------------------------|--------------------------------------------------------|
+| the system gave an output              | graded by the rubric as it is now                      |
+| the system raised or exceeded a limit  | keeps its score: there is nothing to grade             |
+| its output was too long to be kept     | lost                                                   |
+| the case has changed since             | lost, unless asked for: it may be another question now |
+| it left no score                       | lost, as before                                        |
+| it was not run                         | not run, as before                                     |
+| it is no longer in the class           | no part of the new run                                 |
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer
+from pytest_failure_taxonomy.bench.models import RunPlan
+from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
+from pytest_failure_taxonomy.bench.run.runner import Runner
+from pytest_failure_taxonomy.bench.runs.file import RunHeader, facts_of_class, scheduled
+from pytest_failure_taxonomy.errors import BenchError
+from pytest_failure_taxonomy.taxonomy.values import replace, value
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
+    from pytest_failure_taxonomy.bench.outcomes import RubricRunner
+    from pytest_failure_taxonomy.bench.runs.file import KeptAttempt, RunFile
+    from pytest_failure_taxonomy.bench.runs.reader import KeptRun
+
+Fate = Literal["graded", "no output", "cut", "changed", "lost", "not run", "gone"]
+"""What becomes of a case, in the order of the table above."""
+
+_LOST: Final = ("cut", "changed", "lost")
+_BEGIN_OF_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+-(?=[A-Za-z0-9_.-]{1,200}\Z)")
+"""When a run began, and some digits; what follows says what was run."""
+
+
+@value
+class Regrading:
+    """What is to become of the cases of a run."""
+
+    run: KeptRun
+    """The earlier run."""
+    task_class: TaskClass
+    """Its class as it is now."""
+    fates: Mapping[str, Fate] = MappingProxyType({})
+    """What becomes of each case of the run, by id."""
+    changed: tuple[str, ...] = ()
+    """Cases that have changed since, whether they are graded or not."""
+    redacted: tuple[str, ...] = ()
+    """Cases to grade from whose output or transcript secrets were removed."""
+
+    def having(self, fate: Fate) -> list[str]:
+        """Return the ids of the cases with a fate, in the order of the run."""
+        return [case_id for case_id, each in self.fates.items() if each == fate]
+
+    @property
+    def added(self) -> list[str]:
+        """The ids of cases that are in the class now, and not in the run."""
+        ids = (case.case_id for case in self.task_class.cases)
+        return [case_id for case_id in ids if case_id not in self.run.cases]
+
+    @property
+    def cases(self) -> dict[str, BenchCase]:
+        """The cases of the new run, by id, in the order of the class."""
+        kept = {case_id for case_id, fate in self.fates.items() if fate != "gone"}
+        return {case.case_id: case for case in self.task_class.cases if case.case_id in kept}
+
+
+def plan_regrading(
+    run: KeptRun, task_class: TaskClass, *, takes_changed: bool = False
+) -> Regrading:
+    """Return what is to become of the cases of a run.
+
+    Args:
+        run: The run, with its outputs.
+        task_class: Its class as it is now.
+        takes_changed: Whether to grade the outputs of cases that have changed since, as they are
+            now.
+
+    Raises:
+        BenchError: None of its outputs can be graded.
+    """
+    now_in_class = {case.case_id: scheduled(case).digest for case in task_class.cases}
+    changed = {
+        case_id
+        for case_id, each in run.cases.items()
+        if now_in_class.get(case_id, each.digest) != each.digest
+    }
+    fates: dict[str, Fate] = {
+        case_id: "gone"
+        if case_id not in now_in_class
+        else _fate(run, case_id, is_left_out=case_id in changed and not takes_changed)
+        for case_id in run.cases
+    }
+    plan = Regrading(run=run, task_class=task_class, fates=fates, changed=tuple(sorted(changed)))
+    graded = plan.having("graded")
+    if not graded:
+        raise BenchError(_nothing_to_grade(plan))
+    lasts = ((case_id, run.last_of(case_id)) for case_id in graded)
+    redacted = tuple(case_id for case_id, last in lasts if last is not None and last.is_redacted)
+    return replace(plan, redacted=redacted)
+
+
+def _fate(run: KeptRun, case_id: str, *, is_left_out: bool) -> Fate:
+    last = run.last_of(case_id)
+    if last is None:
+        has_begun = case_id in run.started or case_id in run.attempts
+        return "lost" if has_begun else "not run"
+    if is_left_out:
+        return "changed"
+    if not last.gave_output:
+        return "no output"
+    return "cut" if "output" in last.truncated else "graded"
+
+
+def _nothing_to_grade(plan: Regrading) -> str:
+    words: dict[Fate, str] = {
+        "no output": "without an output",
+        "cut": "with an output that was too long to be kept",
+        "changed": "changed since",
+        "lost": "lost",
+        "not run": "not run",
+        "gone": "no longer in the class",
+    }
+    parts = [f"{len(ids)} {said}" for fate, said in words.items() if (ids := plan.having(fate))]
+    why = ", ".join(parts) or "it has no cases"
+    return f"{plan.run.path}: has no output to grade again ({why}); run the cases again"
+
+
+def new_header(plan: Regrading) -> RunHeader:
+    """Return the first line of the new run's file: the same system, the class as it is now."""
+    at = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    begun = _BEGIN_OF_ID.match(plan.run.header.run_id)
+    source = plan.run.header.run_id[begun.end() :] if begun else "regraded"
+    return plan.run.header.model_copy(
+        update={
+            **facts_of_class(plan.task_class),
+            "run_id": f"{at}-{secrets.token_hex(3)}-{source}",
+            "regraded_from": plan.run.header.run_id,
+            "not_resumed": None,
+        }
+    )
+
+
+async def regrade(plan: Regrading, file: RunFile, rubric: RubricRunner) -> None:
+    """Grade the outputs and write all cases of the new run to its file, which exists.
+
+    A cost cap counts what the rubric costs now. The cases' cost is what their system cost when it
+    was called, and what the rubric costs now.
+    """
+    _write_ungraded(plan, file)
+    writing = _Writing(plan, file)
+    runner = Runner(
+        on_outcome=writing.take,
+        on_start=lambda case_id: file.note_start(case_id, 1),
+        is_logging=False,
+    )
+    cases = tuple(
+        case.model_copy(update={"max_cost_usd": None})  # the system's bound
+        for case in plan.cases.values()
+        if plan.fates[case.case_id] == "graded"
+    )
+    run_plan = RunPlan.of(plan.task_class, cases).model_copy(update={"retry": None})
+    stopped = await runner.run_cases(
+        run_plan, system_under_test=writing.kept_answer, rubric_runner=rubric
+    )
+    if stopped or (plan.run.stopped and plan.having("not run")):
+        file.note_stop(stopped or plan.run.stopped)
+
+
+def _write_ungraded(plan: Regrading, file: RunFile) -> None:
+    for case_id, case in plan.cases.items():
+        fate, calls = plan.fates[case_id], _calls(plan.run, case_id)
+        last = plan.run.last_of(case_id)
+        if fate in _LOST:
+            file.note_start(case_id, max(1, len(calls)))
+            for call in calls:
+                file.note_attempt(case_id, call, plan.run.cases[case_id].digest)
+        elif fate == "no output" and last is not None and last.score is not None:
+            file.note_start(case_id, max(1, len(calls)))
+            for call in calls[:-1]:
+                file.note_attempt(case_id, call, plan.run.cases[case_id].digest)
+            outcome = CaseOutcome(
+                case_id=case_id, score=last.score, attempts=tuple(calls), printed=last.printed or ""
+            )
+            file.note_outcome(outcome, scheduled(case).digest, regraded=last)
+
+
+class _Writing:
+    """Answers for the system with what is kept, and writes the new scores."""
+
+    def __init__(self, plan: Regrading, file: RunFile) -> None:
+        self._run = plan.run
+        self._digests = {key: scheduled(case).digest for key, case in plan.cases.items()}
+        self._file = file
+
+    async def kept_answer(self, case: BenchCase) -> Answer:
+        """Return what the system returned in the earlier run."""
+        last = self._last_of(case.case_id)
+        return Answer(output=last.output, transcript=last.transcript)
+
+    def take(self, outcome: CaseOutcome) -> None:
+        """Write the new score of a case, with the earlier calls of its system."""
+        case_id = outcome.case_id
+        calls = _calls(self._run, case_id)
+        calls[-1] = replace(calls[-1], fingerprint=outcome.attempts[-1].fingerprint)
+        spent = math.fsum(call.cost_usd for call in calls)
+        changed: dict[str, Any] = {
+            "cost_usd": min(outcome.score.cost_usd + spent, MOST_COST_USD),
+            "wall_clock_ms": outcome.score.wall_clock_ms + calls[-1].seconds * 1000,
+        }
+        score = outcome.score.model_copy(update=changed)
+        for call in calls[:-1]:
+            self._file.note_attempt(case_id, call, self._run.cases[case_id].digest)
+        self._file.note_outcome(
+            replace(outcome, score=score, attempts=tuple(calls)),
+            self._digests[case_id],
+            regraded=self._last_of(case_id),
+        )
+
+    def _last_of(self, case_id: str) -> KeptAttempt:
+        last = self._run.last_of(case_id)
+        assert last is not None, case_id  # noqa: S101 - only cases with a score are graded
+        return last
+
+
+def _calls(run: KeptRun, case_id: str) -> list[CaseAttempt]:
+    """Return the calls of a case's system up to the one that led to its score."""
+    kept = run.attempts.get(case_id, [])
+    last = run.last_of(case_id)
+    counted = kept if last is None else kept[: kept.index(last) + 1]
+    return [replace(each.as_call(), seconds=max(0.0, each.seconds)) for each in counted]

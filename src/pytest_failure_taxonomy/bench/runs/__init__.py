@@ -1,0 +1,1 @@
+"""The runs of task classes that are kept on disk."""

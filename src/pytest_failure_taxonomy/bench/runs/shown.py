@@ -1,0 +1,279 @@
+"""The cases of kept runs as people see them: as text, on a page, as rows of a table.
+
+A page must stay usable, so it gets the cases that did not pass, and the others of small runs only.
+Texts are cut, and a run has a maximal size; what is left out is counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pytest_failure_taxonomy.bench.runs.file import SUFFIX
+from pytest_failure_taxonomy.bench.runs.reader import read_calls, read_run
+from pytest_failure_taxonomy.errors import BenchError
+
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.runs.file import KeptAttempt
+    from pytest_failure_taxonomy.bench.runs.reader import KeptRun
+
+
+_TOO_DEEP: Final = "(nested too deeply to be shown)"
+
+
+class Message(NamedTuple):
+    """One message of a transcript."""
+
+    role: str
+    """Who wrote it, such as `user`."""
+    text: str
+    """What was written; empty for a message that has other parts alone."""
+    rest: str
+    """Its other parts, such as calls of tools, as JSON; empty if there are none."""
+
+
+def text_of(value: Any) -> str:
+    """Return a text as it is, and any other JSON value on several lines."""
+    return value if isinstance(value, str) else json_text(value, ensure_ascii=False)
+
+
+def json_text(value: Any, *, ensure_ascii: bool = True) -> str:
+    """Return JSON on several lines; what is nested too deeply for that stands on one."""
+    for indent in (2, None):  # Python's own encoder gives up earlier than the one in C
+        with suppress(RecursionError):
+            return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii)
+    return json.dumps(_TOO_DEEP)
+
+
+def messages_of(transcript: Any) -> list[Message] | None:
+    """Return the messages of a transcript; `None` if it is no list of messages.
+
+    A message is a mapping with a `role`. Its `content` is a text or a list of parts, of which those
+    with a `text` are shown one below the other, as the interfaces of model providers have it.
+    """
+    if not isinstance(transcript, list) or not transcript:
+        return None
+    messages = [_message(each) for each in transcript]
+    found = [each for each in messages if each is not None]
+    return found if len(found) == len(messages) else None
+
+
+def _message(given: Any) -> Message | None:
+    if not isinstance(given, dict) or not isinstance(given.get("role"), str):
+        return None
+    rest = {key: each for key, each in given.items() if key not in ("role", "content")}
+    content = given.get("content")
+    parts = content if isinstance(content, list) else [content]
+    texts = [text for text in map(_text_of_part, parts) if text is not None]
+    others = [each for each in parts if each is not None and _text_of_part(each) is None]
+    if others:
+        rest["content"] = others if isinstance(content, list) else content
+    return Message(given["role"], "\n".join(texts), text_of(rest) if rest else "")
+
+
+def _text_of_part(part: Any) -> str | None:
+    if isinstance(part, str):
+        return part
+    is_text = isinstance(part, dict) and part.keys() <= {"type", "text"}
+    text = part.get("text") if is_text else None
+    return text if isinstance(text, str) else None
+
+
+MAX_CASES: Final = 100
+"""Cases of a run."""
+SMALL_RUN: Final = 20
+"""A run with at most so many cases has all of them on the page."""
+MAX_TEXT: Final = 20_000
+"""Characters of an output, or of what the rubric printed."""
+MAX_MESSAGES: Final = 100
+MAX_MESSAGE: Final = 5_000
+"""Characters of one message of a transcript."""
+MAX_CHARACTERS: Final = 1_000_000
+"""Of all cases of a run together; the first case is there in any case."""
+_MAX_CALLS: Final = 20
+
+PageRun = dict[str, Any]
+"""Has `run_id`, `cases`, and `left_out`: how many more cases could be shown."""
+
+
+def page_runs(benches: Iterable[Mapping[str, Any]], storage: Path) -> dict[str, PageRun]:
+    """Return what a page shows of the runs that a report is of, by run id as the report has it.
+
+    Args:
+        benches: The field `bench` of a report.
+        storage: Where runs are kept. Runs that are not there or can't be read are left out.
+    """
+    found = {}
+    for bench in benches:
+        reported = str(bench["run_id"])
+        name = reported.removeprefix("partial:")
+        # A report may come from anybody, and must not name a file elsewhere.
+        if not name.isprintable() or set(name) & set("/\\:") or name[:1] in ("", "."):
+            continue
+        try:
+            run = read_run(storage / f"{name}{SUFFIX}", has_outputs=False)
+        except BenchError:
+            continue
+        if run.header.run_id == name and run.header.task_class == bench["task_class"]:
+            found[reported] = page_run(run)
+    return found
+
+
+def page_run(run: KeptRun) -> PageRun:
+    """Return what a page shows of a run, which may have been read without its outputs."""
+    is_small = len(run.cases) <= SMALL_RUN
+    wanted = [
+        case_id
+        for case_id in run.cases
+        if (state := run.state_of(case_id)) in ("failed", "lost")
+        or (is_small and state == "passed")
+    ]
+    calls = read_calls(run.path, frozenset(wanted[:MAX_CASES]))
+    contents = {call.case_id: _content(call) for call in calls if call.score is not None}
+    shown: list[dict[str, Any]] = []
+    room = MAX_CHARACTERS
+    for case_id in wanted[:MAX_CASES]:
+        case = _case(run, case_id) | contents.get(case_id, _NO_CONTENT)
+        room -= _size(case)
+        if room < 0 and shown:
+            break
+        shown.append(case)
+    return {"run_id": run.header.run_id, "cases": shown, "left_out": len(wanted) - len(shown)}
+
+
+def _case(run: KeptRun, case_id: str) -> dict[str, Any]:
+    calls = run.attempts.get(case_id, [])
+    return {
+        "case_id": case_id,
+        "state": run.state_of(case_id),
+        "calls": [_call(call) for call in calls[-_MAX_CALLS:]],
+        "calls_left_out": max(0, len(calls) - _MAX_CALLS),
+    }
+
+
+def _call(call: KeptAttempt) -> dict[str, Any]:
+    try:
+        began = datetime.fromtimestamp(call.started_at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):  # no time that any calendar has
+        began = ""
+    usage = ", ".join(
+        f"{name} {amount:g}" for name, amount in list(call.usage.items())[:_MAX_CALLS]
+    )
+    return {
+        "number": call.attempt,
+        "began": began,
+        "seconds": max(0.0, call.seconds),
+        "cost_usd": call.cost_usd,
+        "usage": usage[:MAX_MESSAGE],
+        "ended": call.ended[:MAX_MESSAGE],
+        "kind": call.kind or "",
+    }
+
+
+_NO_CONTENT: Final[dict[str, Any]] = {
+    "notes": [],
+    "output": None,
+    "messages": [],
+    "transcript": None,
+    "printed": None,
+}
+
+
+def _content(last: KeptAttempt) -> dict[str, Any]:
+    has_output = last.gave_output and "output" not in last.truncated
+    messages = messages_of(last.transcript)
+    raw = last.transcript if messages is None else None
+    return {
+        "notes": list(_notes(last, messages or [])),
+        "output": _cut(text_of(last.output), MAX_TEXT) if has_output else None,
+        "messages": [_shown(each) for each in (messages or [])[:MAX_MESSAGES]],
+        "transcript": None if raw is None else _cut(text_of(raw), MAX_TEXT),
+        "printed": _cut(last.printed, MAX_TEXT) if last.printed else None,
+    }
+
+
+def _notes(last: KeptAttempt, messages: list[Message]) -> Iterator[str]:
+    for name in last.truncated:
+        yield f"{name}: was too long to be kept"
+    if last.is_redacted:
+        yield "secrets were removed"
+    if len(messages) > MAX_MESSAGES:
+        yield f"the first {MAX_MESSAGES} of {len(messages)} messages are shown"
+
+
+def _shown(message: Message) -> dict[str, Any]:
+    parts = [part for part in (message.text, message.rest) if part]
+    return {"role": message.role[:100], "text": _cut("\n".join(parts), MAX_MESSAGE)}
+
+
+def _cut(text: str, limit: int) -> dict[str, Any]:
+    """Return the beginning of a text, and how many characters it has if there are more."""
+    return {"text": text[:limit], "of": len(text) if len(text) > limit else None}
+
+
+def _size(case: dict[str, Any]) -> int:
+    texts = [case["output"], case["transcript"], case["printed"]]
+    texts += [message["text"] for message in case["messages"]]
+    return sum(len(each["text"]) for each in texts if each is not None)
+
+
+Row = dict[str, Any]
+
+
+def rows_of(run: KeptRun) -> list[Row]:
+    """Return the rows of a run, in the order of its cases and their calls.
+
+    All rows have the same fields in the same order. A case without a call that ended has one row
+    without an `attempt`.
+    """
+    rows: list[Row] = []
+    for case_id in dict.fromkeys([*run.cases, *run.attempts]):
+        calls: list[KeptAttempt | None] = list(run.attempts.get(case_id, ()))
+        last = run.last_of(case_id)
+        for call in calls or [None]:
+            is_last = call is last if last is not None else call is (calls or [None])[-1]
+            rows.append(_row(run, case_id, call, is_last=is_last))
+    return rows
+
+
+def _row(run: KeptRun, case_id: str, call: KeptAttempt | None, *, is_last: bool) -> Row:
+    header, case = run.header, run.cases.get(case_id)
+    score = None if call is None else call.score
+    return {
+        "run_id": header.run_id,
+        "task_class": header.task_class,
+        "system": header.system.name,
+        "system_version": header.system.version,
+        "system_label": header.system.label,
+        "case_id": case_id,
+        "repetition": None if case is None else case.repetition,
+        "tags": [] if case is None else list(case.tags),
+        "is_last": is_last,
+        "result": run.state_of(case_id) if is_last else "repeated",
+        "attempt": None if call is None else call.attempt,
+        "started_at": None if call is None else call.started_at,
+        "seconds": None if call is None else call.seconds,
+        "worker": None if call is None else call.worker,
+        "cost_usd": None if call is None else call.cost_usd,
+        "usage": {} if call is None else call.usage,
+        "ended": None if call is None else call.ended,
+        "kind": None if call is None else call.kind,
+        "fingerprint": None if call is None else call.fingerprint,
+        "passed": None if score is None else score.passed,
+        "score": None if score is None else score.score,
+        "breakdown": {} if score is None else score.breakdown,
+        "failure_modes": [mode.model_dump() for mode in score.failure_modes] if score else [],
+        "case_cost_usd": None if score is None else score.cost_usd,
+        "rubric_cost_usd": None if score is None or call is None else call.rubric_cost_usd,
+        "wall_clock_ms": None if score is None else score.wall_clock_ms,
+        "has_output": call is not None and call.gave_output and "output" not in call.truncated,
+        "output": None if call is None else call.output,
+        "transcript": None if call is None else call.transcript,
+        "printed": None if call is None else call.printed,
+        "truncated": [] if call is None else list(call.truncated),
+        "is_redacted": call is not None and call.is_redacted,
+    }
