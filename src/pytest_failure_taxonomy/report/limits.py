@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from pytest_failure_taxonomy.report.text import (
-    CLOSED_FIELDS,
     cap,
     cap_between_words,
     change_texts,
@@ -226,12 +225,7 @@ class Limits:
 
 def _gather(value: Any, texts: dict[str, None]) -> None:
     """Gather the texts in a JSON object or array, each once; the keys are ours."""
-    if type(value) is dict:
-        closed = CLOSED_FIELDS
-        value = [
-            each for name, each in value.items() if name not in closed or not is_closed(name, each)
-        ]
-    for each in value:
+    for each in value.values() if type(value) is dict else value:
         kind = type(each)
         if kind is str:
             texts[each] = None

@@ -32,9 +32,7 @@ from pytest_failure_taxonomy.taxonomy.words import and_more, counted
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (
-        LinkedException,
         Location,
-        RaisedException,
         RaisingFrame,
         RunEvidence,
     )
@@ -113,15 +111,11 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
 
 def _said_by(found: Finding) -> Hashable:
     """Return all by which failures of one fingerprint can differ in what is to be mended."""
-    if found.failure is None:
-        return found.fingerprint
-    raised = found.failure.exception
-    links: list[RaisedException | LinkedException] = []
-    if raised is not None:
-        links = [raised, *raised.chain]
-    facts = ((fact.name, fact.text) for each in links for fact in each.facts)
-    messages = (each.message for each in links)
-    return found.fingerprint, found.failure.message, *messages, *facts
+    failure = found.failure
+    raised = None if failure is None else failure.exception
+    if failure is None or raised is None:
+        return found.fingerprint, failure and failure.message
+    return found.fingerprint, failure.message, raised.message, raised.facts, raised.chain
 
 
 def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
@@ -237,93 +231,59 @@ class _Members:
     ) -> None:
         self._first = findings[0]
         self._diagnosis = diagnosis
-        self._first_test: TestFailure | None = None
-        self._counts: dict[tuple[FailureReason, str], int] = {}
-        self._answers: set[bool | None] = set()
-        self._raised: list[RaisedException | None] = []
-        self._nodeids: dict[str, None] = {}
-        self._tests: dict[str, None] = {}
+        self._failures = [each.failure for each in findings if each.failure is not None]
+        self._of_tests = [each for each in self._failures if isinstance(each, TestFailure)]
+        self._tests = tuple(dict.fromkeys(each.nodeid for each in self._of_tests if each.nodeid))
         self._files: list[str] = []
+        self._unnamed = sum(not each.nodeid for each in self._of_tests)
+        self._counts: dict[tuple[FailureReason, str], int] = {}
+        self._nodeids: dict[str, None] = {}
         self._fingerprints: dict[str, None] = {}
-        self._unnamed = 0
-        self._fixtures: set[str | None] = set()
-        self._places: set[tuple[str, int | None] | None] = set()
-        self._hung_at: dict[RaisingFrame | None, str | None] = {}
         for found in findings:
-            failure = found.failure
+            failure, kind = found.failure, (found.reason, found.kind)
+            is_test = isinstance(failure, TestFailure)
             is_sum = isinstance(failure, TestFailure) and failure.part == "sum"
-            self._add(found, is_counted=not is_sum or found.nodeid not in with_subtests)
-
-    def _add(self, found: Finding, *, is_counted: bool) -> None:
-        failure, kind = found.failure, (found.reason, found.kind)
-        self._counts[kind] = self._counts.get(kind, 0) + is_counted * found.count
-        self._answers.add(self._retryable(found))
-        for fingerprint in (found.fingerprint, *found.explains):
-            if fingerprint:
-                self._fingerprints[fingerprint] = None
-        if found.nodeid:
-            self._nodeids[found.nodeid] = None
-        if failure is not None:
-            self._raised.append(failure.exception)
-        if isinstance(failure, TestFailure):
-            raised, place = failure.exception, _own_place(failure)
-            self._first_test = self._first_test or failure
-            if failure.nodeid:
-                self._tests[failure.nodeid] = None
-            else:
-                self._unnamed += 1
-            self._fixtures.add(None if raised is None else raised.fixture)
-            self._places.add(None if place is None else (place.path, place.line))
-        elif isinstance(failure, CollectionFailure):
-            if not failure.nodeid or failure.nodeid not in self._files:
-                self._files.append(failure.nodeid)
-        elif found.kind == "test.failed" and found.nodeid is None and not found.headline:
-            self._unnamed += found.count
-
-    def _retryable(self, found: Finding) -> bool | None:
-        """Return what a rule of the user's says, else what is known of the cause, or the kind."""
-        failure, diagnosis = found.failure, self._diagnosis
-        said = failure.attributed if isinstance(failure, TestFailure) else None
-        if said is not None and said.retryable is not None:
-            return said.retryable
-        # What a service answers to the next run, its exception doesn't tell.
-        if diagnosis is not None and (
-            diagnosis.retryable is not None or diagnosis.owner == "environment"
-        ):
-            return diagnosis.retryable
-        if found.retryable is not None:
-            return found.retryable
-        raised = None if failure is None else failure.exception
-        if found.kind == "test.timeout" and owner_of_most([raised]) == "project":
-            place = None if raised is None else raised.frame
-            if self._hung_at.setdefault(place, found.nodeid) != found.nodeid:
-                return None  # where another test hung, too: a loop without an end, perhaps
-        return describe_kind(found.kind, found.reason).retryable
+            count = 0 if is_sum and found.nodeid in with_subtests else found.count
+            self._counts[kind] = self._counts.get(kind, 0) + count
+            if found.nodeid:
+                self._nodeids[found.nodeid] = None
+            for fingerprint in (found.fingerprint, *found.explains):
+                if fingerprint:
+                    self._fingerprints[fingerprint] = None
+            if isinstance(failure, CollectionFailure):
+                if not failure.nodeid or failure.nodeid not in self._files:
+                    self._files.append(failure.nodeid)
+            elif (
+                not is_test and found.kind == "test.failed" and not (found.nodeid or found.headline)
+            ):
+                self._unnamed += found.count
+        self._count = sum(self._counts.values()) or 1
+        hung_at: dict[RaisingFrame | None, str | None] = {}
+        self._retryable = _all_retryable(
+            {_retryable(found, diagnosis, hung_at) for found in findings}
+        )
 
     def as_cause(self, key: str) -> Cause:
         diagnosis = self._diagnosis
         reason, kind = max(self._counts, key=self._counts.__getitem__)  # of equals, the first
-        nodeids, tests = tuple(self._nodeids), tuple(self._tests)
+        nodeids = tuple(self._nodeids)
         return Cause(
             key=_digest(key),
             what=self._what(),
             fix=None if diagnosis is None else diagnosis.fix,
             reason=reason,
             kind=kind,
-            owner=(diagnosis and diagnosis.owner) or owner_of_most(self._raised),
-            retryable=_all_retryable(self._answers),
+            owner=(diagnosis and diagnosis.owner)
+            or owner_of_most(failure.exception for failure in self._failures),
+            retryable=self._retryable,
             failure_type=self._first.failure_type or FailureType.UNKNOWN,
             count=self._count,
             nodeids=nodeids,
-            tests=nodeids if tests == nodeids else tests,
+            tests=nodeids if self._tests == nodeids else self._tests,
             files=tuple(self._files),
             unnamed=self._unnamed,
             fingerprints=tuple(self._fingerprints),
         )
-
-    @property
-    def _count(self) -> int:
-        return sum(self._counts.values()) or 1
 
     def _what(self) -> str:
         """Return what is wrong, and where."""
@@ -349,7 +309,7 @@ class _Members:
         count = len(self._tests) + self._unnamed or len(self._files) or self._count
         if count > 1 and kind.many != kind.one:
             rest = words.removeprefix(kind.one)
-            where = self._tests_in_words(self._first_test, "") if self._first_test else ""
+            where = self._tests_in_words("")
             at = f": {where}" if where and not where.startswith("first ") else ""
             if found.kind == "worker.crashed" and found.nodeid:
                 at = "".join(words.partition(" while ")[1:])
@@ -358,7 +318,7 @@ class _Members:
         if nodeid is None or nodeid in words:
             return words
         if "1 test " in words:
-            at = "" if self._first_test is None else _place_in_words(_own_place(self._first_test))
+            at = _place_in_words(_own_place(self._of_tests[0])) if self._of_tests else ""
             return words.replace("1 test", _name_of(nodeid), 1) + at
         if not found.kind.startswith("process."):
             return words
@@ -376,10 +336,10 @@ class _Members:
             file = re.search(_CONFTEST, failure.message)
             is_named = file is None or file[0] in sentence
             return "" if is_named or file is None else f"{file[0]} can't be imported"
-        return "" if self._first_test is None else self._tests_in_words(self._first_test, sentence)
+        return self._tests_in_words(sentence)
 
     def _files_in_words(self, sentence: str) -> str:
-        raised = self._raised[0]
+        raised = self._failures[0].exception
         is_import = raised is not None and raised.type not in _REFUSALS
         first = self._files[0]
         how = "imported" if is_import and "::" not in first else "collected"
@@ -389,17 +349,22 @@ class _Members:
             return "" if is_named else f"{one_line(first, _MAX_PATH)} can't be {how}"
         return f"{counted(len(self._files), 'test file')} can't be {how}"
 
-    def _tests_in_words(self, first: TestFailure, sentence: str) -> str:
+    def _tests_in_words(self, sentence: str) -> str:
+        if not self._of_tests:
+            return ""
+        first = self._of_tests[0]
         name, raised, at = _name_of(first.nodeid), first.exception, _own_place(first)
         place = _place_in_words(at)
         if place.strip(" ()") in sentence:
             place = ""
-        if raised is not None and raised.fixture is not None and None not in self._fixtures:
-            return f"fixture {raised.fixture}{place}{and_more(len(self._fixtures) - 1)}"
+        if raised is not None and raised.fixture is not None:
+            fixtures = {each.exception and each.exception.fixture for each in self._of_tests}
+            if None not in fixtures:
+                return f"fixture {raised.fixture}{place}{and_more(len(fixtures) - 1)}"
         is_one = len(self._tests) == 1 or not name  # a log may not say which
         origin = None if raised is None else raised.origin
         function = origin.function if origin is not None and place else ""
-        if function and not is_one and len(self._places) == 1:
+        if function and not is_one and len({*map(_own_place, self._of_tests)}) == 1:
             return f"{function}{place}"
         where = f"{name}{place}".strip()
         is_of_test = function == name.partition("[")[0].replace("::", ".")
@@ -415,6 +380,35 @@ _ELSEWHERE: Final = re.compile("[/<]|[A-Za-z]:|.*(?:site|dist)-packages/")
 """How the paths of pytest, of libraries and of no file begin."""
 _REFUSALS: Final = TYPES_OF_PYTEST | OUTCOMES | {PYTESTS_REFUSAL}
 """Types of exceptions that stop a collection and do not come from an import."""
+
+
+def _retryable(
+    found: Finding, diagnosis: Diagnosis | None, hung_at: dict[RaisingFrame | None, str | None]
+) -> bool | None:
+    """Return what a rule of the user's says, else what is known of the cause, or the kind.
+
+    Args:
+        found: one of a cause's findings.
+        diagnosis: of that cause.
+        hung_at: the tests that hung in the project's code, by the place; added to.
+    """
+    failure = found.failure
+    said = failure.attributed if isinstance(failure, TestFailure) else None
+    if said is not None and said.retryable is not None:
+        return said.retryable
+    # What a service answers to the next run, its exception doesn't tell.
+    if diagnosis is not None and (
+        diagnosis.retryable is not None or diagnosis.owner == "environment"
+    ):
+        return diagnosis.retryable
+    if found.retryable is not None:
+        return found.retryable
+    raised = None if failure is None else failure.exception
+    frame = None if raised is None else raised.frame
+    is_hung = found.kind == "test.timeout" and frame is not None and frame.owner == "project"
+    if is_hung and hung_at.setdefault(frame, found.nodeid) != found.nodeid:
+        return None  # where another test hung, too: a loop without an end, perhaps
+    return describe_kind(found.kind, found.reason).retryable
 
 
 def _sentence_of(failure: TestFailure | CollectionFailure | RunError) -> str:

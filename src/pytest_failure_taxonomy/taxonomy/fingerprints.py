@@ -7,6 +7,7 @@ docs/explanation/fingerprints.md for the rule and its reasons.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
@@ -18,12 +19,10 @@ from pytest_failure_taxonomy.taxonomy.judgement import Group, owner_of_most
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (
         CollectionFailure,
-        RaisedException,
         RunEvidence,
         TestFailure,
     )
     from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement, Judgement
-    from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 
 VALUE: Final = "<*>"
 """Stands for whatever was taken out; several in a row are one, so that no length counts."""
@@ -307,8 +306,6 @@ def _without_parameters(message: str, text: str, nodeid: str) -> str:
 
     Words that are written in that line are no values, whatever the parameters are.
     """
-    import re
-
     parts = nodeid.rpartition("]")[0].partition("[")[2].split("-")[:_MAX_PARAMETERS]
     # Numbers, paths and the like are out already; in an id or a time they would do harm.
     values = {part for part in parts if part.replace(" ", "").isalpha() and part not in text}
@@ -347,46 +344,29 @@ def group_failures(run: RunEvidence, judged: Judgement) -> tuple[Group, ...]:
         run: what was seen.
         judged: with the judgement of each failure.
     """
-    members: dict[str, _Members] = {}
+    members: dict[str, list[tuple[TestFailure | CollectionFailure, FailureJudgement]]] = {}
     with_subtests = {failure.nodeid for failure in run.failures if failure.part == "subtest"}
-    seen: list[tuple[TestFailure | CollectionFailure, FailureJudgement]] = [
-        (failure, one)
-        for failure, one in zip(run.failures, judged.failures, strict=True)
-        if failure.part != "sum" or failure.nodeid not in with_subtests
-    ]
-    seen += zip(run.collection_failures, judged.collection_failures, strict=True)
-    for failure, one in seen:
-        members.setdefault(one.fingerprint, _Members(failure)).add(one, failure)
-    groups = [each.as_group(fingerprint) for fingerprint, each in members.items()]
-    return tuple(sorted(groups, key=lambda group: -group.count))
-
-
-class _Members:
-    """The failures of one group, of which only the first and the node ids are kept."""
-
-    def __init__(self, first: TestFailure | CollectionFailure) -> None:
-        self._first = first
-        self._counts: dict[tuple[FailureReason, str], int] = {}
-        self._nodeids: dict[str, None] = {}
-        self._raised: list[RaisedException | None] = []
-
-    def add(self, judged: FailureJudgement, failure: TestFailure | CollectionFailure) -> None:
-        key = (judged.reason, judged.kind)
-        self._counts[key] = self._counts.get(key, 0) + 1
-        self._nodeids[failure.nodeid] = None
-        self._raised.append(failure.exception)
-
-    def as_group(self, fingerprint: str) -> Group:
-        reason, kind = max(self._counts, key=self._counts.__getitem__)  # of equals, the first
-        raised = self._first.exception
-        return Group(
-            fingerprint=fingerprint,
-            reason=reason,
-            kind=kind,
-            title=title_of("", self._first.message, None)
-            if raised is None
-            else title_of(raised.type, raised.message, raised.origin),
-            count=sum(self._counts.values()),
-            nodeids=tuple(self._nodeids),
-            owner=owner_of_most(self._raised),
+    for failure, one in zip(run.failures, judged.failures, strict=True):
+        if failure.part != "sum" or failure.nodeid not in with_subtests:
+            members.setdefault(one.fingerprint, []).append((failure, one))
+    for failed, one in zip(run.collection_failures, judged.collection_failures, strict=True):
+        members.setdefault(one.fingerprint, []).append((failed, one))
+    groups = []
+    for fingerprint, group in members.items():
+        first, raised = group[0][0], group[0][0].exception
+        counts = Counter((one.reason, one.kind) for _, one in group)
+        reason, kind = max(counts, key=counts.__getitem__)  # of equals, the first
+        groups.append(
+            Group(
+                fingerprint=fingerprint,
+                reason=reason,
+                kind=kind,
+                title=title_of("", first.message, None)
+                if raised is None
+                else title_of(raised.type, raised.message, raised.origin),
+                count=len(group),
+                nodeids=tuple(dict.fromkeys(failure.nodeid for failure, _ in group)),
+                owner=owner_of_most(failure.exception for failure, _ in group),
+            )
         )
+    return tuple(sorted(groups, key=lambda group: -group.count))

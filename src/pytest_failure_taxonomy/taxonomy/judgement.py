@@ -300,8 +300,10 @@ def owner_of_most(raised: Iterable[RaisedException | None]) -> CodeOwner | None:
         if each is not None and each.frame is not None:
             owner = each.frame.owner
             counts[owner] = counts.get(owner, 0) + 1
+    if len(counts) < 2:
+        return next(iter(counts), None)
     order = get_args(CodeOwner)
-    return min(counts, key=lambda each: (-counts[each], order.index(each)), default=None)
+    return min(counts, key=lambda each: (-counts[each], order.index(each)))
 
 
 def stacks_of(run: RunEvidence, first: Finding) -> Iterator[Evidence]:
