@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.report.merging import merge_reports
     from pytest_failure_taxonomy.report.model import FailureReport
     from pytest_failure_taxonomy.report.reading import load_report
-    from pytest_failure_taxonomy.taxonomy.failure_text.classifier import classify_failure
+    from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
     from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, primary_reason
     from pytest_failure_taxonomy.taxonomy.recovery import (
         FailureType,

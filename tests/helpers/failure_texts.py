@@ -12,13 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pytest_failure_taxonomy.taxonomy.failure_text.classifier import classify_failure
-from pytest_failure_taxonomy.taxonomy.failure_text.exception_types import (
+from pytest_failure_taxonomy.taxonomy.classification import (
     ENVIRONMENT_ERRNOS,
     ENVIRONMENT_EXCEPTIONS,
     EXCEPTIONS,
 )
-from pytest_failure_taxonomy.taxonomy.failure_text.phrases import PHRASES
+from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure, known_phrases
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 ROOT: Final = Path(__file__).parents[2]
@@ -106,7 +105,7 @@ def part_of(text: str, file: str) -> str:
 def by_literal_phrases(text: str) -> FailureType:
     """Classify by the promised phrases alone, without any type."""
     lowered = text.lower()
-    for failure_type, phrases in PHRASES:
+    for failure_type, phrases in known_phrases().published:
         if any(phrase in lowered for phrase in phrases):
             return failure_type
     return FailureType.UNKNOWN
@@ -135,7 +134,8 @@ def page() -> str:
     """Return the page about failure types."""
     return TEMPLATE.read_text("utf-8").format(
         phrases=_table(
-            ("type", "phrases"), ((f"`{kind}`", _code(words)) for kind, words in PHRASES)
+            ("type", "phrases"),
+            ((f"`{kind}`", _code(words)) for kind, words in known_phrases().published),
         ),
         exceptions=_table(
             ("exception, and all below it", "type"),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from pytest_failure_taxonomy.taxonomy.deaths import is_used_up
 from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
-from pytest_failure_taxonomy.taxonomy.failure_text.exception_types import (
-    failure_type_at_head,
-    failure_type_of,
-)
 from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS, PHASE_KINDS, reason_of
 from pytest_failure_taxonomy.taxonomy.memory_pressure import is_out_of_memory
@@ -24,6 +22,58 @@ _LASTING: Final = frozenset({FailureType.VERIFICATION_FAILED, FailureType.BROKEN
 
 _SERVICES: Final = ("sandbox.", "llm.", "tool.", "git.")
 """How the kinds begin that stand for the failure of a service or a tool."""
+
+
+_BUILD: Final = FailureType.BROKEN_BUILD
+_CHECK: Final = FailureType.VERIFICATION_FAILED
+_UNKNOWN: Final = FailureType.UNKNOWN
+
+EXCEPTIONS: Final[Mapping[str, FailureType]] = MappingProxyType(
+    {
+        "builtins.SyntaxError": _BUILD,
+        "builtins.ImportError": _BUILD,
+        "_pytest.fixtures.FixtureLookupError": _BUILD,  # ours: a test asks for what isn't there
+        "builtins.AssertionError": _CHECK,
+        "builtins.Failed": _CHECK,  # as pytest's own outcome calls itself
+        "_pytest.outcomes.Failed": _CHECK,
+        "urllib.error.HTTPError": _CHECK,  # ours: a server answered, with another status
+    }
+)
+"""The failure types of exception classes and their subclasses."""
+
+ENVIRONMENT_EXCEPTIONS: Final = frozenset(
+    {
+        "builtins.ConnectionError",
+        "builtins.KeyboardInterrupt",
+        "builtins.MemoryError",
+        "builtins.PermissionError",
+        "builtins.TimeoutError",
+        "socket.gaierror",
+        "socket.timeout",
+        "subprocess.TimeoutExpired",
+        "ssl.SSLError",
+        "aiohttp.client_exceptions.ClientConnectionError",
+        "http.client.RemoteDisconnected",
+        "httpx.TransportError",
+        "requests.exceptions.ConnectionError",
+        "requests.exceptions.Timeout",
+        "urllib.error.URLError",
+        "urllib3.exceptions.MaxRetryError",
+        "urllib3.exceptions.NewConnectionError",
+    }
+)
+"""Classes that stand for a fault of the machine or the network, whatever their message: `UNKNOWN`.
+
+Another approach to the code does not help; running it again may, or a human.
+"""
+
+ENVIRONMENT_ERRNOS: Final = frozenset({12, 23, 24, 28, 30, 122})
+"""No memory, too many open files, a full or read-only disk, an exhausted quota; Linux's numbers."""
+
+WRAPPERS: Final = frozenset({"_pytest.nodes.CollectError", "_pytest.nodes.Collector.CollectError"})
+"""Classes that only wrap another failure, which their text names."""
+
+_ERRNO: Final = re.compile(r"\[Errno (\d{1,5})\]")
 
 
 def judge_test_failures(
@@ -138,9 +188,51 @@ def is_strict_xpass(failure: TestFailure) -> bool:
 
 def type_in_text(text: str) -> FailureType:
     """Return the failure type that a log's text tells."""
-    from pytest_failure_taxonomy.taxonomy.failure_text.classifier import classify_failure
+    from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
 
     return classify_failure(text[:MAX_TEXT_READ], "")
+
+
+def failure_type_of(
+    exception_type: str,
+    module: str,
+    bases: Sequence[str],
+    text: str,
+    *,
+    collecting: bool = False,
+) -> FailureType:
+    """Return the failure type of an exception in a report.
+
+    The first of its classes that is listed decides. Any other exception failed a test, whatever its
+    message says: the code runs and does not pass. During collection it means that the code can't
+    even be loaded. The text is read only if the exception wraps another one, and then only for the
+    exceptions that its tracebacks name.
+
+    Args:
+        exception_type: The class's qualified name.
+        module: The module that the class says it is from.
+        bases: Dotted names of its classes, itself first; may be empty.
+        text: The message or the traceback.
+        collecting: The failure is a collection error, not a test's.
+    """
+    otherwise = _BUILD if collecting else _CHECK
+    names = tuple(bases) or (f"{module}.{exception_type}",)
+    for name in names:
+        if name in EXCEPTIONS:
+            return EXCEPTIONS[name]
+        if name in ENVIRONMENT_EXCEPTIONS:
+            return _UNKNOWN
+        if name in WRAPPERS:
+            return _type_at_head(text) or otherwise
+    errno = _ERRNO.search(text[:MAX_TEXT_READ]) if "builtins.OSError" in names else None
+    return _UNKNOWN if errno is not None and int(errno[1]) in ENVIRONMENT_ERRNOS else otherwise
+
+
+def _type_at_head(text: str) -> FailureType | None:
+    # Imported here, because most exceptions tell their type by their class.
+    from pytest_failure_taxonomy.taxonomy.failure_text import failure_type_at_head
+
+    return failure_type_at_head(text)
 
 
 _PLAIN_KINDS: Final = frozenset(PHASE_KINDS.values())
@@ -174,13 +266,13 @@ def _type_of_test_failure(failure: TestFailure, kind: str) -> FailureType:
     if failure.crashed:
         return FailureType.UNKNOWN
     by_kind = FailureType.VERIFICATION_FAILED if kind == "test.failed" else FailureType.UNKNOWN
-    return failure_type_at_head(failure.message) or by_kind
+    return _type_at_head(failure.message) or by_kind
 
 
 def _type_of_collection_failure(failure: CollectionFailure) -> FailureType:
     raised = failure.exception
     if raised is None:
-        return failure_type_at_head(failure.message) or FailureType.BROKEN_BUILD
+        return _type_at_head(failure.message) or FailureType.BROKEN_BUILD
     return failure_type_of(
         raised.type, raised.module, raised.bases, raised.message, collecting=True
     )
@@ -199,7 +291,7 @@ def _type_of_run_error(error: RunError) -> FailureType:
             raised.type, raised.module, raised.bases, raised.message, collecting=is_conftest
         )
     else:
-        found = failure_type_at_head(error.message)
+        found = _type_at_head(error.message)
     if is_conftest:
         return found or FailureType.BROKEN_BUILD
     return found if found is FailureType.BROKEN_BUILD else FailureType.UNKNOWN
@@ -215,7 +307,7 @@ def _type_with_text(
     """
     raised = failure.exception
     text = failure.message if raised is None else f"{raised.type}: {raised.message}"
-    at_head = failure_type_at_head(text)
+    at_head = _type_at_head(text)
     if at_head is not None and at_head is not FailureType.UNKNOWN:
         return at_head
     return type_in_text(text) if failure_type is FailureType.UNKNOWN else failure_type
