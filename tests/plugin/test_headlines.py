@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
-from pytest_failure_taxonomy.taxonomy.headlines import MAX_WORDS, one_line
+from pytest_failure_taxonomy.taxonomy.words import MAX_WORDS, one_line
 from tests.helpers.children import run_inside, run_pytest
 
 PASSING: Final = "def test_passes(): pass\n"

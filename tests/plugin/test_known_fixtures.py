@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.known_plugins import (
+from pytest_failure_taxonomy.taxonomy.libraries import (
     distributions_with,
     names_by_distribution,
 )

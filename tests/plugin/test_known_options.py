@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.known_plugins import names_by_distribution
+from pytest_failure_taxonomy.taxonomy.libraries import names_by_distribution
 from tests.helpers.children import run_plain_pytest
 from tests.plugin.test_known_fixtures import plugins_of
 

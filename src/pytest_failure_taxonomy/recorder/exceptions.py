@@ -60,8 +60,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     MemoryPressure,
     RaisedException,
 )
-from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.words import telling_line
 
 json = isolate_module(json)
 

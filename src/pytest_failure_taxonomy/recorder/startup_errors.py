@@ -253,7 +253,7 @@ def _plugins_not_loaded(said: str, config: pytest.Config) -> str:
         return ""
     from importlib.metadata import PackageNotFoundError, distribution
 
-    from pytest_failure_taxonomy.taxonomy.known_plugins import (
+    from pytest_failure_taxonomy.taxonomy.libraries import (
         NOT_LOADED,
         distributions_with_option,
         refused_options,

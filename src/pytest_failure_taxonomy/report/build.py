@@ -33,7 +33,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
     TestRun,
 )
-from pytest_failure_taxonomy.taxonomy.headlines import words_of_stalled_activity
 from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureJudgement,
     Group,
@@ -42,6 +41,7 @@ from pytest_failure_taxonomy.taxonomy.judgement import (
 )
 from pytest_failure_taxonomy.taxonomy.reasons import PYTEST_EXIT_CODE_NAMES
 from pytest_failure_taxonomy.taxonomy.values import to_dict
+from pytest_failure_taxonomy.taxonomy.words import words_of_stalled_activity
 
 SCHEMA_ID: Final = "urn:pytest-failure-taxonomy:failure-report:1.2"
 SCHEMA_VERSION: Final = "1.2"

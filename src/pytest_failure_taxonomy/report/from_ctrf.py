@@ -40,8 +40,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     RunError,
     TestOutcome,
 )
-from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import telling_line
 
 NEWEST_VERSION: Final = 1
 """The newest major version of CTRF that is known: 0.0.0 is the schema's, 1.0.0 some writers'."""

@@ -35,7 +35,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     TestOutcome,
 )
-from pytest_failure_taxonomy.taxonomy.headlines import telling_line
+from pytest_failure_taxonomy.taxonomy.words import telling_line
 
 NOTE: Final = "made of a pytest-json-report file: tests that never started are not in it"
 NOTE_WITHOUT_TESTS: Final = (

@@ -39,8 +39,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     ProcessExit,
     TestOutcome,
 )
-from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import telling_line
 
 MAX_LOG_BYTES: Final = 256 * 1024 * 1024
 """About 100,000 tests. Lines are read one by one, and most of each is dropped at once."""

@@ -19,7 +19,6 @@ from pytest_failure_taxonomy.report.limits import (
     texts_at,
 )
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, first_line
-from pytest_failure_taxonomy.taxonomy.headlines import words_at
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import (
@@ -27,6 +26,7 @@ from pytest_failure_taxonomy.taxonomy.words import (
     counted,
     counts_in_words,
     seconds_words,
+    words_at,
 )
 
 COUNTED: Final = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "flaky")

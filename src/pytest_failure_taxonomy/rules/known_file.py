@@ -15,7 +15,7 @@ from pytest_failure_taxonomy.documents.validation import FileModel, Line, valida
 from pytest_failure_taxonomy.documents.yaml_files import Form
 from pytest_failure_taxonomy.errors import RulesError
 from pytest_failure_taxonomy.rules.rules_file import check_link
-from pytest_failure_taxonomy.taxonomy.known_failures import KnownFailure
+from pytest_failure_taxonomy.taxonomy.user_rules import KnownFailure
 
 MAX_BYTES: Final = 1024 * 1024
 """Enough for some thousand entries."""

@@ -17,7 +17,7 @@ from pytest_failure_taxonomy.run.settings import Settings
 from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.evidence import RunEvidence
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.known_failures import compare_with_known
+from pytest_failure_taxonomy.taxonomy.user_rules import compare_with_known
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 MAX_NAMED: Final = 3

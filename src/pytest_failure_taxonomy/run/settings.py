@@ -33,8 +33,7 @@ from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.watcher.mailbox import find_mailbox, read_message
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.taxonomy.known_failures import KnownFailure
-    from pytest_failure_taxonomy.taxonomy.user_rules import Rule
+    from pytest_failure_taxonomy.taxonomy.user_rules import KnownFailure, Rule
 
 MAX_STALL_SECONDS: Final = 1e9
 """Thirty years; a longer time could not be added to a time in ns."""

@@ -12,13 +12,6 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
-from pytest_failure_taxonomy.taxonomy.headlines import (
-    OUTCOMES,
-    PYTESTS_REFUSAL,
-    TYPES_OF_PYTEST,
-    one_line,
-    said_in_one_line,
-)
 from pytest_failure_taxonomy.taxonomy.judgement import Cause, Finding, owner_of_most
 from pytest_failure_taxonomy.taxonomy.kinds import describe_kind
 from pytest_failure_taxonomy.taxonomy.recognition import recognise
@@ -28,7 +21,15 @@ from pytest_failure_taxonomy.taxonomy.recovery import (
     recovery_of_failure,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
-from pytest_failure_taxonomy.taxonomy.words import and_more, counted
+from pytest_failure_taxonomy.taxonomy.words import (
+    OUTCOMES,
+    PYTESTS_REFUSAL,
+    TYPES_OF_PYTEST,
+    and_more,
+    counted,
+    one_line,
+    said_in_one_line,
+)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (

@@ -13,8 +13,8 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from pytest_failure_taxonomy.taxonomy.evidence import OriginPlace
-from pytest_failure_taxonomy.taxonomy.headlines import FIXTURE_ERROR, TYPES_OF_PYTEST
 from pytest_failure_taxonomy.taxonomy.judgement import Group, owner_of_most
+from pytest_failure_taxonomy.taxonomy.words import FIXTURE_ERROR, TYPES_OF_PYTEST
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (

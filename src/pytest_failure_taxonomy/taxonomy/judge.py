@@ -43,12 +43,6 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     TestFailure,
     WorkerEnd,
 )
-from pytest_failure_taxonomy.taxonomy.headlines import (
-    words_of_collection_failure,
-    words_of_interruption,
-    words_of_run_error,
-    words_of_test_failure,
-)
 from pytest_failure_taxonomy.taxonomy.judgement import (
     MAX_EVIDENCE,
     Cause,
@@ -74,6 +68,12 @@ from pytest_failure_taxonomy.taxonomy.kinds import (
 from pytest_failure_taxonomy.taxonomy.reasons import TIME_LIMIT_EXIT_CODES, FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import (
+    words_of_collection_failure,
+    words_of_interruption,
+    words_of_run_error,
+    words_of_test_failure,
+)
 
 _SESSION_LIMIT: Final = "session-timeout:"
 """How the message of pytest-timeout's --session-timeout begins; it leaves nothing else behind."""

@@ -14,12 +14,16 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.taxonomy.evidence import RunError, TestFailure
-from pytest_failure_taxonomy.taxonomy.headlines import said_in_one_line
-from pytest_failure_taxonomy.taxonomy.known_plugins import install_command, which_to_install
-from pytest_failure_taxonomy.taxonomy.libraries import dotted_names, public_name
+from pytest_failure_taxonomy.taxonomy.libraries import (
+    dotted_names,
+    install_command,
+    public_name,
+    which_to_install,
+)
 from pytest_failure_taxonomy.taxonomy.memory_pressure import words_of_pressure
 from pytest_failure_taxonomy.taxonomy.tables import packaged_table, packaged_text, parsed
 from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import said_in_one_line
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (

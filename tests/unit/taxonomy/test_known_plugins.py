@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pytest_failure_taxonomy.taxonomy.known_plugins import (
+from pytest_failure_taxonomy.taxonomy.libraries import (
     Sort,
     distributions_with_option,
     names_by_distribution,

@@ -21,12 +21,12 @@ from pytest_failure_taxonomy.report.summary import (
     summarise,
 )
 from pytest_failure_taxonomy.report.text import first_line, safe_text
-from pytest_failure_taxonomy.taxonomy.headlines import telling_line
 from pytest_failure_taxonomy.taxonomy.words import (
     and_more,
     counted,
     counts_in_words,
     seconds_words,
+    telling_line,
 )
 
 VERSION: Final = 2

@@ -19,8 +19,7 @@ from pytest_failure_taxonomy.report.text import (
     first_line,
     safe_text,
 )
-from pytest_failure_taxonomy.taxonomy.headlines import telling_line
-from pytest_failure_taxonomy.taxonomy.words import and_more, counted, seconds_words
+from pytest_failure_taxonomy.taxonomy.words import and_more, counted, seconds_words, telling_line
 
 MAX_CAUSES: Final = 20
 """Causes that are listed at the end of a run; the report has them all."""

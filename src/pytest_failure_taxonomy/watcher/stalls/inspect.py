@@ -53,8 +53,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Stall,
     StallState,
 )
-from pytest_failure_taxonomy.taxonomy.headlines import words_at
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import words_at
 from pytest_failure_taxonomy.watcher.complete import ProcessEnd, read_report, reconstruct
 from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record
 from pytest_failure_taxonomy.watcher.stalls.detect import (

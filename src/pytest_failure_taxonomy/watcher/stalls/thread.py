@@ -38,8 +38,8 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Stall,
     StallState,
 )
-from pytest_failure_taxonomy.taxonomy.headlines import words_at
 from pytest_failure_taxonomy.taxonomy.values import replace
+from pytest_failure_taxonomy.taxonomy.words import words_at
 from pytest_failure_taxonomy.watcher.stalls.in_pytest import Terminal
 from pytest_failure_taxonomy.watcher.stalls.terminal_line import line_of_its_own
 

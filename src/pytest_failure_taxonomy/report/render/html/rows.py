@@ -14,8 +14,7 @@ from pytest_failure_taxonomy.report.render.html.timing import Timing
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
 from pytest_failure_taxonomy.report.summary import CauseSummary, RunSummary
 from pytest_failure_taxonomy.report.text import first_line, safe_text
-from pytest_failure_taxonomy.taxonomy.headlines import telling_line
-from pytest_failure_taxonomy.taxonomy.words import seconds_words
+from pytest_failure_taxonomy.taxonomy.words import seconds_words, telling_line
 
 _MAX_SAID: Final = 300
 _MAX_ERRORS: Final = 5
