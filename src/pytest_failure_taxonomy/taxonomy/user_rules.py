@@ -1,4 +1,4 @@
-"""A user's rules: what a failure has to look like, and what it then is."""
+"""What users' files say of failures: rules that attribute them, and lists of known ones."""
 
 from __future__ import annotations
 
