@@ -169,3 +169,9 @@ def _folders_of(item: pytest.Item) -> Iterator[Path]:
 def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> PytestRuns:
     """Start runs of pytest, each in a process of its own, in an empty folder."""
     return PytestRuns(pytester, monkeypatch)
+
+
+@pytest.fixture
+def nothing_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each run of the test import our modules itself, at the moment when it needs them."""
+    monkeypatch.setattr(Switch, "with_our_modules", False)

@@ -15,7 +15,7 @@ from tests.attacks.conftest import Attacks
 from tests.helpers.children import REPORT, SWITCH, ChildRun, pytest_command, run_child
 from tests.helpers.reports import assert_valid_report
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_imported")]
 
 PACKAGE: Final = Path(pytest_failure_taxonomy.__file__).parent
 

@@ -1,9 +1,11 @@
 """Start pytest from a process that has imported it already: a third of the time of a new one.
 
 `python -m pytest` spends two thirds of a small run on importing pytest. A server, one for each
-process of the suite, imports it once; each run is a fork of it that has loaded none of our modules
-and none of the user's. What depends on how an interpreter starts (`PYTHON…` variables, a locale, a
-terminal, a launcher before it) is started anew instead; so is everything by `--fresh-pythons`.
+process of the suite, imports it once; each run is a fork of it that has loaded none of the user's
+modules. Where a run loads our plugin by name and switches it on, its server has imported what such
+a run imports, and nothing more: it has learned that from a run of its own. What depends on how an
+interpreter starts (`PYTHON…` variables, a locale, a terminal, a launcher before it) is started anew
+instead; so is everything by `--fresh-pythons`.
 
 xdist's workers are forks as well. A run with `-n` makes them before it begins, as children of its
 own that wait to be needed. They get the pipes, the folder, the environment and the ignored signals
@@ -25,6 +27,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,17 +48,23 @@ _RESTARTS: Final = 1
 """How many workers a run may lose before it starts new Pythons."""
 
 _FOR_WORKERS: Final = ("execnet.gateway_base", "execnet.gateway_io")
-_FOR_BENCHES: Final = (
-    "asyncio",
-    "pydantic.json_schema",
-    "pydantic.main",
-    "pydantic._internal._generate_schema",
-    "pydantic._internal._signature",
-    "statistics",
-    "pickle",
-    "yaml",
-)
-"""What a run imports first of all where it has workers, or loads our plugin for benches."""
+_REPORTING: Final = ("-p", "failure_taxonomy", "--failure-taxonomy")
+_BENCHES: Final = ("-p", "failure_taxonomy_bench")
+"""The arguments of a run that loads our plugin and switches it on, and of one that has benches."""
+
+_FILES: Final = {
+    "pytest.ini": "[pytest]\n",
+    "test_warming_up.py": "def test_it(): assert 0\n",
+}
+_BENCH_FILES: Final = {
+    "conftest.py": "import pytest\n\n"
+    "@pytest.fixture\ndef system_under_test(): return lambda case: 1\n",
+    "bench/echo/breakdown_keys.yaml": "- exactness\n",
+    "bench/echo/failure_modes.yaml": "answer.wrong: {severity: block, description: wrong}\n",
+    "bench/echo/rubric.py": "def grade(case, output): return {}\n",
+    "bench/echo/cases/a.jsonl": '{"id": "a", "input": 1}\n',
+}
+"""What the run has to do from which a server learns."""
 
 _servers: dict[tuple[int, int, str, tuple[str, ...]], _Server] = {}
 """By the process and the thread that have started it, by what it has read at its start, and by what
@@ -66,6 +75,8 @@ class Switch:
     """Whether forks of a server are used at all; the option `--fresh-pythons` says no."""
 
     is_on = hasattr(os, "fork") and hasattr(socket, "send_fds")
+    with_our_modules = True
+    """Whether they may have imported our modules, too; not where a test breaks what we import."""
 
 
 def warm_server(command: Sequence[str], env: Mapping[str, str]) -> _Server | None:
@@ -81,20 +92,23 @@ def warm_server(command: Sequence[str], env: Mapping[str, str]) -> _Server | Non
     read = _read_at_start(env)
     if not read.items() <= _OF_THE_SUITE.items():
         return None
-    modules = _modules_of(command)
+    modules = _modules_of(command, env)
     key = (os.getpid(), threading.get_ident(), json.dumps(read, sort_keys=True), modules)
     if key not in _servers:
         _servers[key] = _Server(env, modules)
     return _servers[key]
 
 
-def _modules_of(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return what a run imports in any case, beside pytest."""
-    has_benches = "failure_taxonomy_bench" in arguments
+def _modules_of(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a run imports in any case, beside pytest, and the arguments to learn more by."""
+    # Where pytest loads our plugin by itself, it warns of what is imported already.
+    reports = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" in env and set(_REPORTING) <= set(arguments)
+    # It warns of a plugin that it can't rewrite, too: `-p asyncio` has the name of what we import.
+    has_benches = set(_BENCHES) <= set(arguments) and "asyncio" not in arguments
     return (
         *(_FOR_WORKERS if _count_of_workers(arguments) else ()),
-        # pytest warns of a plugin that it can't rewrite: `-p asyncio` is one of that name.
-        *(name for name in _FOR_BENCHES if has_benches and name not in arguments),
+        *(_REPORTING if reports and Switch.with_our_modules else ()),
+        *(_BENCHES if reports and Switch.with_our_modules and has_benches else ()),
     )
 
 
@@ -179,18 +193,55 @@ def _read_all(pipe: int) -> bytes:
         return file.read()
 
 
-def _warm_up(modules: Sequence[str]) -> None:
+def _warm_up(modules: tuple[str, ...]) -> None:
     """Import what each run imports before it looks at anything of the user's."""
     import_module("pytest")
     plugins = import_module("_pytest.config").default_plugins
     names = [
         f"_pytest.{each}" for each in plugins if each != "pytester"
     ]  # its asserts are rewritten
-    for name in (*names, *modules):
+    first = modules.index("-p") if "-p" in modules else len(modules)
+    for name in (*names, *modules[:first]):
         with suppress(ImportError):  # of another version
+            import_module(name)
+    for name in _loaded_by_a_run(modules[first:]) if modules[first:] else ():
+        with suppress(ImportError):  # the name of an alias
             import_module(name)
     gc.collect()
     gc.freeze()  # a fork that traverses what it shares would copy it
+
+
+def _loaded_by_a_run(arguments: Sequence[str]) -> list[str]:
+    """Return the names of what a run with such arguments imports that has a failure, in order."""
+    read, write = os.pipe()
+    process_id = os.fork()
+    if process_id == 0:
+        try:
+            os.close(read)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+            known = set(sys.modules)
+            with tempfile.TemporaryDirectory() as folder:
+                for name, content in {
+                    **_FILES,
+                    **(_BENCH_FILES if _BENCHES[1] in arguments else {}),
+                }.items():
+                    path = Path(folder, name)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(content, "utf-8")
+                os.chdir(folder)
+                import_module("pytest").main(["-p", "no:cacheprovider", *arguments])
+                os.chdir("/")
+            loaded = [
+                name for name in sys.modules if name not in {*known, "conftest", "test_warming_up"}
+            ]
+            os.write(write, json.dumps(loaded).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    names: list[str] = json.loads(_read_all(read))
+    os.waitpid(process_id, 0)
+    return names
 
 
 def serve(connection: socket.socket) -> list[str] | None:
@@ -338,11 +389,11 @@ def _main() -> None:
     arguments: list[str] | None = given
     if mode == "server":
         connection = socket.socket(fileno=int(given[0]))
-        _warm_up(given[1:])
+        _warm_up(tuple(given[1:]))
         arguments = serve(connection)
     else:
         sys.path[0] = os.getcwd()  # as `python -m pytest` has it
-        _warm_up(_modules_of(given))
+        _warm_up(_modules_of(given, os.environ))
     if arguments is None:
         return
     count = _count_of_workers(arguments)

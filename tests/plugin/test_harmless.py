@@ -626,6 +626,7 @@ NEVER_PUT_BACK: Final = {
 }
 
 
+@pytest.mark.usefixtures("nothing_imported")
 @posix_only
 @pytest.mark.parametrize("patch", [pytest.param(v, id=k) for k, v in NEVER_PUT_BACK.items()])
 def test_what_a_test_patches_and_never_puts_back(folder: Path, patch: str) -> None:
@@ -650,6 +651,7 @@ def test_what_a_test_patches_and_never_puts_back(folder: Path, patch: str) -> No
     assert run.told[-1] == f"report: {REPORT}"
 
 
+@pytest.mark.usefixtures("nothing_imported")
 @posix_only
 @pytest.mark.parametrize("imported", ["", "import jinja2, markupsafe\n"], ids=["", "imported"])
 def test_a_file_of_the_tests_with_the_name_of_a_library(folder: Path, imported: str) -> None:
