@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -80,57 +80,53 @@ def attribution(
     return Attribution(reason=known, kind=kind, source=source, detail=detail)
 
 
-class Attributor:
-    """Collect what the fixture and the hook say, in the process that ran the test."""
+def ask_user(
+    hook: Any, faults: Faults, node: pytest.Item, error: BaseException, phase: str
+) -> Attribution | None:
+    """Return what the test itself recorded, or else what the hook returns.
 
-    def __init__(self, config: pytest.Config, faults: Faults) -> None:
-        self._hook = config.hook.pytest_failure_taxonomy_classify
-        self._faults = faults
-
-    def ask(self, node: pytest.Item, error: BaseException, phase: str) -> Attribution | None:
-        """Return what the test itself recorded, or else what the hook returns."""
-        said = node.stash[_SAID] if _SAID in node.stash else None  # noqa: SIM401 - get() is slow
-        if said is not None or not self._hook.get_hookimpls():
-            return said
-        try:
-            answer = node.ihook.pytest_failure_taxonomy_classify(
-                exception=error, nodeid=node.nodeid, phase=phase
-            )
-            if answer is None:
-                return None
-            if not isinstance(answer, tuple) or len(answer) != 2:
-                raise TypeError(  # told as any other fault of the hook
-                    f"{answer!r} returned; a pair of reason and kind, or None, is right"
-                )
-            return attribution(*answer, source="hook")
-        except BaseException as failure:  # noqa: BLE001 - foreign
-            self._faults.add_foreign(_HOOK, failure)
+    Args:
+        hook: of the run; that of a test's folder is called only where there are implementations.
+        faults: takes what they raise.
+        node: the test, in the process that ran it.
+        error: why it failed.
+        phase: of the test.
+    """
+    said = node.stash[_SAID] if _SAID in node.stash else None  # noqa: SIM401 - get() is slow
+    if said is not None or not hook.get_hookimpls():
+        return said
+    try:
+        answer = node.ihook.pytest_failure_taxonomy_classify(
+            exception=error, nodeid=node.nodeid, phase=phase
+        )
+        if answer is None:
             return None
-
-
-class MarkerFinder:
-    """Find the failure marker in what a test has printed."""
-
-    def __init__(self, more: Mapping[str, FailureReason]) -> None:
-        """Look for the built-in markers and for others.
-
-        Args:
-            more: the reasons of the other markers, by the names of the markers.
-        """
-        self._more = more
-
-    def in_output_of(self, report: pytest.TestReport) -> SeenMarker | None:
-        """Return the last marker in the captured output of a test."""
-        texts = [text for _, text in report.sections if _MARKER_START in text]
-        return self._find(texts) if texts else None
-
-    def _find(self, texts: list[str]) -> SeenMarker | None:
-        from pytest_failure_taxonomy.logs.marker_search import locate_marker
-        from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS
-
-        for text in reversed(texts):
-            found = locate_marker(text, known=self._more)
-            if found is not None:
-                known = {**MARKER_REASONS, **self._more}
-                return SeenMarker(name=found.reason, reason=known[found.reason])
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise TypeError(  # told as any other fault of the hook
+                f"{answer!r} returned; a pair of reason and kind, or None, is right"
+            )
+        return attribution(*answer, source="hook")
+    except BaseException as failure:  # noqa: BLE001 - foreign
+        faults.add_foreign(_HOOK, failure)
         return None
+
+
+def marker_in_output_of(
+    report: pytest.TestReport, more: Mapping[str, FailureReason]
+) -> SeenMarker | None:
+    """Return the last marker in the captured output of a test.
+
+    Args:
+        report: has the output.
+        more: the reasons of other markers than the built-in ones, by their names.
+    """
+    for _, text in reversed(report.sections):
+        if _MARKER_START in text:
+            from pytest_failure_taxonomy.logs.marker_search import locate_marker
+            from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS
+
+            found = locate_marker(text, known=more)
+            if found is not None:
+                reason = {**MARKER_REASONS, **more}[found.reason]
+                return SeenMarker(name=found.reason, reason=reason)
+    return None

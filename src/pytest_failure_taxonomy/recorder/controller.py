@@ -118,7 +118,7 @@ class ControllerRecorder:
     def pytest_configure_node(self, node: Any) -> None:
         """Record a new worker, and tell it where the record is."""
         worker = self._workers[node.gateway.id] = _Worker(node)
-        self._session.facts.write("worker", worker=worker.end())
+        self._session.log.write("worker", worker=worker.end())
         folder = str(self._record.folder) if isinstance(self._record, DiskRecord) else None
         secrets = self._session.secrets
         node.workerinput[OUTPUT_KEY] = {
@@ -138,7 +138,7 @@ class ControllerRecorder:
         if popen is not None:
             known = self._workers[worker]
             known.seen["process_id"], known.ready_ns = int(popen.pid), time.monotonic_ns()
-            self._session.facts.write("worker", worker=known.end())
+            self._session.log.write("worker", worker=known.end())
         if isinstance(self._record, DiskRecord):
             with suppress(OSError), self._record.opened() as folder:
                 state = read_worker(folder, worker)
@@ -176,7 +176,7 @@ class ControllerRecorder:
             self._session.failures.limit_of_crash = end.limit if is_ended_by_limit(end) else None
             self._session.failures.stall_of_crash = end.stall
             self._session.failures.traces_of_crash = end.traces
-            self._session.facts.write("worker", worker=end)
+            self._session.log.write("worker", worker=end)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -186,7 +186,7 @@ class ControllerRecorder:
         if is_of_mismatch(report):
             mismatch = self._collected.mismatch()
             if mismatch is not None:
-                self._session.facts.add_mismatch(mismatch)
+                self._session.log.add_mismatch(mismatch)
 
     @pytest.hookimpl(optionalhook=True)
     @guarded
@@ -223,7 +223,7 @@ class ControllerRecorder:
             self._oom_kills = kills
         self._see_memory_of_dead(worker)
         self._read_traces(worker)
-        self._session.facts.write("worker", worker=worker.end())
+        self._session.log.write("worker", worker=worker.end())
 
     def _read_traces(self, worker: _Worker) -> None:
         end = worker.end()

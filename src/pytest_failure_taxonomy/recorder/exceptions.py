@@ -1,72 +1,74 @@
-"""Describe exceptions as plain values, and keep them until the report of their test comes by.
+"""Describe exceptions as plain values: what they are, say and hold, and what they were raised from.
 
-The reports of pytest say how a failure reads. They don't say of which type the exception was.
+The reports of pytest say how a failure reads. They don't say of which type the exception was. What
+is read of the fields of an exception stands in `taxonomy/data/facts.toml`. As everywhere in the
+recorder no code of the user's runs: see `inspection`.
 """
 
 from __future__ import annotations
 
-import json
-import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.write import to_json
 from pytest_failure_taxonomy.recorder import longrepr
-from pytest_failure_taxonomy.recorder.attribution import Attributor
 from pytest_failure_taxonomy.recorder.inspection import (
+    attribute_of,
     bases_of,
+    body_of,
     cause_or_context_of,
     direct_cause_of,
     dotted_name_of,
-    field_of,
-    is_of_fixture_lookup,
+    is_plain,
     module_of,
     name_of,
+    says_plainly,
     text_of,
     traceback_of,
 )
 from pytest_failure_taxonomy.recorder.origin import (
     LIBRARIES,
+    MAX_FRAMES,
     STANDARD_LIBRARY,
     OriginFinder,
+    entries_of,
     exceptions_in,
     frames_of,
     hook_in,
     is_own,
+    leaves_of,
     location,
+    module_name_in,
     named_place,
     own_place_in,
     own_place_of,
     path_below_libraries,
-    place_of,
     printed_frames,
-    raising_module,
 )
-from pytest_failure_taxonomy.recorder.secrets import changed_secrets
-from pytest_failure_taxonomy.report.text import (
-    cap_between_words,
-    with_place,
-)
-from pytest_failure_taxonomy.system.interpreter import isolate_module
+from pytest_failure_taxonomy.report.text import cap_between_words, with_place
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    Attribution,
     Fact,
-    Location,
+    LinkedException,
     MemoryPressure,
     RaisedException,
+    RaisingFrame,
 )
-from pytest_failure_taxonomy.taxonomy.values import replace, value
+from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 
-json = isolate_module(json)
-
-_ATTRIBUTE: Final = "_failure_taxonomy"
-"""The attribute by which a worker's report carries the description to the controller."""
+MAX_LINKS: Final = 8
+"""Exceptions that are read of one chain."""
+_MAX_FACT: Final = 1_000
+"""Characters of a fact; a longer text is none."""
+_MAX_LINKED_MESSAGE: Final = 2_000
+"""Characters kept of the message of an exception in a chain."""
+_MAX_PART: Final = 200
+"""Characters of what a doctest expects, and of what it got."""
 
 _IMPORT_FAILURES: Final = frozenset(
     {"_pytest.config.ConftestImportFailure", "_pytest.config.PluginImportFailure"}
@@ -76,171 +78,23 @@ _UNCAUGHT: Final = {
     "pytest.PytestUnhandledThreadExceptionWarning": "unhandled in a thread:",
 }
 """pytest's warnings of exceptions that could not be caught, and a word for each."""
-
-_ASYNC_TEST: Final = "async def functions are not natively supported"
-"""What pytest says of an async test that no plugin has taken."""
-_PLUGINS_FOR_ASYNC: Final = {"asyncio": "pytest-asyncio", "anyio": "anyio"}
-"""Plugins that take only tests which are marked for them, unless they are told otherwise."""
-
-_MAX_PART: Final = 200
-"""Characters of what a doctest expects, and of what it got."""
-
-
-_RESERVE: Final = 4 << 20
-"""Bytes of address space that a `MemoryError` sets free. A test that fails of one still has all
-that it has asked for, and what describes the failure, and its modules, must fit in beside it."""
-
-Report = pytest.TestReport | pytest.CollectReport
-
-
-@value
-class Described:
-    """What a failure's report does not say: a worker sends it along."""
-
-    exception: RaisedException | None
-    place: Location | None = None
-    attributed: Attribution | None = None
-
-
-_NOTHING: Final = Described(exception=None)
+_WITH_FRAMES: Final = frozenset(
+    {"builtins.OSError", "builtins.KeyError", "http.client.HTTPException", "bdb.BdbQuit"}
+)
+"""Exceptions of which a frame of the standard library may say more."""
+_FIXTURES: Final = pytest.fixture.__code__.co_filename
+_OF_FIXTURES: Final = {"pytest_fixture_setup": "fixturedef", "finish": "self"}
+"""Functions of pytest that set a fixture up or tear it down, and where they have it."""
+_OF_CLASSIC_SETUP: Final = ("_xunit_", "_unittest_")
+"""How the fixtures are called that pytest makes of `setup_method`, `setUpClass` and the like."""
 _ASSERTION: Final = tuple(map(dotted_name_of, bases_of(AssertionError)[:-1]))
 
 
-class ExceptionMemory:
-    """Keep exceptions until their reports come by."""
-
-    def __init__(
-        self,
-        rootdir: Path,
-        attributor: Attributor,
-        learn: Callable[[dict[str, str]], None] = lambda _: None,
-        *,
-        test_files: Sequence[str] = (),
-    ) -> None:
-        """Begin without exceptions.
-
-        Args:
-            rootdir: of the run.
-            attributor: asks the user's code why a test failed.
-            learn: called on the controller with possible secrets of a worker's environment.
-            test_files: the patterns of pytest's `python_files`.
-        """
-        self._rootdir = rootdir
-        self._attributor = attributor
-        self._learn = learn
-        self._environment = dict(os.environ)
-        self._origins = OriginFinder(rootdir, test_files)
-        self._raised: dict[tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]] = {}
-        self._collecting: dict[str, Described] = {}
-        self._received: tuple[Report, Described] | None = None
-        self._reserve: mmap.mmap | None = None
-        with suppress(OSError, MemoryError):
-            self._reserve = mmap.mmap(-1, _RESERVE)  # no page of it is ever touched
-
-    def see_test(self, node: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-        """Keep the outcome of a phase of a test."""
-        # Not the exception: a later hook puts that of a unittest into the call.
-        self._raised[node.nodeid, call.when] = node, call
-
-    def take_test(self, report: pytest.TestReport) -> Described:
-        """Return the exception of a failed test and its attribution, and forget them."""
-        if self._received is not None and self._received[0] is report:
-            return self._received[1]
-        if not self._raised:
-            return _NOTHING
-        node, call = self._raised.pop((report.nodeid, str(report.when)), (None, None))
-        # pytest-forked puts a text there, of a process that has ended.
-        error = None if call is None else getattr(call.excinfo, "value", None)
-        if node is None or error is None:
-            return _NOTHING
-        return self.explain_test(node, error, report)
-
-    def explain_test(
-        self, node: pytest.Item, error: BaseException, report: pytest.TestReport
-    ) -> Described:
-        """Describe the exception of a failed test, and ask the user's code for the reason."""
-        if issubclass(type(error), MemoryError) and self._reserve is not None:
-            self._reserve.close()
-            self._reserve = None
-        self._origins.collected = _test_module_of(node)
-        formatted = longrepr.exception_in(report.longrepr)
-        raised = describe_exception(error, self._origins, formatted, report)
-        said = longrepr.words_for_people(report.longrepr)
-        if said:
-            others = missing_fixtures_beside(error)
-            raised = replace(raised, message="; ".join([said, *others]))
-        if raised.message.startswith(_ASYNC_TEST):
-            raised = replace(raised, facts=_plugins_for_async(node.config))
-        attributed = self._attributor.ask(node, error, str(report.when))
-        return Described(exception=raised, attributed=attributed)
-
-    def describe_error(self, error: BaseException, formatted: str = "") -> RaisedException | None:
-        """Describe the cause of an error outside of the tests.
-
-        Return `None` for a worker's error that xdist passes on as text: only the text has its type.
-
-        Args:
-            error: left pytest, or one of its hooks.
-            formatted: type and text of its cause, as for `inspection.text_of`.
-        """
-        cause = cause_of(error)
-        behind = direct_cause_of(cause)
-        if issubclass(type(cause), pytest.UsageError) and issubclass(type(behind), ImportError):
-            cause = behind or cause  # a plugin is missing
-        if quotes_a_traceback(message_of(cause, formatted)):
-            return None
-        return describe_exception(cause, self._origins, formatted)
-
-    def forget(self) -> None:
-        """Forget exceptions that failed no test: skips, expected failures, reruns."""
-        if self._raised:
-            self._raised.clear()
-
-    def see_collector(
-        self, node: pytest.Collector, call: pytest.CallInfo[Any], report: Report
-    ) -> None:
-        """Keep the exception of a node that could not be collected."""
-        if call.excinfo is None:
-            return
-        error = cause_of(call.excinfo.value)
-        self._origins.collected = _test_module_of(node)
-        formatted = longrepr.exception_in(report.longrepr)
-        described = describe_exception(error, self._origins, formatted, report)
-        said = words_of_refusal(call.excinfo.value)
-        if said:
-            described = replace(described, message=said)
-        place = place_of(error, self._rootdir)
-        self._collecting[node.nodeid] = Described(exception=described, place=place)
-
-    def take_collector(self, report: pytest.CollectReport) -> Described:
-        """Return exception and place of a node that could not be collected, and forget them."""
-        if self._received is not None and self._received[0] is report:
-            return self._received[1]
-        return self._collecting.pop(report.nodeid, _NOTHING)
-
-    def send_with(self, report: Report) -> None:
-        """Attach the exception to a report on a worker."""
-        if isinstance(report, pytest.TestReport):
-            described = self.take_test(report)
-        else:
-            described = self.take_collector(report)
-        sent = {"described": described, "environment": changed_secrets(self._environment)}
-        setattr(report, _ATTRIBUTE, to_json(sent))
-
-    def receive_from(self, report: Report) -> None:
-        """Detach the exception from a report on the controller, before other plugins see it."""
-        sent = report.__dict__.pop(_ATTRIBUTE, None)
-        self._received = None
-        if sent is not None:
-            from pytest_failure_taxonomy.record.parsing import parse
-
-            found = json.loads(sent)
-            self._received = report, parse(Described, found["described"])
-            self._learn(found["environment"])
-
-
 def describe_exception(
-    error: BaseException, origins: OriginFinder, formatted: str = "", report: Report | None = None
+    error: BaseException,
+    origins: OriginFinder,
+    formatted: str = "",
+    report: pytest.TestReport | pytest.CollectReport | None = None,
 ) -> RaisedException:
     """Describe an exception by its type, message and origin, and by what is behind it.
 
@@ -252,48 +106,176 @@ def describe_exception(
     """
     kind = type(error)
     origin, frame = origins.find(error)
-    is_assertion = kind is AssertionError
-    bases = _ASSERTION if is_assertion else tuple(map(dotted_name_of, bases_of(kind)[:-1]))
-    more: dict[str, Any] = {}
-    # A plain assertion holds nothing, and to load what reads the rest takes time and memory.
-    is_more = not is_assertion or cause_or_context_of(error)[0] is not None
     is_in_fixtures = report is not None and report.when in ("setup", "teardown")
-    if is_in_fixtures or (is_more and kind is not MemoryError):
-        with suppress(OSError, MemoryError):  # a test has used up all descriptors, or all memory
-            from pytest_failure_taxonomy.recorder import facts
-
-            if is_in_fixtures:
-                more["fixture"] = facts.fixture_of(error)
-            if is_more:
-                issued = frame if issubclass(kind, Warning) else None
-                more["facts"] = facts.facts_of(error, bases, origins, issued)
-                more["chain"] = facts.chain_of(error, report and report.longrepr, origins)
+    more: dict[str, Any] = {}
+    if kind is AssertionError:
+        bases = _ASSERTION
+        is_more = cause_or_context_of(error)[0] is not None  # a plain assertion holds nothing
+    else:
+        bases = tuple(map(dotted_name_of, bases_of(kind)[:-1]))
+        is_more = kind is not MemoryError or is_in_fixtures
+        if issubclass(kind, MemoryError):
+            more["memory"] = _memory_pressure()
+        elif issubclass(kind, pytest.fail.Exception):
+            # The module that called `pytest.fail`.
+            modules = [
+                module_name_in(each.tb_frame.f_globals) for each in entries_of(traceback_of(error))
+            ]
+            callers = (module for module in reversed(modules) if module != "_pytest.outcomes")
+            more["raised_in"] = next(callers, "")
+    with suppress(OSError, MemoryError):  # a test has used up all descriptors, or all memory
+        if is_in_fixtures:
+            more["fixture"] = _fixture_of(error)
+        if is_more:
+            issued = frame if issubclass(kind, Warning) else None
+            more["facts"] = _facts_of(error, bases, origins, issued)
+            more["chain"] = _chain_of(error, report and report.longrepr, origins)
     return RaisedException(
         type=name_of(kind),
         module=module_of(kind),
         message=message_of(error, formatted),
         bases=bases,
-        raised_in=raising_module(traceback_of(error)),
         origin=origin,
         frame=frame,
-        memory=memory_pressure() if issubclass(kind, MemoryError) else None,
         **more,
     )
 
 
-def _plugins_for_async(config: pytest.Config) -> tuple[Fact, ...]:
-    """Say which plugin would run an async test if it were marked for it, where one is loaded."""
-    is_loaded = config.pluginmanager.has_plugin
-    found = (name for plugin, name in _PLUGINS_FOR_ASYNC.items() if is_loaded(plugin))
-    return tuple(Fact(name="plugin", text=name) for name in found)[:1]
+def _facts_of(
+    error: BaseException, bases: tuple[str, ...], origins: OriginFinder, frame: RaisingFrame | None
+) -> tuple[Fact, ...]:
+    """Return what the fields of an exception and the standard library's own frames say.
+
+    Args:
+        error: has been raised.
+        bases: the dotted names of its classes.
+        origins: of the run.
+        frame: the one that raised it, where the place of that is a fact.
+    """
+    facts: dict[str, str] = {}
+    if not _WITH_FRAMES.isdisjoint(bases):
+        _read_frames(error, facts, origins)
+    for base in bases:
+        for name, paths in packaged_table("facts")["fields"].get(base, {}).items():
+            _add(facts, name, error, paths)
+    if "command" in facts:
+        facts["command"] = facts["command"].strip().partition(" ")[0]
+    if "builtins.ModuleNotFoundError" in bases and "name" in facts:
+        from pytest_failure_taxonomy.recorder.owners import distribution_with
+
+        facts |= distribution_with(facts["name"], str(origins.rootdir))
+    if frame is not None:
+        facts["place"] = f"{frame.path}:{frame.line}"
+    return tuple(Fact(name=name, text=text) for name, text in facts.items())
 
 
-def _test_module_of(node: pytest.Item | pytest.Collector) -> Path | None:
-    """Return the file of a test in Python, whatever it is called; that of a doctest is none."""
-    return node.path if isinstance(node, pytest.Function | pytest.Module) else None
+def _chain_of(
+    error: BaseException, shown: object, origins: OriginFinder
+) -> tuple[LinkedException, ...]:
+    """Return what an exception was raised from, or while it was handled, the nearest first.
+
+    Args:
+        error: has been raised.
+        shown: what pytest has formatted; it has the texts of the whole chain.
+        origins: of the run.
+    """
+    links: list[LinkedException] = []
+    entries = attribute_of(shown, "chain")
+    texts = iter(entries[-2::-1] if type(entries) is list else ())
+    seen = {id(error)}
+    while len(links) < MAX_LINKS:
+        linked, is_cause = cause_or_context_of(error)
+        if linked is None and issubclass(type(error), BaseExceptionGroup):
+            linked, texts = next(leaves_of(error), None), iter(())
+        if linked is None or id(linked) in seen:
+            break
+        seen.add(id(linked))
+        bases = tuple(map(dotted_name_of, bases_of(type(linked))[:-1]))
+        crash = next(texts, (None, None))[1]
+        formatted = "" if crash is None else str(crash.message)
+        is_said = formatted or says_plainly(linked)
+        text = text_of(linked, formatted) if is_said else ""
+        message = cap_between_words(text, _MAX_LINKED_MESSAGE)
+        # A warning of an exception that could not be caught was issued far away from it.
+        frame = origins.find(linked)[1] if issubclass(type(error), Warning) else None
+        facts = _facts_of(linked, bases, origins, frame)
+        links += [LinkedException(bases=bases, message=message, is_cause=is_cause, facts=facts)]
+        error = linked
+    return tuple(links)
 
 
-def memory_pressure() -> MemoryPressure | None:
+def _fixture_of(error: BaseException) -> str | None:
+    """Return the name of the fixture in whose setup or teardown an exception was raised.
+
+    A fixture that is kept for several tests raises the same exception for each of them.
+    """
+    for entry in reversed(entries_of(traceback_of(error))):
+        code = entry.tb_frame.f_code
+        if code.co_filename == _FIXTURES and code.co_name in _OF_FIXTURES:
+            found = attribute_of(entry.tb_frame.f_locals.get(_OF_FIXTURES[code.co_name]), "argname")
+            is_written = type(found) is str and not found.startswith(_OF_CLASSIC_SETUP)
+            return found if is_written else None
+    return None
+
+
+def _read_frames(error: BaseException, facts: dict[str, str], origins: OriginFinder) -> None:
+    """Add what the innermost frames say, those of libraries; the outermost of them counts."""
+    entries = entries_of(traceback_of(error))
+    for entry in reversed(entries[-MAX_FRAMES:]):
+        frame, code = entry.tb_frame, entry.tb_frame.f_code
+        if is_own(code.co_filename, origins.rootdir):
+            return
+        module = module_name_in(frame.f_globals)
+        if module in ("bdb", "pdb"):
+            place = own_place_of(error, origins.rootdir)
+            facts |= {"breakpoint": f"{place.path}:{place.line}"} if place else {}
+            return
+        variables = packaged_table("facts")["frames"].get(f"{module}.{code.co_qualname}", {})
+        facts |= {"raised_by": module} if variables else {}
+        for name, path in variables.items():
+            variable, _, rest = path.partition(".")
+            _add(facts, name, frame.f_locals.get(variable), rest)
+
+
+def _add(facts: dict[str, str], name: str, one: object, paths: str) -> None:
+    """Add a fact where one of the paths, which may be empty, leads to a text or a whole number."""
+    for path in paths.split() or ("",):
+        found = _stored(one, path)
+        if type(found) is int or (type(found) is str and 0 < len(found) <= _MAX_FACT):
+            facts[name] = str(found)
+            return
+
+
+def _stored(one: Any, path: str) -> Any:
+    """Return what is at the end of a path, `None` where it leads nowhere."""
+    for step in filter(None, path.split(".")):
+        kind = type(one)
+        if step.isdecimal():
+            is_tuple = issubclass(kind, tuple)
+            items = tuple.__getitem__(one, slice(None)) if is_tuple else one if kind is list else ()
+            one = items[int(step)] if int(step) < len(items) else None
+        else:
+            one = one.get(step) if kind is dict else next(_fields(one, step), None)
+    return one
+
+
+def _fields(one: object, name: str) -> Iterator[object]:
+    """Yield what an object itself and its classes hold under a name, and that is no property."""
+    own = attribute_of(one, name)
+    if own is not None:
+        yield own
+    for base in bases_of(type(one)):
+        held: Any = body_of(base).get(name)
+        kind: type = type(held)
+        is_pythons = kind is GetSetDescriptorType and module_of(base) == "builtins"
+        if kind is MemberDescriptorType or is_pythons:
+            with suppress(AttributeError):  # a slot that is empty
+                yield held.__get__(one)
+        elif held is not None and is_plain(held):
+            yield held
+
+
+def _memory_pressure() -> MemoryPressure | None:
     """Return the limit of memory of which this process uses most; `None` if it has none.
 
     The exception still holds what its frames had, so that this is nearly what they used.
@@ -315,29 +297,6 @@ def cause_of(error: BaseException) -> BaseException:
     """Return the exception that pytest has wrapped, if it wraps the error of an import."""
     is_wrapper = issubclass(type(error), pytest.Collector.CollectError) or is_import_failure(error)
     return direct_cause_of(error) or error if is_wrapper else error
-
-
-def words_of_refusal(error: BaseException) -> str:
-    """Return the message of a `CollectError`, unless it is the traceback of a failed import."""
-    if not issubclass(type(error), pytest.Collector.CollectError):
-        return ""
-    said = next(iter(field_of(error, BaseException, "args")), "")
-    is_traceback = type(said) is not str or "\nTraceback:\n" in said
-    return "" if is_traceback else cap_between_words(said.strip(), longrepr.MAX_MESSAGE)
-
-
-def missing_fixtures_beside(error: BaseException) -> list[str]:
-    """List the other missing fixtures of a test; pytest stops at the first one."""
-    if not is_of_fixture_lookup(error):
-        return []
-    with suppress(Exception):  # not public; the first missing fixture is known anyway
-        missing: Any = error
-        found = missing.request.node._fixtureinfo.name2fixturedefs  # noqa: SLF001 - there is no public way
-        asked = dict.fromkeys(missing.request.fixturenames)
-        parameters = getattr(getattr(missing.request.node, "callspec", None), "params", {})
-        known = {missing.argname, "request", *found, *parameters}
-        return [f"fixture {name!r} not found" for name in asked if name not in known]
-    return []
 
 
 def is_import_failure(error: BaseException) -> bool:

@@ -1,29 +1,52 @@
 """What happened in a run besides tests that passed, in memory and in the record on disk.
 
-`Failures` turns the report of a failed test and the exception behind it, which pytest passes to two
-hooks, into one `TestFailure`. `Facts` keeps all failures and errors.
+pytest passes the report of a failed test and the exception behind it to two hooks.
+`ExceptionMemory` describes the exception and keeps that until the report comes by,
+`FailureRecorder` makes one `TestFailure` of both, and `EventLog` keeps all failures and errors.
 """
 
 from __future__ import annotations
 
+import json
+import mmap
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
-from pytest_failure_taxonomy.record.write import Record
+from pytest_failure_taxonomy.record.write import Record, to_json
 from pytest_failure_taxonomy.recorder import longrepr
-from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
-from pytest_failure_taxonomy.recorder.exceptions import Described, ExceptionMemory
+from pytest_failure_taxonomy.recorder.attribution import ask_user, marker_in_output_of
+from pytest_failure_taxonomy.recorder.exceptions import (
+    cause_of,
+    describe_exception,
+    message_of,
+    quotes_a_traceback,
+)
+from pytest_failure_taxonomy.recorder.guard import Faults
+from pytest_failure_taxonomy.recorder.inspection import (
+    direct_cause_of,
+    field_of,
+    is_of_fixture_lookup,
+)
+from pytest_failure_taxonomy.recorder.origin import OriginFinder, place_of
 from pytest_failure_taxonomy.recorder.progress import Progress
-from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, redacted
+from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, changed_secrets, redacted
+from pytest_failure_taxonomy.report.text import cap_between_words
+from pytest_failure_taxonomy.system.interpreter import isolate_module
 from pytest_failure_taxonomy.taxonomy.evidence import (
     MAX_LISTED,
+    Attribution,
     CollectionFailure,
+    Fact,
     Interruption,
     Location,
     Part,
     Phase,
+    RaisedException,
     RunError,
     Stall,
     TestFailure,
@@ -31,52 +54,78 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     Traces,
     is_of_attempt,
 )
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.mismatch import CollectionMismatch
 
 T = TypeVar("T")
 
+json = isolate_module(json)
+
+_ATTRIBUTE: Final = "_failure_taxonomy"
+"""The attribute by which a worker's report carries the description to the controller."""
 _PHASES: Final = frozenset({"setup", "call", "teardown"})
 
+_ASYNC_TEST: Final = "async def functions are not natively supported"
+"""What pytest says of an async test that no plugin has taken."""
+_PLUGINS_FOR_ASYNC: Final = {"asyncio": "pytest-asyncio", "anyio": "anyio"}
+"""Plugins that take only tests which are marked for them, unless they are told otherwise."""
 
-class Facts:
+_RESERVE: Final = 4 << 20
+"""Bytes of address space that a `MemoryError` sets free. A test that fails of one still has all
+that it has asked for, and what describes the failure, and its modules, must fit in beside it."""
+
+Report = pytest.TestReport | pytest.CollectReport
+
+
+@value
+class Described:
+    """What a failure's report does not say: a worker sends it along."""
+
+    exception: RaisedException | None
+    place: Location | None = None
+    attributed: Attribution | None = None
+
+
+_NOTHING: Final = Described(exception=None)
+
+
+class EventLog:
     """Collect the failures and errors of a run in the order in which they occur.
 
     Secrets are removed here, so that neither the record nor the report ever holds them. A later
     failure may reveal a secret that an earlier one shows: it is erased from the record at once, and
-    from memory at the end. The node ids in memory are pytest's own.
+    from the evidence at the end. The node ids in memory are pytest's own.
     """
 
     def __init__(self, record: Record, secrets: Secrets, nodeids: NodeIds) -> None:
         self.failures: list[TestFailure] = []
+        self.collection_failures: dict[str, CollectionFailure] = {}
+        """The nodes that could not be collected, each once."""
         self.errors: list[RunError] = []
         self.interruptions: list[Interruption] = []
         self.mismatch: CollectionMismatch | None = None
-        self._collection_failures: dict[str, CollectionFailure] = {}
         self._words_of_errors: set[tuple[str, str]] = set()
         self._record = record
         self._secrets = secrets
         self._nodeids = nodeids
-        self._settled_at: int | None = None
-        """How many secrets were known when the first fact was added."""
+        self._known_at_first: int | None = None
+        """How many secrets were known when the first event was added."""
 
     @property
-    def collection_failures(self) -> tuple[CollectionFailure, ...]:
-        """The nodes that could not be collected, each once."""
-        return tuple(self._collection_failures.values())
+    def is_out_of_date(self) -> bool:
+        """Whether secrets have become known since the first event was added."""
+        return self._known_at_first not in (None, self._secrets.known)
 
     def add_failure(self, failure: TestFailure) -> None:
         """Add a test that failed."""
-        # Its node id was searched for secrets when it was selected.
         failure = redacted(failure, self._secrets)
         self.failures.append(failure)
+        # Its node id was searched for secrets when it was selected.
         self._record.write("failure", failure=self._nodeids.selected(failure))
         self._erase_new_secrets()
-
-    def note_rerun(self, nodeid: str, worker: str | None) -> None:
-        """Record that a test is run again."""
-        self.write("rerun", nodeid=nodeid, worker=worker)
 
     def remove_subtests(self, nodeid: str, worker: str | None) -> int:
         """Remove the failed subtests of a test that is run again; return how many there were."""
@@ -87,9 +136,9 @@ class Facts:
 
     def add_collection_failure(self, failure: CollectionFailure) -> None:
         """Add a node that could not be collected, unless another worker has reported it."""
-        if failure.nodeid not in self._collection_failures:
-            failure = self._written("collection_failure", failure=failure)
-            self._collection_failures[failure.nodeid] = failure
+        if failure.nodeid not in self.collection_failures:
+            written = self._written("collection_failure", failure=failure)
+            self.collection_failures[failure.nodeid] = written
 
     def add_error(self, error: RunError) -> None:
         """Add an error outside of the tests, unless another worker has reported the same one.
@@ -113,19 +162,12 @@ class Facts:
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event to the record, without the secrets in its node ids."""
-        self._record.write(event, **{name: self._shown(each) for name, each in fields.items()})
-
-    def settle(self) -> None:
-        """Search all facts again if secrets have become known since the first was added."""
-        while self._settled_at not in (None, self._secrets.known):
-            self._settled_at = self._secrets.known
-            self.failures = [redacted(each, self._secrets) for each in self.failures]
-            self.errors = [redacted(each, self._secrets) for each in self.errors]
-            self.interruptions = [redacted(each, self._secrets) for each in self.interruptions]
-            self._collection_failures = {
-                nodeid: redacted(each, self._secrets)
-                for nodeid, each in self._collection_failures.items()
-            }
+        for name, each in fields.items():
+            if isinstance(each, str):
+                fields[name] = self._nodeids.shown(each)
+            elif each is not None:
+                fields[name] = self._nodeids.named(each)
+        self._record.write(event, **fields)
 
     def _written(self, event: str, **fact: T) -> T:
         ((name, one),) = fact.items()
@@ -136,27 +178,180 @@ class Facts:
 
     def _erase_new_secrets(self) -> None:
         """Erase secrets that have just become known from what is on disk."""
-        if self._settled_at is None:
-            self._settled_at = self._secrets.known
+        if self._known_at_first is None:
+            self._known_at_first = self._secrets.known
         fillers = self._secrets.take_new()
         if fillers:
             self._record.erase(fillers)
 
-    def _shown(self, one: Any) -> Any:
-        if one is None:
+
+class ExceptionMemory:
+    """Keep exceptions until their reports come by."""
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        faults: Faults,
+        learn: Callable[[dict[str, str]], None] = lambda _: None,
+    ) -> None:
+        """Begin without exceptions.
+
+        Args:
+            config: of the run; its plugins are asked why a test failed.
+            faults: takes what they raise.
+            learn: called on the controller with possible secrets of a worker's environment.
+        """
+        self._rootdir = config.rootpath
+        self._faults = faults
+        self._classify = config.hook.pytest_failure_taxonomy_classify
+        self._learn = learn
+        self._environment = dict(os.environ)
+        self._origins = OriginFinder(config.rootpath, config.getini("python_files"))
+        self._raised: dict[tuple[str, str], tuple[pytest.Item, pytest.CallInfo[Any]]] = {}
+        self._collecting: dict[str, Described] = {}
+        self._received: tuple[Report, Described] | None = None
+        self._reserve: mmap.mmap | None = None
+        with suppress(OSError, MemoryError):
+            self._reserve = mmap.mmap(-1, _RESERVE)  # no page of it is ever touched
+
+    def see_test(self, node: pytest.Item, call: pytest.CallInfo[Any]) -> None:
+        """Keep the outcome of a phase of a test."""
+        # Not the exception: a later hook puts that of a unittest into the call.
+        self._raised[node.nodeid, call.when] = node, call
+
+    def take_test(self, report: pytest.TestReport) -> Described:
+        """Return the exception of a failed test and its attribution, and forget them."""
+        if self._received is not None and self._received[0] is report:
+            return self._received[1]
+        if not self._raised:
+            return _NOTHING
+        node, call = self._raised.pop((report.nodeid, str(report.when)), (None, None))
+        # pytest-forked puts a text there, of a process that has ended.
+        error = None if call is None else getattr(call.excinfo, "value", None)
+        if node is None or error is None:
+            return _NOTHING
+        return self.explain_test(node, error, report)
+
+    def explain_test(
+        self, node: pytest.Item, error: BaseException, report: pytest.TestReport
+    ) -> Described:
+        """Describe the exception of a failed test, and ask the user's code for the reason."""
+        if issubclass(type(error), MemoryError) and self._reserve is not None:
+            self._reserve.close()
+            self._reserve = None
+        raised = self._describe(node, error, report)
+        said = longrepr.words_for_people(report.longrepr)
+        if said:
+            others = _missing_fixtures_beside(error)
+            raised = replace(raised, message="; ".join([said, *others]))
+        if raised.message.startswith(_ASYNC_TEST):
+            # The plugin that would run it if it were marked for it, where one is loaded.
+            is_loaded = node.config.pluginmanager.has_plugin
+            names = [name for plugin, name in _PLUGINS_FOR_ASYNC.items() if is_loaded(plugin)]
+            raised = replace(
+                raised, facts=tuple(Fact(name="plugin", text=name) for name in names[:1])
+            )
+        attributed = ask_user(self._classify, self._faults, node, error, report.when)
+        return Described(exception=raised, attributed=attributed)
+
+    def describe_error(self, error: BaseException, formatted: str = "") -> RaisedException | None:
+        """Describe the cause of an error outside of the tests.
+
+        Return `None` for a worker's error that xdist passes on as text: only the text has its type.
+
+        Args:
+            error: left pytest, or one of its hooks.
+            formatted: type and text of its cause, as for `inspection.text_of`.
+        """
+        cause = cause_of(error)
+        behind = direct_cause_of(cause)
+        if issubclass(type(cause), pytest.UsageError) and issubclass(type(behind), ImportError):
+            cause = behind or cause  # a plugin is missing
+        if quotes_a_traceback(message_of(cause, formatted)):
             return None
-        return self._nodeids.shown(one) if isinstance(one, str) else self._nodeids.named(one)
+        return describe_exception(cause, self._origins, formatted)
+
+    def forget(self) -> None:
+        """Forget exceptions that failed no test: skips, expected failures, reruns."""
+        if self._raised:
+            self._raised.clear()
+
+    def see_collector(
+        self, node: pytest.Collector, call: pytest.CallInfo[Any], report: Report
+    ) -> None:
+        """Keep the exception of a node that could not be collected."""
+        if call.excinfo is None:
+            return
+        refusal = call.excinfo.value
+        error = cause_of(refusal)
+        described = self._describe(node, error, report)
+        if issubclass(type(refusal), pytest.Collector.CollectError):
+            said = next(iter(field_of(refusal, BaseException, "args")), "")
+            if type(said) is str and "\nTraceback:\n" not in said:  # that of a failed import
+                said = cap_between_words(said.strip(), longrepr.MAX_MESSAGE)
+                described = replace(described, message=said or described.message)
+        place = place_of(error, self._rootdir)
+        self._collecting[node.nodeid] = Described(exception=described, place=place)
+
+    def take_collector(self, report: pytest.CollectReport) -> Described:
+        """Return exception and place of a node that could not be collected, and forget them."""
+        if self._received is not None and self._received[0] is report:
+            return self._received[1]
+        return self._collecting.pop(report.nodeid, _NOTHING)
+
+    def send_with(self, report: Report) -> None:
+        """Attach the exception to a report on a worker."""
+        if isinstance(report, pytest.TestReport):
+            described = self.take_test(report)
+        else:
+            described = self.take_collector(report)
+        sent = {"described": described, "environment": changed_secrets(self._environment)}
+        setattr(report, _ATTRIBUTE, to_json(sent))
+
+    def receive_from(self, report: Report) -> None:
+        """Detach the exception from a report on the controller, before other plugins see it."""
+        sent = report.__dict__.pop(_ATTRIBUTE, None)
+        self._received = None
+        if sent is not None:
+            from pytest_failure_taxonomy.record.parsing import parse
+
+            found = json.loads(sent)
+            self._received = report, parse(Described, found["described"])
+            self._learn(found["environment"])
+
+    def _describe(
+        self, node: pytest.Item | pytest.Collector, error: BaseException, report: Report
+    ) -> RaisedException:
+        # The file of a test in Python, whatever it is called; that of a doctest is none.
+        is_python = isinstance(node, pytest.Function | pytest.Module)
+        self._origins.collected = node.path if is_python else None
+        formatted = longrepr.exception_in(report.longrepr)
+        return describe_exception(error, self._origins, formatted, report)
 
 
-class Failures:
+def _missing_fixtures_beside(error: BaseException) -> list[str]:
+    """List the other missing fixtures of a test; pytest stops at the first one."""
+    if not is_of_fixture_lookup(error):
+        return []
+    with suppress(Exception):  # not public; the first missing fixture is known anyway
+        missing: Any = error
+        found = missing.request.node._fixtureinfo.name2fixturedefs  # noqa: SLF001 - there is no public way
+        asked = dict.fromkeys(missing.request.fixturenames)
+        parameters = getattr(getattr(missing.request.node, "callspec", None), "params", {})
+        known = {missing.argname, "request", *found, *parameters}
+        return [f"fixture {name!r} not found" for name in asked if name not in known]
+    return []
+
+
+class FailureRecorder:
     """Record each failure in one event: a second one would cost as much as the first."""
 
     def __init__(
         self,
-        facts: Facts,
+        log: EventLog,
         progress: Progress,
         exceptions: ExceptionMemory,
-        markers: MarkerFinder,
+        markers: Mapping[str, FailureReason],
         rootdir: Path,
     ) -> None:
         self.awaiting: pytest.TestReport | None = None
@@ -171,7 +366,7 @@ class Failures:
         """Tests that are going to be run again and have not started yet."""
         self._with_failed_subtests: set[str] = set()
         """Tests that have a failed subtest."""
-        self._facts = facts
+        self._log = log
         self._progress = progress
         self._exceptions = exceptions
         self._markers = markers
@@ -195,70 +390,73 @@ class Failures:
         """Record a failure without an exception: a test that passed and should not have."""
         report, self.awaiting = self.awaiting, None
         if report is not None:
-            self._record(report, Described(exception=None))
+            self._record(report, _NOTHING)
 
     def supersede(self, report: pytest.TestReport) -> None:
         """Count a test that is run again; its failed subtests no longer count."""
-        nodeid = report.nodeid
+        nodeid, worker = report.nodeid, _worker_of(report)
         self._progress.count_rerun(nodeid, getattr(report, "rerun", None))
-        self._facts.note_rerun(nodeid, _worker_of(report))
+        self._log.write("rerun", nodeid=nodeid, worker=worker)
         if nodeid in self._with_failed_subtests:
             self._with_failed_subtests.discard(nodeid)
-            count = self._facts.remove_subtests(nodeid, _worker_of(report))
-            self._progress.uncount("failed", count)
+            self._progress.uncount("failed", self._log.remove_subtests(nodeid, worker))
         self.superseded.add(nodeid)
 
     def _record(self, report: pytest.TestReport, described: Described) -> None:
-        part = _part_of(report)
-        if part == "subtest":
-            if report.nodeid in self.superseded:
+        nodeid, shown = report.nodeid, report.longrepr
+        is_subtest = hasattr(report, "context")
+        part: Part = "test"
+        if is_subtest:
+            part = "subtest"
+            if nodeid in self.superseded:
                 return
-            self._with_failed_subtests.add(report.nodeid)
+            self._with_failed_subtests.add(nodeid)
+        elif isinstance(shown, str) and shown.startswith("contains ") and "failed subtest" in shown:
+            part = "sum"
         crashed = report.when not in _PHASES
         forked = crashed and is_of_forked_test(report)
+        has_lost_worker = crashed and not forked
         phase: Phase = "call"
         if report.when in _PHASES:
             phase = report.when
         elif not forked:  # its worker has died, and the phase is the last one known
-            phase = self._progress.phase_of(report.nodeid) or "call"
+            phase = self._progress.phase_of(nodeid) or "call"
         if crashed:
-            self._progress.finish(report.nodeid)  # its worker can't say that it has
+            self._progress.finish(nodeid)  # its worker can't say that it has
         self._progress.count("failed" if phase == "call" or crashed else "errors")
+        traces = self.traces_of_crash if has_lost_worker else None
+        text = place = None
+        if len(self._log.failures) < MAX_LISTED:
+            text = longrepr.text_of(shown)
+            head = getattr(report, "head_line", None) if is_subtest else None
+            text = f"{head}\n\n{text}" if head else text
+            if traces is not None:
+                text = "\n\n".join(filter(None, (text, traces.stack, traces.output)))
+                place = traces.location
+            place = place or longrepr.place_of(shown, self._rootdir)
+            if place is None:  # where the test is defined
+                path, line, _ = report.location
+                line = None if line is None else line + 1
+                place = Location(path=path.replace("\\", "/"), line=line)
         failure = TestFailure(
-            nodeid=report.nodeid,
+            nodeid=nodeid,
             phase=phase,
-            message=longrepr.message_of(report.longrepr),
+            message=longrepr.message_of(shown),
             exception=described.exception,
             attributed=described.attributed,
-            marker=self._markers.in_output_of(report),
+            marker=marker_in_output_of(report, self._markers),
             part=part,
             crashed=crashed,
             forked=forked,
-            limit=self.limit_of_crash if crashed and not forked else None,
-            stall=self.stall_of_crash if crashed and not forked else None,
+            limit=self.limit_of_crash if has_lost_worker else None,
+            stall=self.stall_of_crash if has_lost_worker else None,
+            location=place,
+            traceback=text,
             duration_seconds=None if crashed else report.duration,
-            attempts=self._progress.attempts(report.nodeid),
+            attempts=self._progress.attempts(nodeid),
             worker=_worker_of(report),
-            **self._details(report, self.traces_of_crash if crashed and not forked else None),
         )
-        self._facts.add_failure(failure)
-
-    def _details(self, report: pytest.TestReport, traces: Traces | None) -> dict[str, Any]:
-        if len(self._facts.failures) >= MAX_LISTED:
-            return {}
-        text = longrepr.text_of(report.longrepr)
-        head = getattr(report, "head_line", None) if hasattr(report, "context") else None
-        text = f"{head}\n\n{text}" if head else text
-        place = None
-        if traces is not None:
-            text = "\n\n".join(filter(None, (text, traces.stack, traces.output)))
-            place = traces.location
-        place = place or longrepr.place_of(report.longrepr, self._rootdir)
-        if place is None:  # where the test is defined
-            path, line, _ = report.location
-            path = path.replace("\\", "/")
-            place = Location(path=path, line=None if line is None else line + 1)
-        return {"location": place, "traceback": text}
+        self._log.add_failure(failure)
 
 
 def is_of_forked_test(report: pytest.TestReport) -> bool:
@@ -267,14 +465,6 @@ def is_of_forked_test(report: pytest.TestReport) -> bool:
     Reports that come from a worker have its id; the one that the controller makes up does not.
     """
     return not hasattr(report, "node") or hasattr(report, "worker_id")
-
-
-def _part_of(report: pytest.TestReport) -> Part:
-    if hasattr(report, "context"):
-        return "subtest"
-    text = report.longrepr
-    is_sum = isinstance(text, str) and text.startswith("contains ") and "failed subtest" in text
-    return "sum" if is_sum else "test"
 
 
 def _worker_of(report: pytest.TestReport) -> str | None:

@@ -25,9 +25,6 @@ from pytest_failure_taxonomy.system.interpreter import isolate_module
 
 signal = isolate_module(signal)
 
-_PLAIN: Final = (str, int, float, bool, bytes, type(None))
-"""Types of values whose methods are Python's own."""
-
 _MRO: Final = vars(type)["__mro__"].__get__
 _QUALNAME: Final = vars(type)["__qualname__"].__get__
 _MODULE: Final = vars(type)["__module__"].__get__
@@ -101,7 +98,14 @@ def field_of(error: BaseException, owner: type[BaseException], name: str) -> Any
 def is_plain(value: object) -> bool:
     """Tell whether a value is of one of Python's own simple types, not of a subclass."""
     kind = type(value)
-    return any(kind is plain for plain in _PLAIN)
+    return (
+        kind is str
+        or value is None
+        or kind is int
+        or kind is bool
+        or kind is float
+        or kind is bytes
+    )
 
 
 def attribute_of(one: object, name: str, default: Any = None) -> Any:

@@ -52,7 +52,7 @@ def _whole_text(longrepr: Any) -> str:
             return f"<text not available: {name_of(type(failure))}>"
     lines: list[str] = []
     for reprtraceback, _, description in entries:
-        _extend(lines, reprtraceback)
+        _add_traceback(lines, reprtraceback)
         if description:
             lines += ["", description, ""]
     return "\n".join(lines)
@@ -128,31 +128,32 @@ def _crash_of(longrepr: object) -> Any:
     return crash if _is_pytests(crash) else None
 
 
-def _extend(lines: list[str], reprtraceback: Any) -> None:
-    entries = reprtraceback.reprentries
-    for index, entry in enumerate(entries):
+def _add_traceback(lines: list[str], reprtraceback: Any) -> None:
+    for index, entry in enumerate(reprtraceback.reprentries):
         if index and entry.style == "long":
             lines.append(reprtraceback.entrysep * 20)
-        lines += _entry_lines(entry)
+        _add_entry(lines, entry)
     if reprtraceback.extraline:
         lines.append(str(reprtraceback.extraline))
 
 
-def _entry_lines(entry: Any) -> list[str]:
-    if not hasattr(
-        entry, "reprfileloc"
-    ):  # --tb=native: lines as Python prints them, with line ends
-        return [line.rstrip("\n") for line in entry.lines]
+def _add_entry(lines: list[str], entry: Any) -> None:
+    if not hasattr(entry, "reprfileloc"):  # --tb=native: as Python prints them, with line ends
+        lines += [line.rstrip("\n") for line in entry.lines]
+        return
     place = entry.reprfileloc
-    where = [] if place is None else [f"{place.path}:{place.lineno}: {_head(place.message)}"]
-    local_values = [] if entry.reprlocals is None else [*entry.reprlocals.lines]
+    where = []
+    if place is not None:
+        head = place.message.partition("\n")[0]
+        where = [f"{place.path}:{place.lineno}: {head}"]
+    local_values = [] if entry.reprlocals is None else entry.reprlocals.lines
     if entry.style == "short":
-        return [*where, *entry.lines, *local_values]
-    given = entry.reprfuncargs.args if entry.reprfuncargs is not None else []
-    args = [f"{name} = {value}" for name, value in given]
-    blocks = (args, [*entry.lines], local_values, where)
-    return [line for block in blocks if block for line in (*block, "")]
-
-
-def _head(message: str) -> str:
-    return message.partition("\n")[0]
+        lines += where
+        lines += entry.lines
+        lines += local_values
+        return
+    args = [] if entry.reprfuncargs is None else entry.reprfuncargs.args
+    for block in ([f"{name} = {shown}" for name, shown in args], entry.lines, local_values, where):
+        if block:
+            lines += block
+            lines.append("")

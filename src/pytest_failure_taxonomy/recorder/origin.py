@@ -172,12 +172,11 @@ class OriginFinder:
         runner_files = self._runner_files
         left = MAX_FRAMES
         start = traceback = traceback_of(error)
-        while traceback is not None and left:
-            frame = traceback.tb_frame
-            code = frame.f_code
-            # Most frames are the runner's, and this loop takes half of the time of a description.
+        while traceback is not None:
+            code = traceback.tb_frame.f_code
+            # Most frames are the runner's, and this loop takes a third of a description's time.
             if code.co_filename not in runner_files:
-                left -= 1
+                frame = traceback.tb_frame
                 owner, path, is_asked = self.file(code.co_filename, frame.f_globals)
                 if is_asked:
                     asked.append(traceback)
@@ -185,17 +184,18 @@ class OriginFinder:
                     best, best_owner = (traceback, path), owner
                     if owner == OWN and first is None:
                         first = best
+                left -= 1
+                if not left:
+                    break
             traceback = traceback.tb_next
         raising = self.raising_frames.find(error, asked, best_owner == OWN)
         if best is None:
             best, best_owner = self._innermost_of_runner(start), RUNNER
             if best is None:
                 return None, raising
-        if is_recursion or not left:
-            place = self._origin_of_recursion(start, best_owner)
-            if place is not None:
-                return place, raising
-        return self._place(best, first, best_owner), raising
+        is_endless = is_recursion or not left
+        place = self._origin_of_recursion(start, best_owner) if is_endless else None
+        return place or self._place(best, first, best_owner), raising
 
     def _innermost_of_runner(
         self, traceback: TracebackType | None
@@ -549,12 +549,3 @@ def path_below_libraries(path: str) -> str:
     parts = path.replace(os.sep, "/").split("/")
     at = max((i for i, part in enumerate(parts) if part in LIBRARIES), default=-1)
     return "/".join(parts[at + 1 :]) if at >= 0 else "/".join(parts)
-
-
-def raising_module(traceback: TracebackType | None) -> str:
-    """Return the module that raised, or that called `pytest.fail` and the like."""
-    for each in reversed(entries_of(traceback)):
-        module = module_name_in(each.tb_frame.f_globals)
-        if module != "_pytest.outcomes":
-            return module
-    return ""

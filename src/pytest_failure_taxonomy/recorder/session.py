@@ -6,8 +6,9 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, Final, cast
 
 import pytest
@@ -15,26 +16,24 @@ import pytest
 from pytest_failure_taxonomy.record.layout import END_MESSAGE
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder import longrepr
-from pytest_failure_taxonomy.recorder.attribution import Attributor, MarkerFinder
-from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory, message_of, words_of
-from pytest_failure_taxonomy.recorder.failures import Facts, Failures
+from pytest_failure_taxonomy.recorder.exceptions import message_of, words_of
+from pytest_failure_taxonomy.recorder.failures import EventLog, ExceptionMemory, FailureRecorder
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
-from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets
+from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, searched_again
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     ErrorOrigin,
     Interruption,
     Location,
     ProcessExit,
-    RaisedException,
     RunError,
     RunEvidence,
     WorkerEnd,
     in_order_of_selection,
 )
-from pytest_failure_taxonomy.taxonomy.reasons import Stage
+from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 
 _WORDS_OF_XDIST: Final = "Different tests were collected between "
 """How the reports begin by which xdist's schedulers refuse to start, one for each worker that
@@ -53,28 +52,23 @@ class SessionRecorder:
         record: Record,
         *,
         started_ns: int,
-        markers: MarkerFinder,
+        markers: Mapping[str, FailureReason],
         secrets: Secrets,
     ) -> None:
         self.faults = faults
         self.secrets = secrets
         self.nodeids = NodeIds(secrets)
         self.progress = Progress(record, started_ns, self.nodeids.shown_of_all)
-        self.facts = Facts(record, secrets, self.nodeids)
-        self.exceptions = ExceptionMemory(
-            config.rootpath,
-            Attributor(config, faults),
-            secrets.learn,
-            test_files=config.getini("python_files"),
-        )
+        self.log = EventLog(record, secrets, self.nodeids)
+        self.exceptions = ExceptionMemory(config, faults, secrets.learn)
         self.should_fail = ""
         self.uncounted = 0
         """Failures that the session has counted, and that no report was of."""
         self._failed_reports = 0
         self.status: int | None = None
         """The session's own exit status, once it is known."""
-        self.failures = Failures(
-            self.facts, self.progress, self.exceptions, markers, config.rootpath
+        self.failures = FailureRecorder(
+            self.log, self.progress, self.exceptions, markers, config.rootpath
         )
         self._config = config
         self._rootdir = config.rootpath
@@ -169,18 +163,23 @@ class SessionRecorder:
             return
         self._failed_reports += 1
         self.progress.count("errors")
-        if self.facts.mismatch is not None and is_of_mismatch(report):
+        if self.log.mismatch is not None and is_of_mismatch(report):
             return  # it names a worker, and no node that could not be collected
         described = self.exceptions.take_collector(report)
-        exception = described.exception
-        self.facts.add_collection_failure(
+        exception, place = described.exception, described.place
+        if exception is None:
+            message = longrepr.message_of(report.longrepr)
+            place = longrepr.place_of(report.longrepr, self._rootdir)
+        elif exception.type == pytest.Collector.CollectError.__qualname__:  # pytest's own type
+            message = exception.message
+        else:
+            message = f"{exception.type}: {exception.message}"
+        self.log.add_collection_failure(
             CollectionFailure(
                 nodeid=report.nodeid,
-                message=_in_words(exception) if exception else longrepr.message_of(report.longrepr),
+                message=message,
                 exception=exception,
-                location=described.place
-                if exception
-                else longrepr.place_of(report.longrepr, self._rootdir),
+                location=place,
                 traceback=longrepr.text_of(report.longrepr),
             ),
         )
@@ -246,7 +245,7 @@ class SessionRecorder:
     ) -> None:
         """Record an error outside of any test; `message` replaces that of the exception."""
         message = message or words_of(error, self._rootdir, formatted=formatted)
-        self.facts.add_error(
+        self.log.add_error(
             RunError(
                 origin=origin,
                 message=message,
@@ -257,7 +256,7 @@ class SessionRecorder:
 
     def record_refusal_by_worker(self, message: str) -> None:
         """Record what pytest has refused in an xdist worker."""
-        self.facts.add_error(RunError(origin="usage", message=message))
+        self.log.add_error(RunError(origin="usage", message=message))
 
     def record_exit_of_worker(self, message: str, place: list[Any] | None) -> None:
         """Record a `pytest.exit` in an xdist worker, which ends that worker alone."""
@@ -274,27 +273,28 @@ class SessionRecorder:
     ) -> RunEvidence:
         """Return all that was recorded, without secrets in node ids, and how the run ended."""
         self.failures.await_no_more()
-        self.facts.settle()
-        facts, progress = self.facts, self.progress
+        log, progress = self.log, self.progress
         evidence = RunEvidence(
             stage=stage,
             strict_baseline=strict_baseline,
             exit=exit_seen,
             should_fail=self.should_fail,
-            counts=progress.counts({failure.nodeid for failure in facts.failures}),
-            failures=in_order_of_selection(facts.failures, progress.nodeids),
-            collection_failures=facts.collection_failures,
-            errors=tuple(facts.errors),
-            interruptions=tuple(facts.interruptions),
-            mismatch=facts.mismatch,
+            counts=progress.counts({failure.nodeid for failure in log.failures}),
+            failures=in_order_of_selection(log.failures, progress.nodeids),
+            collection_failures=tuple(log.collection_failures.values()),
+            errors=tuple(log.errors),
+            interruptions=tuple(log.interruptions),
+            mismatch=log.mismatch,
             in_flight=progress.in_flight(),
             not_run=progress.not_started(),
             workers=workers,
         )
+        if log.is_out_of_date:
+            evidence = searched_again(evidence, self.secrets)
         return self.nodeids.settled(evidence)
 
     def _interrupt(self, exception: Any, message: str, where: Location | None) -> None:
-        self.facts.add_interruption(
+        self.log.add_interruption(
             Interruption(exception=exception, message=message, location=where)
         )
 
@@ -305,25 +305,19 @@ class SessionRecorder:
             self.failures.see(report)
         elif outcome == "rerun":  # pytest-rerunfailures
             self.failures.supersede(report)
-        elif hasattr(report, "context") and self._hides_subtests():
+        elif hasattr(report, "context") and self._hides_subtests:
             return
         elif hasattr(report, "wasxfail"):
             self.progress.count("xfailed" if outcome == "skipped" else "xpassed")
         elif outcome == "skipped":
             self.progress.count("skipped")
 
+    @cached_property
     def _hides_subtests(self) -> bool:
-        """Tell whether pytest's summary line leaves out subtests that did not fail."""
+        """Whether pytest's summary line leaves out subtests that did not fail."""
         with suppress(AttributeError, ValueError):  # pytest < 9 has no such verbosity
             return self._config.get_verbosity(pytest.Config.VERBOSITY_SUBTESTS) == 0
         return False
-
-
-def _in_words(exception: RaisedException) -> str:
-    """Return type and message of a collector's exception; pytest's own type is left out."""
-    if exception.type == pytest.Collector.CollectError.__qualname__:
-        return exception.message
-    return f"{exception.type}: {exception.message}"
 
 
 def is_of_mismatch(report: pytest.CollectReport) -> bool:

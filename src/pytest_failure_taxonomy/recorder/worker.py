@@ -23,8 +23,8 @@ from pytest_failure_taxonomy.record.layout import (
 )
 from pytest_failure_taxonomy.record.stack_dumps import Readable
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
-from pytest_failure_taxonomy.recorder.attribution import Attributor
-from pytest_failure_taxonomy.recorder.exceptions import ExceptionMemory, message_of
+from pytest_failure_taxonomy.recorder.exceptions import message_of
+from pytest_failure_taxonomy.recorder.failures import ExceptionMemory
 from pytest_failure_taxonomy.recorder.guard import Faults, guarded
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import state_after
@@ -50,10 +50,7 @@ class WorkerRecorder:
             self._readable = Readable()
             self._readable.begin(self.record, given["watcher"])
         self._config = config
-        attributor = Attributor(config, self.faults)
-        self._exceptions = ExceptionMemory(
-            config.rootpath, attributor, test_files=config.getini("python_files")
-        )
+        self._exceptions = ExceptionMemory(config, self.faults)
         self._deselected = 0
         self._nodeids: list[str] = []
         self._endings = self.record.make_room(0)

@@ -20,7 +20,6 @@ import pytest
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.record.write import Record
-from pytest_failure_taxonomy.recorder.attribution import MarkerFinder
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.machine import ci_job, describe_environment, memory_use
 from pytest_failure_taxonomy.recorder.other_plugins import (
@@ -234,7 +233,7 @@ class Run:
             self.faults,
             record,
             started_ns=self._started_ns,
-            markers=MarkerFinder(self._settings.markers),
+            markers=self._settings.markers,
             secrets=self._secrets,
         )
         faces = self._settings.faces

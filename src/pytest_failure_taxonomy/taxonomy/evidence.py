@@ -119,7 +119,7 @@ class RaisedException:
     bases: tuple[str, ...] = ()
     """Dotted names of its classes, itself first, in method resolution order, without `object`."""
     raised_in: str = ""
-    """Dotted name of the module that raised it, or that called `pytest.fail` and the like."""
+    """Dotted name of the module that called `pytest.fail`; empty for other exceptions."""
     origin: OriginPlace | None = None
     """The place in the user's own code that it comes from."""
     frame: RaisingFrame | None = None

@@ -48,7 +48,7 @@ from pytest_failure_taxonomy.record.read import (
 from pytest_failure_taxonomy.record.rebuild import context_of, evidence_of
 from pytest_failure_taxonomy.record.removal import remove_record
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
-from pytest_failure_taxonomy.recorder.failures import Facts
+from pytest_failure_taxonomy.recorder.failures import EventLog
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets
 from pytest_failure_taxonomy.system import files
@@ -97,7 +97,7 @@ class Recording:
         nodeids = NodeIds(secrets)
         self.progress = Progress(record, STARTED_NS, nodeids.shown_of_all)
         self.progress.clock = self._clock
-        self.facts = Facts(record, secrets, nodeids)
+        self.log = EventLog(record, secrets, nodeids)
 
     def _clock(self) -> int:
         self.now_ns += 1_000_000
@@ -181,13 +181,13 @@ STEPS: Final = st.one_of(
 def rerun(recording: Recording, nodeid: str) -> None:
     """Have a test run again, so that its subtests that failed count no more."""
     recording.progress.count_rerun(nodeid, None)
-    recording.facts.note_rerun(nodeid, None)
-    recording.facts.remove_subtests(nodeid, None)
+    recording.log.write("rerun", nodeid=nodeid, worker=None)
+    recording.log.remove_subtests(nodeid, None)
 
 
 def take_step(recording: Recording, step: str, word: str) -> None:
     """Have one thing happen in a run."""
-    progress, facts = recording.progress, recording.facts
+    progress, log = recording.progress, recording.log
     if step == "start" and progress.phase_of(word) is not None:
         return  # it runs already
     steps: dict[str, Callable[[], None]] = {
@@ -197,14 +197,14 @@ def take_step(recording: Recording, step: str, word: str) -> None:
         "finish": lambda: progress.finish(word),
         "pass": lambda: progress.count_pass(word),
         "rerun": lambda: rerun(recording, word),
-        "fail": lambda: facts.add_failure(make_failure(nodeid=word)),
-        "subtest": lambda: facts.add_failure(make_failure(nodeid=word, part="subtest")),
+        "fail": lambda: log.add_failure(make_failure(nodeid=word)),
+        "subtest": lambda: log.add_failure(make_failure(nodeid=word, part="subtest")),
         "count": lambda: progress.count(word),
-        "error": lambda: facts.add_error(RunError(origin="plugin", message=word)),
-        "stop": lambda: facts.add_interruption(
+        "error": lambda: log.add_error(RunError(origin="plugin", message=word)),
+        "stop": lambda: log.add_interruption(
             Interruption(exception="KeyboardInterrupt", message=word)
         ),
-        "uncollected": lambda: facts.add_collection_failure(
+        "uncollected": lambda: log.add_collection_failure(
             CollectionFailure(nodeid=word, message=word)
         ),
     }
@@ -229,23 +229,23 @@ def test_the_reader_says_what_the_run_knew(
         for step, word in steps:
             take_step(recording, step, word)
     seen = evidence(read(folder), ended_ns=disk.now_ns)
-    progress, facts = disk.progress, disk.facts
-    failed = {failure.nodeid for failure in facts.failures}
+    progress, log = disk.progress, disk.log
+    failed = {failure.nodeid for failure in log.failures}
     assert seen.counts == progress.counts(failed)
     assert seen.not_run == progress.not_started()
     known = [test for test in progress.in_flight() if test.nodeid in selection]
     assert [(t.nodeid, t.phase) for t in seen.in_flight] == [(t.nodeid, t.phase) for t in known]
-    assert seen.failures == tuple(facts.failures)
-    assert seen.errors == tuple(facts.errors)
-    assert seen.interruptions == tuple(facts.interruptions)
-    assert seen.collection_failures == facts.collection_failures
+    assert seen.failures == tuple(log.failures)
+    assert seen.errors == tuple(log.errors)
+    assert seen.interruptions == tuple(log.interruptions)
+    assert seen.collection_failures == tuple(log.collection_failures.values())
     # In memory alone it is the same.
     assert memory.progress.counts(failed) == progress.counts(failed)
     assert memory.progress.not_started() == progress.not_started()
     assert [(t.nodeid, t.phase) for t in memory.progress.in_flight()] == [
         (t.nodeid, t.phase) for t in progress.in_flight()
     ]
-    assert memory.facts.failures == facts.failures
+    assert memory.log.failures == log.failures
     assert disk.record.lost is None
     with open_folder(folder) as opened:
         assert remove_record(opened) is None
@@ -294,7 +294,7 @@ def test_a_failure_is_given_back(folder: Path, recording: Recording) -> None:
     )
     failure = make_failure(attributed=said)
     assert failure.exception is not None
-    recording.facts.add_failure(failure)
+    recording.log.add_failure(failure)
     assert evidence(read(folder)).failures == (failure,)
 
 
@@ -369,8 +369,8 @@ def test_events_cut_at_any_byte(folder: Path, recording: Recording) -> None:
     """Wherever a death cuts the events, the rest is read and the loss is said; only a record
     without its beginning can't be read at all.
     """
-    recording.facts.add_failure(make_failure())
-    recording.facts.add_error(RunError(origin="plugin", message="boo"))
+    recording.log.add_failure(make_failure())
+    recording.log.add_error(RunError(origin="plugin", message="boo"))
     state, events = ((folder / name).read_bytes() for name in (STATE, EVENTS))
     first = events.index(b"\n") + 1
     whole = evidence(parse_record(state, events, RUN_ID, "here"))
@@ -482,7 +482,7 @@ def test_an_event_of_another_shape_is_refused(
     folder: Path, recording: Recording, line: list[Any]
 ) -> None:
     """An event that has our name and not our fields is an error in one line, or left out."""
-    recording.facts.add_failure(make_failure())
+    recording.log.add_failure(make_failure())
     with (folder / EVENTS).open("a") as file:
         file.write(json.dumps(line) + "\n")
     refusal = ""
@@ -714,7 +714,7 @@ def test_a_descriptor_that_was_closed_by_others(folder: Path, recording: Recordi
     """A test that closes all descriptors costs the record nothing."""
     assert isinstance(recording.record, DiskRecord)
     os.close(recording.record._events.descriptor)
-    recording.facts.add_error(RunError(origin="plugin", message="after"))
+    recording.log.add_error(RunError(origin="plugin", message="after"))
     assert recording.record.lost is None
     assert [error.message for error in evidence(read(folder)).errors] == ["after"]
 
@@ -732,7 +732,7 @@ def test_a_foreign_file_under_our_number_stays_untouched(
     theirs = os.open(tmp_path / "theirs", os.O_RDWR | os.O_CREAT, 0o600)
     os.dup2(theirs, number)
     os.close(theirs)
-    recording.facts.add_error(RunError(origin="plugin", message="after"))
+    recording.log.add_error(RunError(origin="plugin", message="after"))
     os.write(number, b"theirs")
     assert (tmp_path / "theirs").read_bytes() == b"theirs"
     assert [error.message for error in evidence(read(folder)).errors] == ["after"]
@@ -752,7 +752,7 @@ def test_the_folder_is_removed_in_the_middle(folder: Path, recording: Recording)
     shutil.rmtree(folder)
     recording.progress.count_pass("t.py::b")
     recording.progress.finish("t.py::b")
-    recording.facts.add_error(RunError(origin="plugin", message="after"))
+    recording.log.add_error(RunError(origin="plugin", message="after"))
     recording.run_test("t.py::c")
     recording.progress.select(["x"])
     assert recording.progress.counts(set()).passed == 3
@@ -770,13 +770,13 @@ def test_a_full_disk_is_told(
     with monkeypatch.context() as patch:
         patch.setattr(isolate_module(os), "write", refuse)
         patch.setattr(write, "map_file", refuse)
-        recording.facts.add_error(RunError(origin="plugin", message="lost"))
+        recording.log.add_error(RunError(origin="plugin", message="lost"))
         recording.progress.select(["x", "y"])
         recording.progress.start("x")
     assert recording.record.lost is not None
     assert "is not whole: No space left on device" in recording.record.lost
     assert "x" in [test.nodeid for test in recording.progress.in_flight()]
-    assert [error.message for error in recording.facts.errors] == ["lost"]
+    assert [error.message for error in recording.log.errors] == ["lost"]
 
 
 def test_no_room_for_a_record(tmp_path: Path) -> None:
@@ -800,7 +800,7 @@ def test_a_forked_child_leaves_the_record_alone(folder: Path, recording: Recordi
             recording.progress.count_pass("t.py::b")
             recording.progress.finish("t.py::b")
             recording.run_test("t.py::c")
-            recording.facts.add_failure(make_failure())
+            recording.log.add_failure(make_failure())
             recording.record.write("recovered", nodeid="t.py::b")
             counts = recording.progress.counts(set())
             status = 0 if (counts.passed, recording.progress.not_started()) == (3, ()) else 2

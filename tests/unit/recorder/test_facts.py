@@ -24,8 +24,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from pytest_failure_taxonomy.recorder import owners
-from pytest_failure_taxonomy.recorder.exceptions import describe_exception
-from pytest_failure_taxonomy.recorder.facts import MAX_LINKS
+from pytest_failure_taxonomy.recorder.exceptions import MAX_LINKS, describe_exception
 from pytest_failure_taxonomy.recorder.origin import OriginFinder
 from pytest_failure_taxonomy.taxonomy.evidence import Fact, RaisedException
 
