@@ -1,197 +1,65 @@
-"""`failure-taxonomy history`: take runs in, and ask what has failed when."""
+"""`failure-taxonomy history`, what has failed when, and `recover`, what to do next."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.cli.columns import MAX_CELL, Column, csv_text, table_lines
-from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
-from pytest_failure_taxonomy.errors import FailureTaxonomyError, HistoryError
+from pytest_failure_taxonomy.cli.output import (
+    Column,
+    answer,
+    answer_json,
+    answer_lines,
+    csv_text,
+    markdown_table,
+    table_lines,
+    tell,
+)
+from pytest_failure_taxonomy.cli.reports import load
+from pytest_failure_taxonomy.errors import FailureTaxonomyError, HistoryError, ReportError
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
 from pytest_failure_taxonomy.report.text import safe_text
-from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
+from pytest_failure_taxonomy.system.interpreter import our_command
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 from pytest_failure_taxonomy.taxonomy.words import counted
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.cli.options import Parsers
     from pytest_failure_taxonomy.history.novelty import Since
     from pytest_failure_taxonomy.history.questions import Wanted
     from pytest_failure_taxonomy.history.store import History
 
-FORMATS: Final = ("table", "json", "csv", "markdown")
+MAX_ERROR_BYTES: Final = 8 * 1024 * 1024
+"""How much of an error is read, from its end."""
 _FAILED: Final = 1
 _FINGERPRINT: Final = re.compile("[0-9a-f]+")
-_AGO: Final = re.compile(r"([0-9]{1,5})([dwh])")
-_MARKUP: Final = {ord(each): f"&#{ord(each)};" for each in "&\\`*_[]<>|#~"}
-"""What Markdown and HTML would read as markup."""
-_HOURS: Final = {"h": 1, "d": 24, "w": 168}
 
 
-def add_parser(commands: Parsers) -> None:
-    """Add the command and its own commands to the command line."""
-    parser = commands.add_parser(
-        "history",
-        help="say what fails most, is flaky or new, and since when",
-        description="Keep the runs of a test suite, and ask what has failed when. "
-        "Without a command of its own it lists the latest runs. Exit code: 0 done, 1 something is "
-        "new or unmerged where that was asked, 2 the history can't be used.",
-        allow_abbrev=False,
-    )
-    _add_common(parser)
-    _add_filters(parser)
-    _add_limit(parser)
-    parser.set_defaults(execute=partial(_execute, _list))
-    own = parser.add_subparsers(title="commands", metavar="COMMAND")
-
-    def add(name: str, execute: Callable[[argparse.Namespace], int], words: str) -> Any:
-        each = own.add_parser(
-            name, help=words, description=f"{words[:1].upper()}{words[1:]}.", allow_abbrev=False
-        )
-        _add_common(each)
-        each.set_defaults(execute=partial(_execute, execute))
-        return each
-
-    each = add("add", _add, "take the runs of reports and JUnit files in, each once")
-    each.add_argument("reports", metavar="REPORT", nargs="+", type=Path)
-    each = add("list", _list, "list runs, the latest first")
-    _add_filters(each)
-    _add_limit(each)
-    each = add("top", _top, "list what fails most, with the time lost to it")
-    _add_filters(each)
-    _add_limit(each)
-    each = add("flaky", _flaky, "list tests that pass and fail, with the rate of their failures")
-    _add_filters(each, verdicts=False)
-    _add_limit(each)
-    each = add(
-        "new",
-        _new,
-        "say which failures of a report no earlier run had, which came back, which are known; "
-        "exit code 1 if one is new or came back",
-    )
-    each.add_argument("report", metavar="REPORT", type=Path)
-    each = add("since", _since, "say when a failure began, and the last commit before it")
-    each.add_argument(
-        "failure",
-        metavar="NODEID|FINGERPRINT",
-        help="of a test, for its latest failure, or of a failure: a part of a node id or the "
-        "beginning of a fingerprint suffices; or the key of a cause in ./failure-report.json",
-    )
-    each.add_argument("--project", metavar="NAME", help="if several projects have it")
-    each = add("stats", _stats, "count the reasons of each day, week or month, with minutes lost")
-    each.add_argument("--by", choices=("day", "week", "month"), default="week")
-    _add_filters(each)
-    each = add(
-        "unmerged",
-        _unmerged,
-        "list failed tasks that no success has followed; exit code 1 if there are any",
-    )
-    each = add("tasks", _tasks, "list the tasks of agents and how they ended")
-    each = add("prune", _prune, "remove the runs that began before a time")
-    each.add_argument(
-        "--before", metavar="TIME", required=True, type=_time, help="such as 2026-01-31, 90d or 26w"
-    )
-    each.add_argument("--project", metavar="NAME", help="of this project alone")
-    each.add_argument("--dry-run", action="store_true", help="say how many, and remove none")
-
-
-def _execute(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
-    from pytest_failure_taxonomy.history import require_libraries
-
-    require_libraries()
-    with values_of_others():
-        return command(options)
-
-
-@contextmanager
-def values_of_others() -> Iterator[None]:
+def _answers(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
     """Word what goes wrong with a value in a database that this program has not written.
 
     Raises:
-        HistoryError: there is such a value.
+        HistoryError: there is such a value, or what reads it is not installed.
     """
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise HistoryError(
-            "history: the database holds what this program has not written "
-            f"({safe_text(str(error))}); give another one by --history"
-        ) from None
 
+    def answering(options: argparse.Namespace) -> int:
+        from pytest_failure_taxonomy.history import require_libraries
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--history",
-        metavar="URL",
-        default=argparse.SUPPRESS,
-        help="an SQLite database or a URL of SQLAlchemy; default: FAILURE_TAXONOMY_HISTORY, else "
-        ".failure-taxonomy/history.db",
-    )
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default=argparse.SUPPRESS,
-        help="how the answer is printed; default: table",
-    )
+        require_libraries()
+        try:
+            return command(options)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise HistoryError(
+                "history: the database holds what this program has not written "
+                f"({safe_text(str(error))}); give another one by --history"
+            ) from None
 
-
-def _add_filters(parser: argparse.ArgumentParser, *, verdicts: bool = True) -> None:
-    group = parser.add_argument_group(
-        "filters", "In patterns * stands for any text, ? for a letter."
-    )
-    # What is given before the command's own name counts, too.
-    quiet: dict[str, Any] = {"default": argparse.SUPPRESS}
-    if verdicts:
-        reasons = [each.value for each in FailureReason]
-        group.add_argument("--reason", choices=reasons, metavar="REASON", **quiet)
-        group.add_argument("--kind", metavar="PATTERN", help="such as sandbox.*", **quiet)
-        group.add_argument("--owner", metavar="OWNER", help="such as environment", **quiet)
-    stages = [each.value for each in Stage]
-    group.add_argument("--stage", choices=stages, metavar="STAGE", **quiet)
-    group.add_argument("--branch", metavar="PATTERN", **quiet)
-    group.add_argument("--nodeid", metavar="PATTERN", help="tests that failed", **quiet)
-    group.add_argument("--project", metavar="NAME", help="the repository or its folder", **quiet)
-    group.add_argument(
-        "--since", metavar="TIME", type=_time, help="such as 2026-01-31, 12h, 7d or 4w", **quiet
-    )
-    group.add_argument("--until", metavar="TIME", type=_time, **quiet)
-
-
-def _add_limit(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-n", "--limit", type=_limit, metavar="N", default=argparse.SUPPRESS, help="default: 20"
-    )
-
-
-def _limit(given: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,6}", given) or int(given) == 0:
-        raise argparse.ArgumentTypeError(f"{given!r} is no number of rows; give 1 or more")
-    return int(given)
-
-
-def _time(given: str) -> datetime:
-    """Return a time in UTC and without a zone, of a date, a time or `90d`."""
-    ago = _AGO.fullmatch(given)
-    now = datetime.now(UTC)
-    try:
-        if ago:
-            at = now - timedelta(hours=int(ago[1]) * _HOURS[ago[2]])
-        else:
-            at = datetime.fromisoformat(given)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"{given!r} is no time; give one such as 2026-01-31, 2026-01-31T12:00Z, 12h, 7d or 4w"
-        ) from None
-    return at.replace(tzinfo=None) if at.tzinfo is None else at.astimezone(UTC).replace(tzinfo=None)
+    return answering
 
 
 def _open(options: argparse.Namespace, *, create: bool = False) -> History:
@@ -211,7 +79,8 @@ def _rows(options: argparse.Namespace) -> int:
     return int(getattr(options, "limit", 20))
 
 
-def _add(options: argparse.Namespace) -> int:
+@_answers
+def add(options: argparse.Namespace) -> int:
     """Take in what can be; tell of each file that can't, and of all else how many were new."""
     added = known = 0
     problems: list[str] = []
@@ -235,26 +104,28 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _load(path: Path) -> tuple[dict[str, Any], str]:
+    """Return a report, or that of a JUnit file, and which of the two it is."""
     from pytest_failure_taxonomy.recorder.commit import find_commit
     from pytest_failure_taxonomy.recorder.machine import ci_job
     from pytest_failure_taxonomy.recorder.secrets import Secrets
     from pytest_failure_taxonomy.report.foreign import report_from
     from pytest_failure_taxonomy.report.from_junit import is_junit
-    from pytest_failure_taxonomy.report.reading import load_report
     from pytest_failure_taxonomy.taxonomy.evidence import Environment
 
-    if is_junit(path):
-        ci = ci_job()
-        git, _ = find_commit(Path.cwd(), ci)
-        environment = Environment(python="", platform="", pytest="", ci=ci, git=git)
-        report = report_from(
-            "junit", path, rootdir=Path.cwd(), environment=environment, redaction=Secrets()
-        )
-        return report, "junit"
-    return load_report(path).model_dump(mode="json", by_alias=True), "report"
+    if not is_junit(path):
+        return load(path), "report"
+    ci = ci_job()
+    git, _ = find_commit(Path.cwd(), ci)
+    environment = Environment(python="", platform="", pytest="", ci=ci, git=git)
+    report = report_from(
+        "junit", path, rootdir=Path.cwd(), environment=environment, redaction=Secrets()
+    )
+    return report, "junit"
 
 
-def _list(options: argparse.Namespace) -> int:
+@_answers
+def list_runs(options: argparse.Namespace) -> int:
+    """List runs, the latest first."""
     from pytest_failure_taxonomy.history.questions import list_runs
 
     with _open(options) as history:
@@ -275,7 +146,9 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _top(options: argparse.Namespace) -> int:
+@_answers
+def top(options: argparse.Namespace) -> int:
+    """List what fails most."""
     from pytest_failure_taxonomy.history.questions import find_top
 
     with _open(options) as history:
@@ -295,7 +168,9 @@ def _top(options: argparse.Namespace) -> int:
     return 0
 
 
-def _flaky(options: argparse.Namespace) -> int:
+@_answers
+def flaky(options: argparse.Namespace) -> int:
+    """List tests that pass and fail."""
     from pytest_failure_taxonomy.history.flakiness import find_flaky
 
     with _open(options) as history:
@@ -313,7 +188,9 @@ def _flaky(options: argparse.Namespace) -> int:
     return 0
 
 
-def _new(options: argparse.Namespace) -> int:
+@_answers
+def new(options: argparse.Namespace) -> int:
+    """Say which failures of a report are new, came back or are known."""
     from pytest_failure_taxonomy.history.novelty import states_of
     from pytest_failure_taxonomy.report.summary import state_words
 
@@ -344,13 +221,18 @@ def _new(options: argparse.Namespace) -> int:
     return _FAILED if any(row["state"] in ("new", "came_back") for row in rows) else 0
 
 
-def _since(options: argparse.Namespace) -> int:
+@_answers
+def since(options: argparse.Namespace) -> int:
+    """Say when a failure began."""
     from pytest_failure_taxonomy.history.novelty import find_since, find_since_of_test
 
     name, project = options.failure, options.project
     with _open(options) as history:
         if _FINGERPRINT.fullmatch(name):
-            names = _fingerprints_of_cause(name) or [name]
+            # It may be the key of a cause of the report in this folder, if there is one.
+            path = Path(DEFAULT_REPORT)
+            causes = _load(path)[0]["causes"] if path.is_file() else ()
+            names = next((each["fingerprints"] for each in causes if each["key"] == name), [name])
             rows = [find_since(history, each, project=project) for each in names]
         else:
             rows = [*find_since_of_test(history, name, project=project)]
@@ -359,15 +241,6 @@ def _since(options: argparse.Namespace) -> int:
     else:
         answer("\n".join(map(_since_words, rows)))
     return 0
-
-
-def _fingerprints_of_cause(key: str) -> list[str]:
-    """Return the fingerprints of a cause of the report in this folder, if there is one."""
-    path = Path(DEFAULT_REPORT)
-    if not path.is_file():
-        return []
-    report, _ = _load(path)
-    return next((each["fingerprints"] for each in report["causes"] if each["key"] == key), [])
 
 
 def _since_words(found: Since) -> str:
@@ -390,7 +263,9 @@ def _since_words(found: Since) -> str:
     return "".join(f"{name + ':':15}{safe_text(words, 500)}\n" for name, words in lines)
 
 
-def _stats(options: argparse.Namespace) -> int:
+@_answers
+def stats(options: argparse.Namespace) -> int:
+    """Count reasons and minutes lost by day, week or month."""
     from pytest_failure_taxonomy.history.questions import count_periods
 
     with _open(options) as history:
@@ -417,7 +292,9 @@ def _stats(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tasks(options: argparse.Namespace) -> int:
+@_answers
+def tasks(options: argparse.Namespace) -> int:
+    """List the tasks of agents."""
     from pytest_failure_taxonomy.history.tasks import list_tasks
 
     with _open(options) as history:
@@ -426,7 +303,9 @@ def _tasks(options: argparse.Namespace) -> int:
     return 0
 
 
-def _unmerged(options: argparse.Namespace) -> int:
+@_answers
+def unmerged(options: argparse.Namespace) -> int:
+    """List failed tasks that no success has followed."""
     from pytest_failure_taxonomy.history.tasks import unmerged
 
     with _open(options) as history:
@@ -443,7 +322,9 @@ _TASK_COLUMNS: Final = (
 )
 
 
-def _prune(options: argparse.Namespace) -> int:
+@_answers
+def prune(options: argparse.Namespace) -> int:
+    """Remove old runs."""
     from pytest_failure_taxonomy.history.questions import prune
 
     with _open(options) as history:
@@ -470,30 +351,21 @@ def _print(
         if not columns:  # every field
             rows = [_plain(row) for row in rows]
             columns = [Column(name, itemgetter(name)) for name in rows[0]]
-        lines = [
-            [each.heading for each in columns],
-            ["--:" if each.is_number else "---" for each in columns],
-        ]
-        for row in rows:
-            cells = [safe_text(str(each.words(row)), MAX_CELL) for each in columns]
-            lines.append([cell.translate(_MARKUP) for cell in cells])
-        answer("".join(f"| {' | '.join(cells)} |\n" for cells in lines))
+        answer(markdown_table(columns, rows))
     else:
         answer_lines(table_lines(columns, rows))
 
 
 def _plain(row: Any) -> dict[str, Any]:
-    fields = dict(row) if isinstance(row, Mapping) else to_dict(row)
-    return {
-        name: f"{each.isoformat()}Z" if isinstance(each, datetime) else _plain_value(each)
-        for name, each in fields.items()
-    }
-
-
-def _plain_value(each: Any) -> Any:
-    if isinstance(each, Mapping):
-        return dict(each)
-    return list(each) if isinstance(each, tuple) else each
+    plain = dict(row) if isinstance(row, Mapping) else to_dict(row)
+    for name, each in plain.items():
+        if isinstance(each, datetime):
+            plain[name] = f"{each.isoformat()}Z"
+        elif isinstance(each, Mapping):
+            plain[name] = dict(each)
+        elif isinstance(each, tuple):
+            plain[name] = list(each)
+    return plain
 
 
 def _when(at: datetime | None) -> str:
@@ -524,3 +396,72 @@ def _seconds(seconds: float | None) -> str:
 
 def _percent(rate: float) -> str:
     return f"{rate:.1%}"
+
+
+# An attempt of an agent.
+
+
+@_answers
+def recover(options: argparse.Namespace) -> int:
+    """Record the attempt and print the recommendation."""
+    from pytest_failure_taxonomy.history.attempts import recover as recommend
+    from pytest_failure_taxonomy.logs.log_lines import open_argument
+    from pytest_failure_taxonomy.recorder.commit import find_commit
+    from pytest_failure_taxonomy.recorder.secrets import Secrets
+
+    redact = Secrets().redact
+    report = error = None
+    commit = options.commit
+    if options.report is not None:
+        path = options.report
+        report = load(path)
+        if report["completeness"] == "running":
+            raise ReportError(
+                f"{path}: its run still goes on, or has died; if it has died, complete it by: "
+                f"{our_command('finalize', str(path))}"
+            )
+    elif not commit:
+        state, _ = find_commit(Path.cwd(), None)
+        commit = None if state is None or state.dirty else state.commit
+    if options.error is not None:
+        end = b""
+        with open_argument(options.error) as chunks:
+            for chunk in chunks:
+                end = (end + chunk)[-MAX_ERROR_BYTES:]
+        error = redact(end.decode("utf-8", "replace"))
+    with _open(options) as history:
+        found = recommend(
+            history,
+            options.subtask,
+            redact(options.approach),
+            error=error,
+            report=report,
+            success=options.success,
+            commit=commit,
+        )
+        recommendation = {
+            "subtask": options.subtask,
+            "approach": options.approach,
+            "success": found.success,
+            "type": found.failure_type,
+            "action": found.action,
+            "reason": found.reason,
+            "hints": list(found.hints),
+            "failure_reason": found.failure_reason,
+            "circular": found.is_circular,
+            "attempt_count": found.attempt_count,
+            "last_good_commit": found.last_good_commit,
+            "tried": [
+                {
+                    "approach": each.approach,
+                    "success": each.success,
+                    "type": each.failure_type,
+                    "failure_reason": each.reason,
+                    "commit": each.commit,
+                    "at": f"{each.at.isoformat(timespec='seconds')}Z",
+                }
+                for each in found.tried
+            ],
+        }
+        answer_json(recommendation)
+    return 0

@@ -1,27 +1,35 @@
-"""Write answers to stdout, and all else to stderr.
+"""Write answers to stdout as text, JSON or tables, and all else to stderr.
 
 A stream that is closed, full or read by nobody does not change a command's exit code.
 """
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
-from pytest_failure_taxonomy.cli.options import STDOUT
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.render.terminal import verdict_lines
-from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, safe_lines
+from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, safe_lines, safe_text
 from pytest_failure_taxonomy.report.write import replace_file
 from pytest_failure_taxonomy.system.streams import drop_unwritten, write_words
 
+STDOUT: Final = "-"
+"""The value of `--output` for stdout."""
+MAX_CELL: Final = 100
+"""Characters of a cell."""
+_BEGINS_A_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+_MARKUP: Final = {ord(each): f"&#{ord(each)};" for each in "&\\`*_[]<>|#~"}
+"""What Markdown and HTML would read as markup."""
 _STYLES: Final = {"red": "31", "green": "32", "yellow": "33"}
 _WIDTH: Final = 80
 _NOBODY_READS: Final = frozenset({errno.EPIPE, errno.EBADF})
@@ -157,3 +165,67 @@ def _is_colored(stream: TextIO | None) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+# Tables.
+
+
+class Column(NamedTuple):
+    """One column of a table: its heading, and the cell's words for a row."""
+
+    heading: str
+    words: Callable[[Any], str]
+    is_number: bool = False
+
+
+def table_lines(columns: Sequence[Column], rows: Iterable[Any]) -> Iterable[Line]:
+    """Yield the lines of a table, the headings first."""
+    cells = [[each.heading for each in columns]]
+    cells += [[safe_text(each.words(row), MAX_CELL) for each in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = (
+            cell.rjust(width) if column.is_number else cell.ljust(width)
+            for cell, column, width in zip(row, columns, widths, strict=True)
+        )
+        yield Line(text="  ".join(padded).rstrip(), bold=row is cells[0])
+
+
+def markdown_table(columns: Sequence[Column], rows: Iterable[Any]) -> str:
+    """Return rows as a table in Markdown."""
+    lines = [
+        [each.heading for each in columns],
+        ["--:" if each.is_number else "---" for each in columns],
+    ]
+    for row in rows:
+        cells = [safe_text(str(each.words(row)), MAX_CELL) for each in columns]
+        lines.append([cell.translate(_MARKUP) for cell in cells])
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def csv_text(rows: Sequence[dict[str, Any]], *, is_quoted: bool = False) -> str:
+    """Return rows as CSV, with the names of the first one's fields as its head.
+
+    Args:
+        rows: They have the same fields. Lists and mappings become JSON.
+        is_quoted: Whether to put every text in quotes, so that it may hold any line ends.
+    """
+    out = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(
+            out,
+            fieldnames=list(rows[0]),
+            lineterminator="\n",
+            quoting=csv.QUOTE_NONNUMERIC if is_quoted else csv.QUOTE_MINIMAL,
+        )
+        writer.writeheader()
+        writer.writerows({name: csv_cell(each) for name, each in row.items()} for row in rows)
+    return out.getvalue()
+
+
+def csv_cell(each: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula."""
+    if isinstance(each, dict | list):
+        return json.dumps(each)
+    is_formula = isinstance(each, str) and each[:1] in _BEGINS_A_FORMULA
+    return f"'{each}" if is_formula else each

@@ -7,9 +7,8 @@ import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from pytest_failure_taxonomy.cli.options import add_stage
 from pytest_failure_taxonomy.cli.output import annotate, let_go_of_streams, print_verdict, tell
 from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError, SettingsError
 from pytest_failure_taxonomy.options import DEFAULT_REPORT
@@ -41,9 +40,6 @@ from pytest_failure_taxonomy.watcher.report_without_plugin import (
 from pytest_failure_taxonomy.watcher.start import wait_for_watcher
 from pytest_failure_taxonomy.watcher.supervisor import CommandEnd, Supervisor, end_like
 
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.cli.options import Parsers
-
 EXIT_LIMIT: Final = 124
 """The exit code of GNU `timeout`."""
 EXIT_STALLED: Final = 1
@@ -51,27 +47,6 @@ EXIT_STALLED: Final = 1
 _STDERR: Final = 2
 EXIT_UNFINISHED: Final = 3
 """pytest returned 0 before its session had ended."""
-
-
-def add_parser(commands: Parsers) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
-        "run",
-        help="run a command such as pytest, and say why it failed",
-        usage="%(prog)s [--stage STAGE] [--timeout SECONDS] [--report PATH] -- COMMAND ...",
-        description="Run a command of any stage as its parent, and write a report of how it ended. "
-        "A pytest gets the plugin's full report, completed with the exact exit status. Ends as the "
-        f"command ended, except with {EXIT_LIMIT} when its time was up. Where a pytest answered 0, "
-        f"ends with its session's own status, and with {EXIT_UNFINISHED} if that never finished.",
-        allow_abbrev=False,
-    )
-    add_stage(parser, "the step of an attempt", default=None)
-    parser.add_argument(
-        "--timeout", type=_seconds, metavar="SECONDS", help="end the command after that time"
-    )
-    parser.add_argument("--report", type=Path, metavar="PATH", help=f"default: {DEFAULT_REPORT}")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
-    parser.set_defaults(execute=execute)
 
 
 @value
@@ -87,7 +62,7 @@ class Answer:
     """What it has left of its last moments."""
 
 
-def execute(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run the command, complete or write its report, and return or die as it did."""
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
@@ -271,16 +246,3 @@ def _status_behind(report: dict[str, Any]) -> int:
         tell("run: pytest ended with status 0, but never finished its session")
         return EXIT_UNFINISHED
     return 0
-
-
-def _seconds(text: str) -> float:
-    """Parse a time limit."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of seconds above 0; give one such as 0.5 or 600"
-        )
-    return seconds

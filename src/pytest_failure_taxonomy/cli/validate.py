@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pytest_failure_taxonomy.bench.load.folder import (
+    PARTS,
+    RUBRICS,
+    is_task_class,
+    task_class_folder,
+)
 from pytest_failure_taxonomy.cli.output import answer, tell_plainly
+from pytest_failure_taxonomy.cli.reports import load
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
 from pytest_failure_taxonomy.system.files import read_named_file
-from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import counted
-
-if TYPE_CHECKING:
-    from pytest_failure_taxonomy.cli.options import Parsers
 
 _GOOD, _BAD, _NOT_READ = range(3)
 """The exit codes of single files; the command ends with the highest of them."""
@@ -27,38 +30,14 @@ _NOT_SEARCHED: Final = frozenset({"node_modules", "__pycache__", "venv"})
 """Folders that are not searched for task classes."""
 
 
-@value
-class Sort:
-    """A sort of file, and how to check it."""
-
-    is_it: Callable[[Path], bool]
-    check: Callable[[Path], str]
-    """Returns in words what is in a good file; raises `FailureTaxonomyError` for a bad one."""
-
-
-def add_parser(commands: Parsers) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
-        "validate",
-        help="check task classes, files of rules and reports",
-        description="Check task classes (folders, also those within the folder given), rules "
-        "(YAML) and reports (JSON). Every problem of every file is printed to stderr with its "
-        "line, and a line that begins with `ok` for each good one. "
-        "Exit code: 0 if all are good, 1 if one is not, 2 if one can't be read.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("paths", metavar="PATH", nargs="+", type=Path)
-    parser.set_defaults(execute=execute)
-
-
-def execute(options: argparse.Namespace) -> int:
+def validate(options: argparse.Namespace) -> int:
     """Check all files and print the result of each."""
     code = _GOOD
     seen: set[str] = set()
     for path in options.paths:
         for each in _subjects(path):
             # A class is checked once, however many of its files are given.
-            real = os.path.realpath(each) if _is_task_class(each) else ""
+            real = os.path.realpath(each) if is_task_class(each) else ""
             if real not in seen:
                 code = max(code, _validate(each))
             if real:
@@ -68,12 +47,10 @@ def execute(options: argparse.Namespace) -> int:
 
 def _subjects(path: Path) -> Iterator[Path]:
     """Yield what a path stands for: the task classes in a folder, the class of a file, itself."""
-    from pytest_failure_taxonomy.bench.load.folder import PARTS, RUBRICS, task_class_folder
-
     try:
-        if path.name in PARTS and _is_task_class(path.parent):
+        if path.name in PARTS and is_task_class(path.parent):
             yield path.parent
-        elif path.parent.name == RUBRICS and _is_task_class(path.parent.parent):
+        elif path.parent.name == RUBRICS and is_task_class(path.parent.parent):
             yield path.parent.parent
         elif path.is_dir():
             classes = list(_task_classes(path))
@@ -85,7 +62,7 @@ def _subjects(path: Path) -> Iterator[Path]:
 
 
 def _task_classes(folder: Path) -> Iterator[Path]:
-    if _is_task_class(folder):
+    if is_task_class(folder):
         yield folder
         return
     try:
@@ -104,12 +81,12 @@ def _task_classes(folder: Path) -> Iterator[Path]:
 
 
 def _validate(path: Path) -> int:
-    unread = None if _is_task_class(path) else _why_unread(path)
+    unread = None if is_task_class(path) else _why_unread(path)
     if unread is not None:
         tell_plainly(f"{_shown(path)}: {unread}; {_RIGHT}")
         return _NOT_READ
     try:
-        what = next(sort for sort in SORTS if sort.is_it(path)).check(path)
+        what = _checked(path)
     except FailureTaxonomyError as error:
         tell_plainly(str(error))
         return _BAD
@@ -135,50 +112,29 @@ def _why_unread(path: Path) -> str | None:
         return f"is no path ({error})"
 
 
-def _is_task_class(path: Path) -> bool:
-    from pytest_failure_taxonomy.bench.load.folder import is_task_class
+def _checked(path: Path) -> str:
+    """Return in words what is in a good file.
 
-    return is_task_class(path)
+    Raises:
+        FailureTaxonomyError: it is not good.
+    """
+    if is_task_class(path):
+        from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 
-
-def _is_report(path: Path) -> bool:
+        task_class = load_task_class(path)
+        times = task_class.settings.repeat
+        cases = counted(len(task_class.cases) // times, "case")
+        return f"task class, {cases}" + (f", each run {times} times" if times > 1 else "")
     suffix = path.suffix.lower()
-    if suffix in (".json", ".yaml", ".yml"):
-        return suffix == ".json"
-    head = read_named_file(path, _BYTES_LOOKED_AT)
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
-
-
-def _check_task_class(path: Path) -> str:
-    from pytest_failure_taxonomy.bench.load.task_class import load_task_class
-
-    task_class = load_task_class(path)
-    times = task_class.settings.repeat
-    cases = counted(len(task_class.cases) // times, "case")
-    return f"task class, {cases}" + (f", each run {times} times" if times > 1 else "")
-
-
-def _check_report(path: Path) -> str:
-    from pytest_failure_taxonomy.report.reading import load_report
-    from pytest_failure_taxonomy.watcher.start import wait_for_watcher
-
-    wait_for_watcher(path)
-    report = load_report(path)
-    return f"report, {report.completeness}"
-
-
-def _check_rules(path: Path) -> str:
+    is_report = suffix == ".json"
+    if suffix not in (".json", ".yaml", ".yml"):
+        head = read_named_file(path, _BYTES_LOOKED_AT)
+        is_report = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    if is_report:
+        return f"report, {load(path)['completeness']}"
     from pytest_failure_taxonomy.rules.rules_file import load_rules
 
     return counted(len(load_rules(path)), "rule")
-
-
-SORTS: Final = (
-    Sort(is_it=_is_task_class, check=_check_task_class),
-    Sort(is_it=_is_report, check=_check_report),
-    Sort(is_it=lambda _: True, check=_check_rules),
-)
-"""The sorts of files; the first that fits is taken."""
 
 
 def _shown(path: Path) -> str:

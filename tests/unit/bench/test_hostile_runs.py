@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.bench.runs.shown import (
     rows_of,
     text_of,
 )
-from pytest_failure_taxonomy.cli.bench_runs import case_lines, run_lines
+from pytest_failure_taxonomy.cli.bench import case_lines, run_lines
 from pytest_failure_taxonomy.errors import BenchError
 from tests.helpers.kept_runs import call_of, keep_run, outcome_of, score_of, write_files
 from tests.helpers.task_classes import passing_cases, task_class_files

@@ -1,4 +1,4 @@
-"""`failure-taxonomy bench regrade` and `bench regate`: judge a kept run again."""
+"""`failure-taxonomy bench compare`, `regrade` and `regate`: judge kept runs, again or in pairs."""
 
 from __future__ import annotations
 
@@ -9,99 +9,150 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.cli.bench_runs import (
-    add_run,
-    load_run,
-    report_for,
-    summary,
+from pytest_failure_taxonomy.bench.models import GateSettings
+from pytest_failure_taxonomy.bench.run_report import cut_share
+from pytest_failure_taxonomy.bench.run_summary import (
+    cost_words,
+    difference_words,
+    duration,
+    signed,
 )
-from pytest_failure_taxonomy.cli.output import answer_lines, tell
+from pytest_failure_taxonomy.bench.runs.reader import KeptRun, read_run
+from pytest_failure_taxonomy.cli.bench import MAX_IDS, MAX_LINE, load_run, report_for, summary
+from pytest_failure_taxonomy.cli.output import answer, answer_json, answer_lines, tell
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import counted, listed
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.bench.models import BenchRunReport, GateSettings
+    from pytest_failure_taxonomy.bench.models import BenchComparison, BenchRunReport
     from pytest_failure_taxonomy.bench.run.regrading import Fate, Regrading
-    from pytest_failure_taxonomy.bench.runs.reader import KeptRun
-    from pytest_failure_taxonomy.cli.options import Parsers
 
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
-_MAX_IDS: Final = 20
-_MAX_LINE: Final = 2_000
 _BOUND: Final = "lower_bound_95"
+_COLORS: Final = {"worse": "red", "better": "green", "undecided": None}
+_FINDINGS: Final = {
+    "worse": "worse: the whole interval is below 0",
+    "better": "better: the whole interval is above 0",
+    "undecided": "undecided: these cases don't prove a difference",
+}
 
 
-def add_parsers(commands: Parsers) -> None:
-    """Add both commands to those of `bench`."""
-    regrade = commands.add_parser(
-        "regrade",
-        help="grade the outputs of a run again, by the rubric as it is now",
-        description="Grade the kept outputs of a run again, by the class's rubric and gate as they "
-        "are now. The system is not called. The result is kept as a new run. Exit code: 0, 1 if "
-        "the gate fails or cases have no score, 2 if the run can't be graded again.",
-        allow_abbrev=False,
+# Two runs.
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Print how the runs differ."""
+    from pytest_failure_taxonomy.bench.comparing import compare as compare_runs
+    from pytest_failure_taxonomy.bench.runs.earlier import read_earlier_runs
+
+    old, new = (read_earlier_runs(each, options.storage) for each in (options.old, options.new))
+    found = compare_runs(old, new, only_common=options.only_common)
+    if options.format == "json":
+        answer_json([each.model_dump(mode="json") for each in found])
+    elif options.format == "markdown":
+        answer(_as_markdown(found))
+    else:
+        answer_lines(line for each in found for line in _lines(each))
+    for runs, compared in (
+        (old, {(each.task_class, each.old_system_label) for each in found}),
+        (new, {(each.task_class, each.new_system_label) for each in found}),
+    ):
+        for run in runs:
+            if (run.task_class, run.system) not in compared:
+                name = safe_text(run.name)
+                tell(f"{run.where}: {name} was not compared; the other file has no run of it")
+    return _FAILED if any(each.finding == "worse" for each in found) else 0
+
+
+def _lines(found: BenchComparison) -> Iterator[Line]:
+    words = f"{counted(found.n, 'case')}, mean {_means(found)}, {difference_words(found)}"
+    yield Line(text=safe_text(f"bench {_name(found)}: {words}"), bold=True)
+    yield Line(
+        text=f"  {_FINDINGS[found.finding]}",
+        color=_COLORS[found.finding],
+        bold=found.finding == "worse",
     )
-    add_run(regrade)
-    _add_task_class(regrade, "its folder; default: where the run says it was")
-    regrade.add_argument(
-        "--changed",
-        action="store_true",
-        help="also grade the outputs of cases that have changed since; without it they count as "
-        "lost, because they may be other questions now",
-    )
-    regrade.set_defaults(execute=execute_regrade)
-    regate = commands.add_parser(
-        "regate",
-        help="decide again whether a run passes its gate, or another one",
-        description="Decide whether a kept run passes a gate: its own, that of a task class, or "
-        "the one given. No file is changed. Exit code: 0 for PASS, 1 for FAIL and INCOMPLETE, 2 if "
-        "it can't be decided.",
-        allow_abbrev=False,
-    )
-    add_run(regate)
-    _add_task_class(regate, "take the gate of this folder's bench.yaml; default: the run's own")
-    regate.add_argument(
-        "--lower-bound-95",
-        metavar="X",
-        type=_share,
-        help="the least lower bound of the mean score, from 0 to 1",
-    )
-    regate.add_argument(
-        "--min-passed-cases",
-        metavar="N",
-        type=_count,
-        help="the fewest distinct cases that must have passed",
-    )
-    regate.set_defaults(execute=execute_regate)
+    for name, words in _facts(found):
+        yield Line(text=f"  {name}: {safe_text(words, MAX_LINE)}")
 
 
-def _add_task_class(parser: argparse.ArgumentParser, meaning: str) -> None:
-    parser.add_argument("--task-class", metavar="DIR", type=Path, help=meaning)
+def _name(found: BenchComparison) -> str:
+    """Return the class's name, with the labels of the systems if there are any."""
+    labels = dict.fromkeys((found.old_system_label, found.new_system_label))
+    return found.task_class + (f"[{' -> '.join(labels)}]" if any(labels) else "")
 
 
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share; give a number from 0 to 1")
-    return share
+def _means(found: BenchComparison) -> str:
+    return f"{cut_share(found.old_mean)} -> {cut_share(found.new_mean)}"
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no count; give a whole number from 1")
-    return int(text)
+def _facts(found: BenchComparison) -> Iterator[tuple[str, str]]:
+    """Yield the other facts, each with its name."""
+    for flip, name in (("now_fails", "no longer pass"), ("now_passes", "now pass")):
+        flipped = [each for each in found.changes if each.flip == flip]
+        if flipped:
+            yield f"{name} ({len(flipped)})", _listed([each.case_id for each in flipped])
+    moved = [each for each in found.changes if each.flip is None]
+    if moved:
+        changes = (f"{each.case_id} {each.old_score:.3f} -> {each.new_score:.3f}" for each in moved)
+        yield f"other changes ({len(moved)})", _listed([*changes])
+    if any(each.flip for each in found.changes):
+        yield "McNemar's exact test", f"p = {found.mcnemar_p:.3g}"
+    if found.old_cost_usd or found.new_cost_usd:
+        costs = (cost_words(each) or "$0" for each in (found.old_cost_usd, found.new_cost_usd))
+        yield "cost", " -> ".join(costs)
+    if found.old_mean_ms and found.new_mean_ms:
+        yield "time of a case", f"{duration(found.old_mean_ms)} -> {duration(found.new_mean_ms)}"
+    for what, names in (("older", found.only_old), ("newer", found.only_new)):
+        if names:
+            yield f"only in the {what} run ({len(names)})", _listed(names)
+    if found.not_checked:
+        yield "not checked to be the same", ", ".join(found.not_checked)
+
+
+def _as_markdown(found: Sequence[BenchComparison]) -> str:
+    """Return a table of all classes, and a list of facts for each."""
+    rows = [
+        "| task class | cases | mean | difference | 95 % interval | |",
+        "|---|---|---|---|---|---|",
+    ]
+    for each in found:
+        low, high = each.interval_95.low, each.interval_95.high
+        interval = each.interval_95.method
+        if low is not None and high is not None:
+            interval = f"{signed(low)} to {signed(high)}"
+        cells = (
+            _escaped(_name(each)),
+            str(each.n),
+            _means(each),
+            signed(each.difference),
+            interval,
+            each.finding,
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    text = "\n".join(rows) + "\n"
+    for each in found:
+        facts = [f"- {name}: {_escaped(words)}" for name, words in _facts(each)]
+        if facts:
+            text += "\n".join(["", f"**{_escaped(_name(each))}**", "", *facts, ""])
+    return text
+
+
+def _escaped(text: str) -> str:
+    """Return a text of which Markdown and HTML make nothing."""
+    shown = safe_text(text, MAX_LINE)
+    for character in "\\`*_[]<>|~#&":
+        shown = shown.replace(character, f"\\{character}")
+    return shown.replace("-\\>", "->")
 
 
 # Regrade.
 
 
-def execute_regrade(options: argparse.Namespace) -> int:
+def regrade(options: argparse.Namespace) -> int:
     """Grade a run again and say what has changed."""
     from pytest_failure_taxonomy.bench.run.regrading import plan_regrading
     from pytest_failure_taxonomy.bench.runs.reader import load_class_of
@@ -112,12 +163,10 @@ def execute_regrade(options: argparse.Namespace) -> int:
     )
     path, problem = _regraded(plan)
     if path is None:
-        tell(f"interrupted; what was graded is in {safe_text(problem, _MAX_LINE)}")
+        tell(f"interrupted; what was graded is in {safe_text(problem, MAX_LINE)}")
         return _INTERRUPTED
     if problem:
-        tell(safe_text(problem, _MAX_LINE))
-    from pytest_failure_taxonomy.bench.runs.reader import read_run
-
+        tell(safe_text(problem, MAX_LINE))
     new = read_run(path, has_outputs=False)
     report = report_for(new)
     answer_lines(_regraded_lines(plan, new, report))
@@ -132,7 +181,7 @@ def _regraded(plan: Regrading) -> tuple[Path | None, str]:
     There is no file but its name if the user interrupted it.
     """
     from pytest_failure_taxonomy.bench.rubrics import check_variables, open_rubrics
-    from pytest_failure_taxonomy.bench.run.regrading import new_header, regrade
+    from pytest_failure_taxonomy.bench.run import regrading
     from pytest_failure_taxonomy.bench.runs.file import SUFFIX, RunFile, scheduled
     from pytest_failure_taxonomy.recorder.secrets import Secrets
     from pytest_failure_taxonomy.redaction.secret_names import declare_secret_variables
@@ -142,7 +191,7 @@ def _regraded(plan: Regrading) -> tuple[Path | None, str]:
     declare_secret_variables(plan.task_class.settings.rubric_env)
     check_variables(plan.task_class, plan.task_class.name)
     rubric = open_rubrics(plan.task_class, plan.task_class.settings)
-    header = new_header(plan)
+    header = regrading.new_header(plan)
     path = plan.run.path.with_name(f"{header.run_id}{SUFFIX}")
     file = RunFile(path, lambda given: change_texts(given, secrets.redact))
     file.create(header, [scheduled(case) for case in plan.cases.values()])
@@ -151,7 +200,7 @@ def _regraded(plan: Regrading) -> tuple[Path | None, str]:
 
     async def grade_and_close() -> None:
         try:
-            await regrade(plan, file, rubric)
+            await regrading.regrade(plan, file, rubric)
         finally:
             await rubric.aclose()
 
@@ -168,14 +217,14 @@ def _regraded_lines(plan: Regrading, new: KeptRun, report: BenchRunReport) -> It
     graded = plan.having("graded")
     run_id = plan.run.header.run_id
     yield Line(
-        text=safe_text(f"regraded {counted(len(graded), 'case')} of {run_id}", _MAX_LINE), bold=True
+        text=safe_text(f"regraded {counted(len(graded), 'case')} of {run_id}", MAX_LINE), bold=True
     )
     for words in _notes(plan):
-        yield Line(text=safe_text(f"  {words}", _MAX_LINE), color="yellow")
+        yield Line(text=safe_text(f"  {words}", MAX_LINE), color="yellow")
     yield from summary(report, new.header.test)
     for words in _changes(plan.run, new):
-        yield Line(text=safe_text(f"  {words}", _MAX_LINE))
-    yield Line(text=safe_text(f"  kept as {new.path}", _MAX_LINE))
+        yield Line(text=safe_text(f"  {words}", MAX_LINE))
+    yield Line(text=safe_text(f"  kept as {new.path}", MAX_LINE))
 
 
 _SAID: Final[dict[Fate, str]] = {
@@ -224,13 +273,13 @@ def _changes(old: KeptRun, new: KeptRun) -> Iterator[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return listed(names, _MAX_IDS)
+    return listed(names, MAX_IDS)
 
 
 # Regate.
 
 
-def execute_regate(options: argparse.Namespace) -> int:
+def regate(options: argparse.Namespace) -> int:
     """Decide again and print the result."""
     run = load_run(options, has_outputs=False)
     gate, source = _gate(run, options)
@@ -245,7 +294,6 @@ def _gate(run: KeptRun, options: argparse.Namespace) -> tuple[GateSettings, str]
     Raises:
         BenchError: There is none.
     """
-    from pytest_failure_taxonomy.bench.models import GateSettings
     from pytest_failure_taxonomy.bench.runs.reader import load_class_of
 
     gate, source = run.header.gate, "the run's own"

@@ -1,0 +1,316 @@
+"""The commands about reports: `show`, `convert`, `merge`, `finalize`, `classify` and `schema`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.cli.output import (
+    STDOUT,
+    annotate,
+    answer,
+    answer_json,
+    answer_lines,
+    paths_from_here,
+    print_verdict,
+    tell,
+    write_answer,
+    writing_to,
+)
+from pytest_failure_taxonomy.documents.json_path import pick
+from pytest_failure_taxonomy.errors import ReportError, SettingsError
+from pytest_failure_taxonomy.report.faces import render
+from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
+from pytest_failure_taxonomy.report.lines import Line
+from pytest_failure_taxonomy.report.render.details import detail_lines, merged_lines
+from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.report.summary import codes_of
+from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.report.write import refuse_special_file, write_report
+from pytest_failure_taxonomy.system.interpreter import our_command
+from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
+from pytest_failure_taxonomy.taxonomy.reasons import (
+    Stage,
+    exit_code_from_returncode,
+    signal_of_exit_code,
+)
+from pytest_failure_taxonomy.watcher.complete import (
+    ProcessEnd,
+    complete_run,
+    is_still_running,
+    read_report,
+)
+from pytest_failure_taxonomy.watcher.start import wait_for_watcher
+
+_STDIN: Final = "-"
+_FAILED: Final = 1
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a report of any version as one of the newest, checked."""
+    from pytest_failure_taxonomy.report.reading import load_report  # slow
+
+    wait_for_watcher(path)
+    return load_report(path).model_dump(mode="json", by_alias=True)
+
+
+# Show.
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print the report, or what was asked of it."""
+    if options.format == "json" and (options.json is not None or options.retryable):
+        raise SettingsError(
+            "show: --format json prints the whole report; leave it out with --json or --retryable"
+        )
+    if options.format == "agent" and (options.json is not None or options.retryable or options.all):
+        raise SettingsError(
+            "show: --format agent is one answer; leave it out with --all, --json or --retryable"
+        )
+    report = _load_stdin() if options.report == _STDIN else load(Path(options.report))
+    if options.retryable:
+        return _answer_retryable(report)
+    if options.json is not None:
+        values = list(pick(report, options.json))
+        texts = (each if isinstance(each, str) else json.dumps(each) for each in values)
+        answer("".join(f"{text}\n" for text in texts))
+    elif options.format == "json":
+        answer_json(report)
+    elif options.format == "agent":
+        from pytest_failure_taxonomy.report.render.agent import render
+
+        answer(render(report))
+    else:
+        where = "stdin" if options.report == _STDIN else options.report
+        answer_lines(_lines(report, where, is_all=options.all))
+    return _FAILED if report["verdict"] is not None or _is_running(report) else 0
+
+
+def _load_stdin() -> dict[str, Any]:
+    from pytest_failure_taxonomy.report.reading import parse_report
+
+    if sys.stdin is None:
+        raise ReportError("stdin: it is closed; give a file")
+    try:
+        content = sys.stdin.buffer.read(MAX_REPORT_BYTES + 1)
+    except OSError as error:
+        raise ReportError(
+            f"stdin: the report can't be read: {error.strerror}; give a file"
+        ) from None
+    return parse_report(content, "stdin").model_dump(mode="json", by_alias=True)
+
+
+def _is_running(report: dict[str, Any]) -> bool:
+    return bool(report["completeness"] == "running")
+
+
+def _lines(report: dict[str, Any], where: str, *, is_all: bool) -> Iterator[Line]:
+    paths = paths_from_here(report)
+    yield from verdict_lines(report, where, paths=paths)
+    if _is_running(report):
+        words = (
+            "the report is `running`: pytest still runs, or has died; if it has died, complete it "
+            f"by: {our_command('finalize', where)}"
+        )
+        yield Line(text=safe_text(words), color="yellow")
+    yield from detail_lines(report, paths=paths) if is_all else merged_lines(report)
+
+
+def _answer_retryable(report: dict[str, Any]) -> int:
+    verdict = report["verdict"]
+    if _is_running(report):
+        words, is_worth_it = "not known: the report is `running`", False
+    elif verdict is None:
+        words, is_worth_it = "no: nothing failed", False
+    else:
+        said = {True: "yes", False: "no", None: "not known"}[verdict["retryable"]]
+        message = verdict["message"]
+        words = f"{said}: {message} {codes_of(verdict)}"
+        is_worth_it = verdict["retryable"] is True
+    answer(f"{safe_text(words)}\n")
+    return 0 if is_worth_it else _FAILED
+
+
+# Convert.
+
+
+def convert(options: argparse.Namespace) -> int:
+    """Convert the file."""
+    if options.family is not None and options.to != "junit":
+        raise SettingsError("convert: --family is of JUnit XML; give --to junit with it")
+    if options.augment is not None and options.to != "junit":
+        raise SettingsError("convert: --augment adds to JUnit XML; give --to junit with it")
+    if options.bench_storage is not None and options.to != "html":
+        raise SettingsError("convert: --bench-storage is of the page; give --to html with it")
+    files = (options.file, options.output)
+    if options.output != STDOUT and all(map(os.path.exists, files)) and os.path.samefile(*files):
+        raise SettingsError(
+            f"-o: {options.output} is the file that is converted; give another file"
+        )
+    text = _read(options) if options.source else _render(options)
+    write_answer(options.output, text, is_safe=options.to == "github")
+    return 0
+
+
+def _render(options: argparse.Namespace) -> str:
+    report = load(options.file)
+    if options.augment is not None:
+        from pytest_failure_taxonomy.report.render.junit import augment
+
+        return augment(options.augment, report)
+    given: dict[str, Any] = {"family": options.family} if options.family else {}
+    if options.to == "html" and report["bench"]:
+        given["kept"] = _kept(report, options)
+    return render(options.to, report, **given)
+
+
+def _kept(report: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Return what a page shows of the cases of benches, by run id."""
+    from pytest_failure_taxonomy.bench.runs.shown import page_runs
+
+    places: list[Path] = [
+        Path(report["run"]["invocation"]["rootdir"]) / ".bench",
+        options.file.absolute().parent / ".bench",
+    ]
+    if options.bench_storage is not None:
+        places = [options.bench_storage]
+    found = next((kept for each in places if (kept := page_runs(report["bench"], each))), {})
+    if not found and options.bench_storage is not None:
+        tell(f"--bench-storage: {safe_text(str(places[0]))} has no run of this report")
+    return found
+
+
+def _read(options: argparse.Namespace) -> str:
+    from pytest_failure_taxonomy.recorder.machine import describe_environment
+    from pytest_failure_taxonomy.recorder.secrets import Secrets
+    from pytest_failure_taxonomy.report.foreign import report_from
+
+    report = report_from(
+        options.source,
+        options.file.absolute(),
+        rootdir=Path.cwd(),
+        environment=describe_environment("unknown", ()),
+        redaction=Secrets(),
+    )
+    print_verdict(report, Path("(on stdout)" if options.output == STDOUT else options.output))
+    return json.dumps(report, indent=2)
+
+
+# Merge and finalize.
+
+
+def merge(options: argparse.Namespace) -> int:
+    """Merge the reports, write the result and print its verdict."""
+    from pytest_failure_taxonomy.report.merging import Merger  # slow, and not needed by others
+
+    merger = Merger(expect=options.expect, reruns=options.reruns, join_shards=_join_shards)
+    problems: list[str] = []
+    for path in options.reports:
+        try:
+            merger.add(_load_ended(path))
+        except ReportError as error:
+            problems.append(str(error))
+    if problems:
+        raise ReportError("\n".join(problems))
+    report = merger.result()
+    if options.output == STDOUT:
+        answer_json(report)
+        print_verdict(report, Path("(on stdout)"))
+    else:
+        path = Path(options.output).absolute()
+        with writing_to(path):
+            refuse_special_file(path, what="")
+            write_report(path, report)
+        print_verdict(report, Path(options.output))
+    return 0 if report["verdict"] is None else _FAILED
+
+
+def _join_shards(shards: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not shards:
+        return []  # and the bench need not be imported
+    from pytest_failure_taxonomy.bench.sharding import join_shards
+
+    return join_shards(shards)
+
+
+def _load_ended(path: Path) -> dict[str, Any]:
+    """Read a report, which is completed first if its pytest has died."""
+    report = load(path)
+    if report["completeness"] != "running":
+        return report
+    left = read_report(path.absolute())
+    if left is not None and left["completeness"] == "running":
+        _complete(path.absolute(), left, ProcessEnd(exit=_UNSEEN), "merge")
+    return load(path)
+
+
+_UNSEEN: Final = ProcessExit(code=None, source="finalize")
+
+
+def _complete(
+    path: Path, report: dict[str, Any], end: ProcessEnd, verb: str, **given: Any
+) -> dict[str, Any] | None:
+    if report["completeness"] == "running" and is_still_running(path, report):
+        raise ReportError(f"{path}: the run is still going on; {verb} it when it has ended")
+    try:
+        return complete_run(path, report["run"]["id"], end, warn=tell, **given)
+    except OSError as error:
+        raise ReportError(f"{path}: the report can't be written: {error.strerror}") from error
+
+
+def finalize(options: argparse.Namespace) -> int:
+    """Complete the report and print its verdict."""
+    path = Path(options.report).absolute()
+    code: int | None = options.exit_code
+    if code is not None and not 0 <= code <= 255:
+        raise ReportError(f"--exit-code: {code} is no exit code; give 0 to 255")
+    load(path)  # raises if it is not a report
+    report = read_report(path)
+    if report is None:  # it was replaced in the meantime, or is not a regular file
+        raise ReportError(f"{path}: not a regular file; give the name of the report itself")
+    seen = _UNSEEN
+    if code is not None:
+        seen = ProcessExit(
+            code=code, signal=signal_of_exit_code(code), observed=True, source="finalize"
+        )
+    end = ProcessEnd(exit=seen)
+    report = _complete(path, report, end, "finalize", annotate=annotate) or report
+    print_verdict(report, Path(options.report))
+    return 0 if report["verdict"] is None else _FAILED
+
+
+# Logs and the schema.
+
+
+def classify(options: argparse.Namespace) -> int:
+    """Print why a run failed of which there is only a log."""
+    from pytest_failure_taxonomy.logs.answer import classify_log
+    from pytest_failure_taxonomy.logs.log_lines import STDIN, open_argument
+    from pytest_failure_taxonomy.recorder.secrets import Secrets
+
+    code: int | None = options.exit_code
+    if code is not None and not -64 <= code <= 255:
+        raise SettingsError(f"--exit-code: {code} is no exit code; give 0 to 255, or -1 to -64")
+    with open_argument(options.log) as chunks:
+        found = classify_log(
+            chunks,
+            name="stdin" if options.log == STDIN else options.log,
+            stage=Stage(options.stage),
+            exit_code=None if code is None else exit_code_from_returncode(code),
+            shown=Secrets().redact,
+        )
+    answer_json(found)
+    return 0 if found["reason"] is None else _FAILED
+
+
+def schema(options: argparse.Namespace) -> int:
+    """Print the schema, byte for byte as it is packaged."""
+    folder = files("pytest_failure_taxonomy.report")
+    answer(folder.joinpath(f"failure-report-{options.version}.schema.json").read_text("utf-8"))
+    return 0
