@@ -676,7 +676,7 @@ def test_a_storage_that_can_not_be_written_is_one_line(
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(run_file, "write_new", refuse)
+    monkeypatch.setattr(run_file, "create_file", refuse)
     line = refusal(bench("regrade", "latest"))
     assert "can't be written (No space left on device); copy the run to a folder" in line
     assert len(list((tmp_path / ".bench").iterdir())) == 1
