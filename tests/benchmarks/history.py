@@ -25,9 +25,14 @@ from typing import Any, Final
 
 from sqlalchemy import text
 
-from pytest_failure_taxonomy.history.flakiness import find_flaky
 from pytest_failure_taxonomy.history.novelty import find_since, states_of
-from pytest_failure_taxonomy.history.questions import Wanted, count_periods, find_top, list_runs
+from pytest_failure_taxonomy.history.questions import (
+    Wanted,
+    count_periods,
+    find_flaky,
+    find_top,
+    list_runs,
+)
 from pytest_failure_taxonomy.history.store import History, open_history
 from tests.helpers.past_runs import a_report
 from tests.helpers.postgresql import find_programs, started_cluster

@@ -171,7 +171,7 @@ def top(options: argparse.Namespace) -> int:
 @_answers
 def flaky(options: argparse.Namespace) -> int:
     """List tests that pass and fail."""
-    from pytest_failure_taxonomy.history.flakiness import find_flaky
+    from pytest_failure_taxonomy.history.questions import find_flaky
 
     with _open(options) as history:
         rows = find_flaky(history, _wanted(options), limit=_rows(options))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import delete, insert, select
 
 from pytest_failure_taxonomy.errors import HistoryError
-from pytest_failure_taxonomy.history.store import MAX_TEXT, clean_text, own_entry, started_at
-from pytest_failure_taxonomy.history.tables import ATTEMPTS
+from pytest_failure_taxonomy.history.tables import ATTEMPTS, clean_text, started_at
+from pytest_failure_taxonomy.report.limits import object_at, own_extension
 from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType, explain_recovery, is_circular_fix
 from pytest_failure_taxonomy.taxonomy.values import value
@@ -98,119 +98,30 @@ def recover(
     Raises:
         HistoryError: subtask or approach are empty, or the database can't be written.
     """
-    subtask, approach = _checked("subtask", subtask), _checked("approach", approach)
+    for name, text, right in (
+        ("subtask", subtask, "the subtask's id"),
+        ("approach", approach, "a few words that say what was tried"),
+    ):
+        if not text.strip():
+            raise HistoryError(f"{name}: it is empty; give {right}")
+    subtask, approach = clean_text(subtask.strip()), clean_text(approach.strip())
     with history.writing() as connection:
-        attempt = _judged(connection, subtask, approach, error, report, success=success)
-        commit = commit or _commit_of(report)
-        if commit is not None:
-            attempt = {**attempt, "commit_id": commit}
-        tried = _attempts_of(connection, subtask, without=attempt["run_id"])
-        _insert(connection, attempt)
+        attempt, tried = _record(
+            connection, subtask, approach, error, report, success=success, commit=commit
+        )
         last_good = connection.scalar(
             select(ATTEMPTS.c.commit_id)
             .where(ATTEMPTS.c.success, ATTEMPTS.c.commit_id.is_not(None))
             .order_by(ATTEMPTS.c.at.desc(), ATTEMPTS.c.id.desc())
             .limit(1)
         )
-    return _advice(attempt, tried, None if last_good is None else str(last_good))
-
-
-def add_attempt_of(connection: Connection, report: Mapping[str, Any]) -> None:
-    """Record the attempt that a run says it was, within the transaction that takes the run in."""
-    said = own_entry(report, "attempt")
-    subtask, approach = said.get("subtask"), said.get("approach")
-    if isinstance(subtask, str) and isinstance(approach, str) and subtask and approach:
-        attempt = _judged(connection, subtask, approach, None, report, success=False)
-        _insert(connection, {**attempt, "commit_id": _commit_of(report)})
-
-
-def _checked(name: str, text: str) -> str:
-    if not text.strip():
-        raise HistoryError(f"{name}: it is empty; give {_RIGHT[name]}")
-    return str(clean_text(text.strip(), MAX_TEXT))
-
-
-_RIGHT: Final = {
-    "subtask": "the subtask's id",
-    "approach": "a few words that say what was tried",
-}
-
-
-def _judged(
-    connection: Connection,
-    subtask: str,
-    approach: str,
-    error: str | None,
-    report: Mapping[str, Any] | None,
-    *,
-    success: bool,
-) -> dict[str, Any]:
-    """Return the row of an attempt, without its commit."""
-    verdict = None if report is None else report["verdict"]
-    success = success or (report is not None and verdict is None)
-    run_id = None if report is None else report["run"]["id"]
-    failure_type = reason = None
-    if not success:
-        earlier = [each.approach for each in _attempts_of(connection, subtask, without=run_id)]
-        if verdict is not None:
-            error, reason = verdict["message"], verdict["reason"]
-            failure_type = verdict["failure_type"] or FailureType.UNKNOWN
-            if failure_type == FailureType.UNKNOWN and is_circular_fix(approach, earlier):
-                failure_type = FailureType.CIRCULAR_FIX
-        else:
-            failure_type = classify_failure(
-                error or "", subtask, history=earlier, approach=approach
-            )
-    return {
-        "subtask_id": subtask,
-        "approach": approach,
-        "success": success,
-        "error": None if success else clean_text(error, MAX_ERROR),
-        "failure_type": None if failure_type is None else str(failure_type),
-        "reason": reason,
-        "run_id": run_id,
-        "at": datetime.now(UTC).replace(tzinfo=None) if report is None else started_at(report),
-    }
-
-
-def _commit_of(report: Mapping[str, Any] | None) -> str | None:
-    git = None if report is None else report["environment"]["git"]
-    return git["commit"] if git and not git["dirty"] else None
-
-
-def _insert(connection: Connection, attempt: Mapping[str, Any]) -> None:
-    """Write an attempt; that of a run replaces what was recorded of the same run before."""
-    if attempt["run_id"] is not None:
-        connection.execute(delete(ATTEMPTS).where(ATTEMPTS.c.run_id == attempt["run_id"]))
-    connection.execute(insert(ATTEMPTS), [dict(attempt)])
-
-
-def _attempts_of(
-    connection: Connection, subtask: str, *, without: str | None = None
-) -> list[PastAttempt]:
-    columns = [ATTEMPTS.c[name] for name in PastAttempt.__annotations__ if name in ATTEMPTS.c]
-    rows = connection.execute(
-        select(*columns, ATTEMPTS.c.commit_id.label("commit"))
-        .where(ATTEMPTS.c.subtask_id == subtask)
-        .order_by(ATTEMPTS.c.at, ATTEMPTS.c.id)
+    count = 1 + next(
+        (since for since, each in enumerate(reversed(tried)) if each.success), len(tried)
     )
-    return [
-        PastAttempt(**row) for row in rows.mappings() if without is None or row["run_id"] != without
-    ]
-
-
-def _advice(
-    attempt: Mapping[str, Any], tried: list[PastAttempt], last_good_commit: str | None
-) -> Recovery:
-    since = 0
-    for each in reversed(tried):
-        if each.success:
-            break
-        since += 1
     advice = None
     if not attempt["success"]:
         advice = explain_recovery(
-            attempt["failure_type"], attempt_count=since + 1, last_good_commit=last_good_commit
+            attempt["failure_type"], attempt_count=count, last_good_commit=last_good
         )
     return Recovery(
         success=attempt["success"],
@@ -219,8 +130,77 @@ def _advice(
         action=None if advice is None else str(advice.action),
         reason=None if advice is None else advice.reason,
         hints=() if advice is None else advice.hints,
-        is_circular=is_circular_fix(attempt["approach"], [each.approach for each in tried]),
-        attempt_count=since + 1,
-        last_good_commit=last_good_commit,
+        is_circular=is_circular_fix(approach, [each.approach for each in tried]),
+        attempt_count=count,
+        last_good_commit=last_good,
         tried=tuple(tried),
     )
+
+
+def add_attempt_of(connection: Connection, report: Mapping[str, Any]) -> None:
+    """Record the attempt that a run says it was, within the transaction that takes the run in."""
+    said = object_at(own_extension(report), "attempt")
+    subtask, approach = said.get("subtask"), said.get("approach")
+    if isinstance(subtask, str) and isinstance(approach, str) and subtask and approach:
+        _record(connection, subtask, approach, None, report)
+
+
+def _record(
+    connection: Connection,
+    subtask: str,
+    approach: str,
+    error: str | None,
+    report: Mapping[str, Any] | None,
+    *,
+    success: bool = False,
+    commit: str | None = None,
+) -> tuple[dict[str, Any], list[PastAttempt]]:
+    """Judge and write an attempt; return its row, and the earlier attempts at the subtask.
+
+    That of a run replaces what was recorded of the same run before.
+    """
+    verdict = run_id = git = None
+    at = datetime.now(UTC).replace(tzinfo=None)
+    if report is not None:
+        verdict, run_id, at = report["verdict"], report["run"]["id"], started_at(report)
+        git = report["environment"]["git"]
+        success = success or verdict is None
+    tried = [
+        each
+        for each in _attempts_of(connection, subtask)
+        if run_id is None or each.run_id != run_id
+    ]
+    earlier = [each.approach for each in tried]
+    failure_type = reason = None
+    if not success and verdict is not None:
+        error, reason = verdict["message"], verdict["reason"]
+        failure_type = verdict["failure_type"] or FailureType.UNKNOWN
+        if failure_type == FailureType.UNKNOWN and is_circular_fix(approach, earlier):
+            failure_type = FailureType.CIRCULAR_FIX
+    elif not success:
+        failure_type = classify_failure(error or "", subtask, history=earlier, approach=approach)
+    attempt = {
+        "subtask_id": subtask,
+        "approach": approach,
+        "success": success,
+        "error": None if success else clean_text(error, MAX_ERROR),
+        "failure_type": None if failure_type is None else str(failure_type),
+        "reason": reason,
+        "run_id": run_id,
+        "commit_id": commit or (git["commit"] if git and not git["dirty"] else None),
+        "at": at,
+    }
+    if run_id is not None:
+        connection.execute(delete(ATTEMPTS).where(ATTEMPTS.c.run_id == run_id))
+    connection.execute(insert(ATTEMPTS), [attempt])
+    return attempt, tried
+
+
+def _attempts_of(connection: Connection, subtask: str) -> list[PastAttempt]:
+    columns = [ATTEMPTS.c[name] for name in PastAttempt.__annotations__ if name in ATTEMPTS.c]
+    rows = connection.execute(
+        select(*columns, ATTEMPTS.c.commit_id.label("commit"))
+        .where(ATTEMPTS.c.subtask_id == subtask)
+        .order_by(ATTEMPTS.c.at, ATTEMPTS.c.id)
+    )
+    return [PastAttempt(**row) for row in rows.mappings()]

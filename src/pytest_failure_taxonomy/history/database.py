@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import unquote
 
 from pytest_failure_taxonomy.errors import HistoryError
@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.named_files import (
 from pytest_failure_taxonomy.report.text import safe_text
 
 try:
-    from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
+    from sqlalchemy import URL, Connection, create_engine, event, inspect, text
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 except ImportError as error:
@@ -33,9 +33,14 @@ except ImportError as error:
         'pip install "pytest-failure-taxonomy[history]"'
     ) from None
 
+# After SQLAlchemy, of which the message above says that it is missing.
+from pytest_failure_taxonomy.history.tables import METADATA, TASKS  # isort: skip
+
 REVISION: Final = "0001"
 """The newest migration; a test compares it with the scripts."""
 VERSION_TABLE: Final = "ft_schema"
+TASKS_VERSION: Final = 11
+"""Of the table `tasks`; version 10, which has no `failure_reason`, is brought up to date."""
 BUSY_SECONDS: Final = 30.0
 """How long a command waits for another process that writes."""
 _ADVISORY_LOCK: Final = 7_162_540_118_223_091
@@ -57,6 +62,19 @@ _CODE: Final = re.compile(
 """What makes a view, a generated column, a virtual table or an index of something it runs."""
 _CODE_IN_OURS: Final = re.compile(rf"{_CODE.pattern}|\b(CHECK|DEFAULT|WHERE)\b", re.IGNORECASE)
 """The same, and what another program's table `tasks` may have, but none of our own tables."""
+
+
+_ADVICE: Final = {
+    "database is locked": "another process has locked it; try again when it has ended",
+    "readonly": "it can't be written; give a path that can be, by --history",
+    "read-only": "it can't be written; give a path that can be, by --history",
+    "unable to open": "it can't be opened; give a path that can be, by --history",
+    "disk is full": "the disk is full; make room and add the report again",
+    "disk i/o": "the disk can't be written; make room and add the report again",
+    "not a database": "it is no SQLite database; give another path by --history",
+    "malformed": "the database is damaged; restore it, or give another path by --history",
+}
+"""What to do about an error of SQLite, by what its words have."""
 
 
 def find_url(
@@ -110,88 +128,114 @@ def exists(url: URL) -> bool:
     return path is None or os.path.lexists(path)
 
 
-def connect(url: URL, *, wait_seconds: float = BUSY_SECONDS) -> Engine:
-    """Connect to a database, which is created if it is an SQLite file.
+class Database:
+    """A database that is ours and up to date. Close it, or use it in a `with` statement."""
 
-    Nothing is written before the database is known to be ours, or to become ours.
+    def __init__(self, url: URL, *, wait_seconds: float = BUSY_SECONDS) -> None:
+        """Connect to a database, which is created if it is an SQLite file.
 
-    Args:
-        url: as `find_url` returns it.
-        wait_seconds: how long to wait for other processes that write, and for a server.
+        Nothing is written before the database is known to be ours, or to become ours.
 
-    Raises:
-        HistoryError: it can't be opened, or is not ours.
-    """
-    is_sqlite = url.get_backend_name() == "sqlite"
-    options: dict[str, Any] = {}
-    if is_sqlite:
-        options["timeout"] = wait_seconds
-    elif url.get_backend_name() == "postgresql":
-        options["connect_timeout"] = max(2, int(wait_seconds))
-    with worded(url):
-        path = _path_of(url)
-        if path is not None and os.path.exists(path):
-            _look_at_file(path, url)
-        elif path is not None and not str(url.database).startswith("file:"):
-            _make_folder(path)
-            _create(path)
-        try:
-            engine = create_engine(url, connect_args=options)
-        except ImportError as error:
-            raise HistoryError(
-                f"history: {error.name or url.drivername} is not installed; "
-                'pip install "pytest-failure-taxonomy[history]"'
-            ) from None
-        if is_sqlite:
-            event.listen(engine, "connect", _set_up_sqlite)
-            event.listen(engine, "begin", _begin_sqlite)
-        try:
-            with engine.connect() as connection:
-                is_current = _is_current(connection, url)
-            if not is_current:
-                _migrate(engine, url)
-            if is_sqlite:
-                # The write-ahead log lets readers go on, and stays on; the database is ours.
-                plain = engine.raw_connection()
-                try:  # read-only, in use, or on a file system without shared memory
-                    with suppress(sqlite3.OperationalError):
+        Args:
+            url: as `find_url` returns it.
+            wait_seconds: how long to wait for other processes that write, and for a server.
+
+        Raises:
+            HistoryError: it can't be opened, or is not ours.
+        """
+        self._url = url
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        options: dict[str, dict[str, Any]] = {
+            "sqlite": {"timeout": wait_seconds},
+            "postgresql": {"connect_timeout": max(2, int(wait_seconds))},
+        }
+        with self._worded():
+            path = _path_of(url)
+            if path is not None and os.path.exists(path):
+                _look_at_file(path, url)
+            elif path is not None and not str(url.database).startswith("file:"):
+                _make_folder(path)
+                _create(path)
+            try:
+                settings = options.get(url.get_backend_name(), {})
+                self.engine = create_engine(url, connect_args=settings)
+            except ImportError as error:
+                raise HistoryError(
+                    f"history: {error.name or url.drivername} is not installed; "
+                    'pip install "pytest-failure-taxonomy[history]"'
+                ) from None
+            if self.is_sqlite:
+                event.listen(self.engine, "connect", _set_up_sqlite)
+                event.listen(self.engine, "begin", _begin_sqlite)
+            try:
+                with self.engine.connect() as connection:
+                    is_current = _is_current(connection, url)
+                if not is_current:
+                    with self.writing() as connection:
+                        if not _is_current(connection, url):  # else another process was quicker
+                            _bring_up_to_date(connection, _shown(url))
+                if self.is_sqlite:
+                    # The write-ahead log lets readers go on, and stays on; the database is ours. It
+                    # may be read-only, in use, or on a file system without shared memory.
+                    with (
+                        suppress(sqlite3.OperationalError),
+                        closing(self.engine.raw_connection()) as plain,
+                    ):
                         plain.cursor().execute("PRAGMA journal_mode=WAL")
-                finally:
-                    plain.close()
-        except BaseException:
-            engine.dispose()
-            raise
-    return engine
+            except BaseException:
+                self.close()
+                raise
 
+    def __enter__(self) -> Self:
+        return self
 
-@contextmanager
-def writing(engine: Engine, url: URL) -> Iterator[Connection]:
-    """Begin a transaction that writes; other writers wait for its end."""
-    with worded(url), engine.connect() as plain:
-        connection = plain.execution_options(writes=True)
-        with connection.begin():
-            if engine.dialect.name == "postgresql":
-                connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.engine.dispose()
+
+    def shrink(self) -> None:
+        """Give what an SQLite database doesn't need any more back to the disk."""
+        with self._worded(), self.engine.connect() as connection:
+            connection.exec_driver_sql("COMMIT")  # VACUUM can't run within a transaction
+            connection.exec_driver_sql("VACUUM")
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Begin a transaction that reads."""
+        with self._worded(), self.engine.begin() as connection:
             yield connection
 
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Begin a transaction that writes; other processes that write wait for its end."""
+        with self._worded(), self.engine.connect() as plain:
+            connection = plain.execution_options(writes=True)
+            with connection.begin():
+                if self.engine.dialect.name == "postgresql":
+                    connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+                yield connection
 
-@contextmanager
-def reading(engine: Engine, url: URL) -> Iterator[Connection]:
-    """Begin a transaction that only reads."""
-    with worded(url), engine.connect() as connection, connection.begin():
-        yield connection
-
-
-@contextmanager
-def worded(url: URL) -> Iterator[None]:
-    """Turn an error of the database, or of what it holds, into one line without a password."""
-    try:
-        yield
-    except OSError as error:
-        what = error.strerror or str(error)
-        raise HistoryError(f"{_shown(url)}: the history can't be used: {what}") from None
-    except (SQLAlchemyError, sqlite3.Error, *_UNFIT) as error:
-        raise HistoryError(_words(url, error)) from None
+    @contextmanager
+    def _worded(self) -> Iterator[None]:
+        """Turn an error of the database, or of what it holds, into one line without a password."""
+        try:
+            yield
+        except OSError as error:
+            said = error.strerror or str(error)
+        except (SQLAlchemyError, sqlite3.Error, *_UNFIT) as error:
+            cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+            said = " ".join(str(cause).split()) or type(cause).__name__
+            if self._url.password:
+                said = said.replace(str(self._url.password), "***")
+            lowered = said.lower()
+            advice = next((words for sign, words in _ADVICE.items() if sign in lowered), None)
+            said = advice if advice and self.is_sqlite else safe_text(said, 300)
+        else:
+            return
+        raise HistoryError(f"{_shown(self._url)}: the history can't be used: {said}") from None
 
 
 def _shown(url: URL) -> str:
@@ -200,29 +244,6 @@ def _shown(url: URL) -> str:
         return str(path)
     plain = url.set(drivername=url.get_backend_name(), query={})
     return plain.render_as_string(hide_password=True)
-
-
-def _words(url: URL, error: Exception) -> str:
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    said = " ".join(str(cause).split()) or type(cause).__name__
-    if url.password:
-        said = said.replace(str(url.password), "***")
-    lowered = said.lower()
-    known = (
-        ("database is locked", "another process has locked it; try again when it has ended"),
-        ("readonly", "it can't be written; give a path that can be, by --history"),
-        ("read-only", "it can't be written; give a path that can be, by --history"),
-        ("unable to open", "it can't be opened; give a path that can be, by --history"),
-        ("disk is full", "the disk is full; make room and add the report again"),
-        ("disk i/o", "the disk can't be written; make room and add the report again"),
-        ("not a database", "it is no SQLite database; give another path by --history"),
-        ("malformed", "the database is damaged; restore it, or give another path by --history"),
-    )
-    if url.get_backend_name() == "sqlite":
-        for sign, advice in known:
-            if sign in lowered:
-                return f"{_shown(url)}: the history can't be used: {advice}"
-    return f"{_shown(url)}: the history can't be used: {safe_text(said, 300)}"
 
 
 def _path_of(url: URL) -> Path | None:
@@ -268,7 +289,11 @@ def _look_at_file(path: Path, url: URL) -> None:
     for side_file in (journal, log, index):
         if os.path.islink(side_file) or os.path.exists(side_file) > os.path.isfile(side_file):
             raise HistoryError(f"{side_file}: it is no file of a database; remove it")
-    if _end_of(journal, len(_END_OF_SUPER_JOURNAL)) == _END_OF_SUPER_JOURNAL:
+    end = b""
+    with suppress(OSError), journal.open("rb") as file:
+        file.seek(-len(_END_OF_SUPER_JOURNAL), os.SEEK_END)
+        end = file.read()
+    if end == _END_OF_SUPER_JOURNAL:
         raise HistoryError(f"{journal}: it would remove another file; remove it")
     query = {"mode": "ro", "immutable": "1", "uri": "true"}
     look = create_engine(URL.create("sqlite", database=path.as_uri(), query=query))
@@ -284,14 +309,6 @@ def _look_at_file(path: Path, url: URL) -> None:
         look.dispose()
 
 
-def _end_of(path: Path, size: int) -> bytes:
-    """Return the last bytes of a file; none if it is not there, or is shorter."""
-    with suppress(OSError), path.open("rb") as file:
-        file.seek(-size, os.SEEK_END)
-        return file.read(size)
-    return b""
-
-
 def _create(path: Path) -> None:
     """Make a database beside its path and link it there whole, unless another process was quicker.
 
@@ -302,7 +319,7 @@ def _create(path: Path) -> None:
     memory = create_engine("sqlite://")
     try:
         with memory.begin() as connection:
-            _make_tables(connection, str(path))
+            _bring_up_to_date(connection, str(path))
         with closing(sqlite3.connect(new)) as file, closing(memory.raw_connection()) as source:
             file.execute("PRAGMA journal_mode=OFF")
             source.backup(file)
@@ -328,9 +345,6 @@ def _begin_sqlite(connection: Connection) -> None:
 
 def _is_current(connection: Connection, url: URL) -> bool:
     """Tell whether a database is up to date; raise HistoryError if it is not for us."""
-    from pytest_failure_taxonomy.history.tables import METADATA
-    from pytest_failure_taxonomy.history.tasks import VERSION, check_tasks
-
     shown, version = _shown(url), None
     tables = set(inspect(connection).get_table_names())
     is_sqlite = connection.dialect.name == "sqlite"
@@ -351,8 +365,7 @@ def _is_current(connection: Connection, url: URL) -> bool:
                 f"{shown}: it has tables of another program ({', '.join(names)}); "
                 "give the history a database of its own"
             )
-    tasks = check_tasks(connection, shown)
-    return version == REVISION and tasks == VERSION
+    return _version_of_tasks(connection, shown) == TASKS_VERSION and version == REVISION
 
 
 def _refuse_code(connection: Connection, shown: str) -> None:
@@ -369,32 +382,21 @@ def _refuse_code(connection: Connection, shown: str) -> None:
             )
 
 
-def _migrate(engine: Engine, url: URL) -> None:
-    """Bring a database to the newest migration, in one transaction; another process may do too."""
-    from pytest_failure_taxonomy.history.tasks import bring_up_to_date
-
-    with writing(engine, url) as connection:
-        if _is_current(connection, url):
-            return
-        if inspect(connection).has_table(VERSION_TABLE):
-            _upgrade(connection, _shown(url))
-            bring_up_to_date(connection, _shown(url))
-        else:
-            _make_tables(connection, _shown(url))
-
-
-def _make_tables(connection: Connection, shown: str) -> None:
-    """Make all tables, as the migrations do, but without Alembic, which takes long to import."""
-    from pytest_failure_taxonomy.history.tables import METADATA
-    from pytest_failure_taxonomy.history.tasks import bring_up_to_date
-
-    bring_up_to_date(connection, shown)
-    METADATA.create_all(connection, checkfirst=False)
-    connection.execute(text(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)"))
-    connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES ('{REVISION}')"))  # noqa: S608 - constants
+def _bring_up_to_date(connection: Connection, shown: str) -> None:
+    """Make all tables, or bring those that there are to the newest version, in one transaction."""
+    is_there = inspect(connection).has_table(VERSION_TABLE)
+    if is_there:
+        upgrade(connection, shown)
+    bring_tasks_up_to_date(connection, shown)
+    if not is_there:  # as the migrations do, but without Alembic, which takes long to import
+        METADATA.create_all(connection, checkfirst=False)
+        table = f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)"
+        connection.execute(text(table))
+        connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES ('{REVISION}')"))  # noqa: S608 - constants
 
 
-def _upgrade(connection: Connection, shown: str) -> None:
+def upgrade(connection: Connection, shown: str) -> None:
+    """Run the migrations that a database lacks."""
     try:
         from alembic import command
         from alembic.config import Config
@@ -415,3 +417,73 @@ def _upgrade(connection: Connection, shown: str) -> None:
             f"{shown}: the version of the history is none that this program knows; give the path "
             "of another one"
         ) from None
+
+
+def _version_of_tasks(connection: Connection, shown: str) -> int | None:
+    """Return the version of the table `tasks`; `None` if there is no such table.
+
+    The table comes from a program that keeps its version in a one-row table
+    `schema_version(version)` or, without one, in SQLite's `user_version`.
+
+    Raises:
+        HistoryError: the table is of another version, or not the one that is known.
+    """
+    found = inspect(connection)
+    if not found.has_table("tasks"):
+        return None
+    version = None
+    if found.has_table("schema_version"):
+        versions = connection.execute(text("SELECT version FROM schema_version")).scalars().all()
+        with suppress(TypeError, ValueError, OverflowError):
+            version = max(map(int, versions))
+    elif connection.dialect.name == "sqlite":
+        version = int(connection.execute(text("PRAGMA user_version")).scalar_one()) or None
+    if version is None or not _has_column(connection, "status"):
+        raise HistoryError(
+            f"{shown}: it has a table `tasks` of another program; "
+            "give the history a database of its own"
+        )
+    if version > TASKS_VERSION:
+        raise HistoryError(
+            f"{shown}: its table `tasks` is of schema version {version}, newer than "
+            f"{TASKS_VERSION}, the newest that this program knows; upgrade pytest-failure-taxonomy"
+        )
+    if version < TASKS_VERSION - 1:
+        raise HistoryError(
+            f"{shown}: its table `tasks` is of schema version {version}; open it once with a newer "
+            f"version of the program that made it, which brings it to {TASKS_VERSION - 1}"
+        )
+    return version
+
+
+def _has_column(connection: Connection, name: str) -> bool:
+    return any(column["name"] == name for column in inspect(connection).get_columns("tasks"))
+
+
+def bring_tasks_up_to_date(connection: Connection, shown: str) -> None:
+    """Bring the table `tasks` to its newest version, or create it.
+
+    Raises:
+        HistoryError: the table is of another version, or not the one that is known.
+    """
+    version = _version_of_tasks(connection, shown)
+    if version == TASKS_VERSION:
+        return
+    if version is None:
+        TASKS.create(connection)
+    else:
+        if not _has_column(connection, "failure_reason"):
+            connection.execute(text("ALTER TABLE tasks ADD COLUMN failure_reason TEXT"))
+        connection.execute(
+            text(
+                "UPDATE tasks SET failure_reason = 'UNKNOWN' "
+                "WHERE status = 'failed' AND failure_reason IS NULL"
+            )
+        )
+    if inspect(connection).has_table("schema_version"):
+        connection.execute(text(f"UPDATE schema_version SET version = {TASKS_VERSION}"))  # noqa: S608 - a constant
+    elif connection.dialect.name == "sqlite":
+        connection.execute(text(f"PRAGMA user_version = {TASKS_VERSION}"))
+    else:
+        connection.execute(text("CREATE TABLE schema_version (version INTEGER NOT NULL)"))
+        connection.execute(text(f"INSERT INTO schema_version VALUES ({TASKS_VERSION})"))  # noqa: S608 - a constant

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, select
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, select, true
 
 from pytest_failure_taxonomy.errors import HistoryError
-from pytest_failure_taxonomy.history.flakiness import (
+from pytest_failure_taxonomy.history.questions import (
     WINDOW_RUNS,
     FlakyFacts,
+    Wanted,
     flaky_facts,
+    matches,
     window_of,
 )
-from pytest_failure_taxonomy.history.questions import Wanted, matches
-from pytest_failure_taxonomy.history.store import (
-    MAX_NODEID,
-    History,
-    as_time,
-    branch_of,
-    clean_text,
-    digest_of,
-    parts,
-    project_of,
-    started_at,
-)
+from pytest_failure_taxonomy.history.store import History, branch_of, project_of
 from pytest_failure_taxonomy.history.tables import (
     CAUSES,
     FAILURES,
+    MAX_NODEID,
     OUTCOMES,
     PROJECTS,
     RUN_CAUSES,
     RUNS,
     TESTS,
+    as_time,
+    clean_text,
+    digest_of,
+    parts,
+    rows_with,
+    started_at,
 )
 from pytest_failure_taxonomy.taxonomy.values import value
 
@@ -104,12 +102,8 @@ def states_of(history: History, report: Mapping[str, Any]) -> dict[str, GroupSta
     """
     groups = {each["fingerprint"]: each for each in report["groups"]}
     with history.reading() as connection:
-        project = connection.scalar(
-            select(PROJECTS.c.id).where(PROJECTS.c.name == project_of(report))
-        )
-        if project is None or not groups:
-            return dict.fromkeys(groups, _NEW)
-        return _States(connection, report, int(project)).of(groups)
+        earlier = _Earlier(connection, report)
+        return earlier.states_of(groups) if groups else {}
 
 
 def state_of_verdict(history: History, report: Mapping[str, Any]) -> GroupState | None:
@@ -119,19 +113,11 @@ def state_of_verdict(history: History, report: Mapping[str, Any]) -> GroupState 
     a run of the same stage and branch has succeeded since. `None` without such a verdict.
     """
     verdict = report["verdict"]
-    if verdict is None or any(_kind_of(each) == _kind_of(verdict) for each in report["groups"]):
+    codes = verdict and (verdict["reason"], verdict["kind"])
+    if codes in (None, *((each["reason"], each["kind"]) for each in report["groups"])):
         return None
     with history.reading() as connection:
-        project = connection.scalar(
-            select(PROJECTS.c.id).where(PROJECTS.c.name == project_of(report))
-        )
-        if project is None:
-            return _NEW
-        return _States(connection, report, int(project)).of_verdict()
-
-
-def _kind_of(said: Mapping[str, Any]) -> tuple[str, str]:
-    return said["reason"], said["kind"]
+        return _Earlier(connection, report).state_of_verdict()
 
 
 def find_since(history: History, fingerprint: str, *, project: str | None = None) -> Since:
@@ -249,36 +235,56 @@ _NEW: Final = GroupState(
 )
 
 
-class _States:
-    """What the runs before one run say of its groups."""
+class _Earlier:
+    """What the runs before one run say of its failures."""
 
-    def __init__(self, connection: Connection, report: Mapping[str, Any], project: int) -> None:
+    def __init__(self, connection: Connection, report: Mapping[str, Any]) -> None:
         self._connection = connection
         self._report = report
-        self._project = project
+        self._project = connection.scalar(
+            select(PROJECTS.c.id).where(PROJECTS.c.name == project_of(report))
+        )
         self._branch = branch_of(report)
         self._earlier = and_(
-            RUNS.c.project_id == project,
+            RUNS.c.project_id == self._project,
             RUNS.c.id != report["run"]["id"],
             RUNS.c.started_at <= started_at(report),
         )
 
-    def of(self, groups: Mapping[str, Mapping[str, Any]]) -> dict[str, GroupState]:
+    def states_of(self, groups: Mapping[str, Mapping[str, Any]]) -> dict[str, GroupState]:
         """Return the states of groups by fingerprint."""
-        causes = self._causes(list(groups))
-        seen = self._seen(list(causes.values()))
+        of_project = select(CAUSES.c.fingerprint, CAUSES.c.id).where(
+            CAUSES.c.project_id == self._project
+        )
+        rows = rows_with(self._connection, of_project, CAUSES.c.fingerprint, list(groups))
+        causes = {row.fingerprint: row.id for row in rows}
+        had = (
+            select(
+                RUN_CAUSES.c.cause_id,
+                RUNS.c.branch,
+                func.count().label("times"),
+                func.min(RUNS.c.started_at).label("first"),
+                func.max(RUNS.c.started_at).label("last"),
+            )
+            .join(RUNS)
+            .where(self._earlier)
+            .group_by(RUN_CAUSES.c.cause_id, RUNS.c.branch)
+        )
+        seen: dict[int, list[Any]] = {}
+        for row in rows_with(self._connection, had, RUN_CAUSES.c.cause_id, list(causes.values())):
+            seen.setdefault(row.cause_id, []).append(row)
         looked_at = max(1, min(_TESTS_OF_A_GROUP, _TESTS_OF_A_RUN // max(1, len(causes))))
         named = {name: groups[name]["nodeids"][:looked_at] for name in causes}
-        tests = self._tests([nodeid for nodeids in named.values() for nodeid in nodeids])
+        digests = {digest_of(nodeid): nodeid for nodeids in named.values() for nodeid in nodeids}
+        known = select(TESTS.c.digest, TESTS.c.id).where(TESTS.c.project_id == self._project)
+        rows = rows_with(self._connection, known, TESTS.c.digest, list(digests))
+        tests = {digests[row.digest]: row.id for row in rows}
+        until = started_at(self._report) + timedelta(microseconds=1)
+        wanted = Wanted(project=project_of(self._report), until=until)
+        window = window_of(wanted, WINDOW_RUNS, without=self._report["run"]["id"])
         flaky: dict[int, FlakyFacts] = {}
-        passes: list[_Pass] = []
-        if tests:
-            until = started_at(self._report) + timedelta(microseconds=1)
-            wanted = Wanted(project=project_of(self._report), until=until)
-            window = window_of(wanted, WINDOW_RUNS, without=self._report["run"]["id"])
-            for some in parts(list(tests.values())):
-                facts = flaky_facts(self._connection, window, some)
-                flaky |= {each.id: each for each in facts}
+        for some in parts(list(tests.values())):
+            flaky |= {each.id: each for each in flaky_facts(self._connection, window, some)}
         passes = self._passes(list(tests.values()))
         found = dict.fromkeys(groups, _NEW)
         for name, cause in causes.items():
@@ -287,24 +293,22 @@ class _States:
                 found[name] = self._state(seen[cause], ids, flaky, passes)
         return found
 
-    def of_verdict(self) -> GroupState:
+    def state_of_verdict(self) -> GroupState:
         """Return the state of the verdict."""
         verdict, stage = self._report["verdict"], self._report["run"]["stage"]
-        nodeid = clean_text(verdict["nodeid"], MAX_NODEID)
         had = and_(
             self._earlier,
             RUNS.c.reason == verdict["reason"],
             RUNS.c.kind == verdict["kind"],
-            RUNS.c.nodeid.is_(None) if nodeid is None else RUNS.c.nodeid == nodeid,
+            RUNS.c.nodeid.is_not_distinct_from(clean_text(verdict["nodeid"], MAX_NODEID)),
         )
-        here = RUNS.c.branch.is_(None) if self._branch is None else RUNS.c.branch == self._branch
-        latest = func.max(RUNS.c.started_at)
         first, runs = self._connection.execute(
             select(func.min(RUNS.c.started_at), func.count()).where(had)
         ).one()
         if not runs:
             return _NEW
-        last = self._connection.scalar(select(latest).where(had, here))
+        here = RUNS.c.branch.is_not_distinct_from(self._branch)
+        last = self._connection.scalar(select(func.max(RUNS.c.started_at)).where(had, here))
         passed = self._connection.execute(
             select(RUNS.c.started_at, RUNS.c.commit_id)
             .where(self._earlier, here, *_succeeded(stage, 1))
@@ -319,49 +323,6 @@ class _States:
             runs=int(runs),
             last_passed_commit=passed.commit_id if passed else None,
         )
-
-    def _causes(self, fingerprints: list[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for some in parts(fingerprints):
-            rows = self._connection.execute(
-                select(CAUSES.c.fingerprint, CAUSES.c.id).where(
-                    CAUSES.c.project_id == self._project, CAUSES.c.fingerprint.in_(some)
-                )
-            )
-            found |= {row.fingerprint: row.id for row in rows}
-        return found
-
-    def _seen(self, causes: list[int]) -> dict[int, list[Any]]:
-        """Return, by cause and branch, how often earlier runs had it, and the first and last."""
-        found: dict[int, list[Any]] = {}
-        for some in parts(causes):
-            rows = self._connection.execute(
-                select(
-                    RUN_CAUSES.c.cause_id,
-                    RUNS.c.branch,
-                    func.count().label("times"),
-                    func.min(RUNS.c.started_at).label("first"),
-                    func.max(RUNS.c.started_at).label("last"),
-                )
-                .join(RUNS)
-                .where(RUN_CAUSES.c.cause_id.in_(some), self._earlier)
-                .group_by(RUN_CAUSES.c.cause_id, RUNS.c.branch)
-            )
-            for row in rows:
-                found.setdefault(row.cause_id, []).append(row)
-        return found
-
-    def _tests(self, nodeids: list[str]) -> dict[str, int]:
-        digests = {digest_of(nodeid): nodeid for nodeid in nodeids}
-        found: dict[str, int] = {}
-        for some in parts(list(digests)):
-            rows = self._connection.execute(
-                select(TESTS.c.digest, TESTS.c.id).where(
-                    TESTS.c.project_id == self._project, TESTS.c.digest.in_(some)
-                )
-            )
-            found |= {digests[row.digest]: row.id for row in rows}
-        return found
 
     def _state(
         self,
@@ -407,38 +368,33 @@ class _States:
         latest = func.max(RUNS.c.started_at).label("last")
         found: list[tuple[int | None, Any]] = []
         left = set(tests)
-        here = RUNS.c.branch.is_(None) if self._branch is None else RUNS.c.branch == self._branch
-        for where, runs in (*((here, runs) for runs in _LAST_RUNS), (None, WINDOW_RUNS)):
-            window = select(RUNS.c.number).where(self._earlier, *([] if where is None else [where]))
+        here = RUNS.c.branch.is_not_distinct_from(self._branch)
+        for where, runs in (*((here, runs) for runs in _LAST_RUNS), (true(), WINDOW_RUNS)):
+            window = select(RUNS.c.number).where(self._earlier, where)
             numbers = window.order_by(RUNS.c.started_at.desc()).limit(runs).cte("recent")
-            for some in parts(sorted(left)):
-                rows = self._connection.execute(
-                    select(OUTCOMES.c.test_id, RUNS.c.branch, latest)
-                    .select_from(numbers)
-                    .join(RUNS, RUNS.c.number == numbers.c.number)
-                    .join(OUTCOMES, OUTCOMES.c.run_number == RUNS.c.number)
-                    .where(OUTCOMES.c.test_id.in_(some), OUTCOMES.c.outcome == "passed")
-                    .group_by(OUTCOMES.c.test_id, RUNS.c.branch)
-                ).all()
-                found += [(row.test_id, row) for row in rows]
-                left -= {row.test_id for row in rows}
+            query = (
+                select(OUTCOMES.c.test_id, RUNS.c.branch, latest)
+                .select_from(numbers)
+                .join(RUNS, RUNS.c.number == numbers.c.number)
+                .join(OUTCOMES, OUTCOMES.c.run_number == RUNS.c.number)
+                .where(OUTCOMES.c.outcome == "passed")
+                .group_by(OUTCOMES.c.test_id, RUNS.c.branch)
+            )
+            for row in rows_with(self._connection, query, OUTCOMES.c.test_id, sorted(left)):
+                found.append((row.test_id, row))
+                left.discard(row.test_id)
         whole = select(RUNS.c.branch, latest).where(
             self._earlier,
             *_succeeded(self._report["run"]["stage"], self._report["summary"]["collected"]),
         )
         found += [(None, row) for row in self._connection.execute(whole.group_by(RUNS.c.branch))]
-        return self._with_commits(found)
-
-    def _with_commits(self, found: Iterable[tuple[int | None, Any]]) -> list[_Pass]:
         known = [(test, row.branch, as_time(row.last)) for test, row in found]
-        commits: dict[tuple[datetime, str | None], str | None] = {}
-        for some in parts(sorted({at for _, _, at in known})):
-            rows = self._connection.execute(
-                select(RUNS.c.started_at, RUNS.c.branch, RUNS.c.commit_id).where(
-                    RUNS.c.project_id == self._project, RUNS.c.started_at.in_(some)
-                )
-            )
-            commits |= {(row.started_at, row.branch): row.commit_id for row in rows}
+        query = select(RUNS.c.started_at, RUNS.c.branch, RUNS.c.commit_id).where(
+            RUNS.c.project_id == self._project
+        )
+        times = sorted({at for _, _, at in known})
+        rows = rows_with(self._connection, query, RUNS.c.started_at, times)
+        commits = {(row.started_at, row.branch): row.commit_id for row in rows}
         return [
             _Pass(test=test, started_at=at, branch=branch, commit_id=commits.get((at, branch)))
             for test, branch, at in known
@@ -470,7 +426,7 @@ def _last_pass_before(connection: Connection, cause: Any, last: Any, test: Any) 
     """Return the latest run before a cause's last one, on its branch, in which its tests passed."""
     query = select(FAILURES.c.test_id).where(FAILURES.c.cause_id == cause.id).distinct()
     tests = [test.id] if test else list(connection.scalars(query.limit(_TESTS_OF_A_CAUSE)))
-    branch = RUNS.c.branch.is_(None) if last.branch is None else RUNS.c.branch == last.branch
+    branch = RUNS.c.branch.is_not_distinct_from(last.branch)
     earlier = (
         select(RUNS.c.started_at, RUNS.c.commit_id)
         .where(RUNS.c.project_id == cause.project_id, branch, RUNS.c.started_at < last.started_at)

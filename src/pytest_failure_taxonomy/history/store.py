@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from hashlib import blake2b
+from itertools import groupby
 from math import isfinite, isnan, nan
 from statistics import median
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.errors import HistoryError
-from pytest_failure_taxonomy.history import database
-from pytest_failure_taxonomy.report.limits import own_extension
+from pytest_failure_taxonomy.history.database import BUSY_SECONDS, Database, exists, find_url
+from pytest_failure_taxonomy.report.limits import object_at, own_extension
 from pytest_failure_taxonomy.report.text import bench_name
 from pytest_failure_taxonomy.taxonomy.values import value
 
 # After `database`, which says in one line that SQLAlchemy is missing.
 from sqlalchemy import (  # isort: skip
-    URL,
     Column,
     Connection,
-    Engine,
     Table,
     bindparam,
     case,
@@ -34,26 +31,29 @@ from sqlalchemy import (  # isort: skip
     tuple_,
     update,
 )
+from pytest_failure_taxonomy.history.attempts import add_attempt_of  # isort: skip
 from pytest_failure_taxonomy.history.tables import (  # isort: skip
+    AT_ONCE,
     BENCH_RUNS,
     CAUSES,
     FAILURES,
+    MAX_NODEID,
     OUTCOMES,
     PROJECTS,
     RUN_CAUSES,
     RUNS,
     TESTS,
+    clean_text,
+    digest_of,
+    parts,
+    rows_with,
+    started_at,
 )
 
-MAX_TEXT: Final = 2_000
-"""Characters of a message that are kept."""
-MAX_NODEID: Final = 10_000
 KEPT_DURATIONS: Final = 15
 """Of how many runs a test's duration is kept; the median is theirs."""
 WATCHED_RUNS: Final = 1_000
 """For so many runs after its last failure, each pass of a test is kept."""
-_AT_ONCE: Final = 500
-"""Digests that one query looks for; for more, all tests of the project are read."""
 _DURATIONS_OF_A_RUN: Final = 1_000
 """Of how many tests a run's durations are kept, at least; in turns where there are more."""
 _FAILED: Final = frozenset({"failed", "error", "flaky", "in_flight"})
@@ -66,7 +66,7 @@ def open_history(
     *,
     rootdir: str | os.PathLike[str] | None = None,
     create: bool = True,
-    wait_seconds: float = database.BUSY_SECONDS,
+    wait_seconds: float = BUSY_SECONDS,
 ) -> History:
     """Open the history, and bring it up to date if an older version has made it.
 
@@ -81,45 +81,17 @@ def open_history(
     Raises:
         HistoryError: there is none, it can't be opened, or it is of a newer version.
     """
-    found = database.find_url(url, rootdir=rootdir)
-    if not create and not database.exists(found):
+    found = find_url(url, rootdir=rootdir)
+    if not create and not exists(found):
         raise HistoryError(
             f"{found.database}: there is no history yet; run pytest with "
             "--failure-taxonomy-history, or add reports by: failure-taxonomy history add REPORT"
         )
-    return History(database.connect(found, wait_seconds=wait_seconds), found)
+    return History(found, wait_seconds=wait_seconds)
 
 
-class History:
+class History(Database):
     """An open history. Close it, or use it in a `with` statement."""
-
-    def __init__(self, engine: Engine, url: URL) -> None:
-        self.engine = engine
-        self._url = url
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self.engine.dispose()
-
-    def shrink(self) -> None:
-        """Give what an SQLite database doesn't need any more back to the disk."""
-        with database.worded(self._url), self.engine.connect() as connection:
-            connection.exec_driver_sql("COMMIT")  # VACUUM can't run within a transaction
-            connection.exec_driver_sql("VACUUM")
-
-    def reading(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction that reads."""
-        return database.reading(self.engine, self._url)
-
-    def writing(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction that writes; other processes that write wait for its end."""
-        return database.writing(self.engine, self._url)
 
     def add(self, report: Mapping[str, Any], *, source: str = "report") -> bool:
         """Take a run in, in one transaction; tell whether that changed anything.
@@ -157,21 +129,10 @@ def project_of(report: Mapping[str, Any]) -> str:
 
     That is the repository's name where the report has it, else the name of the root directory.
     """
-    named = own_entry(report, "git").get("repository")
+    named = object_at(own_extension(report), "git").get("repository")
     rootdir = str(report["run"]["invocation"]["rootdir"]).replace("\\", "/")
     name = named or rootdir.rstrip("/").rpartition("/")[2] or "unknown"
-    return str(clean_text(str(name), MAX_TEXT))
-
-
-def digest_of(nodeid: str) -> str:
-    """Return the digest by which a test is found."""
-    return blake2b(nodeid.encode("utf-8", "replace"), digest_size=16).hexdigest()
-
-
-def started_at(report: Mapping[str, Any]) -> datetime:
-    """Return when a run started, in UTC and without a zone, as the tables have it."""
-    at = datetime.fromisoformat(report["run"]["started_at"])
-    return at.astimezone(UTC).replace(tzinfo=None)
+    return str(clean_text(str(name)))
 
 
 def branch_of(report: Mapping[str, Any]) -> str | None:
@@ -239,30 +200,31 @@ class _Addition:
         """Write all rows."""
         self._number = self._insert_run()
         seen = self._seen()
-        failing = {each for each, one in seen.items() if one.outcome in _FAILED}
-        tests = self._tests(seen, failing)
-        causes = self._causes()
-        self._insert_failures(tests, causes)
-        outcomes = [
-            {
-                "run_number": self._number,
-                "test_id": tests[nodeid].id,
-                "outcome": one.outcome,
-                "seconds": _finite(one.seconds),
-            }
-            for nodeid, one in seen.items()
-            if one.outcome != "passed" or tests[nodeid].is_watched
-        ]
-        if outcomes:
-            self._connection.execute(insert(OUTCOMES), outcomes)
+        tests = self._tests(seen, {each for each, one in seen.items() if one.outcome in _FAILED})
+        self._insert_failures(tests, self._causes())
+        self._insert_all(
+            OUTCOMES,
+            (
+                {
+                    "run_number": self._number,
+                    "test_id": tests[nodeid].id,
+                    "outcome": one.outcome,
+                    "seconds": _finite(one.seconds),
+                }
+                for nodeid, one in seen.items()
+                if one.outcome != "passed" or tests[nodeid].is_watched
+            ),
+        )
         self._insert_benches()
-        from pytest_failure_taxonomy.history.attempts import add_attempt_of
-
         add_attempt_of(self._connection, self._report)
 
     def _insert(self, table: Table, **values: Any) -> int:
         done = self._connection.execute(insert(table).values(**values))
         return int((done.inserted_primary_key or (0,))[0])
+
+    def _insert_all(self, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+        if listed := list(rows):
+            self._connection.execute(insert(table), listed)
 
     def _insert_run(self) -> int:
         report = self._report
@@ -291,7 +253,7 @@ class _Addition:
             commit_id=clean_text(git.get("commit") or ci.get("commit"), 64),
             branch=clean_text(branch_of(report)),
             dirty=git.get("dirty"),
-            merge_base=clean_text(own_entry(report, "git").get("merge_base"), 64),
+            merge_base=clean_text(object_at(own_extension(report), "git").get("merge_base"), 64),
             ci_provider=clean_text(ci.get("provider"), 32),
             ci_run_id=clean_text(ci.get("run_id")),
             ci_job=clean_text(ci.get("job")),
@@ -324,26 +286,34 @@ class _Addition:
         digests = {digest_of(nodeid): nodeid for nodeid in seen}
         known = {digests[each.digest]: each for each in self._known(digests)}
         made = [nodeid for nodeid in seen if nodeid not in known]
-        if made:
-            self._connection.execute(
-                insert(TESTS),
-                [
-                    {
-                        "project_id": self._project,
-                        "digest": digest_of(nodeid),
-                        "nodeid": nodeid,
-                        "first_seen": self._at,
-                        "last_seen": self._at,
-                        "last_failed": self._at if nodeid in failing else None,
-                        "last_passed_run": self._number
-                        if seen[nodeid].outcome == "passed"
-                        else None,
-                        **_durations(seen[nodeid], None),
-                    }
-                    for nodeid in made
-                ],
-            )
-        for nodeids, changed in self._what_changes(seen, failing):
+        self._insert_all(
+            TESTS,
+            (
+                {
+                    "project_id": self._project,
+                    "digest": digest_of(nodeid),
+                    "nodeid": nodeid,
+                    "first_seen": self._at,
+                    "last_seen": self._at,
+                    "last_failed": self._at if nodeid in failing else None,
+                    "last_passed_run": self._number if seen[nodeid].outcome == "passed" else None,
+                    **_durations(seen[nodeid], None),
+                }
+                for nodeid in made
+            ),
+        )
+        passed = {nodeid for nodeid, one in seen.items() if one.outcome == "passed"}
+        earliest = case((TESTS.c.first_seen > self._at, self._at), else_=TESTS.c.first_seen)
+        always: dict[str, Any] = {
+            "first_seen": earliest,
+            "last_seen": self._later_than(TESTS.c.last_seen),
+        }
+        # The tests of a run were numbered one after the other, so they are few ranges of rows.
+        for nodeids, changed in (
+            (passed, {**always, "last_passed_run": self._number}),
+            (failing, {**always, "last_failed": self._later_than(TESTS.c.last_failed)}),
+            (seen.keys() - passed - failing, always),
+        ):
             ids = {known[nodeid].id for nodeid in nodeids if nodeid in known}
             for first, last in _ranges(ids):
                 is_one = TESTS.c.id.between(first, last)
@@ -371,27 +341,12 @@ class _Addition:
         of_project = select(*columns, TESTS.c.last_passed_run).where(
             TESTS.c.project_id == self._project
         )
-        if len(digests) > 4 * _AT_ONCE:
+        if len(digests) > 4 * AT_ONCE:  # quicker than many queries
             rows = self._connection.execute(of_project).all()
             yield from (_KnownTest(*row) for row in rows if row[1] in digests)
             return
-        for some in parts(list(digests)):
-            found = self._connection.execute(of_project.where(TESTS.c.digest.in_(some))).all()
-            yield from (_KnownTest(*row) for row in found)
-
-    def _what_changes(
-        self, seen: Mapping[str, _Seen], failing: set[str]
-    ) -> Iterator[tuple[set[str], dict[str, Any]]]:
-        """Yield the tests of each sort of outcome, and what changes in their rows.
-
-        The tests of a run were numbered one after the other, so they are few ranges of rows.
-        """
-        passed = {nodeid for nodeid, one in seen.items() if one.outcome == "passed"}
-        first = case((TESTS.c.first_seen > self._at, self._at), else_=TESTS.c.first_seen)
-        always = {"first_seen": first, "last_seen": self._later_than(TESTS.c.last_seen)}
-        yield passed, {**always, "last_passed_run": self._number}
-        yield failing, {**always, "last_failed": self._later_than(TESTS.c.last_failed)}
-        yield seen.keys() - passed - failing, always
+        for row in rows_with(self._connection, of_project, TESTS.c.digest, list(digests)):
+            yield _KnownTest._make(row)
 
     def _later_than(self, column: Column[Any]) -> Any:
         is_older = (column < self._at) | column.is_(None)
@@ -431,35 +386,32 @@ class _Addition:
             for nodeid, each in known.items()
             if nodeid in failing and not each.is_watched and each.last_passed_run is not None
         }
-        runs = set(passes.values())
-        there: set[int] = set()
-        for some in parts(sorted(runs)):
-            there |= set(
-                self._connection.scalars(select(RUNS.c.number).where(RUNS.c.number.in_(some)))
-            )
-        for pairs in parts(list(passes.items())):
-            is_there = tuple_(OUTCOMES.c.test_id, OUTCOMES.c.run_number).in_(pairs)
-            for test in self._connection.scalars(select(OUTCOMES.c.test_id).where(is_there)).all():
-                del passes[test]  # from when the test was watched
-        rows = [
-            {"run_number": run, "test_id": test, "outcome": "passed", "seconds": None}
-            for test, run in passes.items()
-            if run in there
-        ]
-        if rows:
-            self._connection.execute(insert(OUTCOMES), rows)
+        is_there = rows_with(
+            self._connection, select(RUNS.c.number), RUNS.c.number, sorted(set(passes.values()))
+        )
+        runs = {row.number for row in is_there}
+        for row in rows_with(
+            self._connection,
+            select(OUTCOMES.c.test_id),
+            tuple_(OUTCOMES.c.test_id, OUTCOMES.c.run_number),
+            list(passes.items()),
+        ):
+            del passes[row.test_id]  # from when the test was watched
+        self._insert_all(
+            OUTCOMES,
+            (
+                {"run_number": run, "test_id": test, "outcome": "passed", "seconds": None}
+                for test, run in passes.items()
+                if run in runs
+            ),
+        )
 
     def _causes(self) -> dict[str, int]:
         """Bring the rows of causes up to date; return their ids by fingerprint."""
         groups = {each["fingerprint"]: each for each in self._report["groups"]}
-        rows: dict[str, Any] = {}
-        for some in parts(list(groups)):
-            found = self._connection.execute(
-                select(CAUSES).where(
-                    CAUSES.c.project_id == self._project, CAUSES.c.fingerprint.in_(some)
-                )
-            )
-            rows |= {row.fingerprint: row for row in found}
+        of_project = select(CAUSES).where(CAUSES.c.project_id == self._project)
+        found = rows_with(self._connection, of_project, CAUSES.c.fingerprint, list(groups))
+        rows = {row.fingerprint: row for row in found}
         if rows:
             self._connection.execute(
                 _UPDATE_OF_CAUSE,
@@ -491,57 +443,46 @@ class _Addition:
         return ids
 
     def _insert_failures(self, tests: Mapping[str, _KnownTest], causes: Mapping[str, int]) -> None:
+        groups = self._report["groups"]
+        of_node = {nodeid: each["fingerprint"] for each in groups for nodeid in each["nodeids"]}
+        listed = [
+            *((each, each["phase"], each["fingerprint"]) for each in self._report["failures"]),
+            *(
+                (each, "collect", of_node.get(each["nodeid"]))
+                for each in self._report["collection_errors"]
+            ),
+        ]
         rows = []
-        seconds = dict.fromkeys(causes, 0.0)
-        for failure in self._report["failures"]:
-            fingerprint = failure["fingerprint"]
+        took = dict.fromkeys(causes, 0.0)
+        for failure, phase, fingerprint in listed:
             if fingerprint not in causes:  # groups are capped as well
                 continue
-            seconds[fingerprint] += failure["duration_seconds"] or 0.0
+            seconds, raised = failure.get("duration_seconds"), failure["exception"] or {}
+            took[fingerprint] += seconds or 0.0
+            said = raised.get("message") or failure.get("message") or ""
             rows.append(
-                self._row_of_failure(
-                    failure, failure["phase"], fingerprint, failure["duration_seconds"]
-                )
+                {
+                    "run_number": self._number,
+                    "test_id": tests[_nodeid(failure["nodeid"])].id,
+                    "cause_id": causes[fingerprint],
+                    "phase": phase,
+                    "seconds": seconds,
+                    "message": clean_text(f"{raised['type']}: {said}" if raised else said),
+                }
             )
-        of_node = {
-            nodeid: group["fingerprint"]
-            for group in self._report["groups"]
-            for nodeid in group["nodeids"]
-        }
-        for failed in self._report["collection_errors"]:
-            fingerprint = of_node.get(failed["nodeid"])
-            if fingerprint is not None:
-                rows.append(self._row_of_failure(failed, "collect", fingerprint, None))
-        for row in rows:
-            row["test_id"] = tests[row["test_id"]].id
-            row["cause_id"] = causes[row["cause_id"]]
-        if rows:
-            self._connection.execute(insert(FAILURES), rows)
-        groups = [
-            {
-                "run_number": self._number,
-                "cause_id": causes[group["fingerprint"]],
-                "count": group["count"],
-                "seconds": seconds[group["fingerprint"]],
-            }
-            for group in self._report["groups"]
-        ]
-        if groups:
-            self._connection.execute(insert(RUN_CAUSES), groups)
-
-    def _row_of_failure(
-        self, failure: Mapping[str, Any], phase: str, fingerprint: str, seconds: float | None
-    ) -> dict[str, Any]:
-        raised = failure["exception"] or {}
-        said = raised.get("message") or failure.get("message") or ""
-        return {
-            "run_number": self._number,
-            "test_id": _nodeid(failure["nodeid"]),
-            "cause_id": fingerprint,
-            "phase": phase,
-            "seconds": seconds,
-            "message": clean_text(f"{raised['type']}: {said}" if raised else said),
-        }
+        self._insert_all(FAILURES, rows)
+        self._insert_all(
+            RUN_CAUSES,
+            (
+                {
+                    "run_number": self._number,
+                    "cause_id": causes[group["fingerprint"]],
+                    "count": group["count"],
+                    "seconds": took[group["fingerprint"]],
+                }
+                for group in groups
+            ),
+        )
 
     def _insert_benches(self) -> None:
         for bench in self._report["bench"]:
@@ -589,16 +530,9 @@ _UPDATE_OF_CAUSE: Final = (
 
 def _ranges(numbers: set[int]) -> Iterator[tuple[int, int]]:
     """Yield the first and last number of each run of successive numbers."""
-    first = last = None
-    for each in sorted(numbers):
-        if last is not None and first is not None and each != last + 1:
-            yield first, last
-            first = each
-        elif first is None:
-            first = each
-        last = each
-    if first is not None and last is not None:
-        yield first, last
+    for _, pairs in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in pairs]
+        yield run[0], run[-1]
 
 
 def _durations(seen: _Seen, before: bytes | None) -> dict[str, Any]:
@@ -619,29 +553,5 @@ def _finite(seconds: float | None) -> float | None:
     return seconds if seconds is not None and isfinite(seconds) else None
 
 
-def own_entry(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return one of our own entries of a report's `extensions`, empty if it is not there."""
-    found = own_extension(report).get(name)
-    return found if isinstance(found, dict) else {}
-
-
 def _nodeid(nodeid: str) -> str:
     return clean_text(nodeid, MAX_NODEID) or ""
-
-
-def clean_text(text: Any, limit: int = MAX_TEXT) -> Any:
-    """Return a text that any database can hold: capped, without nulls and lone surrogates."""
-    if not isinstance(text, str):
-        return None
-    return text[:limit].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-
-
-def parts(items: Sequence[Any], size: int = _AT_ONCE) -> Iterator[Sequence[Any]]:
-    """Yield the items in parts that a database takes in one statement."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
-def as_time(found: Any) -> datetime:
-    """Return a time; SQLite gives the text of one that an expression has made."""
-    return found if isinstance(found, datetime) else datetime.fromisoformat(str(found))

@@ -1,4 +1,6 @@
-"""The tables of the history. Times are UTC without a zone; what is capped is capped on the way in.
+"""The tables of the history, and how values get into them.
+
+Times are UTC without a zone; what is capped is capped on the way in.
 
 All names but that of `tasks`, which the format of another program gives, begin with `ft_`, so that
 the tables can live in a database that has others.
@@ -6,13 +8,17 @@ the tables can live in a database that has others.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, Final
 
 from sqlalchemy import (
     DDL,
     BigInteger,
     Boolean,
     Column,
+    Connection,
     DateTime,
     Float,
     ForeignKey,
@@ -20,6 +26,8 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
+    Select,
     String,
     Table,
     Text,
@@ -199,3 +207,58 @@ BENCH_RUNS: Final = Table(
     UniqueConstraint("run_number", "bench_run_id", name="ft_bench_runs_by_id"),
 )
 """One row a task class that a run has run."""
+
+TASKS: Final = Table(
+    "tasks",
+    MetaData(),
+    Column("id", String(200), primary_key=True),
+    Column("status", String(32), nullable=False),
+    Column("failure_reason", Text),
+    Column("based_on", String(200)),
+    Column("created_at", DateTime, nullable=False),
+    Column("updated_at", DateTime, nullable=False),
+)
+"""The table of tasks in a database that had none of another program."""
+
+MAX_TEXT: Final = 2_000
+"""Characters of a message that are kept."""
+MAX_NODEID: Final = 10_000
+AT_ONCE: Final = 500
+"""Values that one query looks for."""
+
+
+def clean_text(text: Any, limit: int = MAX_TEXT) -> Any:
+    """Return a text that any database can hold: capped, without nulls and lone surrogates."""
+    if not isinstance(text, str):
+        return None
+    return text[:limit].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def digest_of(nodeid: str) -> str:
+    """Return the digest by which a test is found."""
+    return blake2b(nodeid.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def started_at(report: Mapping[str, Any]) -> datetime:
+    """Return when a run started, in UTC and without a zone, as the tables have it."""
+    at = datetime.fromisoformat(report["run"]["started_at"])
+    return at.astimezone(UTC).replace(tzinfo=None)
+
+
+def as_time(found: Any) -> datetime:
+    """Return a time; SQLite gives the text of one that an expression has made."""
+    return found if isinstance(found, datetime) else datetime.fromisoformat(str(found))
+
+
+def parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Yield the items in parts that a database takes in one statement."""
+    for start in range(0, len(items), AT_ONCE):
+        yield items[start : start + AT_ONCE]
+
+
+def rows_with(
+    connection: Connection, query: Select[Any], column: Any, values: Sequence[Any]
+) -> Iterator[Row[Any]]:
+    """Yield the rows of a query in which a column has one of the values, however many these are."""
+    for some in parts(values):
+        yield from connection.execute(query.where(column.in_(some))).all()

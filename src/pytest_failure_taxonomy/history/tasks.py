@@ -1,29 +1,25 @@
 """Tasks of an agent and why they failed: the table `tasks` of another program, and our own.
 
-The table comes from a program that keeps its version in a one-row table `schema_version(version)`
-or, without one, in SQLite's `user_version`. At version 10 it has a column `status`; version 11 adds
-`failure_reason`. All that is known of its other columns is what the database itself says.
+At version 10 the table has a column `status`; version 11 adds `failure_reason`. All that is known
+of its other columns is what the database itself says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Column, DateTime, MetaData, String, Table, Text, inspect, select, text
+from sqlalchemy import MetaData, Table, select
 
 from pytest_failure_taxonomy.errors import HistoryError
+from pytest_failure_taxonomy.history.tables import TASKS
 from pytest_failure_taxonomy.taxonomy.reasons import UNKNOWN_MARKER, validate_marker
 from pytest_failure_taxonomy.taxonomy.values import value
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from pytest_failure_taxonomy.history.store import History
 
-OLD_VERSION: Final = 10
-VERSION: Final = 11
 FAILED: Final = "failed"
 _SUCCEEDED: Final = frozenset({"completed", "done", "succeeded", "success", "merged", "passed"})
 """What programs call a task that has succeeded; any case."""
@@ -33,18 +29,6 @@ _TIMES: Final = ("completed_at", "updated_at", "finished_at", "created_at")
 _FOLLOWS: Final = ("based_on", "parent_id", "retry_of", "resumes")
 """Columns that may name the task that this one takes up again."""
 MAX_NAME: Final = 200
-
-OWN_TASKS: Final = Table(
-    "tasks",
-    MetaData(),
-    Column("id", String(200), primary_key=True),
-    Column("status", String(32), nullable=False),
-    Column("failure_reason", Text),
-    Column("based_on", String(200)),
-    Column("created_at", DateTime, nullable=False),
-    Column("updated_at", DateTime, nullable=False),
-)
-"""The table in a database that had none."""
 
 
 @value
@@ -84,91 +68,6 @@ def is_success(status: str) -> bool:
     return status.lower() in _SUCCEEDED
 
 
-def check_tasks(connection: Connection, shown: str) -> int | None:
-    """Return the version of the table `tasks`; `None` if there is no such table.
-
-    Args:
-        connection: to the database.
-        shown: the database's name for an error.
-
-    Raises:
-        HistoryError: the table is of another version, or not the one that is known.
-    """
-    found = inspect(connection)
-    if not found.has_table("tasks"):
-        return None
-    version = _version(connection)
-    if version is None or "status" not in _columns(connection):
-        raise HistoryError(
-            f"{shown}: it has a table `tasks` of another program; "
-            "give the history a database of its own"
-        )
-    if version > VERSION:
-        raise HistoryError(
-            f"{shown}: its table `tasks` is of schema version {version}, newer than {VERSION}, the "
-            "newest that this program knows; upgrade pytest-failure-taxonomy"
-        )
-    if version < OLD_VERSION:
-        raise HistoryError(
-            f"{shown}: its table `tasks` is of schema version {version}; open it once with a "
-            f"newer version of the program that made it, which brings it to {OLD_VERSION}"
-        )
-    return version
-
-
-def bring_up_to_date(connection: Connection, shown: str) -> None:
-    """Bring the table `tasks` to version 11, or create it; within the caller's transaction.
-
-    Raises:
-        HistoryError: as `check_tasks` does.
-    """
-    version = check_tasks(connection, shown)
-    if version is None:
-        OWN_TASKS.create(connection)
-        _set_version(connection)
-    elif version == OLD_VERSION:
-        if "failure_reason" not in _columns(connection):
-            connection.execute(text("ALTER TABLE tasks ADD COLUMN failure_reason TEXT"))
-        connection.execute(
-            text(
-                "UPDATE tasks SET failure_reason = 'UNKNOWN' "
-                "WHERE status = 'failed' AND failure_reason IS NULL"
-            )
-        )
-        _set_version(connection)
-
-
-def _columns(connection: Connection) -> set[str]:
-    return {column["name"] for column in inspect(connection).get_columns("tasks")}
-
-
-def _version(connection: Connection) -> int | None:
-    """Return the version of the table `tasks`; `None` if the database has none."""
-    if inspect(connection).has_table("schema_version"):
-        versions = connection.execute(text("SELECT version FROM schema_version")).scalars().all()
-        try:
-            return max(int(each) for each in versions)
-        except (TypeError, ValueError, OverflowError):
-            return None
-    if connection.dialect.name != "sqlite":
-        return None
-    return int(connection.execute(text("PRAGMA user_version")).scalar_one()) or None
-
-
-def _set_version(connection: Connection) -> None:
-    if inspect(connection).has_table("schema_version"):
-        connection.execute(
-            text("UPDATE schema_version SET version = :version"), {"version": VERSION}
-        )
-    elif connection.dialect.name == "sqlite":
-        connection.execute(text(f"PRAGMA user_version = {VERSION}"))
-    else:
-        connection.execute(text("CREATE TABLE schema_version (version INTEGER NOT NULL)"))
-        connection.execute(
-            text("INSERT INTO schema_version (version) VALUES (:version)"), {"version": VERSION}
-        )
-
-
 def record_task(
     history: History,
     task_id: str,
@@ -197,17 +96,32 @@ def record_task(
     """
     reason = None
     if status == FAILED:
-        reason = _reason_of(log, report, known)
+        reason = UNKNOWN_MARKER
+        if log is not None:
+            from pytest_failure_taxonomy.logs.marker_search import find_marker
+
+            reason = find_marker(log, known=known)
+        elif report is not None:
+            markers = [each["marker"] for each in report["failures"] if each["marker"]]
+            if markers:
+                reason = validate_marker(markers[-1], known)
+            else:
+                reason = str((report["verdict"] or {}).get("reason", UNKNOWN_MARKER))
     with history.writing() as connection:
-        table = _table(connection)
-        key = _key(table, task_id)
+        table = Table("tasks", MetaData(), autoload_with=connection)
+        key: str | int = task_id
+        if "INT" in str(table.c.id.type).upper():
+            try:
+                key = int(task_id)
+            except ValueError:
+                raise HistoryError(f"tasks: {task_id} is no task's id; give a number") from None
         wanted = table.c.id == key
         changed: dict[str, Any] = {"status": status, "failure_reason": reason}
         if "updated_at" in table.c:
             changed["updated_at"] = datetime.now(UTC).replace(tzinfo=None)
         if connection.execute(select(table.c.id).where(wanted)).first() is not None:
             connection.execute(table.update().where(wanted).values(changed))
-        elif set(table.c.keys()) == set(OWN_TASKS.c.keys()):
+        elif set(table.c.keys()) == set(TASKS.c.keys()):
             made = {"id": task_id, "based_on": based_on, "created_at": changed["updated_at"]}
             connection.execute(table.insert().values(**made, **changed))
         else:
@@ -215,25 +129,9 @@ def record_task(
     return reason
 
 
-def _reason_of(log: str | None, report: dict[str, Any] | None, known: Iterable[str]) -> str:
-    if log is not None:
-        from pytest_failure_taxonomy.logs.marker_search import find_marker
-
-        return find_marker(log, known=known)
-    if report is not None:
-        markers = [each["marker"] for each in report["failures"] if each["marker"]]
-        if markers:
-            return validate_marker(markers[-1], known)
-        return str((report["verdict"] or {}).get("reason", UNKNOWN_MARKER))
-    return UNKNOWN_MARKER
-
-
 def list_tasks(history: History) -> list[TaskState]:
     """Return all tasks, in the order in which the table has them."""
-    with history.reading() as connection:
-        table = _table(connection)
-        rows = connection.execute(select(table)).mappings().all()
-    return [_state(row, table.c.keys()) for row in rows]
+    return [state for state, _ in _tasks(history)]
 
 
 def unmerged(history: History) -> list[TaskState]:
@@ -242,16 +140,12 @@ def unmerged(history: History) -> list[TaskState]:
     A success follows where a later task takes the failed one up again, itself or by way of others,
     or has the same name and comes later.
     """
-    with history.reading() as connection:
-        table = _table(connection)
-        rows = list(connection.execute(select(table)).mappings().all())
-    columns = table.c.keys()
-    states = [_state(row, columns) for row in rows]
-    link = next((name for name in _FOLLOWS if name in columns), None)
+    states: list[TaskState] = []
     followers: dict[str, list[int]] = {}
-    for index, row in enumerate(rows):
-        if link is not None and row[link] is not None:
-            followers.setdefault(str(row[link]), []).append(index)
+    for index, (state, followed) in enumerate(_tasks(history)):
+        states.append(state)
+        if followed is not None:
+            followers.setdefault(followed, []).append(index)
 
     def is_followed(index: int, seen: set[int]) -> bool:
         for later in followers.get(states[index].id, ()):
@@ -272,29 +166,21 @@ def unmerged(history: History) -> list[TaskState]:
     ]
 
 
-def _table(connection: Connection) -> Table:
-    return Table("tasks", MetaData(), autoload_with=connection)
-
-
-def _key(table: Table, task_id: str) -> Any:
-    """Return the id in the type of the table's column."""
-    is_number = "INT" in str(table.c.id.type).upper()
-    if not is_number:
-        return task_id
-    try:
-        return int(task_id)
-    except ValueError:
-        raise HistoryError(f"tasks: {task_id} is no task's id; give a number") from None
-
-
-def _state(row: Any, columns: Sequence[str]) -> TaskState:
-    name = next((row[each] for each in _NAMES if each in columns and row[each]), row["id"])
-    at = next((row[each] for each in _TIMES if each in columns and row[each]), None)
-    status = str(row["status"])
-    return TaskState(
-        id=str(row["id"]),
-        name=" ".join(str(name).split())[:MAX_NAME],
-        status=status,
-        failure_reason=row["failure_reason"] if status == FAILED else None,
-        at=None if at is None else str(at),
-    )
+def _tasks(history: History) -> Iterator[tuple[TaskState, str | None]]:
+    """Yield each task, and the id of the one that it takes up again."""
+    with history.reading() as connection:
+        table = Table("tasks", MetaData(), autoload_with=connection)
+        rows = connection.execute(select(table)).mappings().all()
+    link = next((name for name in _FOLLOWS if name in table.c), None)
+    for row in rows:
+        name = next((row[each] for each in _NAMES if row.get(each)), row["id"])
+        at = next((row[each] for each in _TIMES if row.get(each)), None)
+        status = str(row["status"])
+        state = TaskState(
+            id=str(row["id"]),
+            name=" ".join(str(name).split())[:MAX_NAME],
+            status=status,
+            failure_reason=row["failure_reason"] if status == FAILED else None,
+            at=None if at is None else str(at),
+        )
+        yield state, None if link is None or row[link] is None else str(row[link])

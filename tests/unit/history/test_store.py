@@ -22,9 +22,13 @@ from sqlalchemy import create_engine, func, select
 from pytest_failure_taxonomy.errors import HistoryError
 from pytest_failure_taxonomy.history import History, open_history, store
 from pytest_failure_taxonomy.history import tables as t
-from pytest_failure_taxonomy.history.database import REVISION, _upgrade, find_url
+from pytest_failure_taxonomy.history.database import (
+    REVISION,
+    bring_tasks_up_to_date,
+    find_url,
+    upgrade,
+)
 from pytest_failure_taxonomy.history.recording import SECONDS_VARIABLE, record_run
-from pytest_failure_taxonomy.history.tasks import bring_up_to_date
 from pytest_failure_taxonomy.named_files import FOLDER, NAME
 from tests.helpers.past_runs import a_report
 from tests.helpers.postgresql import started_cluster
@@ -72,8 +76,8 @@ def test_the_migrations_make_the_tables(history_url: str, version: str) -> None:
         with engine.begin() as connection:
             for statement in dump.read_text("utf-8").strip().split(";\n"):
                 connection.exec_driver_sql(statement)
-            bring_up_to_date(connection, "tasks")
-            _upgrade(connection, "h.db")
+            bring_tasks_up_to_date(connection, "tasks")
+            upgrade(connection, "h.db")
         engine.dispose()
     with open_history(history_url) as history, history.reading() as connection:
         context = MigrationContext.configure(
