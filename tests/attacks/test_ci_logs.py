@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.cli.main import main
-from pytest_failure_taxonomy.report.faces import FORMATS
+from pytest_failure_taxonomy.report.render import FORMATS
 from pytest_failure_taxonomy.report.text import safe_lines, safe_text
 from tests.helpers.past_runs import a_report
 from tests.helpers.reports import make_full_run, make_report

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.report.render.details import MAX_CAUSES
+from pytest_failure_taxonomy.report.render.terminal import MAX_CAUSES
 from pytest_failure_taxonomy.report.text import AS_REPORTED
 from pytest_failure_taxonomy.run.hyperlinks import KNOWN, knows_hyperlinks, link_targets, linked
 from pytest_failure_taxonomy.run.verdict_lines import lines_of_causes

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy._version import VERSION
-from pytest_failure_taxonomy.report.faces import FORMATS
+from pytest_failure_taxonomy.report.render import FORMATS
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 
 _AGO: Final = re.compile(r"([0-9]{1,5})([dwh])")

@@ -38,7 +38,7 @@ from pytest_failure_taxonomy.cli.output import (
 )
 from pytest_failure_taxonomy.documents.problems import nearest
 from pytest_failure_taxonomy.errors import BenchError
-from pytest_failure_taxonomy.report.lines import Line
+from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import encodable, safe_text
 from pytest_failure_taxonomy.taxonomy.words import listed
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
-from pytest_failure_taxonomy.report.lines import Line
-from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.report.render.terminal import Line, verdict_lines
 from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, safe_lines, safe_text
 from pytest_failure_taxonomy.report.write import replace_file
 from pytest_failure_taxonomy.system.streams import drop_unwritten, write_words

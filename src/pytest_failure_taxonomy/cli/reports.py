@@ -25,11 +25,14 @@ from pytest_failure_taxonomy.cli.output import (
 )
 from pytest_failure_taxonomy.documents.json_path import pick
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
-from pytest_failure_taxonomy.report.faces import render
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
-from pytest_failure_taxonomy.report.lines import Line
-from pytest_failure_taxonomy.report.render.details import detail_lines, merged_lines
-from pytest_failure_taxonomy.report.render.terminal import verdict_lines
+from pytest_failure_taxonomy.report.render import render
+from pytest_failure_taxonomy.report.render.terminal import (
+    Line,
+    detail_lines,
+    merged_lines,
+    verdict_lines,
+)
 from pytest_failure_taxonomy.report.summary import codes_of
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import refuse_special_file, write_report

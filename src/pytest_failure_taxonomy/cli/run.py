@@ -206,7 +206,7 @@ def _show_on_github(report: dict[str, Any], command: list[str]) -> None:
     """Tell GitHub of a command that has failed and that no plugin has recorded."""
     if report["verdict"] is None or "--failure-taxonomy-github=off" in command:
         return
-    from pytest_failure_taxonomy.report.faces import faces_of_step, github_lines, write_faces
+    from pytest_failure_taxonomy.report.render import faces_of_step, github_lines, write_faces
 
     faces = faces_of_step()
     problems = write_faces(report, faces)

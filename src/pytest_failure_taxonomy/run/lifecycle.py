@@ -42,8 +42,8 @@ from pytest_failure_taxonomy.recorder.worker import (
     may_be_worker,
 )
 from pytest_failure_taxonomy.report.build import build_report
-from pytest_failure_taxonomy.report.lines import Line
 from pytest_failure_taxonomy.report.render.terminal import (
+    Line,
     problem_lines,
     stays_lines,
     verdict_lines,
@@ -257,7 +257,7 @@ class Run:
         self._report_file.open(self._running_report(), self._header())
         libraries: Sequence[str] = ()
         if self._settings.faces.html is not None:
-            from pytest_failure_taxonomy.report.faces import LIBRARIES
+            from pytest_failure_taxonomy.report.render import LIBRARIES
 
             libraries = LIBRARIES["html"]
         why_not = self._crash_record.watch(

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pytest_failure_taxonomy.history.recording import record_run
 from pytest_failure_taxonomy.options import KNOWN_BY_HISTORY
 from pytest_failure_taxonomy.report.limits import OWN_NAME
-from pytest_failure_taxonomy.report.lines import Line
+from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.run.settings import Settings

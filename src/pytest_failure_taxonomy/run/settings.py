@@ -26,7 +26,7 @@ from pytest_failure_taxonomy.options import (
     KNOWN_BY_HISTORY,
     OPTIONS,
 )
-from pytest_failure_taxonomy.report.faces import missing_library
+from pytest_failure_taxonomy.report.render import missing_library
 from pytest_failure_taxonomy.taxonomy.evidence import Attempt, Faces, Shard
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 from pytest_failure_taxonomy.taxonomy.values import value

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from _pytest._io import TerminalWriter  # public only through the reporter, which may be missing
 
-from pytest_failure_taxonomy.report.lines import Line
+from pytest_failure_taxonomy.report.render.terminal import Line
 from pytest_failure_taxonomy.report.text import ShownPaths
 from pytest_failure_taxonomy.taxonomy.evidence import Faces
 
@@ -105,7 +105,7 @@ def show_faces(
     """
     if faces == Faces():
         return [], []
-    from pytest_failure_taxonomy.report.faces import github_lines, write_faces
+    from pytest_failure_taxonomy.report.render import github_lines, write_faces
 
     problems = write_faces(report, faces, kept)
     lines, more = github_lines(report, faces)
@@ -142,7 +142,7 @@ def lines_of_causes(report: dict[str, Any], paths: ShownPaths) -> list[Line]:
     """Return the lines of a failed run's causes with their tests, the first ones."""
     if report["verdict"] is None or not report["failures"] + report["collection_errors"]:
         return []
-    from pytest_failure_taxonomy.report.render.details import MAX_CAUSES, cause_lines
+    from pytest_failure_taxonomy.report.render.terminal import MAX_CAUSES, cause_lines
     from pytest_failure_taxonomy.report.summary import summarise
 
     lines = list(cause_lines(summarise(report, paths), paths, MAX_CAUSES))

@@ -270,7 +270,7 @@ def _show_faces(
     """Write the other formats that the pytest of a dead run was asked for."""
     if faces == Faces():
         return
-    from pytest_failure_taxonomy.report.faces import github_lines, write_faces
+    from pytest_failure_taxonomy.report.render import github_lines, write_faces
 
     faults = write_faces(report, faces)
     if annotate is not None:
@@ -296,7 +296,7 @@ def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> No
         return
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
-    from pytest_failure_taxonomy.report.faces import github_lines
+    from pytest_failure_taxonomy.report.render import github_lines
 
     for line in github_lines(report, Faces(github=True))[0]:
         annotate(line)

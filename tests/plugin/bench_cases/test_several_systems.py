@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.report.render import github, html, markdown
-from pytest_failure_taxonomy.report.render.details import detail_lines
+from pytest_failure_taxonomy.report.render.terminal import detail_lines
 from tests.helpers.runs import FinishedRun, PytestRuns
 from tests.helpers.task_classes import (
     BENCH,

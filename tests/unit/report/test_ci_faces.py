@@ -15,10 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from pytest_failure_taxonomy.report import faces
-from pytest_failure_taxonomy.report.faces import FORMATS, render, write_faces
+from pytest_failure_taxonomy.report import render as faces
 from pytest_failure_taxonomy.report.limits import OWN_NAME
-from pytest_failure_taxonomy.report.render import github, gitlab, markdown
+from pytest_failure_taxonomy.report.render import (
+    FORMATS,
+    github,
+    gitlab,
+    markdown,
+    render,
+    write_faces,
+)
 from pytest_failure_taxonomy.report.text import change_free_texts
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Faces,

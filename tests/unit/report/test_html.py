@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.comparing import compared_run, evaluate_against_baseline
 from pytest_failure_taxonomy.bench.models import BenchRunReport
-from pytest_failure_taxonomy.report.render.html import render
-from pytest_failure_taxonomy.report.render.html.overview import overview_of
-from pytest_failure_taxonomy.report.render.html.shown import LINE_CLASSES, code_of, line_class
+from pytest_failure_taxonomy.report.render.html import overview_of, render
+from pytest_failure_taxonomy.report.render.html.rows import LINE_CLASSES, code_of, line_class
 from pytest_failure_taxonomy.report.render.html.timing import timing_of
 from pytest_failure_taxonomy.report.summary import summarise
 from pytest_failure_taxonomy.report.text import change_free_texts

@@ -1,1 +1,168 @@
-"""The report in other forms, one module each; all of them read the JSON object."""
+"""The faces of a report: other formats, for people and for the programs that they have.
+
+Each is a module with a function `render`. It is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_failure_taxonomy.errors import FailureTaxonomyError, ReportError
+from pytest_failure_taxonomy.report.limits import JSONObject
+from pytest_failure_taxonomy.report.text import safe_text
+from pytest_failure_taxonomy.report.write import replace_file
+from pytest_failure_taxonomy.system.files import write_all
+from pytest_failure_taxonomy.taxonomy.evidence import Faces
+
+FORMATS: Final[Mapping[str, str]] = {
+    "junit": "JUnit XML, as Jenkins, GitLab and many others read it",
+    "ctrf": "CTRF, a JSON format of test results",
+    "github": "annotations of GitHub Actions, as workflow commands",
+    "markdown": "a summary in Markdown, as on the page of a GitHub Actions job",
+    "gitlab": "GitLab's code quality report, as JSON",
+    "html": "one HTML page with everything in it",
+}
+"""The names of the formats, and what each is."""
+
+LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {"html": ("jinja2", "markupsafe")}
+"""What formats import that is not this package's nor Python's."""
+
+_MISSING: Final = {"html": "the HTML page needs Jinja2, which is not installed; pip install jinja2"}
+_RENDER: Final = "pytest_failure_taxonomy.report.render"
+
+
+def render(name: str, report: JSONObject, **options: Any) -> str:
+    """Return a report in one of the `FORMATS`; `options` are those of its function.
+
+    Raises:
+        ReportError: a library that the format needs is missing; the message says how to get it.
+    """
+    if (missing := missing_library(name)) is not None:
+        raise ReportError(missing)
+    text: str = import_module(f"{_RENDER}.{name}").render(report, **options)
+    return text
+
+
+def missing_library(name: str) -> str | None:
+    """Say which library a format needs and does not find; `None` if it has all."""
+    with suppress(ImportError, ValueError):  # of finders that others have installed
+        if all(map(find_spec, LIBRARIES.get(name, ()))):
+            return None
+    return _MISSING[name]
+
+
+def write_faces(
+    report: JSONObject, faces: Faces, kept: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Write the faces of a run that go into files; return in words what could not be written.
+
+    Args:
+        report: the report's JSON object.
+        faces: what to write.
+        kept: for the HTML page, what it shows of the cases of benches, by run id.
+    """
+    return [
+        f"{name}: {safe_text(problem)}"
+        for name, write in _writers(report, faces, kept or {})
+        if (problem := _problem_of(write)) is not None
+    ]
+
+
+def github_lines(report: JSONObject, faces: Faces) -> tuple[list[str], list[str]]:
+    """Return the lines that annotate a run for GitHub, and in words what went wrong with that."""
+    if not faces.github:
+        return [], []
+    try:
+        return render("github", report).splitlines(), []
+    except Exception as error:  # noqa: BLE001 - the run goes on without it
+        return [], [f"annotations: {safe_text(_words(error))}"]
+
+
+def faces_of_step() -> Faces:
+    """Return what the step of a job on GitHub is to be given; nothing outside of one."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return Faces()
+    return Faces(
+        github=True,
+        summary=os.environ.get("GITHUB_STEP_SUMMARY") or None,
+        output=os.environ.get("GITHUB_OUTPUT") or None,
+    )
+
+
+def _writers(
+    report: JSONObject, faces: Faces, kept: Mapping[str, Any]
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    if faces.junit is not None:
+        yield "junit", partial(_replace, faces.junit, "junit", report, family=faces.junit_family)
+    if faces.html is not None:
+        yield "html", partial(_replace, faces.html, "html", report, kept=kept)
+    if faces.summary is not None:
+        yield "step summary", partial(_append_summary, faces.summary, report)
+    if faces.output is not None:
+        yield "step outputs", partial(_append, faces.output, _outputs_of(report))
+
+
+def _replace(path: str, name: str, report: JSONObject, **options: Any) -> None:
+    replace_file(Path(path), render(name, report, **options))
+
+
+def _append_summary(path: str, report: JSONObject) -> None:
+    """Append the summary of a run to that of its step, which other commands may have begun."""
+    from pytest_failure_taxonomy.report.render.markdown import MAX_BYTES, render_within
+
+    try:
+        used = os.stat(path).st_size
+    except OSError:
+        used = 0
+    room = MAX_BYTES - used
+    text = render_within(report, room)
+    if len(text.encode("utf-8", "replace")) > room:
+        raise ReportError(f"{path}: it is full; a step's summary may have 1 MiB")
+    _append(path, text)
+
+
+def _problem_of(write: Callable[[], None]) -> str | None:
+    try:
+        write()
+    except Exception as error:  # noqa: BLE001 - a face's own fault is one line
+        return _words(error)
+    return None
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"it can't be written: {error.strerror}"
+    if isinstance(error, FailureTaxonomyError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _outputs_of(report: JSONObject) -> str:
+    """Return the outputs of the step: reasons and kinds are plain words, and can hold no line."""
+    verdict = report["verdict"] or {}
+    said = verdict.get("retryable")
+    retryable = "" if said is None else str(said).lower()
+    given = {
+        "reason": verdict.get("reason", ""),
+        "kind": verdict.get("kind", ""),
+        "retryable": retryable,
+    }
+    return "".join(f"{name}={safe_text(value)}\n" for name, value in given.items())
+
+
+def _append(path: str, text: str) -> None:
+    """Append to a file that other steps of a job write, too; it is made if it is not there."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        write_all(descriptor, text.encode("utf-8", "replace"))
+    finally:
+        with suppress(OSError):
+            os.close(descriptor)

@@ -16,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.places import Place, Repository
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
+    Place,
+    Repository,
     RunSummary,
     running_words,
     stall_words,

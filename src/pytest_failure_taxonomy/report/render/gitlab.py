@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.places import Place, Repository
 from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
+    Place,
+    Repository,
     running_words,
     stall_words,
     summarise,

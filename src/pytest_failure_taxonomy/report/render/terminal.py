@@ -1,20 +1,62 @@
-"""The verdict in at most six lines and the report's path, computed apart from printing them."""
+"""Lines for the terminal, computed apart from printing them.
+
+The verdict in at most six lines and the report's path; and all that a report holds, as
+`show --all` prints it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.lines import Line
-from pytest_failure_taxonomy.report.summary import CauseSummary, RunSummary, summarise
-from pytest_failure_taxonomy.report.text import AS_REPORTED, ShownPaths, safe_text
-from pytest_failure_taxonomy.taxonomy.words import counted
+from pytest_failure_taxonomy.report.summary import (
+    CauseSummary,
+    RunSummary,
+    merged_runs,
+    stall_words,
+    summarise,
+)
+from pytest_failure_taxonomy.report.text import (
+    AS_REPORTED,
+    ShownPaths,
+    bench_name,
+    first_line,
+    safe_text,
+)
+from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.words import and_more, counted, seconds_words, telling_line
 
 TITLE: Final = "why this run failed"
-MAX_CAUSES: Final = 4
+MAX_LINES: Final = 4
 """Lines below the headline; one of them says what there is no room for."""
 MAX_QUIET: Final = 3
 """Causes that are named with `-q`."""
+
+
+MAX_CAUSES: Final = 20
+"""Causes that are listed at the end of a run; the report has them all."""
+MAX_NODEIDS: Final = 5
+"""Node ids that are listed of one cause, and of the tests that were not run."""
+_MAX_WIDTH: Final = 2_000
+
+
+@value
+class Line:
+    """One line for the terminal, with what to emphasise."""
+
+    text: str
+    """Safe to print: control characters are escaped."""
+    color: str | None = None
+    """`red`, `green` or `yellow`, as pytest's own terminal writer names them."""
+    bold: bool = False
+    is_title: bool = False
+    """To be drawn as one of pytest's separators."""
+    tail: str = ""
+    """What stands at the end of the line, dim: codes."""
+
+    def gap(self, width: int) -> str:
+        """Return the blanks that put the tail at the end of a line of so many columns."""
+        return " " * max(2, width - len(self.text) - len(self.tail)) if self.tail else ""
 
 
 def verdict_lines(
@@ -59,7 +101,7 @@ def _body(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Lin
     causes = summary.causes
     if summary.causes_count <= 2:  # the headline names how the whole run ended, and no number
         causes = tuple(each for each in causes if each.text not in headline)
-    if len(causes) == MAX_CAUSES and rest == [summary.advice] and not (is_quiet or is_long):
+    if len(causes) == MAX_LINES and rest == [summary.advice] and not (is_quiet or is_long):
         headline, rest = f"{headline}; {rest[0]}", []  # there is no line left for it
     tail = safe_text(summary.codes)
     yield Line(text=safe_text(headline), color="red", bold=True, tail=tail)
@@ -69,7 +111,7 @@ def _body(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Lin
     elif is_long:
         shown = causes
     else:
-        most = MAX_QUIET if is_quiet or len(causes) + bool(rest) > MAX_CAUSES else MAX_CAUSES
+        most = MAX_QUIET if is_quiet or len(causes) + bool(rest) > MAX_LINES else MAX_LINES
         shown = causes[:most]
         yield from map(_cause_line, shown)
     more = summary.causes_count - len(summary.causes) + len(causes) - len(shown)
@@ -115,3 +157,178 @@ def stays_lines(stays: str | None) -> list[Line]:
     if stays is None:
         return []
     return [Line(text=safe_text(f"failure taxonomy: {stays}"), color="yellow")]
+
+
+def detail_lines(report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED) -> Iterator[Line]:
+    """Yield the lines of each part of a report that has anything in it.
+
+    Args:
+        report: the report's JSON object.
+        paths: shows the paths in it.
+    """
+    summary, found = summarise(report, paths), report["reasons"]
+    reasons = (f"{each['count']:,} x {each['reason']} [{each['kind']}]" for each in found)
+    cut = (f"{name.replace('_', ' ')}: {n}" for name, n in report["limits"].items() if n)
+    yield from merged_lines(report)
+    for title, lines in (
+        ("reasons", map(_line, reasons)),
+        ("causes", cause_lines(summary, paths)),
+        ("failures", _failure_lines(report, paths)),
+        ("collection errors", _collection_lines(report, paths)),
+        ("internal errors", _error_lines(report)),
+        ("in flight", _in_flight_lines(report, paths)),
+        ("stalls", _stall_lines(report)),
+        ("not run", _not_run_lines(report, paths)),
+        ("workers", _worker_lines(report, paths)),
+        ("bench", _bench_lines(report)),
+        ("cut to keep the report small", map(_line, cut)),
+        ("notes", map(_line, summary.notes)),
+    ):
+        yield from _section(title, lines)
+
+
+def merged_lines(report: dict[str, Any]) -> Iterator[Line]:
+    """Yield one line for each run that a report was merged from, with its own verdict."""
+    yield from _section("merged from", map(_line, merged_runs(report)))
+
+
+def _section(title: str, lines: Iterable[Line]) -> Iterator[Line]:
+    for number, line in enumerate(lines):
+        if number == 0:
+            yield Line(text=title, is_title=True)
+        yield line
+
+
+def _line(text: str, **style: Any) -> Line:
+    return Line(text=safe_text(text, _MAX_WIDTH), **style)
+
+
+def _block(text: str | None, indent: str = "    ") -> Iterator[Line]:
+    """Yield a text of several lines, indented."""
+    for line in (text or "").splitlines():
+        yield Line(text=(indent + safe_text(line.expandtabs(), _MAX_WIDTH)).rstrip())
+
+
+def cause_lines(summary: RunSummary, paths: ShownPaths, most: int | None = None) -> Iterator[Line]:
+    """Yield the causes, each with what mends it, its first tests and what the history says."""
+    for cause in summary.causes[:most]:
+        owner = f" ({cause.owner})" if cause.owner else ""
+        passed = cause.last_passed_commit
+        last = f", last passed at {passed[:12]}" if passed else ""
+        words = f"{cause.count:,} x {cause.text}{owner}{cause.remarks}{last}"
+        yield _line(words, bold=True, tail=safe_text(cause.codes))
+        if cause.fix:
+            yield _line(f"    fix: {cause.fix}")
+        for nodeid in cause.nodeids[:MAX_NODEIDS]:
+            yield _line(f"    {paths.nodeid(nodeid)}")
+        yield from _more(len(cause.nodeids))
+    if most is not None and summary.causes_count > most:
+        words = counted(summary.causes_count - most, "more cause")
+        yield Line(text=f"{words}; failure-taxonomy show --all lists them")
+
+
+def _more(count: int) -> Iterator[Line]:
+    if more := and_more(count - MAX_NODEIDS):
+        yield Line(text=f"   {more}")
+
+
+def _failure_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
+    for failure in report["failures"]:
+        nodeid = paths.nodeid(failure["nodeid"])
+        worker = f" on {failure['worker']}" if failure["worker"] else ""
+        tries = f", attempt {failure['attempts']}" if failure["attempts"] > 1 else ""
+        yield _line(
+            f"{nodeid} ({failure['phase']}{worker}{tries}) {failure['reason']} [{failure['kind']}]",
+            bold=True,
+        )
+        yield from _raised_lines(failure, paths)
+
+
+def _raised_lines(failure: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
+    """Yield the exception in one line, the place, and the traceback."""
+    raised, place = failure["exception"], failure["location"]
+    if raised is not None:
+        message = telling_line(raised["message"])
+        yield _line(f"    {raised['type']}: {message}" if message else f"    {raised['type']}")
+    if place is not None:
+        line = "" if place["line"] is None else f":{place['line']}"
+        yield _line(f"    at {paths.path(place['path'])}{line}")
+    yield from _block(failure["traceback"], "      ")
+
+
+def _collection_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
+    for failed in report["collection_errors"]:
+        yield _line(paths.nodeid(failed["nodeid"]), bold=True)
+        if failed["exception"] is None:
+            yield from _block(failed["message"])
+        yield from _raised_lines(failed, paths)
+
+
+def _error_lines(report: dict[str, Any]) -> Iterator[Line]:
+    for error in report["internal_errors"]:
+        message = first_line(error["message"])
+        yield _line(f"{error['kind']}: {message}", bold=True)
+        yield from _block(error["traceback"], "      ")
+
+
+def _in_flight_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
+    for test in report["in_flight"]:
+        worker = f" on {test['worker']}" if test["worker"] else ""
+        since = f", {lasted}" if (lasted := seconds_words(test["elapsed_seconds"])) else ""
+        yield _line(f"{paths.nodeid(test['nodeid'])} ({test['phase']}{worker}{since})", bold=True)
+        stall = test["stall"]
+        if stall is not None:
+            yield from _stalled_lines(stall)
+            for child in stall["children"]:
+                yield _line(f"    child process: {child}")
+        yield from _block(test["stack"], "      ")
+        if test["output"]:
+            yield Line(text="    its last output:")
+            yield from _block(test["output"], "      ")
+
+
+def _stalled_lines(stall: dict[str, Any]) -> Iterator[Line]:
+    yield _line(f"    {stall_words(stall)}")
+    yield from _block(stall["stack"], "      ")
+
+
+def _stall_lines(report: dict[str, Any]) -> Iterator[Line]:
+    for stall in report["stalls"]:
+        worker = f" on {stall['worker']}" if stall["worker"] else ""
+        yield _line(f"{stall['what']}{worker}", bold=True)
+        yield from _stalled_lines(stall)
+
+
+def _not_run_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
+    count = report["not_run"]["count"]
+    if count:
+        yield Line(text=counted(count, "test"))
+        for nodeid in report["not_run"]["nodeids"][:MAX_NODEIDS]:
+            yield _line(f"    {paths.nodeid(nodeid)}")
+        yield from _more(count)
+
+
+def _worker_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
+    for worker in report["workers"]:
+        code, signal = worker["exit"]["code"], worker["exit"]["signal"]
+        ended = f", {signal}" if signal else "" if code is None else f", exit code {code}"
+        crashed = worker["crashed_on"]
+        on = f", died on {paths.nodeid(crashed)}" if crashed else ""
+        yield _line(f"{worker['id']}: {counted(worker['tests'], 'test')}{ended}{on}")
+
+
+def _bench_lines(report: dict[str, Any]) -> Iterator[Line]:
+    for bench in report["bench"]:
+        counts, mean = bench["counts"], bench["mean_score"]
+        words = [f"{counts['passed']:,} of {counted(counts['scheduled'], 'case')} passed"]
+        if mean is not None:
+            words.append(f"mean score {mean:.3f}")
+        if bench["lower_bound_95"]["value"] is not None:
+            words.append(f"at least {bench['lower_bound_95']['value']:.3f} (95 %)")
+        if bench["total_cost_usd"]:
+            words.append(f"{bench['total_cost_usd']:.2f} USD")
+        if bench["gate"] is not None:
+            words.append(f"gate {bench['gate']['verdict']}")
+        yield _line(f"{bench_name(bench)}: {', '.join(words)}", bold=True)
+        for reason in (bench["gate"] or {"reasons": ()})["reasons"]:
+            yield _line(f"    {reason}")

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.report.render.html.shown import file_of
 from pytest_failure_taxonomy.taxonomy.words import counted, seconds_words
 
 _MAX_LISTED: Final = 10
@@ -182,7 +181,7 @@ def _files(report: dict[str, Any]) -> list[Share]:
     seconds: dict[str, float] = defaultdict(float)
     counts: dict[str, int] = defaultdict(int)
     for each in report["tests"] or ():
-        file = file_of(each["nodeid"])
+        file = each["nodeid"].partition("::")[0]
         seconds[file] += each["duration_seconds"] or 0.0
         counts[file] += 1
     total = sum(seconds.values())
