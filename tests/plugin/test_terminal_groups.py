@@ -12,8 +12,13 @@ import pytest
 
 from pytest_failure_taxonomy.report.render.terminal import MAX_CAUSES
 from pytest_failure_taxonomy.report.text import AS_REPORTED
-from pytest_failure_taxonomy.run.hyperlinks import KNOWN, knows_hyperlinks, link_targets, linked
-from pytest_failure_taxonomy.run.verdict_lines import lines_of_causes
+from pytest_failure_taxonomy.run.terminal import (
+    KNOWN,
+    knows_hyperlinks,
+    lines_of_causes,
+    link_targets,
+    linked,
+)
 from tests.helpers.children import child_environment, pytest_command
 from tests.helpers.reports import make_context, make_failure, make_report, make_run
 from tests.helpers.runs import PytestRuns

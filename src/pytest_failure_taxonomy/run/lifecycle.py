@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -20,17 +20,9 @@ import pytest
 
 from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.record.write import Record
+from pytest_failure_taxonomy.recorder import other_plugins
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.machine import ci_job, describe_environment, memory_use
-from pytest_failure_taxonomy.recorder.other_plugins import (
-    CrashDump,
-    HandOver,
-    TimerRecorder,
-    coverage_shortfall,
-    faulthandler_exit_seconds,
-    knows_timers,
-    stderr_of_faulthandler,
-)
 from pytest_failure_taxonomy.recorder.progress import ActivityRecorder, EveryTest
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
@@ -52,8 +44,7 @@ from pytest_failure_taxonomy.report.render.terminal import (
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import ShownPaths, safe_text
 from pytest_failure_taxonomy.rules.attribute import attribute
-from pytest_failure_taxonomy.run.benches import BENCH_PLUGIN, add_benches, kept_cases, kept_in
-from pytest_failure_taxonomy.run.extensions import add_extensions, search_again
+from pytest_failure_taxonomy.run import additions
 from pytest_failure_taxonomy.run.past_runs import PastRuns
 from pytest_failure_taxonomy.run.report_file import (
     CrashRecord,
@@ -62,9 +53,10 @@ from pytest_failure_taxonomy.run.report_file import (
     call_after_fork,
 )
 from pytest_failure_taxonomy.run.settings import Settings, read_settings
-from pytest_failure_taxonomy.run.verdict_lines import (
+from pytest_failure_taxonomy.run.terminal import (
     is_on_gitlab,
     lines_of_causes,
+    link_targets,
     print_lines,
     show_faces,
     tells_causes,
@@ -145,8 +137,7 @@ def _begin_run(config: pytest.Config) -> None:
     config.stash[RUN] = run
     config.pluginmanager.register(run, "failure_taxonomy_run")
     config.pluginmanager.register(run.session, "failure_taxonomy_session")
-    _record_activity(config, run.session.record, run.faults).begin()
-    _move_crash_dump(config, run.session.record, run.faults, run.hand_over)
+    _follow_process(config, run.session.record, run.faults, run.hand_over).begin()
     for warning in settings.warnings:
         run.faults.note(warning)
     if settings.problems:
@@ -254,7 +245,19 @@ class Run:
         )
         if is_watched:
             self._environment = replace(self._environment, watcher=WatcherState(active=True))
-        self._report_file.open(self._running_report(), self._header())
+        header = {
+            "started_ns": self._started_ns,
+            "stage": self._settings.stage,
+            "strict_baseline": self._settings.strict_baseline,
+            "faulthandler_exit_seconds": other_plugins.faulthandler_exit_seconds(self._config),
+            "rules": self._settings.rules,
+            # A pattern that matches itself shows a secret, and the record has no such secret.
+            "redact": [
+                each for each in self._settings.redact if self._secrets.redact(each) == each
+            ],
+            "context": self._context(None),
+        }
+        self._report_file.open(self._running_report(), header)
         libraries: Sequence[str] = ()
         if self._settings.faces.html is not None:
             from pytest_failure_taxonomy.report.render import LIBRARIES
@@ -282,21 +285,6 @@ class Run:
         )
         return self._build(evidence, "running", None)
 
-    def _header(self) -> dict[str, Any]:
-        """Return the first event of the record."""
-        return {
-            "started_ns": self._started_ns,
-            "stage": self._settings.stage,
-            "strict_baseline": self._settings.strict_baseline,
-            "faulthandler_exit_seconds": faulthandler_exit_seconds(self._config),
-            "rules": self._settings.rules,
-            # A pattern that matches itself shows a secret, and the record has no such secret.
-            "redact": [
-                each for each in self._settings.redact if self._secrets.redact(each) == each
-            ],
-            "context": self._context(None),
-        }
-
     @pytest.hookimpl(tryfirst=True)
     @guarded
     def pytest_sessionstart(self) -> None:
@@ -306,7 +294,9 @@ class Run:
             from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
 
             left = LeftByWorkers(
-                self._config.rootpath, self._secrets.redact, stderr_of_faulthandler(self._config)
+                self._config.rootpath,
+                self._secrets.redact,
+                other_plugins.stderr_of_faulthandler(self._config),
             )
             self._controller = ControllerRecorder(
                 self._config,
@@ -322,33 +312,28 @@ class Run:
             )
             manager.register(self._stalled, "failure_taxonomy_stalled_run")
         elif self._controller is None and self._settings.stall_seconds and not has_observers():
-            self._start_stall_thread()
-        if knows_timers(manager):
-            timers = TimerRecorder(self._crash_record.record, self.faults)
-            manager.register(timers, "failure_taxonomy_timers")
+            from pytest_failure_taxonomy.watcher.stalls.thread import StallThread, publish
 
-    def _start_stall_thread(self) -> None:
-        from pytest_failure_taxonomy.watcher.stalls.thread import StallThread, publish
-
-        record, path = self._crash_record.record, self._report_file.path
-        thread = self._stall_thread = StallThread(
-            self._settings.stall_seconds,
-            self.session.progress,
-            record,
-            rootdir=self._config.rootpath,
-            redact=self._secrets.redact,
-            terminal=find_terminal(self._config),
-            publish=lambda observed: publish(record, self._id, path, observed),
-        )
-        self._config.pluginmanager.register(thread, "failure_taxonomy_stall_thread")
-        thread.start()
+            record, path = self._crash_record.record, self._report_file.path
+            thread = self._stall_thread = StallThread(
+                self._settings.stall_seconds,
+                self.session.progress,
+                record,
+                rootdir=self._config.rootpath,
+                redact=self._secrets.redact,
+                terminal=find_terminal(self._config),
+                publish=lambda observed: publish(record, self._id, path, observed),
+            )
+            self._config.pluginmanager.register(thread, "failure_taxonomy_stall_thread")
+            thread.start()
+        _record_timers(self._config, self._crash_record.record, self.faults)
 
     @pytest.hookimpl
     @guarded
     def pytest_plugin_registered(self, plugin: object, plugin_name: str) -> None:
         """Record where benches keep their runs, in case this process dies."""
-        if plugin_name == BENCH_PLUGIN and self.session is not None:
-            kept = kept_in(plugin)
+        if plugin_name == additions.BENCH_PLUGIN and self.session is not None:
+            kept = additions.kept_in(plugin)
             if kept is not None:
                 self._crash_record.record.write("benches", **kept)
 
@@ -407,7 +392,14 @@ class Run:
             self._record_no_watcher("it was ended before pytest was")
         with suppress(Exception):  # a test may have patched anything; the rest is enough
             self._environment = replace(self._environment, memory=memory_use())
-            evidence = self._with_stalls(evidence)
+            thread = self._stall_thread
+            observed = self._crash_record.read_observed() if thread is None else thread.stop()
+            if self._stalled is not None and self._stalled.ended is not None:
+                observed = self._stalled.ended
+            if observed is not None:
+                from pytest_failure_taxonomy.record.observed import with_stalls
+
+                evidence = with_stalls(evidence, observed, ended_ns=self._clock(), is_over=False)
             if threading.active_count() > 1:
                 from pytest_failure_taxonomy.watcher.stalls.thread import record_left_threads
 
@@ -422,13 +414,14 @@ class Run:
             print_lines(self._config, problem_lines(self._report_file.give_up(error)))
             return
         known = self._secrets.known
-        add_benches(self._config, report, self.faults, self._secrets.redact_json)
+        redact = self._secrets.redact_json
+        additions.add_benches(self._config, report, self.faults, redact)
         try:
             self._past_runs.add_to(report)
-            add_extensions(self._config, report, self.faults, self._secrets.redact_json)
+            additions.add_extensions(self._config, report, self.faults, redact)
         finally:  # a hook may end the process
             if self._secrets.known != known:
-                search_again(report, self._secrets.redact)
+                additions.search_again(report, self._secrets.redact)
             problem = self._report_file.close(report)
             if self._settings.mailbox is not None:
                 release_mailbox(self._settings.mailbox)
@@ -436,17 +429,17 @@ class Run:
 
     def _show(self, report: dict[str, Any], problem: str | None) -> None:
         """Write the report's other formats, and print the verdict."""
-        faces = self._settings.faces
-        kept = {} if faces.html is None else kept_cases(self._config, report)
-        shown_lines, faults = show_faces(report, faces, kept)
-        started_in = self._config.invocation_params.dir
+        config, settings = self._config, self._settings
+        kept = {} if settings.faces.html is None else additions.kept_cases(config, report)
+        annotations, faults = show_faces(report, settings.faces, kept)
+        started_in = config.invocation_params.dir
+        paths = ShownPaths(str(config.rootpath), str(started_in))
         shown = "" if problem else self._report_file.shown_path(started_in)
-        level = verbosity(self._config)
+        level = verbosity(config)
+        tells = level > -2 and settings.summary != "off"
         lines: list[Line] = []
-        links = None
-        if level > -2 and self._settings.summary != "off":
-            paths = ShownPaths(str(self._config.rootpath), str(started_in))
-            is_long = tells_causes(self._settings.summary, level)
+        if tells:
+            is_long = tells_causes(settings.summary, level)
             lines = verdict_lines(
                 report,
                 shown,
@@ -461,35 +454,22 @@ class Run:
             path = "" if problem else self._report_file.path_from(started_in)
             lines += self._past_runs.lines(report, path)
             faults += stays_lines(self._report_file.remains)
-            links = partial(self._links, report, paths, shown)
         lines += faults if level > -2 else []
-        # What ends pytest before or outside of its session it tells after its last hook.
-        speak = partial(self._print, [*lines], shown_lines, links)
-        is_blocked = self._config.pluginmanager.is_blocked("terminal")
-        if self._accepts_failures and (
-            is_blocked or level <= -2 or self._settings.summary == "off"
-        ):
+        if self._accepts_failures and (not tells or config.pluginmanager.is_blocked("terminal")):
             # Nothing turns a failed run green without a word.
             write_words(sys.stderr, f"failure taxonomy: {safe_text(accepted_words(report))}\n")
+
+        def speak() -> None:
+            if os.getpid() == self._process_id:  # a fork has the same to do at its end
+                links = partial(link_targets, report, paths, self._report_file.path, shown)
+                print_lines(config, lines, links if tells else None)
+                print_lines(config, annotations)
+
+        # What ends pytest before or outside of its session it tells after its last hook.
         if self._speaks_last:
             atexit.register(speak)
         else:
             speak()
-
-    def _print(
-        self,
-        lines: Sequence[Line],
-        annotations: Sequence[Line],
-        links: Callable[[], Mapping[str, str]] | None,
-    ) -> None:
-        if os.getpid() == self._process_id:  # a fork has the same to do at its end
-            print_lines(self._config, lines, links)
-            print_lines(self._config, annotations)
-
-    def _links(self, report: dict[str, Any], paths: ShownPaths, shown: str) -> dict[str, str]:
-        from pytest_failure_taxonomy.run.hyperlinks import link_targets
-
-        return link_targets(report, paths, self._report_file.path, shown)
 
     def _evidence(self, exit_seen: ProcessExit, duration: float) -> RunEvidence:
         """Return all that was seen of the session, and how it ends."""
@@ -501,8 +481,8 @@ class Run:
         )
         coverage = self._config.pluginmanager.get_plugin("_cov")  # pytest-cov, if it measures
         if coverage is not None and not evidence.should_fail:
-            evidence = replace(evidence, coverage=coverage_shortfall(coverage))
-        bench = self._config.pluginmanager.get_plugin(BENCH_PLUGIN)
+            evidence = replace(evidence, coverage=other_plugins.coverage_shortfall(coverage))
+        bench = self._config.pluginmanager.get_plugin(additions.BENCH_PLUGIN)
         if bench is not None and not evidence.should_fail:
             evidence = replace(evidence, should_fail=bench.why_failed)
         if self._every_test is not None:
@@ -516,18 +496,6 @@ class Run:
             self._accepts_failures = accepted.exit != evidence.exit
             return accepted
         return evidence
-
-    def _with_stalls(self, evidence: RunEvidence) -> RunEvidence:
-        """Add what the watcher has seen stalled, and what is so still."""
-        thread = self._stall_thread
-        observed = self._crash_record.read_observed() if thread is None else thread.stop()
-        if self._stalled is not None and self._stalled.ended is not None:
-            observed = self._stalled.ended
-        if observed is None:
-            return evidence
-        from pytest_failure_taxonomy.record.observed import with_stalls
-
-        return with_stalls(evidence, observed, ended_ns=self._clock(), is_over=False)
 
     @cached_property
     def _environment(self) -> Environment:
@@ -579,18 +547,22 @@ class Run:
         )
 
 
-def _record_activity(config: pytest.Config, record: Record, faults: Faults) -> ActivityRecorder:
+def _follow_process(
+    config: pytest.Config, record: Record, faults: Faults, hand_over: other_plugins.HandOver
+) -> ActivityRecorder:
+    """Record what this process is doing, and keep what it leaves when it crashes."""
     activity = ActivityRecorder(config, record, faults)
     config.pluginmanager.register(activity, "failure_taxonomy_activity")
+    dump = other_plugins.CrashDump(config, record, faults, hand_over)
+    config.pluginmanager.register(dump, "failure_taxonomy_crash_dump")
+    call_after_fork(dump.leave_to_parent)
     return activity
 
 
-def _move_crash_dump(
-    config: pytest.Config, record: Record, faults: Faults, hand_over: HandOver
-) -> None:
-    dump = CrashDump(config, record, faults, hand_over)
-    config.pluginmanager.register(dump, "failure_taxonomy_crash_dump")
-    call_after_fork(dump.leave_to_parent)
+def _record_timers(config: pytest.Config, record: Record, faults: Faults) -> None:
+    if other_plugins.knows_timers(config.pluginmanager):
+        timers = other_plugins.TimerRecorder(record, faults)
+        config.pluginmanager.register(timers, "failure_taxonomy_timers")
 
 
 class _WorkerStart:
@@ -606,11 +578,8 @@ class _WorkerStart:
             if self._requested or is_followed(config):
                 recorder = WorkerRecorder(config)
                 config.pluginmanager.register(recorder, "failure_taxonomy_recorder")
-                _record_activity(config, recorder.record, recorder.faults)
-                _move_crash_dump(config, recorder.record, recorder.faults, recorder.hand_over)
-                if knows_timers(config.pluginmanager):
-                    timers = TimerRecorder(recorder.record, recorder.faults)
-                    config.pluginmanager.register(timers, "failure_taxonomy_timers")
+                _follow_process(config, recorder.record, recorder.faults, recorder.hand_over)
+                _record_timers(config, recorder.record, recorder.faults)
             return (yield)
         if not self._requested:
             return (yield)
