@@ -15,7 +15,7 @@ import pytest
 from pytest_failure_taxonomy.cli.main import main
 from pytest_failure_taxonomy.history import open_history
 from pytest_failure_taxonomy.history.questions import list_runs
-from pytest_failure_taxonomy.recorder.commit import find_commit
+from pytest_failure_taxonomy.recorder.machine import find_commit
 from pytest_failure_taxonomy.recorder.progress import EveryTest
 from pytest_failure_taxonomy.run.settings import _Reader, _shard
 from pytest_failure_taxonomy.taxonomy.evidence import ContinuousIntegration

@@ -105,8 +105,7 @@ def add(options: argparse.Namespace) -> int:
 
 def _load(path: Path) -> tuple[dict[str, Any], str]:
     """Return a report, or that of a JUnit file, and which of the two it is."""
-    from pytest_failure_taxonomy.recorder.commit import find_commit
-    from pytest_failure_taxonomy.recorder.machine import ci_job
+    from pytest_failure_taxonomy.recorder.machine import ci_job, find_commit
     from pytest_failure_taxonomy.recorder.secrets import Secrets
     from pytest_failure_taxonomy.report.foreign import report_from
     from pytest_failure_taxonomy.report.from_junit import is_junit
@@ -406,7 +405,7 @@ def recover(options: argparse.Namespace) -> int:
     """Record the attempt and print the recommendation."""
     from pytest_failure_taxonomy.history.attempts import recover as recommend
     from pytest_failure_taxonomy.logs.log_lines import open_argument
-    from pytest_failure_taxonomy.recorder.commit import find_commit
+    from pytest_failure_taxonomy.recorder.machine import find_commit
     from pytest_failure_taxonomy.recorder.secrets import Secrets
 
     redact = Secrets().redact

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import pytest
 
+from pytest_failure_taxonomy.record import memory
 from pytest_failure_taxonomy.record.layout import worker_folder
 from pytest_failure_taxonomy.record.observed import read_observed, stall_of_worker
 from pytest_failure_taxonomy.record.read import WorkerState, read_worker
@@ -23,8 +24,13 @@ from pytest_failure_taxonomy.recorder.worker import OUTPUT_KEY
 from pytest_failure_taxonomy.system.files import Folder
 from pytest_failure_taxonomy.system.memory import peak_rss_of_children
 from pytest_failure_taxonomy.system.process import oom_events_file, read_oom_count
-from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
-from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit, TimeLimit, Traces, WorkerEnd
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Location,
+    ProcessExit,
+    RunError,
+    Traces,
+    WorkerEnd,
+)
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, signal_name
 
 if TYPE_CHECKING:
@@ -172,10 +178,7 @@ class ControllerRecorder:
             self._session.progress.assign_worker(report.nodeid, node.gateway.id)
         elif not is_of_forked_test(report):  # xdist's own report of a worker that has died
             worker.seen["crashed_on"] = report.nodeid
-            end = worker.end()
-            self._session.failures.limit_of_crash = end.limit if is_ended_by_limit(end) else None
-            self._session.failures.stall_of_crash = end.stall
-            self._session.failures.traces_of_crash = end.traces
+            end = self._session.failures.death = worker.end()
             self._session.log.write("worker", worker=end)
 
     @pytest.hookimpl(tryfirst=True)
@@ -195,58 +198,61 @@ class ControllerRecorder:
         output = (getattr(node, "workeroutput", None) or {}).get(OUTPUT_KEY, {})
         if "deselected" in output:  # all workers deselect the same tests
             self._session.progress.set_deselected(output["deselected"])
-        name = node.gateway.id
-        worker = self._workers[name]
+        worker = self._workers[node.gateway.id]
         seen = worker.seen
         if "peak_rss_bytes" in output:
             seen["peak_rss_bytes"] = output["peak_rss_bytes"]
         if output.get("exit") and not worker.has_exited:
             worker.has_exited = True
-            self._session.record_exit_of_worker(**output["exit"])
+            place = output["exit"]["place"]  # it ends that worker alone
+            where = None if place is None else Location(path=place[0], line=place[1])
+            self._session.interrupt("Exit", output["exit"]["message"], where)
         if output.get("refusal"):
-            self._session.record_refusal_by_worker(output["refusal"])
+            self._session.log.add_error(RunError(origin="usage", message=output["refusal"]))
         for fault in output.get("faults", ()):
             self.faults.note(fault)
-        if not error or worker.has_exited:
-            return
-        seen["error"] = str(error)
+        if error and not worker.has_exited:
+            seen["error"] = str(error)
+            self._see_death(worker)
+            self._session.log.write("worker", worker=worker.end())
+
+    def _see_death(self, worker: _Worker) -> None:
+        name, seen = worker.node.gateway.id, worker.seen
         state = self._state_of(name)
-        seen["limit"] = self._running_limit(state)
+        if state.test is not None:  # the limit that was nearest
+            now_ns = time.monotonic_ns()
+            limits = limits_of_test(
+                self._session.nodeids.real(state.test.nodeid),
+                elapsed_seconds=(now_ns - state.test.start_ns) / 1e9,
+                ended_ns=now_ns,
+                timer=state.timer,
+                faulthandler_seconds=self._faulthandler_seconds,
+            )
+            seen["limit"] = max(limits, key=lambda limit: limit.share, default=None)
         seen["activity"] = state.activity
-        worker.returncode = _returncode(node, MAX_WAIT_SECONDS)
-        if isinstance(self._record, DiskRecord):
-            with suppress(OSError), self._record.opened() as folder:
-                seen["stall"] = stall_of_worker(read_observed(folder), name)
+        worker.returncode = _returncode(worker.node, MAX_WAIT_SECONDS)
         kills = read_oom_count(self._oom_file)
         if kills is not None and self._oom_kills is not None:
             seen["out_of_memory"] = kills > self._oom_kills
             self._oom_kills = kills
-        self._see_memory_of_dead(worker)
+        process_id = seen.get("process_id")
+        if isinstance(self._record, DiskRecord):
+            with suppress(OSError), self._record.opened() as folder:
+                seen["stall"] = stall_of_worker(read_observed(folder), name)
+                seen["peak_rss_bytes"] = memory.peak_of(memory.read_memory(folder), process_id)
+        # The system tells the peak of all children so far: one that raises it has that peak.
+        peak = peak_rss_of_children()
+        if peak > self._peak_of_children:
+            self._peak_of_children = seen["peak_rss_bytes"] = peak
+        if worker.returncode == -_SIGKILL and process_id is not None:
+            now_ns = time.monotonic_ns()
+            seen["oom_kill"] = memory.oom_kill_of(process_id, worker.ready_ns, now_ns)
         self._read_traces(worker)
-        self._session.log.write("worker", worker=worker.end())
 
     def _read_traces(self, worker: _Worker) -> None:
         end = worker.end()
         exit_seen = ProcessExit(code=end.exit_code, signal=end.signal, source="xdist")
         worker.seen["traces"] = self._traces.read(end.id, exit_seen) or end.traces
-
-    def _see_memory_of_dead(self, worker: _Worker) -> None:
-        """Record how much memory a worker used, and whether it was killed for that.
-
-        The system tells the peak of all children so far: one that raises it has that peak.
-        """
-        from pytest_failure_taxonomy.record.memory import oom_kill_of, peak_of, read_memory
-
-        peak = peak_rss_of_children()
-        process_id = worker.seen.get("process_id")
-        if peak > self._peak_of_children:
-            self._peak_of_children = worker.seen["peak_rss_bytes"] = peak
-        elif isinstance(self._record, DiskRecord):
-            with suppress(OSError), self._record.opened() as folder:
-                worker.seen["peak_rss_bytes"] = peak_of(read_memory(folder), process_id)
-        if worker.returncode == -_SIGKILL and process_id is not None:
-            now_ns = time.monotonic_ns()
-            worker.seen["oom_kill"] = oom_kill_of(process_id, worker.ready_ns, now_ns)
 
     @guarded
     def catch_up(self) -> None:
@@ -267,20 +273,6 @@ class ControllerRecorder:
             if worker.end().ending == "died":  # maybe after its session
                 self._read_traces(worker)
         return tuple(worker.end() for worker in workers)
-
-    def _running_limit(self, state: WorkerState) -> TimeLimit | None:
-        """Return the time limit that was nearest for the test of a worker that has just died."""
-        if state.test is None:
-            return None
-        now_ns = time.monotonic_ns()
-        limits = limits_of_test(
-            self._session.nodeids.real(state.test.nodeid),
-            elapsed_seconds=(now_ns - state.test.start_ns) / 1e9,
-            ended_ns=now_ns,
-            timer=state.timer,
-            faulthandler_seconds=self._faulthandler_seconds,
-        )
-        return max(limits, key=lambda limit: limit.share, default=None)
 
     def _state_of(self, worker: str) -> WorkerState:
         """Return what a worker has recorded of itself, as far as it can be read."""

@@ -16,40 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder import longrepr
-from pytest_failure_taxonomy.recorder.inspection import (
-    attribute_of,
-    bases_of,
-    body_of,
-    cause_or_context_of,
-    direct_cause_of,
-    dotted_name_of,
-    is_plain,
-    module_of,
-    name_of,
-    says_plainly,
-    text_of,
-    traceback_of,
-)
-from pytest_failure_taxonomy.recorder.origin import (
-    LIBRARIES,
-    MAX_FRAMES,
-    STANDARD_LIBRARY,
-    OriginFinder,
-    entries_of,
-    exceptions_in,
-    frames_of,
-    hook_in,
-    is_own,
-    leaves_of,
-    location,
-    module_name_in,
-    named_place,
-    own_place_in,
-    own_place_of,
-    path_below_libraries,
-    printed_frames,
-)
+from pytest_failure_taxonomy.recorder import inspection, longrepr, origin
 from pytest_failure_taxonomy.report.text import cap_between_words, with_place
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Fact,
@@ -87,12 +54,12 @@ _OF_FIXTURES: Final = {"pytest_fixture_setup": "fixturedef", "finish": "self"}
 """Functions of pytest that set a fixture up or tear it down, and where they have it."""
 _OF_CLASSIC_SETUP: Final = ("_xunit_", "_unittest_")
 """How the fixtures are called that pytest makes of `setup_method`, `setUpClass` and the like."""
-_ASSERTION: Final = tuple(map(dotted_name_of, bases_of(AssertionError)[:-1]))
+_ASSERTION: Final = tuple(map(inspection.dotted_name_of, inspection.bases_of(AssertionError)[:-1]))
 
 
 def describe_exception(
     error: BaseException,
-    origins: OriginFinder,
+    origins: origin.OriginFinder,
     formatted: str = "",
     report: pytest.TestReport | pytest.CollectReport | None = None,
 ) -> RaisedException:
@@ -105,21 +72,24 @@ def describe_exception(
         report: of the test or the collector; it has the texts of the whole chain.
     """
     kind = type(error)
-    origin, frame = origins.find(error)
+    place, frame = origins.find(error)
     is_in_fixtures = report is not None and report.when in ("setup", "teardown")
     more: dict[str, Any] = {}
     if kind is AssertionError:
         bases = _ASSERTION
-        is_more = cause_or_context_of(error)[0] is not None  # a plain assertion holds nothing
+        is_more = (
+            inspection.cause_or_context_of(error)[0] is not None
+        )  # a plain assertion holds nothing
     else:
-        bases = tuple(map(dotted_name_of, bases_of(kind)[:-1]))
+        bases = tuple(map(inspection.dotted_name_of, inspection.bases_of(kind)[:-1]))
         is_more = kind is not MemoryError or is_in_fixtures
         if issubclass(kind, MemoryError):
             more["memory"] = _memory_pressure()
         elif issubclass(kind, pytest.fail.Exception):
             # The module that called `pytest.fail`.
             modules = [
-                module_name_in(each.tb_frame.f_globals) for each in entries_of(traceback_of(error))
+                origin.module_name_in(each.tb_frame.f_globals)
+                for each in origin.entries_of(inspection.traceback_of(error))
             ]
             callers = (module for module in reversed(modules) if module != "_pytest.outcomes")
             more["raised_in"] = next(callers, "")
@@ -131,18 +101,21 @@ def describe_exception(
             more["facts"] = _facts_of(error, bases, origins, issued)
             more["chain"] = _chain_of(error, report and report.longrepr, origins)
     return RaisedException(
-        type=name_of(kind),
-        module=module_of(kind),
+        type=inspection.name_of(kind),
+        module=inspection.module_of(kind),
         message=message_of(error, formatted),
         bases=bases,
-        origin=origin,
+        origin=place,
         frame=frame,
         **more,
     )
 
 
 def _facts_of(
-    error: BaseException, bases: tuple[str, ...], origins: OriginFinder, frame: RaisingFrame | None
+    error: BaseException,
+    bases: tuple[str, ...],
+    origins: origin.OriginFinder,
+    frame: RaisingFrame | None,
 ) -> tuple[Fact, ...]:
     """Return what the fields of an exception and the standard library's own frames say.
 
@@ -170,7 +143,7 @@ def _facts_of(
 
 
 def _chain_of(
-    error: BaseException, shown: object, origins: OriginFinder
+    error: BaseException, shown: object, origins: origin.OriginFinder
 ) -> tuple[LinkedException, ...]:
     """Return what an exception was raised from, or while it was handled, the nearest first.
 
@@ -180,21 +153,21 @@ def _chain_of(
         origins: of the run.
     """
     links: list[LinkedException] = []
-    entries = attribute_of(shown, "chain")
+    entries = inspection.attribute_of(shown, "chain")
     texts = iter(entries[-2::-1] if type(entries) is list else ())
     seen = {id(error)}
     while len(links) < MAX_LINKS:
-        linked, is_cause = cause_or_context_of(error)
+        linked, is_cause = inspection.cause_or_context_of(error)
         if linked is None and issubclass(type(error), BaseExceptionGroup):
-            linked, texts = next(leaves_of(error), None), iter(())
+            linked, texts = next(origin.leaves_of(error), None), iter(())
         if linked is None or id(linked) in seen:
             break
         seen.add(id(linked))
-        bases = tuple(map(dotted_name_of, bases_of(type(linked))[:-1]))
+        bases = tuple(map(inspection.dotted_name_of, inspection.bases_of(type(linked))[:-1]))
         crash = next(texts, (None, None))[1]
         formatted = "" if crash is None else str(crash.message)
-        is_said = formatted or says_plainly(linked)
-        text = text_of(linked, formatted) if is_said else ""
+        is_said = formatted or inspection.says_plainly(linked)
+        text = inspection.text_of(linked, formatted) if is_said else ""
         message = cap_between_words(text, _MAX_LINKED_MESSAGE)
         # A warning of an exception that could not be caught was issued far away from it.
         frame = origins.find(linked)[1] if issubclass(type(error), Warning) else None
@@ -209,25 +182,27 @@ def _fixture_of(error: BaseException) -> str | None:
 
     A fixture that is kept for several tests raises the same exception for each of them.
     """
-    for entry in reversed(entries_of(traceback_of(error))):
+    for entry in reversed(origin.entries_of(inspection.traceback_of(error))):
         code = entry.tb_frame.f_code
         if code.co_filename == _FIXTURES and code.co_name in _OF_FIXTURES:
-            found = attribute_of(entry.tb_frame.f_locals.get(_OF_FIXTURES[code.co_name]), "argname")
+            found = inspection.attribute_of(
+                entry.tb_frame.f_locals.get(_OF_FIXTURES[code.co_name]), "argname"
+            )
             is_written = type(found) is str and not found.startswith(_OF_CLASSIC_SETUP)
             return found if is_written else None
     return None
 
 
-def _read_frames(error: BaseException, facts: dict[str, str], origins: OriginFinder) -> None:
+def _read_frames(error: BaseException, facts: dict[str, str], origins: origin.OriginFinder) -> None:
     """Add what the innermost frames say, those of libraries; the outermost of them counts."""
-    entries = entries_of(traceback_of(error))
-    for entry in reversed(entries[-MAX_FRAMES:]):
+    entries = origin.entries_of(inspection.traceback_of(error))
+    for entry in reversed(entries[-origin.MAX_FRAMES :]):
         frame, code = entry.tb_frame, entry.tb_frame.f_code
-        if is_own(code.co_filename, origins.rootdir):
+        if origin.is_own(code.co_filename, origins.rootdir):
             return
-        module = module_name_in(frame.f_globals)
+        module = origin.module_name_in(frame.f_globals)
         if module in ("bdb", "pdb"):
-            place = own_place_of(error, origins.rootdir)
+            place = origin.own_place_of(error, origins.rootdir)
             facts |= {"breakpoint": f"{place.path}:{place.line}"} if place else {}
             return
         variables = packaged_table("facts")["frames"].get(f"{module}.{code.co_qualname}", {})
@@ -261,17 +236,17 @@ def _stored(one: Any, path: str) -> Any:
 
 def _fields(one: object, name: str) -> Iterator[object]:
     """Yield what an object itself and its classes hold under a name, and that is no property."""
-    own = attribute_of(one, name)
+    own = inspection.attribute_of(one, name)
     if own is not None:
         yield own
-    for base in bases_of(type(one)):
-        held: Any = body_of(base).get(name)
+    for base in inspection.bases_of(type(one)):
+        held: Any = inspection.body_of(base).get(name)
         kind: type = type(held)
-        is_pythons = kind is GetSetDescriptorType and module_of(base) == "builtins"
+        is_pythons = kind is GetSetDescriptorType and inspection.module_of(base) == "builtins"
         if kind is MemberDescriptorType or is_pythons:
             with suppress(AttributeError):  # a slot that is empty
                 yield held.__get__(one)
-        elif held is not None and is_plain(held):
+        elif held is not None and inspection.is_plain(held):
             yield held
 
 
@@ -296,12 +271,12 @@ def _memory_pressure() -> MemoryPressure | None:
 def cause_of(error: BaseException) -> BaseException:
     """Return the exception that pytest has wrapped, if it wraps the error of an import."""
     is_wrapper = issubclass(type(error), pytest.Collector.CollectError) or is_import_failure(error)
-    return direct_cause_of(error) or error if is_wrapper else error
+    return inspection.direct_cause_of(error) or error if is_wrapper else error
 
 
 def is_import_failure(error: BaseException) -> bool:
     """Tell whether this is pytest's wrapper for an error in a conftest or (from 9.2) a plugin."""
-    return dotted_name_of(type(error)) in _IMPORT_FAILURES  # not public
+    return inspection.dotted_name_of(type(error)) in _IMPORT_FAILURES  # not public
 
 
 def message_of(error: BaseException, formatted: str = "") -> str:
@@ -310,11 +285,13 @@ def message_of(error: BaseException, formatted: str = "") -> str:
     The text of a doctest's failure does not say what was wrong, so it is replaced.
     """
     if type(error) is AssertionError:
-        return cap_between_words(text_of(error, formatted), longrepr.MAX_MESSAGE)
-    text = _words_of_doctest(error) or text_of(error, formatted)
-    path, _ = named_place(error)
+        return cap_between_words(inspection.text_of(error, formatted), longrepr.MAX_MESSAGE)
+    text = _words_of_doctest(error) or inspection.text_of(error, formatted)
+    path, _ = origin.named_place(error)
     # The name of an installed file may be `__init__.py`. The place of a user's is added anyway.
-    if not LIBRARIES.isdisjoint(path.split(os.sep)) or path.startswith(STANDARD_LIBRARY):
+    if not origin.LIBRARIES.isdisjoint(path.split(os.sep)) or path.startswith(
+        origin.STANDARD_LIBRARY
+    ):
         text = text.replace(f"({os.path.basename(path)}, line ", f"({path}, line ")
     return cap_between_words(text, longrepr.MAX_MESSAGE)
 
@@ -343,17 +320,19 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "", formatted: s
     text = message_of(error, formatted).strip()
     told = telling_line(text)
     is_quoted = quotes_a_traceback(text)
-    name = name_of(type(error))
+    name = inspection.name_of(type(error))
     words = told if is_quoted else f"{name}: {text}" if text else name
-    frames = [*printed_frames(text)] if is_quoted else frames_of(error)
-    place = own_place_in(frames, rootdir) if is_quoted else own_place_of(error, rootdir)
-    hook = None if loaded else hook_in(frames)
-    if hook is not None and is_own(hook.path, rootdir):
-        file = location(hook.path, hook.line, rootdir)
+    frames = [*origin.printed_frames(text)] if is_quoted else origin.frames_of(error)
+    place = (
+        origin.own_place_in(frames, rootdir) if is_quoted else origin.own_place_of(error, rootdir)
+    )
+    hook = None if loaded else origin.hook_in(frames)
+    if hook is not None and origin.is_own(hook.path, rootdir):
+        file = origin.location(hook.path, hook.line, rootdir)
         at = place or file
         return with_place(words, at.path, at.line, file.path, within=hook.function)
     if hook is not None and place is None:
-        path = path_below_libraries(hook.path)
+        path = origin.path_below_libraries(hook.path)
         is_refusal = issubclass(type(error), pytest.UsageError)
         by = "" if is_refusal else words_of_plugin(hook.path)
         if not by:
@@ -367,7 +346,7 @@ def words_of(error: BaseException, rootdir: Path, loaded: str = "", formatted: s
 
 def words_of_plugin(path: str) -> str:
     """Return name and version of the distribution that has a plugin's file; empty for none."""
-    if LIBRARIES.isdisjoint(path.split(os.sep)):
+    if origin.LIBRARIES.isdisjoint(path.split(os.sep)):
         return ""
     from pytest_failure_taxonomy.recorder.owners import distribution_of
 
@@ -381,22 +360,22 @@ def _uncaught_behind(error: BaseException) -> tuple[str, BaseException, int] | N
     pytest warns of such exceptions. With `-W error` the warning is raised outside of any test.
     """
     is_group = issubclass(type(error), BaseExceptionGroup)
-    group = exceptions_in(error) if is_group else (error,)
-    where = _UNCAUGHT.get(dotted_name_of(type(group[0])))
-    cause = direct_cause_of(group[0])
+    group = origin.exceptions_in(error) if is_group else (error,)
+    where = _UNCAUGHT.get(inspection.dotted_name_of(type(group[0])))
+    cause = inspection.direct_cause_of(group[0])
     return None if where is None or cause is None else (where, cause, len(group) - 1)
 
 
 def _words_of_doctest(error: Any) -> str:
     """Return what the first failure of a doctest expected and got; empty for other exceptions."""
-    kind = dotted_name_of(type(error))
+    kind = inspection.dotted_name_of(type(error))
     if kind == "_pytest.doctest.MultipleDoctestFailures":
         first, *others = error.failures
         more = f" (and {len(others)} more)" if others else ""
         return _words_of_doctest(first) + more
     if kind == "doctest.UnexpectedException":
         raised = error.exc_info[1]
-        text, name = message_of(raised), name_of(type(raised))
+        text, name = message_of(raised), inspection.name_of(type(raised))
         return f"{name}: {text}" if text else name
     if kind == "doctest.DocTestFailure":
         return f"expected {_part(error.example.want)}, got {_part(error.got)}"

@@ -37,23 +37,8 @@ from pytest_failure_taxonomy.recorder.progress import Progress
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, changed_secrets, redacted
 from pytest_failure_taxonomy.report.text import cap_between_words
 from pytest_failure_taxonomy.system.interpreter import isolate_module
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    MAX_LISTED,
-    Attribution,
-    CollectionFailure,
-    Fact,
-    Interruption,
-    Location,
-    Part,
-    Phase,
-    RaisedException,
-    RunError,
-    Stall,
-    TestFailure,
-    TimeLimit,
-    Traces,
-    is_of_attempt,
-)
+from pytest_failure_taxonomy.taxonomy import evidence
+from pytest_failure_taxonomy.taxonomy.deaths import is_ended_by_limit
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
@@ -84,9 +69,9 @@ Report = pytest.TestReport | pytest.CollectReport
 class Described:
     """What a failure's report does not say: a worker sends it along."""
 
-    exception: RaisedException | None
-    place: Location | None = None
-    attributed: Attribution | None = None
+    exception: evidence.RaisedException | None
+    place: evidence.Location | None = None
+    attributed: evidence.Attribution | None = None
 
 
 _NOTHING: Final = Described(exception=None)
@@ -101,11 +86,11 @@ class EventLog:
     """
 
     def __init__(self, record: Record, secrets: Secrets, nodeids: NodeIds) -> None:
-        self.failures: list[TestFailure] = []
-        self.collection_failures: dict[str, CollectionFailure] = {}
+        self.failures: list[evidence.TestFailure] = []
+        self.collection_failures: dict[str, evidence.CollectionFailure] = {}
         """The nodes that could not be collected, each once."""
-        self.errors: list[RunError] = []
-        self.interruptions: list[Interruption] = []
+        self.errors: list[evidence.RunError] = []
+        self.interruptions: list[evidence.Interruption] = []
         self.mismatch: CollectionMismatch | None = None
         self._words_of_errors: set[tuple[str, str]] = set()
         self._record = record
@@ -119,7 +104,7 @@ class EventLog:
         """Whether secrets have become known since the first event was added."""
         return self._known_at_first not in (None, self._secrets.known)
 
-    def add_failure(self, failure: TestFailure) -> None:
+    def add_failure(self, failure: evidence.TestFailure) -> None:
         """Add a test that failed."""
         failure = redacted(failure, self._secrets)
         self.failures.append(failure)
@@ -129,18 +114,18 @@ class EventLog:
 
     def remove_subtests(self, nodeid: str, worker: str | None) -> int:
         """Remove the failed subtests of a test that is run again; return how many there were."""
-        kept = [each for each in self.failures if not is_of_attempt(each, nodeid, worker)]
+        kept = [each for each in self.failures if not evidence.is_of_attempt(each, nodeid, worker)]
         count = len(self.failures) - len(kept)
         self.failures[:] = kept
         return count
 
-    def add_collection_failure(self, failure: CollectionFailure) -> None:
+    def add_collection_failure(self, failure: evidence.CollectionFailure) -> None:
         """Add a node that could not be collected, unless another worker has reported it."""
         if failure.nodeid not in self.collection_failures:
             written = self._written("collection_failure", failure=failure)
             self.collection_failures[failure.nodeid] = written
 
-    def add_error(self, error: RunError) -> None:
+    def add_error(self, error: evidence.RunError) -> None:
         """Add an error outside of the tests, unless another worker has reported the same one.
 
         How many workers report it before the session ends is a matter of timing.
@@ -150,7 +135,7 @@ class EventLog:
             self._words_of_errors.add(words)
             self.errors.append(self._written("error", error=error))
 
-    def add_interruption(self, stop: Interruption) -> None:
+    def add_interruption(self, stop: evidence.Interruption) -> None:
         """Add what ended the session early."""
         self.interruptions.append(self._written("interruption", stop=stop))
 
@@ -249,12 +234,14 @@ class ExceptionMemory:
             is_loaded = node.config.pluginmanager.has_plugin
             names = [name for plugin, name in _PLUGINS_FOR_ASYNC.items() if is_loaded(plugin)]
             raised = replace(
-                raised, facts=tuple(Fact(name="plugin", text=name) for name in names[:1])
+                raised, facts=tuple(evidence.Fact(name="plugin", text=name) for name in names[:1])
             )
         attributed = ask_user(self._classify, self._faults, node, error, report.when)
         return Described(exception=raised, attributed=attributed)
 
-    def describe_error(self, error: BaseException, formatted: str = "") -> RaisedException | None:
+    def describe_error(
+        self, error: BaseException, formatted: str = ""
+    ) -> evidence.RaisedException | None:
         """Describe the cause of an error outside of the tests.
 
         Return `None` for a worker's error that xdist passes on as text: only the text has its type.
@@ -321,7 +308,7 @@ class ExceptionMemory:
 
     def _describe(
         self, node: pytest.Item | pytest.Collector, error: BaseException, report: Report
-    ) -> RaisedException:
+    ) -> evidence.RaisedException:
         # The file of a test in Python, whatever it is called; that of a doctest is none.
         is_python = isinstance(node, pytest.Function | pytest.Module)
         self._origins.collected = node.path if is_python else None
@@ -356,12 +343,8 @@ class FailureRecorder:
     ) -> None:
         self.awaiting: pytest.TestReport | None = None
         """The report of a failed test, until pytest passes on the exception or goes on without."""
-        self.limit_of_crash: TimeLimit | None = None
-        """The time limit under which the worker died whose report comes next."""
-        self.stall_of_crash: Stall | None = None
-        """What the test of that worker was stalled at, if that is why the worker was ended."""
-        self.traces_of_crash: Traces | None = None
-        """What that worker has left of its last moments."""
+        self.death: evidence.WorkerEnd | None = None
+        """How the worker ended whose report comes next."""
         self.superseded: set[str] = set()
         """Tests that are going to be run again and have not started yet."""
         self._with_failed_subtests: set[str] = set()
@@ -405,7 +388,7 @@ class FailureRecorder:
     def _record(self, report: pytest.TestReport, described: Described) -> None:
         nodeid, shown = report.nodeid, report.longrepr
         is_subtest = hasattr(report, "context")
-        part: Part = "test"
+        part: evidence.Part = "test"
         if is_subtest:
             part = "subtest"
             if nodeid in self.superseded:
@@ -415,8 +398,8 @@ class FailureRecorder:
             part = "sum"
         crashed = report.when not in _PHASES
         forked = crashed and is_of_forked_test(report)
-        has_lost_worker = crashed and not forked
-        phase: Phase = "call"
+        death = self.death if crashed and not forked else None
+        phase: evidence.Phase = "call"
         if report.when in _PHASES:
             phase = report.when
         elif not forked:  # its worker has died, and the phase is the last one known
@@ -424,9 +407,9 @@ class FailureRecorder:
         if crashed:
             self._progress.finish(nodeid)  # its worker can't say that it has
         self._progress.count("failed" if phase == "call" or crashed else "errors")
-        traces = self.traces_of_crash if has_lost_worker else None
+        traces = None if death is None else death.traces
         text = place = None
-        if len(self._log.failures) < MAX_LISTED:
+        if len(self._log.failures) < evidence.MAX_LISTED:
             text = longrepr.text_of(shown)
             head = getattr(report, "head_line", None) if is_subtest else None
             text = f"{head}\n\n{text}" if head else text
@@ -437,8 +420,8 @@ class FailureRecorder:
             if place is None:  # where the test is defined
                 path, line, _ = report.location
                 line = None if line is None else line + 1
-                place = Location(path=path.replace("\\", "/"), line=line)
-        failure = TestFailure(
+                place = evidence.Location(path=path.replace("\\", "/"), line=line)
+        failure = evidence.TestFailure(
             nodeid=nodeid,
             phase=phase,
             message=longrepr.message_of(shown),
@@ -448,8 +431,8 @@ class FailureRecorder:
             part=part,
             crashed=crashed,
             forked=forked,
-            limit=self.limit_of_crash if has_lost_worker else None,
-            stall=self.stall_of_crash if has_lost_worker else None,
+            limit=death.limit if death is not None and is_ended_by_limit(death) else None,
+            stall=None if death is None else death.stall,
             location=place,
             traceback=text,
             duration_seconds=None if crashed else report.duration,

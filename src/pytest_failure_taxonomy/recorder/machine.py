@@ -1,6 +1,7 @@
-"""What a run ran on: interpreter, operating system, pytest, its plugins, and the CI job.
+"""What a run ran on: interpreter, operating system, pytest, its plugins, CI job, and commit.
 
-Nothing slow is asked. `CI_PROVIDERS` lists every environment variable that a report can quote.
+Nothing slow is asked, but for the commit: git is started only where a run goes into the history.
+`CI_PROVIDERS` lists every environment variable that a report can quote.
 """
 
 from __future__ import annotations
@@ -8,12 +9,32 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.system.memory import find_control_group, peak_rss_bytes
-from pytest_failure_taxonomy.taxonomy.evidence import ContinuousIntegration, Environment, MemoryUse
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    ContinuousIntegration,
+    Environment,
+    GitState,
+    MemoryUse,
+    Repository,
+)
 
+MAX_SECONDS: Final = 1.0
+"""How long all calls of git may take together."""
+_MAIN_BRANCHES: Final = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
+"""Where a branch may have begun, the most likely one first."""
+_OF_PULL_REQUESTS: Final = {
+    "github": "GITHUB_HEAD_REF",
+    "gitlab": "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME",
+    "azure": "SYSTEM_PULLREQUEST_SOURCEBRANCH",
+    "jenkins": "CHANGE_BRANCH",
+}
+"""Variables with the branch of a pull request, where the commit is that of its merge."""
+_URL: Final = re.compile(r"(?:.*[/:])?([^/:]+/[^/:]+?)(?:\.git)?/?")
 _METADATA_FOLDER: Final = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info")
 
 
@@ -71,9 +92,14 @@ def describe_environment(pytest_version: str, plugins: Iterable[Any] = ()) -> En
         pytest_version: such as `8.4.0`.
         plugins: the distributions of the plugins that pytest has loaded.
     """
+    # platform.platform() reads the C library from the executable, 5 ms; uname says enough.
+    platform = sys.platform
+    if hasattr(os, "uname"):
+        system = os.uname()
+        platform = f"{system.sysname}-{system.release}-{system.machine}"
     return Environment(
         python=".".join(map(str, sys.version_info[:3])),
-        platform=_platform_name(),
+        platform=platform,
         pytest=pytest_version,
         plugins=tuple(sorted(set(map(_name_and_version, plugins)))),
         ci=ci_job(),
@@ -90,15 +116,6 @@ def memory_use() -> MemoryUse | None:
         peak_rss_bytes=peak_rss_bytes(),
     )
     return None if use == MemoryUse() else use
-
-
-def _platform_name() -> str:
-    """Return the system's name, release and machine."""
-    # platform.platform() reads the C library from the executable, 5 ms; uname says enough.
-    if not hasattr(os, "uname"):
-        return sys.platform
-    system = os.uname()
-    return f"{system.sysname}-{system.release}-{system.machine}"
 
 
 def ci_job() -> ContinuousIntegration | None:
@@ -125,3 +142,65 @@ def _name_and_version(distribution: Any) -> str:
     if named is None:
         return f"{distribution.project_name}-{distribution.version}"
     return f"{named['name'].replace('_', '-')}-{named['version']}"
+
+
+def find_commit(
+    rootdir: Path, ci: ContinuousIntegration | None
+) -> tuple[GitState | None, Repository | None]:
+    """Return the commit that is checked out, and the repository; `None` outside of one.
+
+    Untracked files are not looked at. The network is never used.
+
+    Args:
+        rootdir: a folder of the repository.
+        ci: the CI job, whose commit and branch count where git says nothing.
+    """
+    until = time.monotonic() + MAX_SECONDS
+
+    def ask(*arguments: str) -> str:
+        status, said = _ask_git(rootdir, until, arguments)
+        return said if status == 0 else ""
+
+    head = ask("rev-parse", "HEAD", "--show-toplevel").splitlines()
+    branch = ask("symbolic-ref", "--quiet", "--short", "HEAD") if head else ""
+    if ci is not None:
+        ref = ci.ref or ""
+        if ref.startswith("refs/") and not ref.startswith("refs/heads/"):
+            ref = ""
+        ref = os.environ.get(_OF_PULL_REQUESTS.get(ci.provider, ""), "") or ref
+        branch = ref.removeprefix("refs/heads/").removeprefix("origin/") or branch
+    if len(head) != 2:
+        if ci is None or ci.commit is None:
+            return None, None
+        return GitState(commit=ci.commit, branch=branch or None), None
+    status, _ = _ask_git(rootdir, until, ("diff-index", "--quiet", "HEAD", "--"))
+    dirty = {0: False, 1: True}.get(status)
+    state = GitState(commit=head[0], branch=branch or None, dirty=dirty)
+    url = ask("config", "--get", "remote.origin.url")
+    found = _URL.fullmatch(url) if ":" in url else None
+    name = Path(head[1]).name if found is None else found[1]
+    bases = (ask("merge-base", "HEAD", each) for each in _MAIN_BRANCHES)
+    return state, Repository(name=name, merge_base=next(filter(None, bases), None))
+
+
+def _ask_git(folder: Path, until: float, arguments: tuple[str, ...]) -> tuple[int, str]:
+    """Return git's exit code and what it prints; -1 if it is not there or takes too long."""
+    import subprocess
+
+    # Guests take no locks, and ask no program of the user's.
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(  # noqa: S603 - git, with words of ours
+            ["git", "-c", "core.fsmonitor=false", *arguments],  # noqa: S607 - the user's git
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=until - time.monotonic(),
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return -1, ""
+    return done.returncode, done.stdout.strip()

@@ -24,28 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.recorder.inspection import (
-    attribute_of,
-    direct_cause_of,
-    function_in,
-    is_of_fixture_lookup,
-    module_of,
-    traceback_of,
-)
-from pytest_failure_taxonomy.recorder.origin import (
-    LIBRARIES,
-    MAX_FRAMES,
-    OWN,
-    RUNNER,
-    SELF,
-    entries_of,
-    file_of_code,
-    function_of,
-    is_hidden,
-    is_runner,
-    module_name_in,
-    passes_on,
-)
+from pytest_failure_taxonomy.recorder import inspection, origin
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner, RaisingFrame
 from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -128,7 +107,7 @@ class RaisingFrames:
             is_in_own_code: the user's code is among them.
         """
         chosen = None
-        if asked and not is_of_fixture_lookup(error):
+        if asked and not inspection.is_of_fixture_lookup(error):
             raised = asked[-1]
             code = raised.tb_frame.f_code
             line, where = raised.tb_lineno, self._finder.collected
@@ -137,11 +116,11 @@ class RaisingFrames:
                 return self._frames[key]
             chosen = next(filter(_may_have_raised, reversed(asked)), None)
         if chosen is None:
-            return self._behind(error) or self._innermost(traceback_of(error))
+            return self._behind(error) or self._innermost(inspection.traceback_of(error))
         frame = chosen.tb_frame
         code = frame.f_code
         found = self.describe(
-            function_of(code),
+            origin.function_of(code),
             code.co_filename,
             frame.f_globals,
             chosen.tb_lineno,
@@ -171,7 +150,7 @@ class RaisingFrames:
         """
         code = self._codes.get(name)
         if code is None:
-            file = file_of_code(name, names)
+            file = origin.file_of_code(name, names)
             if file is None:
                 return None
             code = self._codes.get(file) or self._whose(file, names)
@@ -193,21 +172,21 @@ class RaisingFrames:
         )
 
     def _whose(self, name: str, names: dict[str, Any]) -> Code:
-        dotted = module_name_in(names)
+        dotted = origin.module_name_in(names)
         file = self._finder.file(name, names)
         path = file.path
         # By its path, where generated code has no module.
         by_path = path.removeprefix("src/").rpartition(".")[0].replace("/", ".")
         module = dotted or by_path.removesuffix(".__init__")
-        if file.owner not in (OWN, RUNNER) and not file.is_asked:
+        if file.owner not in (origin.OWN, origin.RUNNER) and not file.is_asked:
             return Code("python", None, module, path, name)
         absolute = os.path.abspath(name)
-        if file.owner == OWN and not self._is_of_a_distribution(absolute, dotted):
+        if file.owner == origin.OWN and not self._is_of_a_distribution(absolute, dotted):
             return Code(self._owner_of_users(absolute, path), None, module, path, absolute)
         found = distribution_of(absolute)
         words = None if found is None else found.words
-        if is_runner(module):
-            is_ours = module.partition(".")[0] == SELF
+        if origin.is_runner(module):
+            is_ours = module.partition(".")[0] == origin.SELF
             return Code("plugin" if is_ours else "pytest", words, module, path, absolute)
         if found is None or not found.plugins:
             return Code("dependency", words, module, path, absolute)
@@ -257,38 +236,40 @@ class RaisingFrames:
     def _behind(self, error: Any) -> RaisingFrame | None:
         """Return the frame that pytest speaks of where it raises an exception of its own."""
         with suppress(Exception):  # pytest's objects, of which nothing is public
-            if is_of_fixture_lookup(error):
+            if inspection.is_of_fixture_lookup(error):
                 # The test or the fixture that asks for a fixture that nobody has.
                 asking = [error.request._pyfuncitem.obj]  # noqa: SLF001 - there is no public way
                 asking += [each.func for each in error.fixturestack]
                 at = -1 if error.msg is None or len(asking) == 1 else -2
                 return self._of_function(asking[at])
-            if module_of(type(error)) in ("doctest", "_pytest.doctest"):
+            if inspection.module_of(type(error)) in ("doctest", "_pytest.doctest"):
                 return self._of_doctest(error)
-            cause = direct_cause_of(error)
+            cause = inspection.direct_cause_of(error)
             for _ in range(_MAX_CAUSES):
                 if cause is None:
                     break
                 found = self._finder.find(cause)[1]
                 if found is not None:
                     return found
-                cause = direct_cause_of(cause)
+                cause = inspection.direct_cause_of(cause)
         return None
 
     def _of_function(self, function: Any) -> RaisingFrame | None:
-        while (plain := function_in(function)) is None:
+        while (plain := inspection.function_in(function)) is None:
             is_partial = type(function) is partial
-            function = function.func if is_partial else attribute_of(function, "__wrapped__")
+            function = (
+                function.func if is_partial else inspection.attribute_of(function, "__wrapped__")
+            )
             if function is None:
                 return None
         code = plain.__code__
         names = plain.__globals__
-        return self.describe(function_of(code), code.co_filename, names, code.co_firstlineno)
+        return self.describe(origin.function_of(code), code.co_filename, names, code.co_firstlineno)
 
     def _of_doctest(self, error: Any) -> RaisingFrame | None:
-        failures = attribute_of(error, "failures")
+        failures = inspection.attribute_of(error, "failures")
         first = failures[0] if failures else error
-        raised = attribute_of(first, "exc_info")
+        raised = inspection.attribute_of(first, "exc_info")
         found = None if raised is None else self._finder.find(raised[1])[1]
         if found is not None:
             return found
@@ -300,25 +281,27 @@ class RaisingFrames:
     def _innermost(self, traceback: TracebackType | None) -> RaisingFrame | None:
         """Return the innermost frame whose code hides itself, else pytest's, else Python's."""
         found: dict[int, TracebackType] = {}
-        for each in entries_of(traceback)[:MAX_FRAMES]:
+        for each in origin.entries_of(traceback)[: origin.MAX_FRAMES]:
             frame, following = each.tb_frame, each.tb_next
             name = frame.f_code.co_filename
             owner, path, is_asked = self._finder.file(name, frame.f_globals)
-            if owner == RUNNER:
-                if path.startswith(f"{SELF}/"):
+            if owner == origin.RUNNER:
+                if path.startswith(f"{origin.SELF}/"):
                     found.pop(1, None)  # nobody's code fails a bench case
-                elif not is_hidden(frame, frame.f_code):
+                elif not origin.is_hidden(frame, frame.f_code):
                     found[1] = each
-            elif file_of_code(name, frame.f_globals) is None:
+            elif origin.file_of_code(name, frame.f_globals) is None:
                 continue
-            elif following is None or not passes_on(following):
+            elif following is None or not origin.passes_on(following):
                 found[2 if is_asked else 0] = each
         if not found:
             return None
         entry = found[max(found)]
         frame = entry.tb_frame
         name = frame.f_code.co_filename
-        return self.describe(function_of(frame.f_code), name, frame.f_globals, entry.tb_lineno)
+        return self.describe(
+            origin.function_of(frame.f_code), name, frame.f_globals, entry.tb_lineno
+        )
 
 
 def _may_have_raised(entry: TracebackType) -> bool:
@@ -328,9 +311,11 @@ def _may_have_raised(entry: TracebackType) -> bool:
     is known, or else who called it.
     """
     frame, following = entry.tb_frame, entry.tb_next
-    if is_hidden(frame, frame.f_code) or (following is not None and passes_on(following)):
+    if origin.is_hidden(frame, frame.f_code) or (
+        following is not None and origin.passes_on(following)
+    ):
         return False
-    return file_of_code(frame.f_code.co_filename, frame.f_globals) is not None
+    return origin.file_of_code(frame.f_code.co_filename, frame.f_globals) is not None
 
 
 class Distribution(NamedTuple):
@@ -354,7 +339,7 @@ def distribution_of(path: str) -> Distribution | None:
         path: absolute, below a `site-packages`, or in a folder or an archive like one.
     """
     parts = path.replace(os.sep, "/").split("/")
-    at = max((index for index, part in enumerate(parts, 1) if part in LIBRARIES), default=0)
+    at = max((index for index, part in enumerate(parts, 1) if part in origin.LIBRARIES), default=0)
     if at == len(parts):
         return None
     if not at:  # in another folder that distributions are installed to, or in an archive

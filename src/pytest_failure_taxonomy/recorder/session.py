@@ -22,17 +22,7 @@ from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
 from pytest_failure_taxonomy.recorder.origin import own_place_of
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after
 from pytest_failure_taxonomy.recorder.secrets import NodeIds, Secrets, searched_again
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    CollectionFailure,
-    ErrorOrigin,
-    Interruption,
-    Location,
-    ProcessExit,
-    RunError,
-    RunEvidence,
-    WorkerEnd,
-    in_order_of_selection,
-)
+from pytest_failure_taxonomy.taxonomy import evidence
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage
 
 _WORDS_OF_XDIST: Final = "Different tests were collected between "
@@ -175,7 +165,7 @@ class SessionRecorder:
         else:
             message = f"{exception.type}: {exception.message}"
         self.log.add_collection_failure(
-            CollectionFailure(
+            evidence.CollectionFailure(
                 nodeid=report.nodeid,
                 message=message,
                 exception=exception,
@@ -193,13 +183,11 @@ class SessionRecorder:
         if is_exit and message == END_MESSAGE:
             return  # the stall is told
         where = own_place_of(error, self._rootdir)
-        if is_exit:
-            self._interrupt("Exit", message, where)
-        elif type(error) is KeyboardInterrupt:
-            at = f" at {where.path}:{where.line}" if where else ""
-            self._interrupt("KeyboardInterrupt", f"KeyboardInterrupt{at}", where)
-        else:
-            self._interrupt("Interrupted", message, where)
+        kind = "Exit" if is_exit else "Interrupted"
+        if type(error) is KeyboardInterrupt:
+            kind = "KeyboardInterrupt"
+            message = f"{kind} at {where.path}:{where.line}" if where else kind
+        self.interrupt(kind, message, where)
 
     @pytest.hookimpl(tryfirst=True)
     @guarded
@@ -225,7 +213,7 @@ class SessionRecorder:
         try:
             return (yield)
         except pytest.exit.Exception as error:
-            self._interrupt("Exit", message_of(error), None)
+            self.interrupt("Exit", message_of(error), None)
             raise
         finally:
             self.should_fail = str(session.shouldfail or "")
@@ -236,7 +224,7 @@ class SessionRecorder:
 
     def record_error(
         self,
-        origin: ErrorOrigin,
+        origin: evidence.ErrorOrigin,
         error: BaseException,
         *,
         message: str | None = None,
@@ -246,7 +234,7 @@ class SessionRecorder:
         """Record an error outside of any test; `message` replaces that of the exception."""
         message = message or words_of(error, self._rootdir, formatted=formatted)
         self.log.add_error(
-            RunError(
+            evidence.RunError(
                 origin=origin,
                 message=message,
                 traceback=traceback,
@@ -254,33 +242,30 @@ class SessionRecorder:
             )
         )
 
-    def record_refusal_by_worker(self, message: str) -> None:
-        """Record what pytest has refused in an xdist worker."""
-        self.log.add_error(RunError(origin="usage", message=message))
-
-    def record_exit_of_worker(self, message: str, place: list[Any] | None) -> None:
-        """Record a `pytest.exit` in an xdist worker, which ends that worker alone."""
-        where = None if place is None else Location(path=place[0], line=place[1])
-        self._interrupt("Exit", message, where)
+    def interrupt(self, exception: Any, message: str, where: evidence.Location | None) -> None:
+        """Record what ended the session, or that of a worker, early."""
+        self.log.add_interruption(
+            evidence.Interruption(exception=exception, message=message, location=where)
+        )
 
     def evidence(
         self,
         *,
         stage: Stage,
         strict_baseline: bool,
-        exit_seen: ProcessExit,
-        workers: tuple[WorkerEnd, ...],
-    ) -> RunEvidence:
+        exit_seen: evidence.ProcessExit,
+        workers: tuple[evidence.WorkerEnd, ...],
+    ) -> evidence.RunEvidence:
         """Return all that was recorded, without secrets in node ids, and how the run ended."""
         self.failures.await_no_more()
         log, progress = self.log, self.progress
-        evidence = RunEvidence(
+        run = evidence.RunEvidence(
             stage=stage,
             strict_baseline=strict_baseline,
             exit=exit_seen,
             should_fail=self.should_fail,
             counts=progress.counts({failure.nodeid for failure in log.failures}),
-            failures=in_order_of_selection(log.failures, progress.nodeids),
+            failures=evidence.in_order_of_selection(log.failures, progress.nodeids),
             collection_failures=tuple(log.collection_failures.values()),
             errors=tuple(log.errors),
             interruptions=tuple(log.interruptions),
@@ -290,13 +275,8 @@ class SessionRecorder:
             workers=workers,
         )
         if log.is_out_of_date:
-            evidence = searched_again(evidence, self.secrets)
-        return self.nodeids.settled(evidence)
-
-    def _interrupt(self, exception: Any, message: str, where: Location | None) -> None:
-        self.log.add_interruption(
-            Interruption(exception=exception, message=message, location=where)
-        )
+            run = searched_again(run, self.secrets)
+        return self.nodeids.settled(run)
 
     def _record_other_than_passed(self, report: pytest.TestReport) -> None:
         outcome = cast("str", report.outcome)

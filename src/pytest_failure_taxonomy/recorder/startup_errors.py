@@ -10,33 +10,11 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.recorder import longrepr
-from pytest_failure_taxonomy.recorder.exceptions import (
-    cause_of,
-    is_import_failure,
-    message_of,
-    words_of,
-    words_of_plugin,
-)
-from pytest_failure_taxonomy.recorder.inspection import (
-    attribute_of,
-    came_from_signal,
-    field_of,
-    is_plain,
-    name_of,
-    traceback_of,
-)
-from pytest_failure_taxonomy.recorder.origin import (
-    entries_of,
-    is_of_the_user,
-    location,
-    own_place_of,
-)
+from pytest_failure_taxonomy.recorder import exceptions, inspection, longrepr, origin
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
 from pytest_failure_taxonomy.taxonomy.evidence import ProcessExit
 from pytest_failure_taxonomy.taxonomy.values import replace
@@ -51,45 +29,49 @@ _MISSING_PLUGINS: Final = "Missing required plugins"
 _NOT_FOUND: Final = "not found: "
 _SHORTEST: Final = 3
 """Characters that an argument must have to be looked for in a message of pytest."""
-_USAGE_ERROR: Final = "UsageError: "
 
 
 def record_startup_error(
     session: SessionRecorder, error: BaseException, config: pytest.Config
 ) -> ProcessExit:
     """Record an error that left pytest, and return the exit status that follows from it."""
-    rootdir = config.rootpath
+    rootdir, kind = config.rootpath, type(error)
     end = _exit_after(error)
-    if issubclass(type(error), (KeyboardInterrupt, pytest.exit.Exception)):
+    if issubclass(kind, (KeyboardInterrupt, pytest.exit.Exception)):
         session.pytest_keyboard_interrupt(pytest.ExceptionInfo.from_exception(error))
-    elif is_import_failure(error):
-        _record_import_failure(session, error, rootdir)
-    elif issubclass(type(error), pytest.UsageError):
-        session.record_error(
-            "plugin" if message_of(error).startswith(_ABOUT_A_PLUGIN) else "usage",
-            error,
-            message=words_of_usage_error(error, config),
-        )
+        return end
+    if issubclass(kind, pytest.UsageError):
+        is_of_plugin = exceptions.message_of(error).startswith(_ABOUT_A_PLUGIN)
+        words = words_of_usage_error(error, config)
+        session.record_error("plugin" if is_of_plugin else "usage", error, message=words)
+        return end
+    raised, loaded = error, ""
+    if exceptions.is_import_failure(error):
+        raised = exceptions.cause_of(error)
+        conftest = inspection.attribute_of(error, "path")
+        if conftest is None:
+            loaded = f"{exceptions.message_of(error)}{_distribution_loaded(raised)}"
     else:
         conftest = _conftest_left_by(error)
-        loaded = "" if conftest is None else location(conftest, None, rootdir).path
-        traceback, formatted = _short_traceback(error)
-        words = words_of(error, rootdir, loaded, formatted)
-        if end.code == 0:
-            place = own_place_of(error, rootdir)
-            name = loaded or (place.path if place else "a plugin")
-            when = " before any test ran" if session.status is None else ""
-            words = words.removeprefix("SystemExit").removeprefix(": 0").strip()
-            words = f"{name} ended pytest with status 0{when} {words}"
-            source = "pytest" if session.status == 0 else "exception"
-            end = replace(end, session_code=session.status, source=source)
-        session.record_error(
-            "plugin" if conftest is None else "conftest",
-            error,
-            message=words,
-            formatted=formatted,
-            traceback=traceback,
-        )
+    if conftest is not None:
+        loaded = origin.location(str(conftest), None, rootdir).path
+    traceback, formatted = _short_traceback(raised)
+    words = exceptions.words_of(raised, rootdir, loaded, formatted)
+    if end.code == 0:
+        place = origin.own_place_of(error, rootdir)
+        name = loaded or (place.path if place else "a plugin")
+        when = " before any test ran" if session.status is None else ""
+        words = words.removeprefix("SystemExit").removeprefix(": 0").strip()
+        words = f"{name} ended pytest with status 0{when} {words}"
+        source = "pytest" if session.status == 0 else "exception"
+        end = replace(end, session_code=session.status, source=source)
+    session.record_error(
+        "plugin" if conftest is None else "conftest",
+        error,
+        message=words,
+        formatted=formatted,
+        traceback=traceback,
+    )
     return end
 
 
@@ -103,39 +85,21 @@ def _exit_after(error: BaseException) -> ProcessExit:
     if issubclass(type(error), KeyboardInterrupt):
         return ProcessExit(code=130, signal="SIGINT", source="exception")
     if issubclass(type(error), SystemExit):
-        given = field_of(error, SystemExit, "code")
+        given = inspection.field_of(error, SystemExit, "code")
         code = given if type(given) is int else int(given is not None)
     elif issubclass(type(error), pytest.UsageError):
         code = 4
     else:
-        code = _IMPORT_FAILURE_CODES.get(name_of(type(error)), 1)
+        code = _IMPORT_FAILURE_CODES.get(inspection.name_of(type(error)), 1)
     return ProcessExit(code=exit_code_of(code), source="exception")
-
-
-def _record_import_failure(session: SessionRecorder, error: BaseException, rootdir: Path) -> None:
-    cause = cause_of(error)
-    path = attribute_of(error, "path")
-    loaded = (
-        f"{message_of(error)}{_distribution_loaded(cause)}"
-        if path is None
-        else location(str(path), None, rootdir).path
-    )
-    traceback, formatted = _short_traceback(cause)
-    session.record_error(
-        "plugin" if path is None else "conftest",
-        error,
-        message=words_of(cause, rootdir, loaded, formatted),
-        formatted=formatted,
-        traceback=traceback,
-    )
 
 
 def _distribution_loaded(error: BaseException) -> str:
     """Say which distribution the plugin is of that could not be imported, if one is known."""
-    for each in entries_of(traceback_of(error)):
+    for each in origin.entries_of(inspection.traceback_of(error)):
         code = each.tb_frame.f_code
         if code.co_name == "<module>":
-            found = words_of_plugin(code.co_filename)
+            found = exceptions.words_of_plugin(code.co_filename)
             return f" of {found}" if found else ""
     return ""
 
@@ -146,7 +110,7 @@ def _conftest_left_by(error: BaseException) -> str | None:
     `sys.exit` and `pytest.skip` raise such exceptions. Those of a plugin that the conftest file
     names are the plugin's.
     """
-    for each in entries_of(traceback_of(error)):
+    for each in origin.entries_of(inspection.traceback_of(error)):
         code = each.tb_frame.f_code
         if code.co_name == "import_plugin":
             break
@@ -162,7 +126,7 @@ def _short_traceback(error: BaseException) -> tuple[str | None, str]:
     """
     try:
         excinfo = pytest.ExceptionInfo.from_exception(error)
-        frames = excinfo.traceback.filter(lambda entry: is_of_the_user(str(entry.path)))
+        frames = excinfo.traceback.filter(lambda entry: origin.is_of_the_user(str(entry.path)))
         if not frames:
             formatted = excinfo.exconly()
             return formatted, formatted
@@ -170,7 +134,7 @@ def _short_traceback(error: BaseException) -> tuple[str | None, str]:
         shown = excinfo.getrepr(style="short")
         return longrepr.text_of(shown), longrepr.exception_in(shown)
     except BaseException as failure:  # the message is enough
-        if came_from_signal(failure):
+        if inspection.came_from_signal(failure):
             raise
         return None, ""
 
@@ -182,24 +146,20 @@ def words_of_usage_error(error: BaseException, config: pytest.Config) -> str:
         error: a `UsageError`; it has one argument for each thing that is wrong.
         config: of the run; pytest may not have completed it.
     """
-    given = field_of(error, BaseException, "args")
-    texts = [_without_synopsis(str(each)).strip() for each in given if is_plain(each)]
-    text = "; ".join(_as_typed(each, config) for each in texts if each)
+    texts = []
+    for each in inspection.field_of(error, BaseException, "args"):
+        if inspection.is_plain(each):
+            synopsis, found, rest = str(each).partition(": error: ")
+            is_of_argparse = found and synopsis.startswith("usage:")
+            texts.append(_as_typed((rest if is_of_argparse else str(each)).strip(), config))
+    text = "; ".join(filter(None, texts))
     first, newline, rest = text.partition("\n")
-    place = _where(error, first, config)
-    idle = _plugins_not_loaded(first, config)
-    if place or idle:
-        added = "".join(f" ({each})" for each in (place, idle) if each)
-        return f"{first}{added}{newline}{rest}"
-    told = words_of(error, config.rootpath)  # if a hook of the user raised it
-    own = told.removeprefix(_USAGE_ERROR).partition("\n")[0]
+    added = [each for each in (_where(error, first, config), _idle_plugin(first, config)) if each]
+    if added:
+        return f"{first}{''.join(f' ({each})' for each in added)}{newline}{rest}"
+    told = exceptions.words_of(error, config.rootpath)  # if a hook of the user raised it
+    own = told.removeprefix("UsageError: ").partition("\n")[0]
     return f"{own}{newline}{rest}" if own.startswith(first) and first else text
-
-
-def _without_synopsis(text: str) -> str:
-    """Return a usage error without the synopsis that argparse puts before it."""
-    synopsis, found, rest = text.partition(": error: ")
-    return rest if found and synopsis.startswith("usage:") else text
 
 
 def _as_typed(text: str, config: pytest.Config) -> str:
@@ -224,14 +184,20 @@ def _as_typed(text: str, config: pytest.Config) -> str:
 
 def _where(error: BaseException, said: str, config: pytest.Config) -> str:
     """Return where the refused thing stands; an empty string if it was typed."""
-    file = _configuration(config)
+    path = config.inipath
+    file = "" if path is None else origin.location(str(path), None, config.rootpath).path
     if file and said.startswith(_UNKNOWN_SETTING):
         return f"set in {file}"
     if file and said.startswith(_MISSING_PLUGINS):
         return f"required_plugins in {file}"
-    conftest = _conftest_naming_plugins(error, config.rootpath)
-    if conftest:
-        return f"pytest_plugins in {conftest}"
+    for each in origin.entries_of(inspection.traceback_of(error)):
+        frame = each.tb_frame
+        if frame.f_code.co_name == "consider_conftest":
+            module: Any = frame.f_locals.get("conftestmodule")
+            conftest = inspection.attribute_of(module, "__file__")
+            if type(conftest) is str:
+                return f"pytest_plugins in {origin.location(conftest, None, config.rootpath).path}"
+            break
     if said.startswith(_REFUSED_OPTIONS):
         refused = {each.partition("=")[0] for each in said.split() if each.startswith("-")}
         places = []
@@ -244,10 +210,10 @@ def _where(error: BaseException, said: str, config: pytest.Config) -> str:
     return next((place for place, words in _written(config, file) if _quotes(said, words)), "")
 
 
-def _plugins_not_loaded(said: str, config: pytest.Config) -> str:
-    """Say which installed plugins have a refused option; empty where installing one would help.
+def _idle_plugin(said: str, config: pytest.Config) -> str:
+    """Say which installed plugin has a refused option; empty where installing one would help.
 
-    They are blocked by `-p no:NAME`, or pytest was told to load no plugin by itself.
+    It is blocked by `-p no:NAME`, or pytest was told to load no plugin by itself.
     """
     if not said.startswith(_REFUSED_OPTIONS):
         return ""
@@ -274,9 +240,12 @@ def _written(config: pytest.Config, file: str) -> Iterator[tuple[str, list[str]]
     """Yield each place that pytest reads arguments from, in its order, and the arguments."""
     typed = [str(each) for each in config.invocation_params.args]
     yield "", typed
-    yield "from PYTEST_ADDOPTS", _words_in_variable("PYTEST_ADDOPTS")
+    with suppress(ValueError):
+        yield "from PYTEST_ADDOPTS", shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
     is_typed = any(each.partition("=")[0].endswith("addopts") for each in typed)
-    yield "from -o addopts" if is_typed or not file else f"from addopts in {file}", _addopts(config)
+    place = "from -o addopts" if is_typed or not file else f"from addopts in {file}"
+    with suppress(Exception):  # pytest is about to report what is wrong with it
+        yield place, [str(each) for each in config.getini("addopts")]
     yield "from PYTEST_PLUGINS", os.environ.get("PYTEST_PLUGINS", "").split(",")
 
 
@@ -288,31 +257,3 @@ def _quotes(said: str, arguments: list[str]) -> bool:
         if any(len(part) >= _SHORTEST and part in said for part in (option, attached)):
             return True
     return False
-
-
-def _configuration(config: pytest.Config) -> str:
-    path = config.inipath
-    return "" if path is None else location(str(path), None, config.rootpath).path
-
-
-def _addopts(config: pytest.Config) -> list[str]:
-    with suppress(Exception):  # pytest is about to report what is wrong with it
-        return [str(each) for each in config.getini("addopts")]
-    return []
-
-
-def _words_in_variable(name: str) -> list[str]:
-    with suppress(ValueError):
-        return shlex.split(os.environ.get(name, ""))
-    return []
-
-
-def _conftest_naming_plugins(error: BaseException, rootdir: Path) -> str:
-    """Return the conftest file whose `pytest_plugins` names the missing plugin."""
-    for each in entries_of(traceback_of(error)):
-        frame = each.tb_frame
-        if frame.f_code.co_name == "consider_conftest":
-            module: Any = frame.f_locals.get("conftestmodule")
-            file = attribute_of(module, "__file__")
-            return location(file, None, rootdir).path if type(file) is str else ""
-    return ""

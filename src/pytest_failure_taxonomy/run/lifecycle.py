@@ -22,7 +22,12 @@ from pytest_failure_taxonomy.errors import SettingsError
 from pytest_failure_taxonomy.record.write import Record
 from pytest_failure_taxonomy.recorder import other_plugins
 from pytest_failure_taxonomy.recorder.guard import Faults, defer_sigint, guarded
-from pytest_failure_taxonomy.recorder.machine import ci_job, describe_environment, memory_use
+from pytest_failure_taxonomy.recorder.machine import (
+    ci_job,
+    describe_environment,
+    find_commit,
+    memory_use,
+)
 from pytest_failure_taxonomy.recorder.progress import ActivityRecorder, EveryTest
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.recorder.session import SessionRecorder
@@ -509,8 +514,6 @@ class Run:
         """Read where the run goes into the history: that starts git."""
         if self._settings.history is None:
             return None, None
-        from pytest_failure_taxonomy.recorder.commit import find_commit
-
         return find_commit(self._config.rootpath, ci_job())
 
     def _build(
