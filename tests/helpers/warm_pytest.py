@@ -1,11 +1,13 @@
-"""Start pytest from a process that has imported it already: a third of the time of a new one.
+"""Start pytest and our command from processes that have imported them already.
 
 `python -m pytest` spends two thirds of a small run on importing pytest. A server, one for each
 process of the suite, imports it once; each run is a fork of it that has loaded none of the user's
 modules. Where a run loads our plugin by name and switches it on, its server has imported what such
-a run imports, and nothing more: it has learned that from a run of its own. What depends on how an
-interpreter starts (`PYTHON…` variables, a locale, a terminal, a launcher before it) is started anew
-instead; so is everything by `--fresh-pythons`.
+a run imports, and nothing more: it has learned that from a run of its own. So has the server of
+`python -m pytest_failure_taxonomy`, whose commands spend nine tenths on imports; but `run` is a
+parent of processes, and new each time. What depends on how an interpreter starts (`PYTHON…`
+variables, a locale, a terminal, a launcher before it) is started anew instead; so is everything by
+`--fresh-pythons`.
 
 xdist's workers are forks as well. A run with `-n` makes them before it begins, as children of its
 own that wait to be needed. They get the pipes, the folder, the environment and the ignored signals
@@ -47,6 +49,7 @@ _WORKERS: Final = re.compile("(?:^| )(?:-n|--numprocesses)[ =]?([0-9])(?: |$)")
 _RESTARTS: Final = 1
 """How many workers a run may lose before it starts new Pythons."""
 
+_COMMAND: Final = "pytest_failure_taxonomy"
 _FOR_WORKERS: Final = ("execnet.gateway_base", "execnet.gateway_io")
 _REPORTING: Final = ("-p", "failure_taxonomy", "--failure-taxonomy")
 _BENCHES: Final = ("-p", "failure_taxonomy_bench")
@@ -64,7 +67,16 @@ _BENCH_FILES: Final = {
     "bench/echo/rubric.py": "def grade(case, output): return {}\n",
     "bench/echo/cases/a.jsonl": '{"id": "a", "input": 1}\n',
 }
-"""What the run has to do from which a server learns."""
+_COMMAND_FILES: Final = {
+    "junit.xml": "<testsuite tests='1' failures='1'><testcase classname='a' name='b'>"
+    "<failure message='assert 0'>E  assert 0</failure></testcase></testsuite>",
+}
+_COMMANDS: Final = (
+    ("convert", "--from", "junit", "junit.xml", "-o", "failure-report.json"),
+    ("show",),
+    ("merge", "failure-report.json"),
+)
+"""What the run has to do, or our command, from which a server learns."""
 
 _servers: dict[tuple[int, int, str, tuple[str, ...]], _Server] = {}
 """By the process and the thread that have started it, by what it has read at its start, and by what
@@ -83,16 +95,21 @@ def warm_server(command: Sequence[str], env: Mapping[str, str]) -> _Server | Non
     """Return who can run a command as it would run by itself, `None` where it has to.
 
     Args:
-        command: `python -m pytest` and its arguments; anything else is nothing for a server.
+        command: `python -m pytest` or our command, and its arguments; anything else is nothing for
+            a server.
         env: the whole environment of the command.
     """
-    is_pytest = list(command[:3]) == [sys.executable, "-m", "pytest"]
-    if not (Switch.is_on and is_pytest and all(type(word) is str for word in command)):
+    start = [sys.executable, "-m"]
+    is_ours = list(command[:3]) == [*start, _COMMAND] and "run" not in command[3:4]
+    is_known = is_ours or list(command[:3]) == [*start, "pytest"]
+    if not (Switch.is_on and is_known and all(type(word) is str for word in command)):
         return None
     read = _read_at_start(env)
     if not read.items() <= _OF_THE_SUITE.items():
         return None
-    modules = _modules_of(command, env)
+    modules = (_COMMAND,) if is_ours else _modules_of(command, env)
+    if is_ours and not Switch.with_our_modules:
+        return None
     key = (os.getpid(), threading.get_ident(), json.dumps(read, sort_keys=True), modules)
     if key not in _servers:
         _servers[key] = _Server(env, modules)
@@ -156,7 +173,7 @@ class _Server:
         Raises:
             subprocess.TimeoutExpired: it has not ended in time.
         """
-        request = json.dumps({"arguments": command[3:], "cwd": str(cwd), "env": dict(env)})
+        request = json.dumps({"arguments": command[2:], "cwd": str(cwd), "env": dict(env)})
         # Pipes, as `subprocess` has them: a limit on files must not cut what is printed.
         with open(os.devnull, "rb") as stdin, ThreadPoolExecutor(2) as readers:
             pipes = [os.pipe(), os.pipe()]
@@ -195,46 +212,35 @@ def _read_all(pipe: int) -> bytes:
 
 def _warm_up(modules: tuple[str, ...]) -> None:
     """Import what each run imports before it looks at anything of the user's."""
-    import_module("pytest")
-    plugins = import_module("_pytest.config").default_plugins
-    names = [
-        f"_pytest.{each}" for each in plugins if each != "pytester"
-    ]  # its asserts are rewritten
-    first = modules.index("-p") if "-p" in modules else len(modules)
-    for name in (*names, *modules[:first]):
+    learns = modules.index("-p") if "-p" in modules else len(modules)
+    names: list[str] = []
+    if modules != (_COMMAND,):
+        import_module("pytest")
+        plugins = import_module("_pytest.config").default_plugins
+        # The asserts of `pytester` are rewritten.
+        names = [f"_pytest.{plugin}" for plugin in plugins if plugin != "pytester"]
+        names += modules[:learns]
+    for name in names:
         with suppress(ImportError):  # of another version
             import_module(name)
-    for name in _loaded_by_a_run(modules[first:]) if modules[first:] else ():
+    for name in _loaded_by_a_run(modules) if learns < len(modules) or not names else ():
         with suppress(ImportError):  # the name of an alias
             import_module(name)
     gc.collect()
     gc.freeze()  # a fork that traverses what it shares would copy it
 
 
-def _loaded_by_a_run(arguments: Sequence[str]) -> list[str]:
-    """Return the names of what a run with such arguments imports that has a failure, in order."""
+def _loaded_by_a_run(modules: Sequence[str]) -> list[str]:
+    """Return the names of what a run imports that has a failure, or our command, in their order."""
     read, write = os.pipe()
     process_id = os.fork()
     if process_id == 0:
         try:
             os.close(read)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-            known = set(sys.modules)
+            known = {*sys.modules, "conftest", "test_warming_up"}
             with tempfile.TemporaryDirectory() as folder:
-                for name, content in {
-                    **_FILES,
-                    **(_BENCH_FILES if _BENCHES[1] in arguments else {}),
-                }.items():
-                    path = Path(folder, name)
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_text(content, "utf-8")
-                os.chdir(folder)
-                import_module("pytest").main(["-p", "no:cacheprovider", *arguments])
-                os.chdir("/")
-            loaded = [
-                name for name in sys.modules if name not in {*known, "conftest", "test_warming_up"}
-            ]
+                _run_once(Path(folder), modules)
+            loaded = [name for name in sys.modules if name not in known]
             os.write(write, json.dumps(loaded).encode())
         finally:
             os._exit(0)
@@ -244,8 +250,27 @@ def _loaded_by_a_run(arguments: Sequence[str]) -> list[str]:
     return names
 
 
+def _run_once(folder: Path, modules: Sequence[str]) -> None:
+    files, runs = dict(_COMMAND_FILES), [[_COMMAND, *words] for words in _COMMANDS]
+    if "-p" in modules:
+        files = {**_FILES, **(_BENCH_FILES if _BENCHES[1] in modules else {})}
+        runs = [["pytest", "-p", "no:cacheprovider", *modules[modules.index("-p") :]]]
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, "utf-8")
+    os.chdir(folder)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    for sys.argv in runs:
+        with suppress(SystemExit):
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    os.chdir("/")
+
+
 def serve(connection: socket.socket) -> list[str] | None:
-    """Fork for each request until nobody is left to ask; return pytest's arguments in a fork."""
+    """Fork for each request until nobody is left to ask; return the words of one in its fork."""
     signal.signal(signal.SIGINT, lambda *_: None)
     while True:
         request, streams, _, _ = socket.recv_fds(connection, _MAX_REQUEST, 3)
@@ -386,7 +411,7 @@ def _work(connection: socket.socket) -> None:
 
 def _main() -> None:
     mode, *given = sys.argv[1:]
-    arguments: list[str] | None = given
+    arguments: list[str] | None
     if mode == "server":
         connection = socket.socket(fileno=int(given[0]))
         _warm_up(tuple(given[1:]))
@@ -394,13 +419,14 @@ def _main() -> None:
     else:
         sys.path[0] = os.getcwd()  # as `python -m pytest` has it
         _warm_up(_modules_of(given, os.environ))
+        arguments = ["pytest", *given]
     if arguments is None:
         return
-    count = _count_of_workers(arguments)
+    count = _count_of_workers(arguments) if arguments[0] == "pytest" else 0
     if count:
         _Workers(count + _RESTARTS)
-    sys.argv = ["pytest", *arguments]
-    runpy.run_module("pytest", run_name="__main__", alter_sys=True)
+    sys.argv = arguments
+    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
