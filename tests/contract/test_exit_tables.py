@@ -6,6 +6,7 @@ Every table here is written out by hand. None is derived from the code that it c
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Final
 
 import pytest
@@ -155,7 +156,7 @@ STAGE_TABLE: Final = {
     ),
 }
 STAGE_CELLS: Final = tuple(
-    pytest.param(stage, exit_code, expected, id=f"{stage}-{exit_code}")
+    (stage, exit_code, expected)
     for stage, row in STAGE_TABLE.items()
     for exit_code, expected in zip(STAGE_COLUMNS, row, strict=True)
 )
@@ -169,11 +170,11 @@ class PressedTwice(KeyboardInterrupt):
     """Stand for a library's own way to pass Ctrl+C on."""
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_each_published_code_is_a_member(code: str) -> None:
+def test_each_published_code_is_a_member() -> None:
     """Every code of the table is a member whose value, text and JSON are its own name."""
-    reason = FailureReason[code]
-    assert (reason.value, str(reason), json.dumps(reason)) == (code, code, f'"{code}"')
+    for code in CODES:
+        reason = FailureReason[code]
+        assert (reason.value, str(reason), json.dumps(reason)) == (code, code, f'"{code}"')
 
 
 def test_there_are_no_other_codes() -> None:
@@ -182,24 +183,18 @@ def test_there_are_no_other_codes() -> None:
     assert len(FailureReason) == 15
 
 
-@pytest.mark.parametrize(("rank", "code"), [pytest.param(*row, id=row[1]) for row in PRECEDENCE])
-def test_precedence(rank: int, code: str) -> None:
+def test_precedence() -> None:
     """Every code has the precedence number that the table gives it."""
-    assert FailureReason[code].precedence == rank
+    assert tuple((FailureReason[code].precedence, code) for _, code in PRECEDENCE) == PRECEDENCE
 
 
-@pytest.mark.parametrize(("rank", "code"), [pytest.param(*row, id=row[1]) for row in PRECEDENCE])
-@pytest.mark.parametrize(
-    ("other_rank", "other_code"), [pytest.param(*row, id=row[1]) for row in PRECEDENCE]
-)
-def test_the_lower_precedence_number_is_primary(
-    rank: int, code: str, other_rank: int, other_code: str
-) -> None:
+def test_the_lower_precedence_number_is_primary() -> None:
     """Of any two reasons the one with the lower number is the primary one, in either order."""
-    expected = FailureReason[code if rank <= other_rank else other_code]
-    pair = (FailureReason[code], FailureReason[other_code])
-    assert primary_reason(pair) is expected
-    assert primary_reason(reversed(pair)) is expected
+    for (rank, code), (other_rank, other_code) in product(PRECEDENCE, repeat=2):
+        expected = FailureReason[code if rank <= other_rank else other_code]
+        pair = (FailureReason[code], FailureReason[other_code])
+        assert primary_reason(pair) is expected, pair
+        assert primary_reason(reversed(pair)) is expected, pair
 
 
 @pytest.mark.parametrize(
@@ -222,23 +217,24 @@ def test_success_counts_for_nothing_among_reasons(
     assert primary_reason(held) == expected
 
 
-@pytest.mark.parametrize(("exit_code", "expected"), PYTEST_EXIT_CODES)
-def test_pytest_exit_code(exit_code: int, expected: str | None) -> None:
+def test_pytest_exit_codes() -> None:
     """Every exit code of the table has the reason that stands beside it."""
-    assert FailureReason.from_pytest_exit_code(exit_code) == expected
+    assert tuple(
+        (code, FailureReason.from_pytest_exit_code(code)) for code, _ in PYTEST_EXIT_CODES
+    ) == (PYTEST_EXIT_CODES)
 
 
-@pytest.mark.parametrize("exit_code", OTHER_EXIT_CODES)
-def test_other_exit_codes_are_unknown(exit_code: int) -> None:
+def test_other_exit_codes_are_unknown() -> None:
     """An exit code that the table does not list is UNKNOWN, a signal's 128 + n included."""
-    assert FailureReason.from_pytest_exit_code(exit_code) is FailureReason.UNKNOWN
+    found = {code: FailureReason.from_pytest_exit_code(code) for code in OTHER_EXIT_CODES}
+    assert found == dict.fromkeys(OTHER_EXIT_CODES, FailureReason.UNKNOWN)
 
 
-@pytest.mark.parametrize(("stage", "exit_code", "expected"), STAGE_CELLS)
-def test_stage_and_exit_code(stage: str, exit_code: int, expected: str | None) -> None:
+def test_stage_and_exit_code() -> None:
     """Stage and exit code together have the reason of the stage-aware mapping."""
-    assert FailureReason.from_stage(stage, exit_code) == expected
-    assert FailureReason.from_stage(Stage(stage), exit_code) == expected
+    for stage, exit_code, expected in STAGE_CELLS:
+        assert FailureReason.from_stage(stage, exit_code) == expected, (stage, exit_code)
+        assert FailureReason.from_stage(Stage(stage), exit_code) == expected, (stage, exit_code)
 
 
 def test_the_stage_table_is_complete() -> None:
@@ -247,8 +243,6 @@ def test_the_stage_table_is_complete() -> None:
     assert tuple(stage.value for stage in Stage) == STAGES
 
 
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("exit_code", [0, 1, 2, 124, 137])
 @pytest.mark.parametrize(
     ("exception", "expected"),
     [
@@ -262,28 +256,19 @@ def test_the_stage_table_is_complete() -> None:
     ],
 )
 def test_an_exception_decides_before_the_exit_code(
-    stage: str, exit_code: int, exception: BaseException | type[BaseException], expected: str
+    exception: BaseException | type[BaseException], expected: str
 ) -> None:
     """An exception comes first in every stage: Ctrl+C is INTERRUPTED, all else UNKNOWN."""
-    assert FailureReason.from_stage(stage, exit_code, exception) == expected
-    assert FailureReason.from_stage(stage, exit_code, exception=exception) == expected
+    for cell in product(STAGES, (0, 1, 2, 124, 137)):
+        assert FailureReason.from_stage(*cell, exception) == expected, cell
+        assert FailureReason.from_stage(*cell, exception=exception) == expected, cell
 
 
-@pytest.mark.parametrize("exit_code", [124, 137])
-@pytest.mark.parametrize(
-    ("stage", "expected"),
-    [
-        pytest.param("git_clone", "TIMEOUT", id="git_clone"),
-        pytest.param("git_checkout", "TIMEOUT", id="git_checkout"),
-        pytest.param("setup", "SETUP_TIMEOUT", id="setup"),
-        pytest.param("baseline_run", "TIMEOUT", id="baseline_run"),
-        pytest.param("agent_run", "TIMEOUT", id="agent_run"),
-        pytest.param("final_test", "TIMEOUT", id="final_test"),
-    ],
-)
-def test_a_time_limit_decides_before_the_stage(stage: str, exit_code: int, expected: str) -> None:
+def test_a_time_limit_decides_before_the_stage() -> None:
     """124 and 137 come second: SETUP_TIMEOUT in the setup, TIMEOUT in every other stage."""
-    assert FailureReason.from_stage(stage, exit_code) == expected
+    for stage, exit_code in product(STAGES, (124, 137)):
+        expected = "SETUP_TIMEOUT" if stage == "setup" else "TIMEOUT"
+        assert FailureReason.from_stage(stage, exit_code) == expected, (stage, exit_code)
 
 
 @pytest.mark.parametrize(
@@ -303,15 +288,14 @@ def test_scenario(exit_code: int, stage: str, expected: str | None) -> None:
     assert FailureReason.from_stage(stage, exit_code) == expected
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_scenario_user_presses_ctrl_c(stage: str) -> None:
+def test_scenario_user_presses_ctrl_c() -> None:
     """Ctrl+C with exit code 2 is INTERRUPTED in any stage, said by the exception argument."""
-    assert FailureReason.from_stage(stage, 2, KeyboardInterrupt()) is FailureReason.INTERRUPTED
+    found = {FailureReason.from_stage(stage, 2, KeyboardInterrupt()) for stage in STAGES}
+    assert found == {FailureReason.INTERRUPTED}
 
 
-@pytest.mark.parametrize("exit_code", [0, 1, 2, 3, 4, 5, 124, 125, 137, 139])
 @pytest.mark.parametrize("stage", [stage.value for stage in Stage])
-def test_scenario_docker_fails_to_start(stage: str, exit_code: int) -> None:
+def test_scenario_docker_fails_to_start(stage: str) -> None:
     """Docker that does not start is SANDBOX_ERROR in any stage, unless pytest answered 0.
 
     Then a rerun or a plugin has made up for it, and a green run has no verdict; but a baseline has.
@@ -331,17 +315,18 @@ def test_scenario_docker_fails_to_start(stage: str, exit_code: int) -> None:
             reason=FailureReason.SANDBOX_ERROR, kind="sandbox.docker", source="hook"
         ),
     )
-    run = RunEvidence(
-        stage=Stage(stage),
-        exit=ProcessExit(code=exit_code, source="pytest"),
-        failures=(failure,),
-    )
-    verdict = judge(run).verdict
-    if exit_code == 0 and stage != Stage.BASELINE_RUN:
-        assert verdict is None
-        return
-    assert verdict is not None
-    assert (verdict.reason, verdict.kind) == (FailureReason.SANDBOX_ERROR, "sandbox.docker")
+    for exit_code in (0, 1, 2, 3, 4, 5, 124, 125, 137, 139):
+        run = RunEvidence(
+            stage=Stage(stage),
+            exit=ProcessExit(code=exit_code, source="pytest"),
+            failures=(failure,),
+        )
+        verdict = judge(run).verdict
+        if exit_code == 0 and stage != Stage.BASELINE_RUN:
+            assert verdict is None
+        else:
+            assert verdict is not None, exit_code
+            assert (verdict.reason, verdict.kind) == ("SANDBOX_ERROR", "sandbox.docker"), exit_code
 
 
 def test_usage_example_pytest_exit_code() -> None:
@@ -372,12 +357,12 @@ def test_usage_example_precedence() -> None:
     assert primary is primary_reason([reason2, reason1])
 
 
-@pytest.mark.parametrize("exit_code", [-9, 6, 7, 125, 130, 139, 143])
-@pytest.mark.parametrize("stage", ["agent_run", "final_test"])
-def test_settled_codes_are_unknown_where_tests_run(stage: str, exit_code: int) -> None:
+def test_settled_codes_are_unknown_where_tests_run() -> None:
     """The codes that are settled as UNKNOWN are so by both tables, -9 as it stands included."""
-    assert FailureReason.from_pytest_exit_code(exit_code) is FailureReason.UNKNOWN
-    assert FailureReason.from_stage(stage, exit_code) is FailureReason.UNKNOWN
+    for exit_code in (-9, 6, 7, 125, 130, 139, 143):
+        assert FailureReason.from_pytest_exit_code(exit_code) is FailureReason.UNKNOWN
+        for stage in ("agent_run", "final_test"):
+            assert FailureReason.from_stage(stage, exit_code) is FailureReason.UNKNOWN, exit_code
 
 
 def test_settled_setup_with_exit_code_2() -> None:

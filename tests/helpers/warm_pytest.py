@@ -418,7 +418,7 @@ def _main() -> None:
         arguments = serve(connection)
     else:
         sys.path[0] = os.getcwd()  # as `python -m pytest` has it
-        _warm_up(_modules_of(given, os.environ))
+        _warm_up(_FOR_WORKERS)  # one run of its own to learn from would cost more than it saves
         arguments = ["pytest", *given]
     if arguments is None:
         return

@@ -268,7 +268,7 @@ def test_nothing_but_the_pages_own_script_and_style_may_run() -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=15)
 @given(text=HOSTILE)
 def test_no_text_of_a_report_makes_an_element(text: str) -> None:
     """As many elements as with a plain text, whatever it is; and the JSON can be read."""
@@ -299,7 +299,7 @@ def _filled_with(text: str) -> dict[str, Any]:
 @pytest.mark.slow
 @settings(
     deadline=None,
-    max_examples=25,
+    max_examples=10,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(run=_run, completeness=st.sampled_from(["full", "reconstructed", "running"]))
@@ -317,7 +317,7 @@ _ANY_JSON: Final = st.recursive(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=15)
 @given(own=st.dictionaries(_OWN_KEYS, _ANY_JSON, max_size=6))
 def test_extensions_of_any_type_make_a_page(own: dict[str, Any]) -> None:
     """Extensions are open, so ours may hold anything in a report of anybody's."""
