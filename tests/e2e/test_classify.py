@@ -12,12 +12,20 @@ from typing import Any, Final
 
 import pytest
 
-from tests.helpers.children import REPORT, TIMEOUT_SECONDS, child_environment, pytest_command
+from tests.helpers.children import (
+    REPORT,
+    SWITCH,
+    TIMEOUT_SECONDS,
+    child_environment,
+    pytest_command,
+    run_child,
+)
 from tests.helpers.reports import read_report
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 
 CLI: Final = (sys.executable, "-m", "pytest_failure_taxonomy")
+OURS: Final = "failure_taxonomy"
 PASSING: Final = "def test_passes(): pass\n"
 NO_CORE: Final = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
 HANGS: Final = "import time\ndef test_hangs(): time.sleep(30)\n"
@@ -239,35 +247,28 @@ NEEDS: Final = {
 }
 
 
-def run_plain(folder: Path, case: Case) -> tuple[int, bytes]:
+def run_plain(folder: Path, case: Case) -> tuple[int, str]:
     """Run pytest without our plugin; return its exit status and all that it printed."""
-    ended = subprocess.run(
-        [*case.around, *pytest_command(*case.args, plugins=case.plugins)],
-        cwd=folder,
-        env=child_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    return ended.returncode, ended.stdout
+    command = [*case.around, *pytest_command(*case.args, plugins=case.plugins)]
+    ended = run_child(folder, command, stderr=subprocess.STDOUT)
+    return ended.status, ended.stdout
 
 
 def verdict_of_plugin(folder: Path, case: Case) -> Verdict:
-    """Run pytest with our plugin; return the reason and kind of its report."""
-    command = pytest_command(*case.args, plugins=("failure_taxonomy", *case.plugins))
-    (folder / REPORT).unlink(missing_ok=True)
-    subprocess.run(
-        [*case.around, *CLI, "run", "--report", REPORT, "--", *command],
-        cwd=folder,
-        env=child_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    verdict = read_report(folder / REPORT)["verdict"]
+    """Run pytest with our plugin, and where it dies once more under `run`; return the verdict."""
+    path, plugins = folder / REPORT, (OURS, *case.plugins)
+    path.unlink(missing_ok=True)
+    is_told = False
+    if not case.around:
+        alone = run_child(folder, pytest_command(SWITCH, *case.args, plugins=plugins))
+        if path.exists():
+            report = read_report(path)
+            is_told = report["completeness"] == "full" and report["exit"]["code"] == alone.status
+    if not is_told:
+        path.unlink(missing_ok=True)
+        command = [*case.around, *pytest_command(*case.args, plugins=plugins)]
+        run_child(folder, [*CLI, "run", "--report", REPORT, "--", *command])
+    verdict = read_report(path)["verdict"]
     return (None, None) if verdict is None else (verdict["reason"], verdict["kind"])
 
 
@@ -297,14 +298,16 @@ def test_log_and_plugin_agree(tmp_path: Path, name: str) -> None:
         (tmp_path / path).write_text(content, "utf-8")
     status, log = run_plain(tmp_path, case)
     expected = verdict_of_plugin(tmp_path, case)
-    code, answer, told = classify(f"--exit-code={status}", log=log)
-    assert told == ""
+    (tmp_path / "log.txt").write_bytes(log.encode("utf-8", "surrogateescape"))
+    ended = run_child(tmp_path, [*CLI, "classify", f"--exit-code={status}", "log.txt"])
+    answer = json.loads(ended.stdout)
+    assert ended.stderr == ""
     if case.in_log is not None:
         assert expected != case.in_log, f"no exception is needed any more: {case.why}"
         expected = case.in_log
     assert (answer["reason"], answer["kind"]) == expected
-    assert code == (0 if answer["reason"] is None else 1)
-    lines = log.decode().split("\n")
+    assert ended.status == (0 if answer["reason"] is None else 1)
+    lines = log.split("\n")
     for quoted in answer["lines"]:
         assert quoted["text"] in lines[quoted["number"] - 1].replace("\x1b[0m", "") or (
             "--color=yes" in case.args

@@ -173,9 +173,12 @@ def run_child(
 ) -> ChildRun:
     """Run a command in a folder to its end; a plain run of pytest in a fork that is warm."""
     environment = child_environment(env)
-    server = None if options else warm_server(command, environment)
+    is_merged = options == {"stderr": subprocess.STDOUT}
+    server = None if options and not is_merged else warm_server(command, environment)
     if server is not None:
-        status, stdout, stderr = server.run(command, folder, environment, TIMEOUT_SECONDS)
+        status, stdout, stderr = server.run(
+            command, folder, environment, TIMEOUT_SECONDS, is_merged=is_merged
+        )
         return ChildRun(folder=folder, status=status, stdout=_text(stdout), stderr=_text(stderr))
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
     done = subprocess.run(

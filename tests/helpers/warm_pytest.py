@@ -157,7 +157,13 @@ class _Server:
         atexit.register(self._stop, os.getpid())
 
     def run(
-        self, command: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float
+        self,
+        command: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        timeout: float,
+        *,
+        is_merged: bool = False,
     ) -> tuple[int, bytes, bytes]:
         """Run a command that is one of pytest's.
 
@@ -166,6 +172,7 @@ class _Server:
             cwd: the folder to start it in.
             env: its whole environment.
             timeout: in seconds; after it the process is killed.
+            is_merged: have what goes to stderr on stdout.
 
         Returns:
             Its exit status as `subprocess` has it, what it wrote on stdout, and on stderr.
@@ -178,11 +185,12 @@ class _Server:
         with open(os.devnull, "rb") as stdin, ThreadPoolExecutor(2) as readers:
             pipes = [os.pipe(), os.pipe()]
             outputs = [readers.submit(_read_all, read) for read, _ in pipes]
-            streams = [stdin.fileno(), *(write for _, write in pipes)]
+            outward = [write for _, write in pipes]
+            streams = [stdin.fileno(), outward[0], outward[0 if is_merged else 1]]
             try:
                 socket.send_fds(self._socket, [request.encode()], streams)
             finally:
-                for _, write in pipes:
+                for write in outward:
                     os.close(write)
             status = self._status(command, timeout)
             stdout, stderr = (output.result() for output in outputs)
@@ -262,7 +270,10 @@ def _run_once(folder: Path, modules: Sequence[str]) -> None:
     os.chdir(folder)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(1, 2)
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    # What the asking run is told, such as where a step of GitHub writes, is not for this one.
+    kept = {k: v for k, v in os.environ.items() if k.startswith((*_AT_START, "PATH", "HOME"))}
+    os.environ.clear()
+    os.environ.update(kept, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     for sys.argv in runs:
         with suppress(SystemExit):
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
