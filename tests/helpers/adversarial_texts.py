@@ -10,13 +10,12 @@ from re import _parser  # type: ignore[attr-defined]  # how a pattern is read ha
 from types import ModuleType
 from typing import Any, Final
 
-from pytest_failure_taxonomy.redaction.commands import PROGRAMS
+from pytest_failure_taxonomy.redaction.names import PROGRAMS
 from pytest_failure_taxonomy.redaction.signs import read_table
 
 _PACKAGE: Final = "pytest_failure_taxonomy.redaction"
 MODULES: Final = (
-    *("assignments", "commands", "known_values", "marks", "ordinary_values", "pairs", "signs"),
-    *("tokens", "urls", "secret_names"),
+    *("known_values", "marks", "named_secrets", "names", "ordinary_values", "redactor", "signs"),
 )
 LONGEST: Final = 40
 WORST_SO_FAR: Final = (

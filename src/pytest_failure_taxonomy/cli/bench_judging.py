@@ -184,7 +184,7 @@ def _regraded(plan: Regrading) -> tuple[Path | None, str]:
     from pytest_failure_taxonomy.bench.run import regrading
     from pytest_failure_taxonomy.bench.runs.file import SUFFIX, RunFile, scheduled
     from pytest_failure_taxonomy.recorder.secrets import Secrets
-    from pytest_failure_taxonomy.redaction.secret_names import declare_secret_variables
+    from pytest_failure_taxonomy.redaction.names import declare_secret_variables
     from pytest_failure_taxonomy.report.text import change_texts
 
     secrets = Secrets()

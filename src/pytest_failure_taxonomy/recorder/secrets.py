@@ -17,8 +17,11 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from pytest_failure_taxonomy.redaction.commands import redact_arguments, secret_arguments
-from pytest_failure_taxonomy.redaction.secret_names import may_be_secret_variable
+from pytest_failure_taxonomy.redaction.names import (
+    may_be_secret_variable,
+    redact_arguments,
+    secret_arguments,
+)
 from pytest_failure_taxonomy.redaction.signs import Suspicion
 from pytest_failure_taxonomy.report.limits import Redaction
 from pytest_failure_taxonomy.report.text import change_texts, encodable
@@ -99,7 +102,7 @@ class Secrets:
         if not self._to_search((text,)):
             return text
         needs_no_redactor = self._redactor is None and not self.patterns and not self._elsewhere
-        if needs_no_redactor and self._suspicion.is_none_of((text,)):
+        if needs_no_redactor and self._suspicion.looks_clean((text,)):
             self.note_searched((text,))
             return text
         try:
@@ -208,7 +211,7 @@ class Secrets:
 
     def _is_found_in_none(self, texts: Sequence[str]) -> bool:
         """Tell whether none of the texts holds what is not a matter of the user's patterns."""
-        if self._redactor is None and not self.patterns and self._suspicion.is_none_of(texts):
+        if self._redactor is None and not self.patterns and self._suspicion.looks_clean(texts):
             return True
         try:
             return self._load().holds_none(texts)

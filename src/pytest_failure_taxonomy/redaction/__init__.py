@@ -16,7 +16,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(redactor, name)
     if name == "redact_arguments":
-        from pytest_failure_taxonomy.redaction.commands import redact_arguments
+        from pytest_failure_taxonomy.redaction.names import redact_arguments
 
         return redact_arguments
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,8 +18,8 @@ from unicodedata import normalize
 from urllib.parse import quote, quote_plus
 
 from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts
+from pytest_failure_taxonomy.redaction.names import is_secret_variable
 from pytest_failure_taxonomy.redaction.ordinary_values import is_ordinary, is_telling
-from pytest_failure_taxonomy.redaction.secret_names import is_secret_variable
 from pytest_failure_taxonomy.redaction.signs import ChangingVariables, base64_parts, url_passwords
 
 _SURE_LENGTH: Final = 8

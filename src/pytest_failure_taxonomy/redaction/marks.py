@@ -114,9 +114,6 @@ _DOTS: Final = r"\.\.\.(?: \[truncated: \d{1,12} characters\] \.\.\.\n?|\.*+)"
 _CUT_BY_DOTS: Final = re.compile(_DOTS)
 _CUT_EXPRESSION: Final = re.compile(rf"{_DOTS}|…++")
 
-CONTEXT: Final = 300
-"""Characters before a cut in which the start of what was cut is looked for."""
-
 
 def is_cut(text: str) -> bool:
     """Return whether something may have been cut out of the text."""

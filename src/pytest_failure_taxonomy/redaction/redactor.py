@@ -5,22 +5,41 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import unquote
 
 from pytest_failure_taxonomy.redaction import MARK_START
-from pytest_failure_taxonomy.redaction.assignments import (
-    lower_case,
+from pytest_failure_taxonomy.redaction.known_values import EnvironmentValues, LearntValues
+from pytest_failure_taxonomy.redaction.marks import (
+    MARK,
+    Note,
+    Removal,
+    Search,
+    is_cut,
+    removal_of_group,
+)
+from pytest_failure_taxonomy.redaction.named_secrets import (
     remove_assignments,
     remove_behind_cut_names,
+    remove_pairs,
+)
+from pytest_failure_taxonomy.redaction.names import (
+    find_secret_key,
+    lower_case,
+    may_hold_command,
+    remove_from_commands,
     words_of_names,
 )
-from pytest_failure_taxonomy.redaction.commands import may_hold_command, remove_from_commands
-from pytest_failure_taxonomy.redaction.known_values import EnvironmentValues, LearntValues
-from pytest_failure_taxonomy.redaction.marks import MARK, Note, Search, is_cut
-from pytest_failure_taxonomy.redaction.pairs import remove_pairs
-from pytest_failure_taxonomy.redaction.secret_names import find_secret_key
-from pytest_failure_taxonomy.redaction.signs import SIGNATURES
-from pytest_failure_taxonomy.redaction.tokens import Tokens, may_hold_key, remove_private_keys
-from pytest_failure_taxonomy.redaction.urls import remove_from_urls, remove_signatures
+from pytest_failure_taxonomy.redaction.ordinary_values import (
+    is_of_chance,
+    is_placeholder,
+    looks_random,
+)
+from pytest_failure_taxonomy.redaction.signs import (
+    known_tokens,
+    may_hold_key,
+    may_hold_login,
+    may_hold_signature,
+)
 from pytest_failure_taxonomy.user_patterns import UserPattern
 
 SECONDS_PER_TEXT: Final = 1.0
@@ -30,6 +49,7 @@ SECONDS_PER_RUN: Final = 10.0
 
 _MOST_PASSES: Final = 4
 """What was removed can bring two texts together that make a further secret."""
+
 
 _BETWEEN_TEXTS: Final = "\n\0\n"
 """With it around, a text looks to the search as it does by itself."""
@@ -56,7 +76,6 @@ class Redactor:
         self.counts: dict[str, int] = {}
         self._environment = EnvironmentValues(environment)
         self._learnt = LearntValues() if learnt is None else learnt
-        self._tokens = Tokens()
         self._patterns = [
             _RedactionPattern(f"pattern-{number}", pattern)
             for number, pattern in enumerate(extra_patterns, start=1)
@@ -153,8 +172,8 @@ class Redactor:
             text = self._environment.remove(text, search, cut=cut)
         if may_hold_key(text):
             text = remove_private_keys(text, note)
-        text = self._tokens.remove(text, search, cut=cut)
-        if "@" in text and "://" in text:
+        text = known_tokens().remove(text, search, cut=cut)
+        if may_hold_login(text):
             text = remove_from_urls(text, search)
         text = _remove_named(text, search)
         if may_hold_command(text):
@@ -284,7 +303,7 @@ def _add_texts(value: Any, texts: dict[str, bool | None]) -> bool:
 def _remove_named(text: str, search: Search) -> str:
     """Return the text without the secrets that a name gives away."""
     lower = lower_case(text)
-    if any(each in lower for each in SIGNATURES):
+    if may_hold_signature(lower):
         text = remove_signatures(text, search)
         lower = lower_case(text)
     words = words_of_names(lower)
@@ -298,3 +317,133 @@ def _remove_named(text: str, search: Search) -> str:
 
 def _mark(name: str, _: str = "", /) -> str:
     return f"{MARK_START}{name}]"
+
+
+# URLs
+
+_UNMARKED: Final = r"(?!\[REDACTED:)"
+_PASSWORD: Final = re.compile(
+    rf"(?P<start>://[^\s/:@\"'<>?#\[\]]{{0,100}}+:){_UNMARKED}(?P<value>[^\s/\"'<>?#]{{1,400}})(?=@)"
+)
+# One that should have been encoded. `host:8080/path@x` has a port, and `{host}:{port}/@x` may.
+_PASSWORD_WITH_SLASH: Final = re.compile(
+    rf"(?P<start>://[^\s/:@\"'<>?#\[\]]{{0,100}}+:){_UNMARKED}(?![0-9]{{1,5}}/)"
+    r"(?P<value>[^\s@/\"'<>?#{}]{0,100}+[/?#][^\s@\"'<>{}]{0,300}+)(?=@[\w.-]{1,253}(?:[:/?#\s\"',;)]|$))"
+)
+_USER: Final = re.compile(rf"://{_UNMARKED}(?P<value>[^\s/:@\"'<>?#{{}}\[\]]{{8,400}})(?=:?@)")
+# In JSON the `&` may be a code, and so may all signs of a URL that is in another one.
+_SIGNATURE: Final = re.compile(
+    r"(?:(?<=[?&;])|(?<=\\u0026)|(?<=%26)|(?<=%3F))"
+    r"(?:sig(?:nature)?|x-(?:amz|goog)-signature)(?:=|%3D)"
+    rf"{_UNMARKED}(?P<value>[A-Za-z0-9%+/_=~-]{{8,1000}}+)",
+    re.IGNORECASE | re.ASCII,
+)
+_SHORTEST_SIGNATURE: Final = 16
+"""Shorter ones may be words, and go only if they look random."""
+_NAME_WITH_NUMBER: Final = re.compile(r"(?P<name>[A-Za-z._-]+)[0-9]{0,4}")
+_PART_OF_NAME: Final = re.compile(r"[A-Za-z]+")
+_SHORTEST_AVERAGE_OF_NAMES: Final = 3.5
+"""Letters of the words of a name such as `DeployBotOfShop`."""
+_SHORTEST_ALONE: Final = 16
+"""Letters and digits of a token in the place of a user: shorter ones are names."""
+
+
+def remove_from_urls(text: str, search: Search) -> str:
+    """Return the text without the passwords in its URLs, and without tokens in place of a user."""
+    text = search.without_matches(text, _PASSWORD, _password)
+    text = search.without_matches(text, _PASSWORD_WITH_SLASH, _password)
+    return search.without_matches(text, _USER, _token)
+
+
+def remove_signatures(text: str, search: Search) -> str:
+    """Return the text without the signatures in its URLs."""
+    return search.without_matches(text, _SIGNATURE, _signature)
+
+
+def _signature(found: re.Match[str]) -> Removal | None:
+    value = found["value"]
+    is_one = len(value) >= _SHORTEST_SIGNATURE or looks_random(value)
+    return removal_of_group(found, "value", "signature") if is_one else None
+
+
+def _password(found: re.Match[str]) -> Removal | None:
+    is_none = is_placeholder(found["value"])
+    return None if is_none else removal_of_group(found, "value", "url-password")
+
+
+def _token(found: re.Match[str]) -> Removal | None:
+    """Remove a user that is a token: it looks like chance, and is longer than names are."""
+    value = found["value"]
+    name = _NAME_WITH_NUMBER.fullmatch(value)
+    has_no_password = found.string[found.end()] == ":"
+    shortest = 8 if has_no_password else _SHORTEST_ALONE
+    if (
+        len(value) < shortest
+        or "@" in unquote(value)
+        or (name and not any(map(_is_no_name, _PART_OF_NAME.findall(name["name"]))))
+        or is_placeholder(value)
+        or not (name or looks_random(value))
+    ):
+        return None
+    return removal_of_group(found, "value", "url-token")
+
+
+def _is_no_name(letters: str) -> bool:
+    return is_of_chance(letters, _SHORTEST_AVERAGE_OF_NAMES)
+
+
+# Private keys
+
+_BEGIN_OF_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_END_OF_KEY: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_LONGEST_KEY: Final = 30_000
+"""Characters between the start of a key and its end; an RSA key of 16,384 bits has 13,000."""
+
+# Lines of base64, each perhaps behind pytest's `E  `, in a repr with `\n` in place of line ends,
+# or in a list of lines with their quotes and commas.
+_LINES_OF_KEY: Final = re.compile(
+    r"(?:(?:\\{1,2}[nr]|[\s\"',>|+-]|(?<=\n)E )*+"
+    r"(?:(?:Proc-Type|DEK-Info|Version|Comment): [^\n\\]*+"
+    r"|[A-Za-z0-9/+=]{16,}+|\.{3}(?!\.)|…|[A-Za-z0-9/+]{1,64}={0,2}+(?=\\n|\n|[\"']|$)))*+"
+)
+_OF_A_KEY: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/= \t\r\n\\"
+
+
+def remove_private_keys(text: str, note: Note) -> str:
+    """Return the text without the private keys in it."""
+    parts = []
+    position = 0
+    # Both are searched once, so that a text with a million starts takes linear time.
+    begins = [found.span() for found in _BEGIN_OF_KEY.finditer(text)]
+    ends = iter([*(found.span() for found in _END_OF_KEY.finditer(text)), None])
+    end = next(ends)
+    for index, (start, after) in enumerate(begins):
+        if start < position:
+            continue
+        while end is not None and end[0] < after:
+            end = next(ends)
+        following = begins[index + 1][0] if index + 1 < len(begins) else len(text)
+        is_whole = end is not None and end[0] < min(following, after + _LONGEST_KEY)
+        lines = _LINES_OF_KEY.match(text, after)
+        before = _without_rest_of_key(text[position:start], note)
+        position = end[1] if is_whole and end else lines.end() if lines else after
+        parts += [before, note("private-key", text[after:position])]
+    parts.append(_without_rest_of_key(text[position:], note))
+    return "".join(parts)
+
+
+def _without_rest_of_key(text: str, note: Note) -> str:
+    """Remove what stands before an end whose start was cut away."""
+    parts = []
+    position = 0
+    for end in _END_OF_KEY.finditer(text):
+        head = text[max(position, end.start() - _LONGEST_KEY) : end.start()]
+        rest = head.rstrip(_OF_A_KEY)
+        start = end.start() - len(head) + len(rest)
+        if rest and not rest.endswith(("...", "…", "]")):
+            # Something else stands before; only whole lines of base64 are a key's.
+            found = re.search(r"[A-Za-z0-9+/=]{40,}", head[len(rest) :])
+            start += found.start() if found else len(head) - len(rest)
+        parts += [text[position:start], note("private-key")]
+        position = end.end()
+    return "".join([*parts, text[position:]]) if parts else text

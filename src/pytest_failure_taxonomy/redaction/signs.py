@@ -1,7 +1,9 @@
-"""Quick signs that a text may hold a secret. Most texts show none.
+"""Tell quickly whether texts may hold a secret at all; most texts don't.
 
-Loading the redactor takes longer than running some tests. So it is loaded with the first text that
-shows a sign. See docs/decisions/0015.
+A detector of secrets is loaded for a text alone in which the literals stand that its patterns need.
+The redactor asks for them in the same words. So do the forms of tokens (`ghp_…`, `AKIA…`, `eyJ…`):
+each names its literals, and its expression is compiled with the first text that has one of them.
+See docs/decisions/0015.
 """
 
 from __future__ import annotations
@@ -11,33 +13,28 @@ import os
 import pkgutil
 import re
 from binascii import b2a_base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pytest_failure_taxonomy.redaction.commands import may_hold_command
-from pytest_failure_taxonomy.redaction.secret_names import (
+from pytest_failure_taxonomy.redaction.names import (
     declared_variables,
+    lower_case,
     may_be_secret_variable,
+    may_hold_command,
+    words_of_names,
 )
 
-_BETWEEN_TEXTS: Final = "\0"
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.redaction.marks import Removal, Search
+
+BETWEEN_TEXTS: Final = "\0"
 """It is no blank, because a blank may stand between a name and its secret."""
 _LONGEST: Final = 20_000
 """Characters of texts up to which their signs are looked for; longer ones are searched at once."""
 
-_PARTS_OF_NAMES: Final = ("pass", "pwd", "cre", "ok", "key", "auth", "bearer", "private")
-"""Of `secret` and `credential`, and of `token` and `cookie`, a part that the two share."""
-_NAMED: Final = re.compile(
-    r"(?:pass\w{0,12}|pwd|cre(?:t|d\w{0,12})|ok(?:en|ie)|key|auth\w{0,12}|bearer|private)"
-    r"[\\\"'\])]{0,4}(?:[\s=,>&}]|:(?!:)|/>)",
-    re.IGNORECASE,
-)
-"""The rest of a secret's name, and a character with which its value may begin, or which ends an
-element or a tuple's item that has its value elsewhere."""
-SIGNATURES: Final = ("sig=", "signature=", "sig%3d", "signature%3d")
+_SIGNATURES: Final = ("sig=", "signature=", "sig%3d", "signature%3d")
 _SHORTEST_VALUE: Final = 6
-_WORD: Final = re.compile("[A-Za-z0-9]+")
 _SHORTEST_WORD: Final = 4
 _SHORTEST_HALVED: Final = 12
 _LONGEST_WORD: Final = 60
@@ -45,29 +42,35 @@ _LONGEST_WORD: Final = 60
 
 _CURRENT_TEST: Final = "PYTEST_CURRENT_TEST"
 
-_SHORTEST_RUN: Final = 18
-"""Every whole token has a run of so many letters, digits, `_` and `-`, by the table's lengths."""
-_RUNS: Final = bytes(
-    97 if (code < 128 and chr(code).isalnum()) or chr(code) in "_-" else 10 if code == 10 else 32
-    for code in range(256)
-)
-_LONG_RUN: Final = b"a" * _SHORTEST_RUN
 
-_LENGTHS_OF_CODES: Final = {"\\": 1, "%": 2}
-_INSIDE_OF_TOKENS: Final = frozenset(".~:")
-_LONGEST_INSIDE: Final = 12
-LETTERS_OF_HEAD: Final = 3
-_LETTERS_OF_JOINED: Final = 4
-_LETTERS_OF_END: Final = 4
-_LINE_END: Final = b"a" * _LETTERS_OF_END
-_SHORTEST_BEHIND: Final = 12
-"""Letters of a run behind a `_` or `-` in it where a token may begin."""
-_MOST_PLAIN: Final = 2_000
-_LONGEST_PLAIN: Final = 100
-"""How many words are remembered to be no tokens, and their characters: failures repeat the names
-of their files."""
-_BEFORE_RUN: Final = 100
-"""Characters before a run in which the address of a webhook stands."""
+def may_hold_key(text: str) -> bool:
+    """Return whether the text may hold a private key."""
+    return "PRIVATE KEY" in text and ("-----BEGIN" in text or "-----END" in text)
+
+
+def may_hold_login(text: str) -> bool:
+    """Return whether the text may hold a URL with a user or a password."""
+    return "@" in text and "://" in text
+
+
+def may_hold_signature(lower: str) -> bool:
+    """Return whether the text, in lower case, may hold the signature of a URL."""
+    return any(each in lower for each in _SIGNATURES)
+
+
+def may_hold_secret(text: str) -> bool:
+    """Return whether a detector may find a secret in a text that no variable holds.
+
+    Where something was cut, half of one may stand.
+    """
+    from pytest_failure_taxonomy.redaction.marks import is_cut
+
+    if is_cut(text) or may_hold_key(text) or may_hold_login(text):
+        return True
+    lower = lower_case(text)
+    if may_hold_signature(lower) or words_of_names(lower) or may_hold_command(text):
+        return True
+    return bool(known_tokens().literals_in(text))
 
 
 class ChangingVariables:
@@ -124,13 +127,13 @@ class Suspicion:
         """How many words are looked for because of the environment; it never gets smaller."""
         return len(self._words)
 
-    def is_none_of(self, texts: Sequence[str]) -> bool:
+    def looks_clean(self, texts: Sequence[str]) -> bool:
         """Tell whether none of the texts shows any sign that there is a secret in it."""
-        together = _BETWEEN_TEXTS.join(texts)
+        together = BETWEEN_TEXTS.join(texts)
         if len(together) > _LONGEST:
             return False
         self.see_environment()
-        return not any(word in together for word in self._words) and not _is_suspicious(together)
+        return not any(word in together for word in self._words) and not may_hold_secret(together)
 
     def see_environment(self) -> None:
         """Add the values of variables that were set or changed to what is looked for.
@@ -144,134 +147,6 @@ class Suspicion:
             if found:
                 self.variables[name] = value
                 self._words |= {word for each in found for word in _telling_words(each)}
-
-
-class TokenHeads:
-    """The starts of all known tokens."""
-
-    def __init__(self, table: dict[str, Any]) -> None:
-        """Take them from the packaged table."""
-        tokens, shapes = table["tokens"], table["shapes"]
-        self._heads: dict[str, tuple[str, ...]] = {}
-        """All heads, by their first three letters."""
-        self._plain: dict[int, set[str]] = {_SHORTEST_BEHIND: set(), _LETTERS_OF_END: set()}
-        """Words in which no token begins, by the letters at their ends where none may begin."""
-        for form in tokens:
-            for head in _heads(form):
-                start = head[:LETTERS_OF_HEAD]
-                self._heads[start] = (*self._heads.get(start, ()), head)
-        self._joined = frozenset(
-            prefix[:_LETTERS_OF_JOINED] for form in tokens for prefix in joined_heads(form)
-        )
-        self._inside = tuple(
-            [
-                inside[0]
-                for form in tokens
-                for each in form["prefixes"]
-                if (inside := re.match(r".*[.~]", each))
-            ]
-            + [each for form in shapes for each in form.get("inside", ())]
-        )
-
-    def may_stand_in(self, text: str) -> bool:
-        """Return whether a long word begins like a token, or stands behind the start of one.
-
-        Looking for a hundred heads in all of a traceback takes longer than looking for the few
-        long words in it, and at their first letters.
-        """
-        if "eyJ" in text:
-            return True
-        runs = text.encode("latin-1", "replace").translate(_RUNS)
-        lines = runs.replace(b"\n", b" ")
-        end = 0
-        while (start := lines.find(_LONG_RUN, end)) >= 0:
-            end = lines.find(b" ", start)
-            if end < 0:
-                end = len(lines)
-            if self._is_in_run(text, start, end):
-                return True
-        return b"\n" in runs and self._is_at_line_end(text, runs)
-
-    def _is_in_run(self, text: str, start: int, end: int) -> bool:
-        if not self._is_plain(text[start:end], _SHORTEST_BEHIND):
-            return True
-        before = text[start - 1 : start]
-        if before in _LENGTHS_OF_CODES:
-            # Behind the letter of an escape, or the two of a percent code, comes the token.
-            return self._begins(text, start + _LENGTHS_OF_CODES[before])
-        if before in _INSIDE_OF_TOKENS:
-            return text.endswith(self._inside, max(0, start - _LONGEST_INSIDE), start)
-        return before == "/" and "hook" in text[max(0, start - _BEFORE_RUN) : start]
-
-    def _is_plain(self, word: str, behind: int) -> bool:
-        """Return whether no token begins in a word, but for some letters at its end."""
-        plain = self._plain[behind]
-        if word in plain:
-            return True
-        bare = word.lstrip("-_")  # the sign of a line of a diff
-        if (
-            self._begins(word, 0)
-            or self._begins(bare, 0)
-            or self._is_joined_in(word, 0, len(word) - behind)
-        ):
-            return False
-        if len(plain) < _MOST_PLAIN and len(word) <= _LONGEST_PLAIN:
-            plain.add(word)
-        return True
-
-    def may_be_wrapped_in(self, text: str) -> bool:
-        """Return whether the last word of a line begins like a token, also one of a repr."""
-        text = text.replace("\\n", "\n ")
-        return "\n" in text and self._is_at_line_end(
-            text, text.encode("latin-1", "replace").translate(_RUNS)
-        )
-
-    def _begins(self, text: str, at: int) -> bool:
-        heads = self._heads.get(text[at : at + LETTERS_OF_HEAD])
-        return heads is not None and text.startswith(heads, at)
-
-    def _is_joined_in(self, text: str, start: int, last: int) -> bool:
-        """Return whether a token may begin inside of a run: behind a `-`, and some behind a `_`.
-
-        pytest joins the values of parameters by `-`: `test_it[admin-ghp_…]`.
-        """
-        joined = self._joined
-        for sign in "_-":
-            at = start
-            while (at := text.find(sign, at, last) + 1) > 0:
-                is_head = sign == "-" or text[at : at + _LETTERS_OF_JOINED] in joined
-                if is_head and self._begins(text, at):
-                    return True
-        return False
-
-    def _is_at_line_end(self, text: str, runs: bytes) -> bool:
-        plain = self._plain[_LETTERS_OF_END]
-        start = 0
-        for line in runs.split(b"\n")[:-1]:
-            end = start + len(line)
-            if line.endswith(_LINE_END):
-                word = text[start + line.rfind(b" ") + 1 : end]
-                if word not in plain and not self._is_plain(word, _LETTERS_OF_END):
-                    return True
-            start = end + 1
-        return False
-
-
-def joined_heads(form: dict[str, Any]) -> list[str]:
-    """Return the heads of a form that are known behind a `_`, too: `of_ghp_…`.
-
-    Others are words or a letter or two: `cache_key-…` is a name.
-    """
-    if form.get("alone"):
-        return []
-    return [each for each in form["prefixes"] if len(each) >= _LETTERS_OF_JOINED]
-
-
-def read_table() -> dict[str, Any]:
-    """Return the packaged table of token forms."""
-    package = __name__.rpartition(".")[0]
-    table: dict[str, Any] = json.loads(pkgutil.get_data(package, "patterns.json") or b"{}")
-    return table
 
 
 def url_passwords(text: str) -> list[str]:
@@ -305,44 +180,191 @@ def _telling_words(value: str) -> Iterator[str]:
     """
     raw = value.encode("utf-8", "surrogateescape")
     for form in (value, *base64_parts(raw), raw.hex(), raw.hex().upper()):
-        word = max(_WORD.findall(form), key=len, default="")[:_LONGEST_WORD]
+        word = max(re.findall("[A-Za-z0-9]+", form), key=len, default="")[:_LONGEST_WORD]
         if len(word) >= _SHORTEST_HALVED:  # a line may be broken in it
             yield from (word[: len(word) // 2], word[len(word) // 2 :])
         else:
             yield word if len(word) >= _SHORTEST_WORD else ""
 
 
-def _is_suspicious(text: str) -> bool:
-    """Tell whether a text may hold a secret that no variable holds.
+# A token may also begin behind an escape (`\n` in a repr) or a percent code, whose last character
+# is a letter or a digit.
+_START: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
 
-    Where something was cut, half of one may stand. The expression is tried where it may match: it
-    takes a hundred times as long as looking for a word.
-    """
-    if "://" in text or "..." in text or "…" in text:
-        return True
-    lower = text.replace("\u0130", "i").lower()  # the one letter whose small form is longer
-    for part in _PARTS_OF_NAMES:
-        start = lower.find(part)
-        while start >= 0:
-            if _NAMED.match(text, start):
-                return True
-            start = lower.find(part, start + 1)
-    if any(each in lower for each in SIGNATURES):
-        return True
-    if may_hold_command(text):
-        return True
-    return _token_heads().may_stand_in(text)
+_START_OF_ANY: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
+"""The same or behind a `_`, where some begin."""
+
+# No token begins inside of such a run. So each run is read once, however many heads it has.
+_START_OF_RUN: Final = r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=%[0-9A-F][0-9A-F]))"
+_RUN: Final = r"(?:[A-Za-z0-9_-]|[.](?![.][.])){0,400}+"
+_LINE_BREAK: Final = r"[ \t]*(?:\r?\n|(?:\\{1,2}r)?\\{1,2}n)(?:[ \t>|]|E(?=[ \t])){0,60}"
+_SHORTEST_REST: Final = 4
+_WRAPPED: Final = (
+    rf"[A-Za-z0-9_.+/=~-]{{0,400}}+(?:{_LINE_BREAK}[A-Za-z0-9_.+/=~-]{{2,400}}+){{1,8}}"
+)
+_LINE_END: Final = r"[A-Za-z0-9_.+/=~-]{0,400}+(?:\\{1,2}r|\r)?\\?\n"
+_LETTERS_OF_HEAD: Final = 3
+"""Two letters before a cut are no sign of a token."""
+_LETTERS_OF_JOINED: Final = 4
+_MOST_PLAIN: Final = 10_000
+_LONGEST_PLAIN: Final = 100
+"""How many words are remembered to have no token, and their characters: failures repeat them."""
+
+
+class Tokens:
+    """The packaged forms of tokens."""
+
+    def __init__(self) -> None:
+        table = read_table()
+        self._ids = {prefix: form["id"] for form in table["tokens"] for prefix in form["prefixes"]}
+        self._shapes = {shape["regex"]: shape["id"] for shape in table["shapes"]}
+        self._forms: dict[str, str] = {}
+        """An expression for the tokens in which a literal stands, by the literal."""
+        self._shortest = min(
+            len(prefix) + form["least"] for form in table["tokens"] for prefix in form["prefixes"]
+        )
+        for form in table["tokens"]:
+            most = form.get("most", "")
+            rest = f"[{form['alphabet']}]{{{form['least']},{most}}}+"
+            if most:
+                rest += f"(?![{form['alphabet']}])"
+            for prefix in sorted(form["prefixes"], key=len):
+                # `of_ghp_…` is a token, too. Other heads are words or a letter or two.
+                is_joined = len(prefix) >= _LETTERS_OF_JOINED and not form.get("alone")
+                start = f"(?:{_START}|(?<=[A-Za-z0-9]_))" if is_joined else _START
+                self._forms[prefix] = f"{start}{re.escape(prefix)}{rest}"
+        # The longest heads first: `sk-ant-` is not a key of `sk-`.
+        self._forms = dict(sorted(self._forms.items(), key=lambda form: (-len(form[0]), form[0])))
+        self._inside: list[str] = []
+        """Literals that stand inside of tokens; the others are their heads."""
+        for shape in table["shapes"]:
+            for literal in shape["literals"]:
+                self._forms[literal] = f"{_START}(?:{shape['regex']})"
+                self._inside.append(literal)
+        letters: dict[str, list[str]] = {}
+        for prefix in self._ids:
+            letters.setdefault(prefix[0], []).append(re.escape(prefix[1:]))
+        heads = "|".join(f"{first}(?:{'|'.join(rests)})" for first, rests in letters.items())
+        self._head = re.compile(f"{_START_OF_ANY}(?:{heads})")
+        self._plain: set[str] = set()
+        """Words in which no token stands or begins."""
+
+    def literals_in(self, text: str) -> list[str]:
+        """Return the literals of the forms that may have a token in a text.
+
+        It is in a long word, or begins with the last word of a line, also of one in a repr.
+        """
+        text = text.replace(BETWEEN_TEXTS, "\n").replace("\\n", "\n")
+        if " \n" in text or "\t\n" in text:
+            text = re.sub(r"[ \t]+\n", "\n", text)
+        shortest = self._shortest
+        words = {word for word in text.split(" ") if len(word) >= shortest or "\n" in word}
+        words -= self._plain
+        together = "  ".join(words)
+        literals = [
+            literal
+            for literal in (self._forms if self._head.search(together) else self._inside)
+            if literal in together
+            and (
+                self._whole([literal]).search(together)
+                or (
+                    literal in self._ids
+                    and _compiled(_START, [literal], _LINE_END).search(together)
+                )
+            )
+        ]
+        if not literals and len(self._plain) < _MOST_PLAIN:
+            self._plain.update(word for word in words if len(word) <= _LONGEST_PLAIN)
+        return literals
+
+    def remove(self, text: str, search: Search, *, cut: bool) -> str:
+        """Return the text without the tokens in it.
+
+        Args:
+            text: any text.
+            search: removes what was found.
+            cut: whether the text has places where something was cut out, perhaps of a token.
+        """
+        from pytest_failure_taxonomy.redaction.marks import CUT
+
+        if literals := self.literals_in(text):
+            if heads := [each for each in literals if each in self._ids]:
+                wrapped = _compiled(_START, heads, _WRAPPED)
+                text = search.without_matches(text, wrapped, self._wrapped_token)
+            text = search.without_matches(text, self._whole(literals), self._whole_token)
+        if cut and (
+            heads := [each for each in self._ids if len(each) >= _LETTERS_OF_HEAD and each in text]
+        ):
+            rest = rf"{_RUN}{CUT}[A-Za-z0-9_.+/=~-]*+"
+            expression = _compiled(_START_OF_RUN, heads, rest)
+            text = search.without_matches(text, expression, self._cut_token)
+        return text
+
+    def _whole(self, literals: Iterable[str]) -> re.Pattern[str]:
+        """Return what finds the whole tokens of some forms."""
+        forms = [form for literal, form in self._forms.items() if literal in literals]
+        return re.compile("|".join(dict.fromkeys(forms)))
+
+    def _whole_token(self, found: re.Match[str]) -> Removal:
+        from pytest_failure_taxonomy.redaction.marks import removal_of_group
+
+        return removal_of_group(found, 0, self._id_of(found.group()))
+
+    def _cut_token(self, found: re.Match[str]) -> Removal:
+        from pytest_failure_taxonomy.redaction.marks import Removal
+
+        return Removal(*found.span(), self._id_of(found.group()), "")
+
+    def _wrapped_token(self, found: re.Match[str]) -> Removal | None:
+        """Remove a token that lines were broken in: as far as its parts belong to it."""
+        from pytest_failure_taxonomy.redaction.marks import Removal
+        from pytest_failure_taxonomy.redaction.ordinary_values import looks_random
+
+        text = found.group()
+        breaks = list(re.finditer(_LINE_BREAK, text))
+        joined = re.sub(_LINE_BREAK, "", text)
+        form = self._whole([literal for literal in self._forms if literal in joined])
+        ends = [*(each.start() for each in breaks[1:]), len(text)]
+        token = text[: breaks[0].start()]
+        end = 0
+        for before, part_end in zip(breaks, ends, strict=True):
+            part = text[before.end() : part_end]
+            whole = form.match(token + part)
+            is_more = whole is not None and whole.end() > len(token)
+            known = form.fullmatch(token)
+            # What begins a line belongs to the token that ended the one before, if it is like one.
+            if not is_more or (known and not (len(part) >= _SHORTEST_REST and looks_random(part))):
+                break
+            taken = whole.end() - len(token) if whole else 0
+            token += part[:taken]
+            end = before.end() + taken
+            if taken < len(part):
+                break
+        if end == 0 or form.fullmatch(token) is None:
+            return None
+        return Removal(found.start(), found.start() + end, self._id_of(token), token)
+
+    def _id_of(self, token: str) -> str:
+        """Return the id of the longest head that the token has: `sk-ant-` is not a key of `sk-`."""
+        by_head = (
+            self._ids[head] for head in self._forms if token.startswith(head) and head in self._ids
+        )
+        by_shape = (name for shape, name in self._shapes.items() if re.fullmatch(shape, token))
+        return next(by_head, None) or next(by_shape, "token")
 
 
 @cache
-def _token_heads() -> TokenHeads:
-    return TokenHeads(read_table())
+def known_tokens() -> Tokens:
+    """Return the packaged forms, which are read once."""
+    return Tokens()
 
 
-def _heads(form: dict[str, Any]) -> Iterator[str]:
-    """Yield how a form's tokens begin, by three characters at least."""
-    for prefix in form["prefixes"]:
-        if len(prefix) >= LETTERS_OF_HEAD:
-            yield prefix
-        else:
-            yield from (prefix + digit for digit in "0123456789abcdef")
+def read_table() -> dict[str, Any]:
+    """Return the packaged table of token forms."""
+    package = __name__.rpartition(".")[0]
+    table: dict[str, Any] = json.loads(pkgutil.get_data(package, "patterns.json") or b"{}")
+    return table
+
+
+def _compiled(start: str, heads: Iterable[str], rest: str) -> re.Pattern[str]:
+    return re.compile(f"{start}(?:{'|'.join(map(re.escape, heads))}){rest}")

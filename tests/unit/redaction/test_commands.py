@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.redaction.commands import redact_arguments, secret_arguments
+from pytest_failure_taxonomy.redaction.names import redact_arguments, secret_arguments
 
 VALUE: Final = "correct horse"
 
@@ -125,9 +125,4 @@ def test_nothing_heavy_is_loaded() -> None:
         "print(sorted(name for name in sys.modules if '.redaction.' in name))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [
-        (
-            "['pytest_failure_taxonomy.redaction.commands', "
-            "'pytest_failure_taxonomy.redaction.secret_names']"
-        )
-    ]
+    assert done.stdout.splitlines() == ["['pytest_failure_taxonomy.redaction.names']"]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.redaction import commands
+from pytest_failure_taxonomy.redaction import names
 from pytest_failure_taxonomy.redaction.redactor import Redactor
 from tests.helpers.adversarial_texts import modules, units
 
@@ -65,8 +65,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         for name, value in list(vars(module).items()):
             if not name.startswith("__") and isinstance(value, re.Pattern | tuple | dict):
                 monkeypatch.setattr(module, name, counting(value))
-    expressions = commands._Expressions(*map(counting, commands._expressions()))
-    monkeypatch.setattr(commands, "_expressions", lambda: expressions)
+    expressions = names._Expressions(*map(counting, names._expressions()))
+    monkeypatch.setattr(names, "_expressions", lambda: expressions)
     return counted
 
 

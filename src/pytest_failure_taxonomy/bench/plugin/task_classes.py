@@ -24,7 +24,7 @@ from pytest_failure_taxonomy.bench.rubrics import (
 from pytest_failure_taxonomy.bench.sharding import ids_of_shard, parse_shard, shard_of_run
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.options import BENCH_OPTIONS, Option
-from pytest_failure_taxonomy.redaction.secret_names import declare_secret_variables
+from pytest_failure_taxonomy.redaction.names import declare_secret_variables
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric

@@ -1,21 +1,187 @@
-"""Secrets in the arguments of commands, as a list and on a line: `curl -u me:…`, `mysql -p…`.
+"""Which names say that the value beside them is secret: of keys, variables, options and commands.
 
-Every run loads this module for its own arguments, so expressions are compiled with the first text
-that may hold a command line.
+Names stand before values as options (`--api-token`), keys (`"client_secret"`, `<password>`) and
+environment variables (`DB_PASSWORD`). Programs have options that don't say so: `curl -u me:…`,
+`mysql -p…`. Every run loads this module for its own arguments, so expressions are compiled when
+they are first needed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_failure_taxonomy.redaction import MARK_START
-from pytest_failure_taxonomy.redaction.secret_names import option_id
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.redaction.marks import Removal, Search
+
+KINDS_OF_KEYS: Final = (
+    *("api", "access", "secret", "private", "signing", "encryption", "account", "auth", "shared"),
+)
+"""What stands before `key` in the name of a secret: `api_key`, `signing-key`."""
+_WORDS: Final = (
+    *("password", "passwd", "passphrase", "secret", "token", "credential", "credentials"),
+)
+"""With one of these the name of a secret may end, whatever stands before it."""
+_WHOLE_WORDS: Final = ("pass", "pwd", "auth")
+"""These also end the names of other things, such as `--bypass`, unless a sign is before them."""
+_LONGEST_NAME: Final = 100
+_ENDS: Final = {
+    "pass": {
+        "pass": "(?:word|wd|phrase)?",
+        "passw": "(?:or)?d",
+        "passp": "hrase",
+        "pass=": "",
+    },
+    "cre": {"secret": "", "credential": "s?"},
+    "ok": {"token": "", "cookie": ""},
+    "key": {"key": ""},
+    "auth": {"auth": "(?:orization)?"},
+    "bearer": {"bearer": ""},
+    "pwd": {"pwd": ""},
+}
+"""The words in the names of secrets that stand beside a value, and how a name may go on behind one.
+
+They are listed by a part that they share: it is seldom there, and then its words need not be looked
+for."""
+_BEHIND: Final = r"[0-9]?(?:\\{0,2}[\"']|[\])]?(?:[\s=,>&;!}]|:(?!:)|/>))"
+"""What follows a name with which a value may begin, or which ends an element or an item of a tuple
+that has its value elsewhere."""
+_OF_A_KEY: Final = tuple(kind + joint for kind in KINDS_OF_KEYS for joint in ("", "_", "-"))
+_LONGEST_KIND: Final = 12
+
+_OPTION_ENDS: Final = (
+    *_WORDS,
+    "apikey",
+    *(f"{kind}-key" for kind in KINDS_OF_KEYS),
+)
+
+_PARTS_OF_VARIABLES: Final = ("PASS", "PWD", "TOKEN", "SECRET", "KEY", "AUTH", "CRED")
+_FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
+
+_DECLARED: Final[set[str]] = set()
+"""The shell's variables for the current folder and the one before."""
+
+
+def mark_id(name: str) -> str:
+    """Return what the mark of a secret says that stood beside such a name."""
+    name = name.lower().rstrip("2").removeprefix("set-")  # there is a header Cookie2
+    return "api-key" if name.endswith("key") else name
+
+
+def option_id(option: str) -> str:
+    """Return the id of the secret that follows an option; the empty text if there is none."""
+    if not option.startswith("-") or option.startswith("--no-"):
+        return ""
+    name = option.lstrip("-").lower().replace("_", "-")
+    for end in (*_OPTION_ENDS, *_WHOLE_WORDS):
+        if name == end or name.endswith(f"-{end}"):
+            return mark_id(end)
+    if option.startswith("--"):  # `-ktoken` is a value of `-k`
+        return next((mark_id(end) for end in _OPTION_ENDS if name.endswith(end)), "")
+    return ""
+
+
+def words_of_names(lower: str) -> list[str]:
+    """Return the words in a text, in lower case, that are in the name of a secret beside a value.
+
+    They are looked for as plain texts, and only where they are an expression is tried: that takes
+    a tenth of the time.
+    """
+    words = []
+    for part, ends in _ENDS.items():
+        if part in lower:
+            words += [word for word in ends if find_name(lower, word) >= 0]
+    return words
+
+
+def find_name(lower: str, word: str, start: int = 0) -> int:
+    """Return where a name with a word goes on that a value may stand beside; -1 if nowhere."""
+    while (place := lower.find(word, start)) >= 0:
+        start = place + len(word)
+        is_of_key = word != "key" or lower.endswith(_OF_A_KEY, max(0, place - _LONGEST_KIND), place)
+        if is_of_key and _expression_of_name(word).match(lower, place):
+            return place
+    return -1
+
+
+def lower_case(text: str) -> str:
+    """Return the text in lower case, and as long as it was."""
+    # The dotted I of Turkish is the one letter whose small form is two characters.
+    return text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
+
+
+def find_secret_key(name: str) -> str:
+    """Return the end of a key's name that says secret; the empty text if none does."""
+    found = _expression_of_keys().search(name[-_LONGEST_NAME:])
+    return found["name"] if found else ""
+
+
+def declare_secret_variables(names: Iterable[str]) -> None:
+    """Take the values of these environment variables for secrets from now on, in this process."""
+    _DECLARED.update(names)
+
+
+def declared_variables() -> Collection[str]:
+    """Return the names of the environment variables that were declared to be secret."""
+    return _DECLARED
+
+
+def is_secret_variable(name: str) -> bool:
+    """Return whether an environment variable of that name holds a secret.
+
+    `TOKEN_FILE` and the like only say where the secret is.
+    """
+    if name in _DECLARED:
+        return True
+    secret, pointing = _expressions_of_variables()
+    return secret.search(name) is not None and pointing.search(name) is None
+
+
+def may_be_secret_variable(name: str) -> bool:
+    """Return whether `is_secret_variable` may be true, without an expression."""
+    if name in _DECLARED:
+        return True
+    return name not in _FOLDERS and any(part in name.upper() for part in _PARTS_OF_VARIABLES)
+
+
+@cache
+def _expression_of_name(word: str) -> re.Pattern[str]:
+    end = next(ends[word] for ends in _ENDS.values() if word in ends)
+    return re.compile(word if word.endswith("=") else f"{word}{end}{_BEHIND}")
+
+
+@cache
+def _expression_of_keys() -> re.Pattern[str]:
+    return re.compile(
+        r"(?P<name>pass(?:word|wd|phrase)|(?<![a-z0-9])(?:pass|pwd|auth)|secret|token|credentials?"
+        rf"|(?:{'|'.join(KINDS_OF_KEYS)})[_-]?key"
+        r"|(?:proxy-)?authorization|(?:set-)?cookie)\d?$",
+        re.IGNORECASE | re.ASCII,
+    )
+
+
+@cache
+def _expressions_of_variables() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    secret = re.compile(
+        r"(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|API_?KEY)\d?(?![A-Z0-9])"
+        r"|(?:^|_)(?:PASS|PWD|AUTH|CREDENTIALS?"
+        rf"|(?:{'|'.join(KINDS_OF_KEYS)}|DEPLOY|SSH)_?KEY)(?![A-Z])",
+        re.IGNORECASE,
+    )
+    pointing = re.compile(
+        r"^(?:OLD)?PWD$|_(?:FILE|PATH|DIR|SOCK|SOCKET|URL|URI|ENDPOINT|HOST|PORT|USER|USERNAME"
+        r"|NAME|TYPE|METHOD|MODE|TTL|TIMEOUT|EXPIRES|EXPIRY|EXPIRATION|LENGTH|ENABLED|REQUIRED"
+        r"|ISSUER|AUDIENCE|ALGORITHM|SCOPES?)$",
+        re.IGNORECASE,
+    )
+    return secret, pointing
+
+
+# Options of programs
 
 _PAIR: Final = "pair"
 """The value is `user:password`, in the next argument or behind the option's letter."""
@@ -57,7 +223,7 @@ _BY_PROGRAM: Final = {
     }
     for program, options in PROGRAMS.items()
 }
-_LONGEST: Final = 2_000
+_LONGEST_COMMAND: Final = 2_000
 """Characters of a command behind the name of its program, or the value of an option."""
 _STANDS_FOR_ONE: Final = frozenset(("pass", "password", "passwd", "pwd", "secret", "token"))
 _LOGIN: Final = "login"
@@ -152,7 +318,7 @@ def _values_of_programs(args: Sequence[str]) -> dict[int, int]:
 
 def may_hold_command(text: str) -> bool:
     """Return whether the text may hold a command line with one of `PROGRAMS` and its options."""
-    has_option = "-" in text and _expressions().begin_of_option.search(text) is not None
+    has_option = "-" in text and _begin_of_option().search(text) is not None
     return has_option and any(name in text for name in SOME_IN_ALL)
 
 
@@ -171,7 +337,7 @@ def _secrets_of_commands(text: str, search: Search) -> Iterator[Removal]:
         line = _CommandLine()
         line.add(program["program"])
         place = program.end()
-        limit = place + _LONGEST
+        limit = place + _LONGEST_COMMAND
         while sign := expressions.sign.search(text, place, limit):
             search.look(sign.start())
             place = sign.end()
@@ -179,13 +345,13 @@ def _secrets_of_commands(text: str, search: Search) -> Iterator[Removal]:
                 break
             if sign["option"] is None:
                 line.add(sign["program"] or sign.group())
-                limit = place + _LONGEST
+                limit = place + _LONGEST_COMMAND
             elif kind := line.kind_of(sign["option"]):
                 expression = expressions.touching if kind == _TOUCHING else expressions.value
                 if value := expression.match(text, place, limit):
                     search.judge(*value.span())
                     place = value.end()
-                    limit = place + _LONGEST
+                    limit = place + _LONGEST_COMMAND
                     group = value.lastgroup or 0
                     start = value.start(group) + _start_of_secret(kind, value[group])
                     secret = text[start : value.end(group)]
@@ -208,7 +374,6 @@ def _is_none(value: str) -> bool:
 
 
 class _Expressions(NamedTuple):
-    begin_of_option: re.Pattern[str]
     program: re.Pattern[str]
     sign: re.Pattern[str]
     """A program, a command of one, an option, or the end of a command."""
@@ -217,11 +382,18 @@ class _Expressions(NamedTuple):
     touching: re.Pattern[str]
 
 
+_OPTIONS: Final = sorted({name for each in _BY_PROGRAM.values() for name in each})
+_LETTERS: Final = "".join(sorted({name[1] for name in _OPTIONS}))
+
+
+@cache
+def _begin_of_option() -> re.Pattern[str]:
+    return re.compile(rf"-(?=[{_LETTERS}])(?<=[ '\",\t\n]-)")
+
+
 @cache
 def _expressions() -> _Expressions:
-    options = sorted({name for each in _BY_PROGRAM.values() for name in each})
-    letters = "".join(sorted({name[1] for name in options}))
-    long = "|".join(name for name in options if len(name) > len("-u"))
+    long = "|".join(name for name in _OPTIONS if len(name) > len("-u"))
     names = "|".join(sorted(PROGRAMS, key=lambda each: (-len(each), each)))
     program = rf"(?<![\w.-])(?P<program>{names})(?:\.exe)?(?=[\s\"'])"
     between = r"\s\"',\[\]()"
@@ -231,11 +403,10 @@ def _expressions() -> _Expressions:
         rf"|[^{between}\\|;&]|\\(?!n)|(?<=\w),(?=\w)){{1,1000}}+))"
     )
     return _Expressions(
-        begin_of_option=re.compile(rf"-(?=[{letters}])(?<=[ '\",\t\n]-)"),
         program=re.compile(program),
         sign=re.compile(
             rf"(?P<end>[|;&]|\n(?<!\\\n)|\\n)|{program}|(?<![^{between}])(?:{_LOGIN}(?![^{between}])"
-            rf"|(?P<option>(?:{long})(?=[{between}=])|-[{letters}]))"
+            rf"|(?P<option>(?:{long})(?=[{between}=])|-[{_LETTERS}]))"
         ),
         value=re.compile(rf"(?:=|[\"']?(?:\\\n|[\s,])+)?{value}"),
         touching=re.compile(value),

@@ -1,36 +1,29 @@
-"""Secrets beside their names: headers, assignments, options, and names that were cut."""
+"""Secrets beside their names: headers, assignments, options, names that were cut, markup, pairs.
+
+Such as `<password>…</password>`, `name="csrf_token" value="…"`, `('password', '…')`, and
+`machine example.org login me password …`.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
-from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts
+from pytest_failure_taxonomy.redaction.marks import Removal, Search, cuts, removal_of_group
+from pytest_failure_taxonomy.redaction.names import find_name, find_secret_key, lower_case, mark_id
 from pytest_failure_taxonomy.redaction.ordinary_values import (
     is_code,
     is_ordinary_bare,
     is_placeholder,
     is_prose_of_header,
     is_too_little,
+    looks_random,
 )
-from pytest_failure_taxonomy.redaction.secret_names import KINDS_OF_KEYS, mark_id
 
-_WORDS: Final = {
-    "pass": ("pass", "passw", "passp", "pass="),
-    "cre": ("secret", "credential"),
-    "ok": ("token", "cookie"),
-    "key": ("key",),
-    "auth": ("auth",),
-    "bearer": ("bearer",),
-    "pwd": ("pwd",),
-}
-"""By a part that they share: it is seldom there, and then its words need not be looked for."""
 _ALONE: Final = frozenset(("pass=", "pwd", "auth"))
 """Words that are others' parts: `compass`, `author`."""
-_WHOLE: Final = frozenset(("token", "secret", "key", "pwd"))
-"""Words that end there: `tokens` and `keyboard` are others."""
-_OF_A_KEY: Final = tuple(kind + joint for kind in KINDS_OF_KEYS for joint in ("", "_", "-"))
 
 _UNMARKED: Final = r"(?!\[REDACTED:)"
 _NAME: Final = (
@@ -114,19 +107,6 @@ _LONGEST_CUT_NAME: Final = 14
 _CUT_VALUE: Final = re.compile(r"[^\s\"'(){}\[\]]{4,}+")
 
 
-def words_of_names(lower: str) -> list[str]:
-    """Return the words in a text, in lower case, that the names of secrets have.
-
-    They are looked for as plain texts, and only where they are an expression is tried: that takes
-    a tenth of the time.
-    """
-    words = []
-    for part, wholes in _WORDS.items():
-        if part in lower:
-            words += [word for word in wholes if word in lower]
-    return words
-
-
 def remove_assignments(text: str, lower: str, words: Iterable[str], search: Search) -> str:
     """Return the text without the secrets in headers, assignments and options.
 
@@ -147,12 +127,6 @@ def remove_assignments(text: str, lower: str, words: Iterable[str], search: Sear
     return text
 
 
-def lower_case(text: str) -> str:
-    """Return the text in lower case, and as long as it was."""
-    # The dotted I of Turkish is the one letter whose small form is two characters.
-    return text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
-
-
 def _removals(
     text: str,
     lower: str,
@@ -162,12 +136,13 @@ def _removals(
     search: Search,
 ) -> Iterator[Removal]:
     """Yield what the expression finds where the word stands, if it is a secret."""
-    place = lower.find(word)
-    while place >= 0:
+    done = 0
+    while (place := find_name(lower, word, done)) >= 0:
         done = place + len(word)
+        if word in _ALONE and lower[place - 1 : place].isalnum():
+            continue
         limit = place + _LONGEST_JUDGED
-        found = expression.match(text, place, limit) if _may_start(lower, word, place) else None
-        if found:
+        if found := expression.match(text, place, limit):
             search.judge(place, found.end())
             if removal := removal_of(found):
                 start, done, name = removal
@@ -175,15 +150,6 @@ def _removals(
                 if found.end() == limit and (whole := expression.match(text, place)):
                     done = max(done, whole.end())
                 yield Removal(start, done, name, text[start:done])
-        place = lower.find(word, done)
-
-
-def _may_start(lower: str, word: str, place: int) -> bool:
-    if word in _WHOLE and lower[place + len(word) : place + len(word) + 1].isalpha():
-        return False
-    if word in _ALONE:
-        return not lower[place - 1 : place].isalnum()
-    return word != "key" or lower.endswith(_OF_A_KEY, max(0, place - 12), place)
 
 
 def _of_header(found: re.Match[str]) -> _Found | None:
@@ -307,3 +273,159 @@ def _open_quote(text: str, end: int) -> str:
     line_start = max(earliest, text.rfind("\n", earliest, end) + 1)
     literals = _LITERALS.match(text, line_start, end)
     return text[literals.end() : end][:1] if literals else ""
+
+
+# Markup, pairs and files of logins
+
+_NAME_IN_MARKUP: Final = r"(?P<name>[\w.:-]{2,100}+)"
+_OPEN: Final = r"\\{0,2}[\"']"
+_VALUE_IN_MARKUP: Final = rf"{_UNMARKED}(?P<value>[^\"'<>\n\\]{{1,2000}}+)"
+
+_ELEMENT: Final = re.compile(
+    rf"(?:<|&lt;){_NAME_IN_MARKUP}(?:\s[^<>\n]{{0,200}}?)?(?:>|&gt;)\s{{0,40}}"
+    rf"{_UNMARKED}(?P<value>(?:(?!&lt;)[^<>\s]){{1,2000}}+)(?=\s{{0,40}}(?:</|&lt;/))",
+    re.IGNORECASE | re.ASCII,
+)
+_NAME_OF: Final = (
+    rf"(?:name|key|id|field|property|variable|header)(?:{_OPEN})?\s{{0,4}}[:=]\s{{0,4}}"
+)
+_VALUE_OF: Final = rf"(?:value|content)(?:{_OPEN})?\s{{0,4}}[:=]\s{{0,4}}"
+# What may stand between the two: more attributes or entries, but no end of a tag or an object.
+_BETWEEN: Final = r"[^<>{}\[\]()]{0,200}?"
+_VALUE_SIGN: Final = re.compile(_VALUE_OF)
+_QUOTED_VALUE: Final = re.compile(rf"{_VALUE_OF}{_OPEN}{_VALUE_IN_MARKUP}{_OPEN}[\s,;]")
+_NAME_SIGN: Final = re.compile(rf"{_NAME_OF}|type\s?=")
+_NAME_THEN_VALUE: Final = re.compile(
+    rf"(?<![\w-]){_NAME_OF}(?:{_OPEN})?{_NAME_IN_MARKUP}(?:{_OPEN})?(?=[\s,;]){_BETWEEN}(?<![\w-]){_VALUE_OF}"
+    rf"(?:{_OPEN}{_VALUE_IN_MARKUP}|{_UNMARKED}(?P<bare>[^\s\"'<>{{}},]{{1,2000}}+))",
+    re.IGNORECASE | re.ASCII,
+)
+_VALUE_THEN_NAME: Final = re.compile(
+    rf"(?<![\w-]){_VALUE_OF}{_OPEN}{_VALUE_IN_MARKUP}{_OPEN}(?=[\s,;]){_BETWEEN}"
+    rf"(?<![\w-])(?:{_NAME_OF}{_OPEN}{_NAME_IN_MARKUP}|type\s?=\s?{_OPEN}(?P<type>password)){_OPEN}",
+    re.IGNORECASE | re.ASCII,
+)
+_TYPE_THEN_VALUE: Final = re.compile(
+    rf"(?<![\w-])(?P<type>type)\s?=\s?{_OPEN}password{_OPEN}(?=\s){_BETWEEN}(?<![\w-])"
+    rf"value\s?=\s?{_OPEN}{_VALUE_IN_MARKUP}",
+    re.IGNORECASE,
+)
+# A call has a name before its bracket: `get('password', 'x')` asks for one.
+_TUPLE: Final = re.compile(
+    rf"(?<![\w\])])[(\[]\s{{0,4}}[bru]?{_OPEN}{_NAME_IN_MARKUP}{_OPEN}\s?,\s{{0,4}}[bru]?{_OPEN}"
+    rf"{_UNMARKED}(?P<value>[^\"'\n\\]{{1,2000}}+){_OPEN}\s{{0,4}},?\s{{0,4}}[)\]]",
+    re.IGNORECASE | re.ASCII,
+)
+_NETRC: Final = re.compile(
+    r"(?<![\w-])(?:machine\s{1,20}(?P<host>[^\s\"']{1,253})|default)\s{1,20}"
+    rf"(?P<login>(?:(?:login|account|user)\s{{1,20}}[^\s\"']{{1,200}}\s{{1,20}}){{0,2}})"
+    rf"(?P<name>password)\s{{1,20}}{_UNMARKED}(?P<value>[^\s\"'\\]{{1,400}}+)",
+    re.ASCII,
+)
+_WORDS_OF_PROSE: Final = re.compile(r"[A-Za-z _.,:;!?-]*")
+_ENDS_OF_NAMES: Final = {
+    "pass": ("ssword", "sswd", "ssphrase", "pass"),
+    "pwd": ("pwd",),
+    "secret": ("secret",),
+    "token": ("token",),
+    "credential": ("ials", "ial"),
+    "key": ("key",),
+    "auth": ("auth", "authorization"),
+    "cookie": ("cookie",),
+}
+"""The ends of names in a tuple, by the word that is in them."""
+_BRACKET: Final = re.compile(r"[<>{}\[\]()]")
+_LONGEST_BETWEEN: Final = 400
+"""Characters between the sign of a name and that of its value."""
+
+
+def remove_pairs(text: str, lower: str, words: Collection[str], search: Search) -> str:
+    """Return the text without the secrets that stand beside a name that is no assignment.
+
+    Args:
+        text: any text.
+        lower: the same in lower case.
+        words: which of the words that names of secrets have are in it.
+        search: removes what was found.
+    """
+    for expression, id_of in _expressions_of_pairs(lower, words):
+        text = search.without_matches(text, expression, partial(_removal_of_pair, id_of))
+    return text
+
+
+def _expressions_of_pairs(
+    lower: str, words: Collection[str]
+) -> Iterator[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
+    """Yield what may find something: a search takes longer than looking for its signs."""
+    if "</" in lower or "&lt;/" in lower:
+        yield _ELEMENT, _id_of_value
+    if _may_have_name_and_value(lower, words):
+        yield _NAME_THEN_VALUE, _id_of_value
+        yield _VALUE_THEN_NAME, _id_of_value
+        if "type" in lower:
+            yield _TYPE_THEN_VALUE, _id_of_value
+    if "'," in lower or '",' in lower:
+        ends = [end for word, ends in _ENDS_OF_NAMES.items() if word in words for end in ends]
+        if any(f"{end}'," in lower or f'{end}",' in lower for end in ends):
+            yield _TUPLE, _id_in_tuple
+    if "pass" in words and any(
+        _NETRC.match(lower, at) for word in ("machine", "default") for at in _places(lower, word)
+    ):
+        yield _NETRC, _id_in_netrc
+
+
+def _may_have_name_and_value(lower: str, words: Collection[str]) -> bool:
+    """Return whether a value has a secret's name before it, or is quoted and has it behind.
+
+    Between the two there is no bracket, which source code is full of.
+    """
+    for at in (*_places(lower, "value"), *_places(lower, "content")):
+        if not _VALUE_SIGN.match(lower, at):
+            continue
+        before = _BRACKET.split(lower[max(0, at - _LONGEST_BETWEEN) : at])[-1]
+        if any(word in before for word in words) and _NAME_SIGN.search(before):
+            return True
+        if quoted := _QUOTED_VALUE.match(lower, at):
+            behind = lower[quoted.end() : quoted.end() + _LONGEST_BETWEEN]
+            if any(word in behind for word in words):
+                return True
+    return False
+
+
+def _places(text: str, word: str) -> Iterator[int]:
+    """Yield where the word stands in the text."""
+    at = text.find(word)
+    while at >= 0:
+        yield at
+        at = text.find(word, at + len(word))
+
+
+def _removal_of_pair(id_of: Callable[[re.Match[str]], str], found: re.Match[str]) -> Removal | None:
+    name = id_of(found)
+    group = "value" if found["value"] is not None else "bare"
+    return removal_of_group(found, group, name) if name else None
+
+
+def _id_of_value(found: re.Match[str]) -> str:
+    """Return the id of the secret; the empty text where the value is none."""
+    groups = found.groupdict()
+    value = groups["value"] or groups.get("bare") or ""
+    name = find_secret_key("password" if groups.get("type") else groups["name"]).lower()
+    is_word = groups["value"] is None and is_code(value)
+    if not name or not value.strip() or is_placeholder(value) or is_word:
+        return ""
+    return "" if is_too_little(name, value) else mark_id(name)
+
+
+def _id_in_tuple(found: re.Match[str]) -> str:
+    """Two words in brackets are names: `('password', 'email')`."""
+    value = found["value"]
+    if _WORDS_OF_PROSE.fullmatch(value) and not looks_random(value):
+        return ""
+    return _id_of_value(found)
+
+
+def _id_in_netrc(found: re.Match[str]) -> str:
+    if not found["login"] and not looks_random(found["value"]):
+        return ""
+    return "" if is_placeholder(found["value"]) else "password"
