@@ -14,12 +14,14 @@ from typing import Final
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, difference_interval_95, mcnemar_p_value
 from pytest_failure_taxonomy.bench.models import (
     BenchComparison,
+    BenchDigests,
     BenchRunReport,
     BenchScore,
     CaseChange,
     Checked,
     DifferenceInterval,
     Finding,
+    Flip,
     GateResult,
 )
 from pytest_failure_taxonomy.bench.run_report import distinct_name
@@ -92,52 +94,37 @@ def compared_run(
         where: What to call it in messages, such as the path of its file.
         digests: Of its cases, by id; those of repetitions are equal.
     """
-    counts, judged_by = report.counts, report.digests
+    counts = report.counts
+    judged_by = report.digests or BenchDigests(taxonomy=None, rubric=None)
+    # Whether `fix#2` is the second run of the case `fix`, and no case of its own.
     is_repeated = report.lower_bound_95.n != counts.started
-    if digests is not None and is_repeated:
-        digests = {distinct_name(case_id): digest for case_id, digest in digests.items()}
+    name_of = distinct_name if is_repeated else str
+    digest_of = {name_of(case_id): digest for case_id, digest in (digests or {}).items()}
+    groups: dict[str, list[BenchScore]] = {}
+    for case_id, score in report.per_case:
+        groups.setdefault(name_of(case_id), []).append(score)
     return ComparedRun(
         where=where,
         run_id=report.run_id,
         task_class=report.task_class,
         system=report.system_label,
-        cases=runs_by_case(report.per_case, is_repeated=is_repeated, digests=digests),
+        cases={
+            name: CaseRuns(
+                score=fmean(each.counted_score for each in scores),
+                passed=sum(each.passed for each in scores) / len(scores),
+                runs=len(scores),
+                cost_usd=math.fsum(each.cost_usd for each in scores),
+                wall_clock_ms=math.fsum(each.wall_clock_ms for each in scores),
+                digest=digest_of.get(name),
+            )
+            for name, scores in sorted(groups.items())
+        },
         missing=counts.scheduled - counts.graded,
         was_picked=report.lower_bound_95.method == BY_HAND,
-        taxonomy=None if judged_by is None else judged_by.taxonomy,
-        rubric=None if judged_by is None else judged_by.rubric,
-        all_cases=None if judged_by is None else judged_by.cases,
+        taxonomy=judged_by.taxonomy,
+        rubric=judged_by.rubric,
+        all_cases=judged_by.cases,
     )
-
-
-def runs_by_case(
-    per_case: Iterable[tuple[str, BenchScore]],
-    *,
-    is_repeated: bool,
-    digests: Mapping[str, str] | None = None,
-) -> dict[str, CaseRuns]:
-    """Return the distinct cases of a run, the repetitions of each taken together.
-
-    Args:
-        per_case: Ids and scores.
-        is_repeated: Whether `fix#2` is the second run of the case `fix`, and no case of its own.
-        digests: Of the cases, by the id of the distinct case.
-    """
-    groups: dict[str, list[BenchScore]] = {}
-    for case_id, score in per_case:
-        name = distinct_name(case_id) if is_repeated else case_id
-        groups.setdefault(name, []).append(score)
-    return {
-        name: CaseRuns(
-            score=fmean(each.counted_score for each in scores),
-            passed=sum(each.passed for each in scores) / len(scores),
-            runs=len(scores),
-            cost_usd=math.fsum(each.cost_usd for each in scores),
-            wall_clock_ms=math.fsum(each.wall_clock_ms for each in scores),
-            digest=(digests or {}).get(name),
-        )
-        for name, scores in sorted(groups.items())
-    }
 
 
 # Whether two runs may be compared.
@@ -161,7 +148,11 @@ def compare(
     problems = [*repeated_classes(old), *repeated_classes(new)]
     if problems:
         raise BenchError("\n".join(problems))
-    pairs = _pairs(old, new)
+    pairs = []
+    for run in new:
+        before = [each for each in old if each.task_class == run.task_class]
+        is_single = len(before) == 1 == sum(each.task_class == run.task_class for each in new)
+        pairs += [(each, run) for each in before if is_single or each.system == run.system]
     if not pairs:
         what = f"is of {_names(run.name for run in new)}, and {old[0].where} of"
         what += f" {_names(run.name for run in old)}"
@@ -181,17 +172,6 @@ def repeated_classes(runs: Sequence[ComparedRun]) -> list[str]:
         for name, count in counts.items()
         if count > 1
     ]
-
-
-def _pairs(
-    old: Sequence[ComparedRun], new: Sequence[ComparedRun]
-) -> list[tuple[ComparedRun, ComparedRun]]:
-    pairs = []
-    for run in new:
-        before = [each for each in old if each.task_class == run.task_class]
-        is_single = len(before) == 1 == sum(each.task_class == run.task_class for each in new)
-        pairs += [(each, run) for each in before if is_single or each.system == run.system]
-    return pairs
 
 
 def refusals(
@@ -218,7 +198,9 @@ def refusals(
     changed = [
         case_id
         for case_id, case in new.cases.items()
-        if case_id in old.cases and _differ(case.digest, old.cases[case_id].digest)
+        if case_id in old.cases
+        and None not in (case.digest, before := old.cases[case_id].digest)
+        and case.digest != before
     ]
     if changed or (_have_comparable_digests(old, new) and old.all_cases != new.all_cases):
         what = f"{_cases(changed) if changed else 'cases'} {'was' if len(changed) == 1 else 'were'}"
@@ -227,13 +209,19 @@ def refusals(
     common = old.cases.keys() & new.cases.keys()
     if not common:
         reasons.append(f"{where}: no case is in {old.where}, too; give two runs of the same cases")
-    elif not only_common:
-        reasons += _unpaired_cases(old, new, right)
+    elif not only_common:  # the mean of the other cases is no mean of the class
+        incomplete = [
+            f"{run.where}: {shown(run.name)}: is not complete, {run.missing}"
+            f" {'case has' if run.missing == 1 else 'cases have'} no score; {right}"
+            for run in (old, new)
+            if run.missing
+        ]
+        reasons += incomplete
+        if (only_old := old.cases.keys() - new.cases.keys()) and not incomplete:
+            reasons.append(f"{where}: lacks {_cases(only_old)} of {old.where}; {right}")
+        if (only_new := new.cases.keys() - old.cases.keys()) and not incomplete:
+            reasons.append(f"{where}: has {_cases(only_new)} that {old.where} lacks; {right}")
     return reasons
-
-
-def _differ(one: str | None, other: str | None) -> bool:
-    return one is not None and other is not None and one != other
 
 
 def _have_comparable_digests(old: ComparedRun, new: ComparedRun) -> bool:
@@ -241,25 +229,6 @@ def _have_comparable_digests(old: ComparedRun, new: ComparedRun) -> bool:
     is_known = old.all_cases is not None and new.all_cases is not None
     have_same_ids = not old.missing and not new.missing and old.cases.keys() == new.cases.keys()
     return is_known and have_same_ids
-
-
-def _unpaired_cases(old: ComparedRun, new: ComparedRun, right: str) -> list[str]:
-    """Return that a run lacks cases: the mean of the others is no mean of the class."""
-    where = f"{new.where}: {shown(new.name)}"
-    incomplete = [
-        f"{run.where}: {shown(run.name)}: is not complete, {run.missing}"
-        f" {'case has' if run.missing == 1 else 'cases have'} no score; {right}"
-        for run in (old, new)
-        if run.missing
-    ]
-    if incomplete:
-        return incomplete
-    reasons = []
-    if only_old := old.cases.keys() - new.cases.keys():
-        reasons.append(f"{where}: lacks {_cases(only_old)} of {old.where}; {right}")
-    if only_new := new.cases.keys() - old.cases.keys():
-        reasons.append(f"{where}: has {_cases(only_new)} that {old.where} lacks; {right}")
-    return reasons
 
 
 def _cases(names: Iterable[str]) -> str:
@@ -281,10 +250,42 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> BenchComparison:
     """
     names = sorted(old.cases.keys() & new.cases.keys())
     pairs = [(old.cases[name], new.cases[name]) for name in names]
-    changes = [_change(name, *pair) for name, pair in zip(names, pairs, strict=True)]
-    told = sorted(filter(_is_change, changes), key=_by_difference)
-    interval = _interval(old, new, [each.new_score - each.old_score for each in changes])
-    flips = [each.flip for each in changes]
+    changes, flips = [], []
+    for name, (one, two) in zip(names, pairs, strict=True):
+        did, does = one.passed > 1 / 2, two.passed > 1 / 2
+        flip: Flip | None = None if did == does else "now_passes" if does else "now_fails"
+        flips.append(flip)
+        if abs(two.score - one.score) > _SAME or abs(two.passed - one.passed) > _SAME:
+            changes.append(
+                CaseChange(
+                    case_id=name,
+                    old_score=one.score,
+                    new_score=two.score,
+                    old_passed=one.passed,
+                    new_passed=two.passed,
+                    flip=flip,
+                )
+            )
+    changes.sort(key=lambda each: (each.new_score - each.old_score, each.case_id))
+    # Cases that were picked by hand, or left over by a cap or a crash, prove nothing of others.
+    why = BY_HAND if old.was_picked or new.was_picked else None
+    if old.missing or new.missing:
+        why = NOT_COMPLETE
+    if why is not None:
+        interval = DifferenceInterval(low=None, high=None, method=why, n=len(pairs))
+    else:
+        interval = difference_interval_95([two.score - one.score for one, two in pairs])
+    finding: Finding = "undecided"
+    if interval.high is not None and interval.high < 0:
+        finding = "worse"
+    elif interval.low is not None and interval.low > 0:
+        finding = "better"
+    unknown: dict[Checked, bool] = {
+        "taxonomy": None in (old.taxonomy, new.taxonomy),
+        "rubric": None in (old.rubric, new.rubric),
+        "cases": any(None in (one.digest, two.digest) for one, two in pairs)
+        and not _have_comparable_digests(old, new),
+    }
     return BenchComparison(
         task_class=new.task_class,
         old_system_label=old.system,
@@ -295,80 +296,23 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> BenchComparison:
         n=len(pairs),
         only_old=tuple(sorted(old.cases.keys() - new.cases.keys())),
         only_new=tuple(sorted(new.cases.keys() - old.cases.keys())),
-        not_checked=_not_checked(old, new, pairs),
+        not_checked=tuple(name for name, is_unknown in unknown.items() if is_unknown),
         old_mean=fmean(one.score for one, _ in pairs),
         new_mean=fmean(two.score for _, two in pairs),
         difference=fmean(two.score - one.score for one, two in pairs),
         interval_95=interval,
-        finding=_finding(interval),
+        finding=finding,
         mcnemar_p=mcnemar_p_value(flips.count("now_fails"), flips.count("now_passes")),
-        changes=tuple(told),
+        changes=tuple(changes),
         old_cost_usd=math.fsum(one.cost_usd for one, _ in pairs),
         new_cost_usd=math.fsum(two.cost_usd for _, two in pairs),
-        old_mean_ms=_mean_ms(one for one, _ in pairs),
-        new_mean_ms=_mean_ms(two for _, two in pairs),
+        old_mean_ms=_mean_ms([one for one, _ in pairs]),
+        new_mean_ms=_mean_ms([two for _, two in pairs]),
     )
 
 
-def _mean_ms(cases: Iterable[CaseRuns]) -> float:
-    listed = list(cases)
-    return math.fsum(each.wall_clock_ms for each in listed) / sum(each.runs for each in listed)
-
-
-def _change(case_id: str, old: CaseRuns, new: CaseRuns) -> CaseChange:
-    did, does = old.passed > 1 / 2, new.passed > 1 / 2
-    return CaseChange(
-        case_id=case_id,
-        old_score=old.score,
-        new_score=new.score,
-        old_passed=old.passed,
-        new_passed=new.passed,
-        flip=None if did == does else "now_passes" if does else "now_fails",
-    )
-
-
-def _is_change(each: CaseChange) -> bool:
-    moved = abs(each.new_score - each.old_score) > _SAME
-    return moved or abs(each.new_passed - each.old_passed) > _SAME
-
-
-def _by_difference(each: CaseChange) -> tuple[float, str]:
-    return each.new_score - each.old_score, each.case_id
-
-
-def _interval(
-    old: ComparedRun, new: ComparedRun, differences: Sequence[float]
-) -> DifferenceInterval:
-    """Return what the pairs prove of all cases that could have been drawn.
-
-    Cases that were picked by hand, or left over by a cap or a crash, prove nothing of others.
-    """
-    why = BY_HAND if old.was_picked or new.was_picked else None
-    if old.missing or new.missing:
-        why = NOT_COMPLETE
-    if why is not None:
-        return DifferenceInterval(low=None, high=None, method=why, n=len(differences))
-    return difference_interval_95(differences)
-
-
-def _finding(interval: DifferenceInterval) -> Finding:
-    if interval.high is not None and interval.high < 0:
-        return "worse"
-    if interval.low is not None and interval.low > 0:
-        return "better"
-    return "undecided"
-
-
-def _not_checked(
-    old: ComparedRun, new: ComparedRun, pairs: Sequence[tuple[CaseRuns, CaseRuns]]
-) -> tuple[Checked, ...]:
-    unknown: dict[Checked, bool] = {
-        "taxonomy": None in (old.taxonomy, new.taxonomy),
-        "rubric": None in (old.rubric, new.rubric),
-        "cases": any(None in (one.digest, two.digest) for one, two in pairs)
-        and not _have_comparable_digests(old, new),
-    }
-    return tuple(name for name, is_unknown in unknown.items() if is_unknown)
+def _mean_ms(cases: Sequence[CaseRuns]) -> float:
+    return math.fsum(each.wall_clock_ms for each in cases) / sum(each.runs for each in cases)
 
 
 _NEW_BASELINE: Final = "make a baseline of the cases as they are now"

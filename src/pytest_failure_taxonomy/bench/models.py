@@ -27,6 +27,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 _Difference = Annotated[float, Field(ge=-1, le=1)]
 
 Finding = Literal["worse", "better", "undecided"]
+Flip = Literal["now_fails", "now_passes"]
 Checked = Literal["taxonomy", "rubric", "cases"]
 
 
@@ -128,7 +129,7 @@ class CaseChange(ClosedModel):
     """The share of its runs that passed before."""
     new_passed: _Share
     """The share of its runs that pass now."""
-    flip: Literal["now_fails", "now_passes"] | None
+    flip: Flip | None
     """Whether the case, by most of its runs, fails or passes otherwise than before."""
 
 
@@ -543,17 +544,12 @@ class RunPlan(ClosedModel):
         """
         settings = task_class.settings
         chosen = task_class.cases if cases is None else cases
+        of_settings = cls.model_fields.keys() & BenchSettings.model_fields.keys()
         return cls(
             task_class=task_class,
             cases=chosen,
-            timeout_per_case_seconds=settings.timeout_per_case_seconds,
-            rubric_wall_clock_seconds=settings.rubric_wall_clock_seconds,
-            concurrency=settings.concurrency,
-            max_cost_usd=settings.max_cost_usd,
-            retry=settings.retry,
-            stop_after_same_failure=settings.stop_after_same_failure,
-            gate=settings.gate,
             is_selection=len(chosen) < len(task_class.cases),
+            **{name: getattr(settings, name) for name in of_settings},
         )
 
 

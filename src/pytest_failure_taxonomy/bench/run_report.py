@@ -115,19 +115,18 @@ def reduce_runs(
         cases: The runs of each distinct case, at least one.
         was_picked: Whether somebody chose the cases; there is no bound then.
     """
-    return tuple([_reduce(name, cases, was_picked=was_picked) for name in names])
-
-
-def _reduce(name: str, cases: Sequence[Sequence[CaseRun]], *, was_picked: bool) -> ReducedScore:
-    k, n = needed_runs(name), len(cases)
-    short = sum(len(runs) < k for runs in cases)
-    if short or not cases:
-        why = f"{short} of {n} cases ran fewer than {k} times" if cases else "no case ran"
-        bound = LowerBound(value=None, method=f"none: {why}", n=n)
-        return ReducedScore(name=name, value=None, lower_bound_95=bound)
-    values = [reduce_case(name, runs) for runs in cases]
-    bound = lower_bound_95(values, was_picked=was_picked)
-    return ReducedScore(name=name, value=math.fsum(values) / n, lower_bound_95=bound)
+    reduced = []
+    for name in names:
+        k, n, mean = needed_runs(name), len(cases), None
+        short = sum(len(runs) < k for runs in cases)
+        if short or not cases:
+            why = f"{short} of {n} cases ran fewer than {k} times" if cases else "no case ran"
+            bound = LowerBound(value=None, method=f"none: {why}", n=n)
+        else:
+            values = [reduce_case(name, runs) for runs in cases]
+            mean, bound = math.fsum(values) / n, lower_bound_95(values, was_picked=was_picked)
+        reduced.append(ReducedScore(name=name, value=mean, lower_bound_95=bound))
+    return tuple(reduced)
 
 
 @value
@@ -135,7 +134,7 @@ class TaggedCase:
     """A distinct case that was started, with its runs."""
 
     tags: tuple[str, ...]
-    runs: Sequence[CaseRun]
+    runs: list[CaseRun]
     """At least one."""
 
 
@@ -150,19 +149,20 @@ def scores_by_tag(cases: Iterable[TaggedCase], *, was_picked: bool) -> tuple[Tag
     for case in cases:
         for tag in case.tags:
             by_tag.setdefault(tag, []).append(case)
-    return tuple([_of_tag(tag, by_tag[tag], was_picked=was_picked) for tag in sorted(by_tag)])
-
-
-def _of_tag(tag: str, cases: Sequence[TaggedCase], *, was_picked: bool) -> TagScores:
-    runs = [run for case in cases for run in case.runs]
-    means = [_mean([run.score for run in case.runs]) for case in cases]
-    return TagScores(
-        tag=tag,
-        n=len(runs),
-        passed=sum(run.passed for run in runs),
-        mean_score=_mean([run.score for run in runs]),
-        lower_bound_95=lower_bound_95(means, was_picked=was_picked),
-    )
+    found = []
+    for tag, tagged in sorted(by_tag.items()):
+        runs = [run for case in tagged for run in case.runs]
+        means = [_mean([run.score for run in case.runs]) for case in tagged]
+        found.append(
+            TagScores(
+                tag=tag,
+                n=len(runs),
+                passed=sum(run.passed for run in runs),
+                mean_score=_mean([run.score for run in runs]),
+                lower_bound_95=lower_bound_95(means, was_picked=was_picked),
+            )
+        )
+    return tuple(found)
 
 
 def scores_by_key(breakdowns: Iterable[Mapping[str, float]]) -> tuple[KeyScores, ...]:
@@ -221,12 +221,28 @@ def aggregate(
     Raises:
         ValueError: A case is not part of the plan, or has two scores.
     """
-    scores = _scores_by_id(plan, per_case)
-    begun = _begun(plan, scores, started)
+    unsorted: dict[str, BenchScore] = {}
+    for case_id, score in per_case:
+        if case_id in unsorted:
+            raise ValueError(f"two scores for the case {case_id!r}; a case has one")
+        unsorted[case_id] = score
+    scores = dict(sorted(unsorted.items()))
+    begun = sorted({*(started or ()), *scores})
+    unknown = sorted(set(begun) - {case.case_id for case in plan.cases})
+    if unknown:
+        raise ValueError(f"no case of the plan has the id {', '.join(map(repr, unknown))}")
     counted = {key: scores[key].counted_score if key in scores else 0.0 for key in begun}
     passed = sum(score.passed for score in scores.values())
     values = list(counted.values())
-    distinct = _distinct_cases(plan, scores, counted)
+    is_repeated = any(case.repetition > 1 for case in plan.cases)
+    groups: dict[str, TaggedCase] = {}
+    for case in plan.cases:
+        key = case.case_id
+        if key in counted:
+            name = key.removesuffix(f"#{case.repetition}") if is_repeated else key
+            run = CaseRun(score=counted[key], passed=key in scores and scores[key].passed)
+            groups.setdefault(name, TaggedCase(tags=case.tags, runs=[])).runs.append(run)
+    distinct = list(groups.values())
     # Repetitions of a case are not independent of each other: a bound computed as if they were
     # would be too high.
     means = [statistics.fmean(run.score for run in each.runs) for each in distinct]
@@ -267,79 +283,26 @@ def aggregate(
         by_breakdown_key=scores_by_key(score.breakdown for score in scores.values()),
         digests=digests,
         system=system,
-        shard=_shard(plan, begun, scores, lost_cost_usd),
+        shard=None
+        if plan.shard is None
+        else BenchShard(
+            **plan.shard.model_dump(),
+            scheduled=tuple(
+                ShardCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
+                for case in plan.cases
+            ),
+            unscored=tuple(case_id for case_id in begun if case_id not in scores),
+            lost_cost_usd=lost_cost_usd,
+            is_selection=plan.is_selection,
+            gate=plan.gate,
+            reducers=plan.task_class.settings.reducers,
+        ),
         system_label=system_label,
     )
     if plan.gate is None:
         return report
     result = evaluate_gate(report, plan.gate, is_selection=plan.is_selection)
     return report.model_copy(update={"gate": result})
-
-
-def _shard(
-    plan: RunPlan, begun: Collection[str], scores: Collection[str], lost_cost_usd: float
-) -> BenchShard | None:
-    """Return what the report of a shard says of it; `None` for a run of all of the class."""
-    if plan.shard is None:
-        return None
-    return BenchShard(
-        **plan.shard.model_dump(),
-        scheduled=tuple(
-            ShardCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
-            for case in plan.cases
-        ),
-        unscored=tuple(case_id for case_id in begun if case_id not in scores),
-        lost_cost_usd=lost_cost_usd,
-        is_selection=plan.is_selection,
-        gate=plan.gate,
-        reducers=plan.task_class.settings.reducers,
-    )
-
-
-def _scores_by_id(
-    plan: RunPlan, per_case: Iterable[tuple[str, BenchScore]]
-) -> dict[str, BenchScore]:
-    """Return the scores sorted by case id, after checking them against the plan."""
-    scores: dict[str, BenchScore] = {}
-    for case_id, score in per_case:
-        if case_id in scores:
-            raise ValueError(f"two scores for the case {case_id!r}; a case has one")
-        scores[case_id] = score
-    _refuse_unknown(plan, scores)
-    return dict(sorted(scores.items()))
-
-
-def _begun(
-    plan: RunPlan, scores: Mapping[str, BenchScore], started: Collection[str] | None
-) -> list[str]:
-    """Return the ids of the cases that were started, sorted."""
-    if started is None:
-        return list(scores)
-    _refuse_unknown(plan, started)
-    return sorted({*started, *scores})
-
-
-def _refuse_unknown(plan: RunPlan, case_ids: Iterable[str]) -> None:
-    """Raise ValueError for ids that no case of the plan has."""
-    unknown = sorted(set(case_ids) - {case.case_id for case in plan.cases})
-    if unknown:
-        raise ValueError(f"no case of the plan has the id {', '.join(map(repr, unknown))}")
-
-
-def _distinct_cases(
-    plan: RunPlan, scores: Mapping[str, BenchScore], counted: Mapping[str, float]
-) -> list[TaggedCase]:
-    """Return the cases that were started, the repetitions of each taken together."""
-    is_repeated = any(case.repetition > 1 for case in plan.cases)
-    groups: dict[str, tuple[tuple[str, ...], list[CaseRun]]] = {}
-    for case in plan.cases:
-        key = case.case_id
-        if key in counted:
-            name = key.removesuffix(f"#{case.repetition}") if is_repeated else key
-            passed = key in scores and scores[key].passed
-            run = CaseRun(score=counted[key], passed=passed)
-            groups.setdefault(name, (case.tags, []))[1].append(run)
-    return [TaggedCase(tags=tags, runs=runs) for tags, runs in groups.values()]
 
 
 _REPETITION: Final = re.compile(r"#[0-9]+\Z")

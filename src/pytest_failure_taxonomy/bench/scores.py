@@ -14,14 +14,21 @@ A case fails without a verdict of its rubric in six ways:
 
 # Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
-from pytest_failure_taxonomy.bench.models import BenchScore, FailureMode, Severity, TaskClass
+from pytest_failure_taxonomy.bench.models import (
+    RUBRIC_UNKNOWN_BREAKDOWN_KEY,
+    RUBRIC_UNKNOWN_FAILURE_MODE,
+    RUNNER_CODES,
+    BenchScore,
+    FailureMode,
+    TaskClass,
+    offending_keys,
+)
 from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError
 from pytest_failure_taxonomy.bench.user_code import describe, safe
 from pytest_failure_taxonomy.taxonomy.tables import packaged_table
@@ -45,11 +52,10 @@ class AnsweredMode(_Strict):
     detail: str | None = None
 
 
-def _to_fields(given: Any) -> Any:
-    return vars(given) if isinstance(given, FailureMode) else given
-
-
-_GivenMode = Annotated[AnsweredMode, BeforeValidator(_to_fields)]
+_GivenMode = Annotated[
+    AnsweredMode,
+    BeforeValidator(lambda given: vars(given) if isinstance(given, FailureMode) else given),
+]
 
 
 class Verdict(_Strict):
@@ -89,18 +95,16 @@ def read_answer(given: object) -> Verdict:
 
 
 def _say(error: ValidationError) -> str:
-    problems = [_say_one(each) for each in error.errors(include_url=False)]
+    problems = []
+    for problem in error.errors(include_url=False):
+        where = ".".join(str(part)[:_MAX_VALUE] for part in problem["loc"])
+        says = packaged_table("wrong_values")["in_answers"].get(problem["type"], _OTHER)
+        words = says.format(
+            value=_show(problem["input"]), message=problem["msg"], **problem.get("ctx", {})
+        )
+        problems.append(safe(f"{where}: {words}" if where else words))
     text = "; ".join(problems)
     return text if len(text) <= _MAX_DETAIL else f"{text[: _MAX_DETAIL - 3]}..."
-
-
-def _say_one(problem: Mapping[str, Any]) -> str:
-    where = ".".join(str(part)[:_MAX_VALUE] for part in problem["loc"])
-    says = packaged_table("wrong_values")["in_answers"].get(problem["type"], _OTHER)
-    words = says.format(
-        value=_show(problem["input"]), message=problem["msg"], **problem.get("ctx", {})
-    )
-    return safe(f"{where}: {words}" if where else words)
 
 
 def _show(given: object) -> str:
@@ -112,109 +116,57 @@ def _show(given: object) -> str:
     return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
 
 
-def sut_exception_score(
-    error: BaseException, *, wall_clock_ms: float, kind: str | None = None
+def failed_score(
+    code: str, detail: str | None, *, wall_clock_ms: float, cost_usd: float = 0.0
 ) -> BenchScore:
-    """Return the score of a case whose system raised.
+    """Return the score of a case without a verdict of its rubric.
 
     Args:
-        error: The exception.
+        code: One of the runner's.
+        detail: Why, in words.
         wall_clock_ms: The measured time.
-        kind: The exception's kind, such as `llm.rate_limited`, with which the detail then begins.
+        cost_usd: What rubrics have cost; it was spent anyway.
     """
-    detail = describe(error) if kind is None else f"{kind}: {describe(error)}"
-    return _failed(models.SUT_EXCEPTION, detail, wall_clock_ms)
-
-
-def sut_output_score(problem: str, *, wall_clock_ms: float) -> BenchScore:
-    """Return the score of a case if JSON can't represent the system's output."""
-    return _failed(models.SUT_EXCEPTION, safe(problem), wall_clock_ms)
-
-
-def sut_timeout_score(*, wall_clock_ms: float, detail: str | None = None) -> BenchScore:
-    """Return the score of a case whose system exceeded its limit."""
-    return _failed(models.SUT_TIMEOUT, detail, wall_clock_ms)
-
-
-def malformed_output_score(
-    detail: str, *, wall_clock_ms: float, cost_usd: float = 0.0
-) -> BenchScore:
-    """Return the score of a case whose rubric gave no verdict; others may have cost something."""
-    return _failed(models.RUBRIC_MALFORMED_OUTPUT, safe(detail), wall_clock_ms, cost_usd)
-
-
-def rubric_timeout_score(
-    *, wall_clock_ms: float, detail: str | None = None, cost_usd: float = 0.0
-) -> BenchScore:
-    """Return the score of a case whose rubric exceeded its limit."""
     shown = None if detail is None else safe(detail)
-    return _failed(models.RUBRIC_TIMEOUT, shown, wall_clock_ms, cost_usd)
-
-
-def unknown_breakdown_key_score(
-    keys: Iterable[str], *, cost_usd: float, wall_clock_ms: float
-) -> BenchScore:
-    """Return the score of a case whose rubric gave breakdown keys that are not allowed.
-
-    Args:
-        keys: These keys. The detail names the smallest, so that it doesn't depend on their order.
-        cost_usd: The cost that the rubric gave; it was spent anyway.
-        wall_clock_ms: The measured time.
-    """
-    detail = safe(min(keys))[:_MAX_NAME]
-    return _failed(models.RUBRIC_UNKNOWN_BREAKDOWN_KEY, detail, wall_clock_ms, cost_usd)
-
-
-def resolve_failure_modes(
-    modes: Iterable[AnsweredMode], taxonomy: Mapping[str, Severity]
-) -> tuple[FailureMode, ...]:
-    """Return a rubric's failure modes with the severities of its task class, in its order.
-
-    A code that the class doesn't list becomes `rubric.unknown_failure_mode`, even if it is one of
-    the runner's.
-    """
-    return tuple([_resolve(mode, taxonomy) for mode in modes])
-
-
-def _resolve(mode: AnsweredMode, taxonomy: Mapping[str, Severity]) -> FailureMode:
-    if mode.code not in taxonomy:
-        return FailureMode(
-            code=models.RUBRIC_UNKNOWN_FAILURE_MODE,
-            severity="block",
-            detail=safe(mode.code)[:_MAX_NAME],
-        )
-    severity = "block" if mode.code in models.RUNNER_CODES else taxonomy[mode.code]
-    return FailureMode(code=mode.code, severity=severity, detail=mode.detail)
+    return BenchScore(
+        passed=False,
+        score=0.0,
+        failure_modes=(FailureMode(code=code, severity="block", detail=shown),),
+        cost_usd=cost_usd,
+        wall_clock_ms=wall_clock_ms,
+    )
 
 
 def graded_score(answer: Verdict, task_class: TaskClass, *, wall_clock_ms: float) -> BenchScore:
     """Return the score of a case whose rubric answered in the right shape.
 
-    A listed failure mode of severity `block` does not change `passed`: the rubric decides that.
+    A listed failure mode of severity `block` does not change `passed`: the rubric decides that. A
+    code that the class doesn't list becomes `rubric.unknown_failure_mode`, even if it is one of the
+    runner's.
     """
-    offending = models.offending_keys(answer.breakdown, task_class.breakdown_keys)
+    offending = offending_keys(answer.breakdown, task_class.breakdown_keys)
     if offending:
-        return unknown_breakdown_key_score(
-            offending, cost_usd=answer.cost_usd, wall_clock_ms=wall_clock_ms
+        # The smallest, so that the detail doesn't depend on their order.
+        return failed_score(
+            RUBRIC_UNKNOWN_BREAKDOWN_KEY,
+            safe(min(offending))[:_MAX_NAME],
+            wall_clock_ms=wall_clock_ms,
+            cost_usd=answer.cost_usd,
         )
     taxonomy = task_class.failure_mode_taxonomy
+    modes = []
+    for mode in answer.failure_modes:
+        code, detail, severity = mode.code, mode.detail, taxonomy.get(mode.code, "block")
+        if code not in taxonomy:
+            code, detail = RUBRIC_UNKNOWN_FAILURE_MODE, safe(code)[:_MAX_NAME]
+        elif code in RUNNER_CODES:
+            severity = "block"
+        modes.append(FailureMode(code=code, severity=severity, detail=detail))
     return BenchScore(
         passed=answer.passed and all(mode.code in taxonomy for mode in answer.failure_modes),
         score=answer.score,
         breakdown=answer.breakdown,
-        failure_modes=resolve_failure_modes(answer.failure_modes, taxonomy),
+        failure_modes=tuple(modes),
         cost_usd=answer.cost_usd,
-        wall_clock_ms=wall_clock_ms,
-    )
-
-
-def _failed(
-    code: str, detail: str | None, wall_clock_ms: float, cost_usd: float = 0.0
-) -> BenchScore:
-    return BenchScore(
-        passed=False,
-        score=0.0,
-        failure_modes=(FailureMode(code=code, severity="block", detail=detail),),
-        cost_usd=cost_usd,
         wall_clock_ms=wall_clock_ms,
     )

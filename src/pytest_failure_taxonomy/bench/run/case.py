@@ -16,6 +16,7 @@ from pytest_failure_taxonomy.bench.models import (
     RUBRIC_MALFORMED_OUTPUT,
     RUBRIC_TIMEOUT,
     SUT_EXCEPTION,
+    SUT_TIMEOUT,
     BenchCase,
     BenchScore,
     RunPlan,
@@ -30,15 +31,7 @@ from pytest_failure_taxonomy.bench.outcomes import (
     RubricTimeoutError,
 )
 from pytest_failure_taxonomy.bench.run.calls import Attempt, StepLedger, as_coroutine_function
-from pytest_failure_taxonomy.bench.scores import (
-    graded_score,
-    malformed_output_score,
-    read_answer,
-    rubric_timeout_score,
-    sut_exception_score,
-    sut_output_score,
-    sut_timeout_score,
-)
+from pytest_failure_taxonomy.bench.scores import failed_score, graded_score, read_answer
 from pytest_failure_taxonomy.bench.user_code import (
     Traceback,
     describe,
@@ -56,7 +49,6 @@ if TYPE_CHECKING:
 OnAttempt = Callable[[str, CaseAttempt], None]
 OnSpend = Callable[[str, int, float], None]
 Earlier = Mapping[str, Sequence[CaseAttempt]]
-
 NONE_EARLIER: Final[Earlier] = MappingProxyType({})
 
 _OWN_LIMITS: Final = (TimeoutError, RubricTimeoutError)
@@ -68,14 +60,10 @@ _Call = Callable[..., Coroutine[Any, Any, Any]]
 class _Calls:
     """The calls of the system for one case that runs."""
 
-    __slots__ = ("began", "done", "is_calling", "spending", "started_at")
-
     def __init__(self, done: Sequence[CaseAttempt]) -> None:
         self.done = list(done)
         self.is_calling = False
         self.spending: Spending
-        self.started_at = 0.0
-        self.began = 0.0
 
     def begin(self, spending: Spending) -> None:
         """Begin the next call."""
@@ -84,28 +72,25 @@ class _Calls:
         self.started_at = time.time()
         self.began = time.perf_counter()
 
-    def end(self, ended: str = "", kind: str | None = None, fingerprint: str = "") -> CaseAttempt:
-        """Add the call that has just ended."""
-        attempt = self._call(ended, kind, fingerprint)
+    def end(self, **what: Any) -> CaseAttempt:
+        """Add the call that has just ended, with what came of it."""
+        attempt = self._until_now(**what)
         self.is_calling = False
         self.done.append(attempt)
         return attempt
 
     def all(self) -> tuple[CaseAttempt, ...]:
         """Return all calls, one that is running as if it ended now."""
-        return (*self.done, self._call()) if self.is_calling else tuple(self.done)
+        return (*self.done, self._until_now()) if self.is_calling else tuple(self.done)
 
-    def _call(self, ended: str = "", kind: str | None = None, fingerprint: str = "") -> CaseAttempt:
-        spending = self.spending
+    def _until_now(self, **what: Any) -> CaseAttempt:
         return CaseAttempt(
             number=len(self.done) + 1,
             started_at=self.started_at,
             seconds=time.perf_counter() - self.began,
-            cost_usd=spending.cost_usd,
-            usage=spending.usage,
-            ended=ended,
-            kind=kind,
-            fingerprint=fingerprint,
+            cost_usd=self.spending.cost_usd,
+            usage=self.spending.usage,
+            **what,
         )
 
 
@@ -118,9 +103,9 @@ class CaseRun:
         system_under_test: SystemUnderTest,
         rubric_runner: RubricRunner,
         *,
-        earlier: Earlier = NONE_EARLIER,
-        on_attempt: OnAttempt | None = None,
-        on_spend: OnSpend | None = None,
+        earlier: Earlier,
+        on_attempt: OnAttempt | None,
+        on_spend: OnSpend,
     ) -> None:
         self.abandoned: list[Attempt] = []
         """Calls that continued after they were cancelled."""
@@ -148,10 +133,17 @@ class CaseRun:
 
     async def _run(self, case: BenchCase, calls: _Calls) -> CaseOutcome:
         system = await self._try_system(case, calls)
-        answer = _taken(system, calls.spending)
-        score = judge_system(system, answer)
-        if score is not None:
-            calls.end(*_why_ended(score, system.error))
+        answer = system.value
+        if isinstance(answer, Answer):
+            calls.spending.on_spend = None  # the whole cost of a call is told when it has ended
+            calls.spending.add(answer.cost_usd, answer.usage or {})
+        else:
+            answer = Answer(output=answer)
+        failed = _judge_system(system, answer)
+        if failed is not None:
+            score, kind, fingerprint = failed
+            mode = score.failure_modes[0]
+            calls.end(ended=mode.detail or mode.code, kind=kind, fingerprint=fingerprint)
             return _outcome(case, score, system, calls)
         calls.end()
         rubric = await self._try(
@@ -163,8 +155,7 @@ class CaseRun:
             else case.rubric_wall_clock_seconds or self._plan.rubric_wall_clock_seconds,
         )
         wall_clock_ms = (system.elapsed_seconds + rubric.elapsed_seconds) * 1000
-        score = judge_rubric(rubric, self._plan.task_class, wall_clock_ms=wall_clock_ms)
-        fingerprint = _why_not_graded(score, rubric)
+        score, fingerprint = _judge_rubric(rubric, self._plan.task_class, wall_clock_ms)
         if fingerprint:
             calls.done[-1] = replace(calls.done[-1], fingerprint=fingerprint)
         return _outcome(case, score, rubric, calls, answer)
@@ -188,16 +179,24 @@ class CaseRun:
         limit = case.timeout_per_case_seconds or self._plan.timeout_per_case_seconds
         is_owed, tries = True, 1
         while True:
-            spending = Spending(self._spend_of(case.case_id, len(calls.done) + 1))
-            calls.begin(spending)
-            given = _copy(case, spending)
+            number = len(calls.done) + 1
+            calls.begin(Spending(partial(self._on_spend, case.case_id, number)))
+            # A copy to work on, so that the rubric doesn't see its changes.
+            fields = deepcopy(case.fields)
+            is_field = case.input is case.fields.get("input")
+            given = case.model_copy(
+                update={
+                    "fields": fields,
+                    "input": fields.get("input") if is_field else deepcopy(case.input),
+                }
+            ).spending_to(calls.spending)
             attempt = await self._attempt(case, self._call_system, (given,), limit)
             error = attempt.error
             if error is None or attempt.fatal_error is not None:
                 break
             if is_owed and _lost_its_time(attempt):
                 is_owed = False
-                self._note_call(case, calls.end("another case blocked the event loop"))
+                self._note_call(case, calls.end(ended="another case blocked the event loop"))
                 attempt.forget()
                 continue
             kind = None if attempt.is_too_late else kind_of(error)
@@ -206,16 +205,13 @@ class CaseRun:
                 break
             tries += 1
             fingerprint = fingerprint_of_error(SUT_EXCEPTION, error)
-            self._note_call(case, calls.end(describe(error), kind, fingerprint))
+            call = calls.end(ended=describe(error), kind=kind, fingerprint=fingerprint)
+            self._note_call(case, call)
             attempt.forget()
             await asyncio.sleep(pause)
         if attempt.fatal_error is not None:
             raise attempt.fatal_error
         return attempt
-
-    def _spend_of(self, case_id: str, attempt: int) -> Callable[[float], None] | None:
-        on_spend = self._on_spend
-        return None if on_spend is None else partial(on_spend, case_id, attempt)
 
     def _note_call(self, case: BenchCase, call: CaseAttempt) -> None:
         if self._on_attempt is not None:
@@ -258,84 +254,64 @@ def _lost_its_time(attempt: Attempt) -> bool:
     )
 
 
-def _copy(case: BenchCase, spending: Spending) -> BenchCase:
-    """Return a copy for the system to work on, so that the rubric doesn't see its changes."""
-    fields = deepcopy(case.fields)
-    is_field = case.input is case.fields.get("input")
-    given = fields.get("input") if is_field else deepcopy(case.input)
-    copied = case.model_copy(update={"fields": fields, "input": given})
-    return copied.spending_to(spending)
+def _judge_system(attempt: Attempt, answer: Answer) -> tuple[BenchScore, str | None, str] | None:
+    """Return the score of a case whose system failed, the failure's kind and its fingerprint.
 
-
-def _taken(system: Attempt, spending: Spending) -> Answer:
-    """Return what a system returned as an `Answer`, and count what that cost."""
-    value = system.value
-    if not isinstance(value, Answer):
-        return Answer(output=value)
-    spending.on_spend = None  # the whole cost of a call is told when it has ended
-    spending.add(value.cost_usd, value.usage or {})
-    return value
-
-
-def judge_system(attempt: Attempt, answer: Answer) -> BenchScore | None:
-    """Return the score of a case whose system failed; `None` if the rubric is to judge."""
+    `None` if the rubric is to judge.
+    """
     wall_clock_ms = attempt.elapsed_seconds * 1000
+    code, kind, error = SUT_EXCEPTION, None, attempt.error
     if attempt.is_too_late:
-        return sut_timeout_score(wall_clock_ms=wall_clock_ms, detail=attempt.why_late)
-    if attempt.error is not None:
-        return sut_exception_score(
-            attempt.error, kind=kind_of(attempt.error), wall_clock_ms=wall_clock_ms
-        )
-    problem = json_problem(answer.output)
-    if problem is None and answer.transcript is not None:
-        problem = json_problem(answer.transcript)
-        problem = problem and f"in the transcript: {problem}"
-    if problem is not None:
-        return sut_output_score(problem, wall_clock_ms=wall_clock_ms)
-    return None
+        code, detail = SUT_TIMEOUT, attempt.why_late
+    elif error is not None:
+        kind = kind_of(error)
+        detail = describe(error) if kind is None else f"{kind}: {describe(error)}"
+    else:
+        detail = json_problem(answer.output)
+        if detail is None and answer.transcript is not None:
+            problem = json_problem(answer.transcript)
+            detail = problem and f"in the transcript: {problem}"
+        if detail is None:
+            return None
+    score = failed_score(code, detail, wall_clock_ms=wall_clock_ms)
+    if error is not None and code == SUT_EXCEPTION:
+        return score, kind, fingerprint_of_error(code, error)
+    return score, None, fingerprint_of_words(code, score.failure_modes[0].detail or "")
 
 
-def _why_ended(score: BenchScore, error: BaseException | None) -> tuple[str, str | None, str]:
-    """Return why a call gave no output, the kind of its exception, and its fingerprint."""
-    mode = score.failure_modes[0]
-    ended = mode.detail or mode.code
-    if error is None or mode.code != SUT_EXCEPTION:
-        return ended, None, fingerprint_of_words(mode.code, mode.detail or "")
-    return ended, kind_of(error), fingerprint_of_error(mode.code, error)
+def _judge_rubric(
+    attempt: Attempt, task_class: TaskClass, wall_clock_ms: float
+) -> tuple[BenchScore, str]:
+    """Return the score of a case from the call of its rubric.
 
-
-def _why_not_graded(score: BenchScore, rubric: Attempt) -> str:
-    """Return the fingerprint of what kept a rubric from giving a score; empty if it gave one."""
-    if rubric.error is not None and not rubric.is_too_late:
-        return fingerprint_of_error(score.failure_modes[0].code, rubric.error)
-    for mode in score.failure_modes[:1]:
-        if mode.code in (RUBRIC_MALFORMED_OUTPUT, RUBRIC_TIMEOUT):
-            return fingerprint_of_words(mode.code, mode.detail or "")
-    return ""
-
-
-def judge_rubric(attempt: Attempt, task_class: TaskClass, *, wall_clock_ms: float) -> BenchScore:
-    """Return the score of a case from the call of its rubric."""
+    And the fingerprint of what kept the rubric from giving a score; empty if it gave one.
+    """
+    score, error = None, attempt.error
     if attempt.is_too_late:
-        return rubric_timeout_score(wall_clock_ms=wall_clock_ms, detail=attempt.why_late)
-    error = attempt.error
-    if isinstance(error, RubricTimeoutError):
-        return rubric_timeout_score(
-            wall_clock_ms=wall_clock_ms, detail=_message(error), cost_usd=error.cost_usd
-        )
-    if error is None:
+        error = None
+        score = failed_score(RUBRIC_TIMEOUT, attempt.why_late, wall_clock_ms=wall_clock_ms)
+    raised = error
+    if score is None and raised is None:
         try:
             answer = read_answer(attempt.value)
+            score = graded_score(answer, task_class, wall_clock_ms=wall_clock_ms)
         except RubricError as problem:
-            error = problem
-        else:
-            return graded_score(answer, task_class, wall_clock_ms=wall_clock_ms)
-    cost_usd = error.cost_usd if isinstance(error, RubricError) else 0.0
-    return malformed_output_score(_message(error), wall_clock_ms=wall_clock_ms, cost_usd=cost_usd)
-
-
-def _message(error: BaseException) -> str:
-    return str(error) if isinstance(error, RubricError) else describe(error)
+            raised = problem
+    if raised is not None:
+        is_limit = isinstance(raised, RubricTimeoutError)
+        score = failed_score(
+            RUBRIC_TIMEOUT if is_limit else RUBRIC_MALFORMED_OUTPUT,
+            str(raised) if isinstance(raised, RubricError) else describe(raised),
+            wall_clock_ms=wall_clock_ms,
+            cost_usd=raised.cost_usd if isinstance(raised, RubricError) else 0.0,
+        )
+    assert score is not None  # noqa: S101 - for mypy: one of the three gave it
+    if error is not None:
+        return score, fingerprint_of_error(score.failure_modes[0].code, error)
+    for mode in score.failure_modes[:1]:
+        if mode.code in (RUBRIC_MALFORMED_OUTPUT, RUBRIC_TIMEOUT):
+            return score, fingerprint_of_words(mode.code, mode.detail or "")
+    return score, ""
 
 
 def _outcome(

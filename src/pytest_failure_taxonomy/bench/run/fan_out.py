@@ -17,12 +17,12 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan
+from pytest_failure_taxonomy.bench.models import SUT_TIMEOUT, BenchCase, RunPlan
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.bench.run.admission import Admission
 from pytest_failure_taxonomy.bench.run.calls import as_coroutine_function
 from pytest_failure_taxonomy.bench.run.runner import Runner
-from pytest_failure_taxonomy.bench.scores import sut_timeout_score
+from pytest_failure_taxonomy.bench.scores import failed_score
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ class Unit:
         self, case_id: str, held: float, detail: str, calls: tuple[CaseAttempt, ...]
     ) -> CaseOutcome:
         """Return the outcome of the case that blocks the loop; it costs what it has spent."""
-        score = sut_timeout_score(wall_clock_ms=held * 1000, detail=detail)
+        score = failed_score(SUT_TIMEOUT, detail, wall_clock_ms=held * 1000)
         spent = math.fsum(each.cost_usd for each in calls)
         before = math.fsum(each.cost_usd for each in self._earlier.get(case_id, ()))
         self._admission.settle(case_id, spent - before, "")
