@@ -11,19 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Final
 
+from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.bounds import BY_HAND, difference_interval_95, mcnemar_p_value
-from pytest_failure_taxonomy.bench.models import (
-    BenchComparison,
-    BenchDigests,
-    BenchRunReport,
-    BenchScore,
-    CaseChange,
-    Checked,
-    DifferenceInterval,
-    Finding,
-    Flip,
-    GateResult,
-)
 from pytest_failure_taxonomy.bench.run_report import distinct_name
 from pytest_failure_taxonomy.bench.run_summary import difference_words
 from pytest_failure_taxonomy.documents.problems import shown
@@ -85,7 +74,7 @@ class ComparedRun:
 
 
 def compared_run(
-    report: BenchRunReport, where: str, digests: Mapping[str, str] | None = None
+    report: models.BenchRunReport, where: str, digests: Mapping[str, str] | None = None
 ) -> ComparedRun:
     """Return a report as a run to compare.
 
@@ -95,12 +84,12 @@ def compared_run(
         digests: Of its cases, by id; those of repetitions are equal.
     """
     counts = report.counts
-    judged_by = report.digests or BenchDigests(taxonomy=None, rubric=None)
+    judged_by = report.digests or models.BenchDigests(taxonomy=None, rubric=None)
     # Whether `fix#2` is the second run of the case `fix`, and no case of its own.
     is_repeated = report.lower_bound_95.n != counts.started
     name_of = distinct_name if is_repeated else str
     digest_of = {name_of(case_id): digest for case_id, digest in (digests or {}).items()}
-    groups: dict[str, list[BenchScore]] = {}
+    groups: dict[str, list[models.BenchScore]] = {}
     for case_id, score in report.per_case:
         groups.setdefault(name_of(case_id), []).append(score)
     return ComparedRun(
@@ -132,7 +121,7 @@ def compared_run(
 
 def compare(
     old: Sequence[ComparedRun], new: Sequence[ComparedRun], *, only_common: bool = False
-) -> list[BenchComparison]:
+) -> list[models.BenchComparison]:
     """Return how the runs of each task class and system differ, in the order of the newer ones.
 
     Where both have a single run of a class, these are compared, whatever their systems.
@@ -243,7 +232,7 @@ def _names(names: Iterable[str]) -> str:
 # What the comparison says.
 
 
-def compare_runs(old: ComparedRun, new: ComparedRun) -> BenchComparison:
+def compare_runs(old: ComparedRun, new: ComparedRun) -> models.BenchComparison:
     """Return how two runs differ over the cases that both have, at least one.
 
     Repetitions of a case are averaged first: the distinct case is what is paired.
@@ -253,11 +242,11 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> BenchComparison:
     changes, flips = [], []
     for name, (one, two) in zip(names, pairs, strict=True):
         did, does = one.passed > 1 / 2, two.passed > 1 / 2
-        flip: Flip | None = None if did == does else "now_passes" if does else "now_fails"
+        flip: models.Flip | None = None if did == does else "now_passes" if does else "now_fails"
         flips.append(flip)
         if abs(two.score - one.score) > _SAME or abs(two.passed - one.passed) > _SAME:
             changes.append(
-                CaseChange(
+                models.CaseChange(
                     case_id=name,
                     old_score=one.score,
                     new_score=two.score,
@@ -272,21 +261,21 @@ def compare_runs(old: ComparedRun, new: ComparedRun) -> BenchComparison:
     if old.missing or new.missing:
         why = NOT_COMPLETE
     if why is not None:
-        interval = DifferenceInterval(low=None, high=None, method=why, n=len(pairs))
+        interval = models.DifferenceInterval(low=None, high=None, method=why, n=len(pairs))
     else:
         interval = difference_interval_95([two.score - one.score for one, two in pairs])
-    finding: Finding = "undecided"
+    finding: models.Finding = "undecided"
     if interval.high is not None and interval.high < 0:
         finding = "worse"
     elif interval.low is not None and interval.low > 0:
         finding = "better"
-    unknown: dict[Checked, bool] = {
+    unknown: dict[models.Checked, bool] = {
         "taxonomy": None in (old.taxonomy, new.taxonomy),
         "rubric": None in (old.rubric, new.rubric),
         "cases": any(None in (one.digest, two.digest) for one, two in pairs)
         and not _have_comparable_digests(old, new),
     }
-    return BenchComparison(
+    return models.BenchComparison(
         task_class=new.task_class,
         old_system_label=old.system,
         new_system_label=new.system,
@@ -324,14 +313,14 @@ _RANK: Final = {"PASS": 0, "INCOMPLETE": 1, "FAIL": 2}
 class ComparedToBaseline:
     """A report after its comparison with a baseline."""
 
-    report: BenchRunReport
+    report: models.BenchRunReport
     """With a gate that has the baseline's verdict in it, and the comparison."""
     problem: str = ""
     """Why nothing could be compared, though the user chose no cases; the gate has it, too."""
 
 
 def evaluate_against_baseline(
-    report: BenchRunReport,
+    report: models.BenchRunReport,
     baseline: Sequence[ComparedRun],
     digests: Mapping[str, str] | None = None,
 ) -> ComparedToBaseline:
@@ -368,19 +357,19 @@ def evaluate_against_baseline(
     return ComparedToBaseline(report=_with_gate(report, "PASS", ""))
 
 
-def _not_compared(report: BenchRunReport, why: str) -> ComparedToBaseline:
+def _not_compared(report: models.BenchRunReport, why: str) -> ComparedToBaseline:
     problem = f"can't be compared with the baseline: {why}"
     return ComparedToBaseline(report=_with_gate(report, "INCOMPLETE", problem), problem=problem)
 
 
-def _with_gate(report: BenchRunReport, verdict: str, reason: str) -> BenchRunReport:
+def _with_gate(report: models.BenchRunReport, verdict: str, reason: str) -> models.BenchRunReport:
     """Return a report with the worse of its gate's verdict and another, and a further reason."""
-    before = report.gate or GateResult(verdict="PASS", reasons=())
+    before = report.gate or models.GateResult(verdict="PASS", reasons=())
     reasons = (*before.reasons, reason) if reason else before.reasons
     if _RANK[verdict] > _RANK[before.verdict]:
         # What decides comes first.
         reasons = (reason, *before.reasons)
-    gate = GateResult.model_validate(
+    gate = models.GateResult.model_validate(
         {"verdict": max(before.verdict, verdict, key=_RANK.__getitem__), "reasons": reasons}
     )
     return report.model_copy(update={"gate": gate})

@@ -27,21 +27,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.bounds import FEWEST_SCORES, lower_bound_95
-from pytest_failure_taxonomy.bench.models import (
-    COST_CAP,
-    BenchRunReport,
-    BenchShard,
-    Counts,
-    GateResult,
-    GateSettings,
-    KeyScores,
-    LowerBound,
-    ProviderLoss,
-    ReducedScore,
-    ShardCase,
-    TagScores,
-)
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import counted
 
@@ -105,7 +92,7 @@ def reduce_case(name: str, runs: Sequence[CaseRun]) -> float:
 
 def reduce_runs(
     names: Sequence[str], cases: Sequence[Sequence[CaseRun]], *, was_picked: bool
-) -> tuple[ReducedScore, ...]:
+) -> tuple[models.ReducedScore, ...]:
     """Return the mean of each reducer over distinct cases, with its lower bound.
 
     The runs of a case stay together: the bound is over one number for each distinct case.
@@ -121,11 +108,11 @@ def reduce_runs(
         short = sum(len(runs) < k for runs in cases)
         if short or not cases:
             why = f"{short} of {n} cases ran fewer than {k} times" if cases else "no case ran"
-            bound = LowerBound(value=None, method=f"none: {why}", n=n)
+            bound = models.LowerBound(value=None, method=f"none: {why}", n=n)
         else:
             values = [reduce_case(name, runs) for runs in cases]
             mean, bound = math.fsum(values) / n, lower_bound_95(values, was_picked=was_picked)
-        reduced.append(ReducedScore(name=name, value=mean, lower_bound_95=bound))
+        reduced.append(models.ReducedScore(name=name, value=mean, lower_bound_95=bound))
     return tuple(reduced)
 
 
@@ -138,7 +125,7 @@ class TaggedCase:
     """At least one."""
 
 
-def scores_by_tag(cases: Iterable[TaggedCase], *, was_picked: bool) -> tuple[TagScores, ...]:
+def scores_by_tag(cases: Iterable[TaggedCase], *, was_picked: bool) -> tuple[models.TagScores, ...]:
     """Return the scores of the cases of each tag, sorted by tag.
 
     Args:
@@ -154,7 +141,7 @@ def scores_by_tag(cases: Iterable[TaggedCase], *, was_picked: bool) -> tuple[Tag
         runs = [run for case in tagged for run in case.runs]
         means = [_mean([run.score for run in case.runs]) for case in tagged]
         found.append(
-            TagScores(
+            models.TagScores(
                 tag=tag,
                 n=len(runs),
                 passed=sum(run.passed for run in runs),
@@ -165,7 +152,7 @@ def scores_by_tag(cases: Iterable[TaggedCase], *, was_picked: bool) -> tuple[Tag
     return tuple(found)
 
 
-def scores_by_key(breakdowns: Iterable[Mapping[str, float]]) -> tuple[KeyScores, ...]:
+def scores_by_key(breakdowns: Iterable[Mapping[str, float]]) -> tuple[models.KeyScores, ...]:
     """Return the scores on each key, sorted by key; a case without the key doesn't count."""
     by_key: dict[str, list[float]] = {}
     for breakdown in breakdowns:
@@ -173,7 +160,7 @@ def scores_by_key(breakdowns: Iterable[Mapping[str, float]]) -> tuple[KeyScores,
             by_key.setdefault(key, []).append(number)
     return tuple(
         [
-            KeyScores(key=key, n=len(given), mean=_mean(given), least=min(given))
+            models.KeyScores(key=key, n=len(given), mean=_mean(given), least=min(given))
             for key, given in sorted(by_key.items())
         ]
     )
@@ -199,7 +186,7 @@ def aggregate(
     digests: BenchDigests | None = None,
     system: str | None = None,
     system_label: str = "",
-) -> BenchRunReport:
+) -> models.BenchRunReport:
     """Return the report of a run; the order of the scores doesn't matter.
 
     A case that failed counts as 0, and so does a case that was started and has no score because its
@@ -248,12 +235,12 @@ def aggregate(
     means = [statistics.fmean(run.score for run in each.runs) for each in distinct]
     modes = [mode for score in scores.values() for mode in score.failure_modes]
     losses = Counter(kind for key, kind in lost_to.items() if key in scores)
-    report = BenchRunReport(
+    report = models.BenchRunReport(
         run_id=secrets.token_hex(16) if run_id is None else run_id,
         task_class=plan.task_class.name,
         per_case=tuple(scores.items()),
         complete=len(scores) == len(plan.cases),
-        counts=Counts(
+        counts=models.Counts(
             scheduled=len(plan.cases),
             started=len(begun),
             graded=len(scores),
@@ -268,7 +255,7 @@ def aggregate(
         total_cost_usd=math.fsum([lost_cost_usd, *(score.cost_usd for score in scores.values())]),
         stopped=stopped,
         lost_to_provider=tuple(
-            ProviderLoss(kind=kind, cases=count) for kind, count in sorted(losses.items())
+            models.ProviderLoss(kind=kind, cases=count) for kind, count in sorted(losses.items())
         ),
         block_severity_failure_modes=tuple(
             sorted({mode.code for mode in modes if mode.severity == "block"})
@@ -285,10 +272,10 @@ def aggregate(
         system=system,
         shard=None
         if plan.shard is None
-        else BenchShard(
+        else models.BenchShard(
             **plan.shard.model_dump(),
             scheduled=tuple(
-                ShardCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
+                models.ShardCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
                 for case in plan.cases
             ),
             unscored=tuple(case_id for case_id in begun if case_id not in scores),
@@ -314,8 +301,11 @@ def distinct_name(case_id: str) -> str:
 
 
 def evaluate_gate(
-    report: BenchRunReport, settings: GateSettings | None = None, *, is_selection: bool = False
-) -> GateResult:
+    report: models.BenchRunReport,
+    settings: models.GateSettings | None = None,
+    *,
+    is_selection: bool = False,
+) -> models.GateResult:
     """Return whether a run is good enough.
 
     Another failure or a lost case never turns `FAIL` into `PASS`.
@@ -330,25 +320,25 @@ def evaluate_gate(
         else `PASS`, with the most important reason first. A shard alone is always `INCOMPLETE`.
     """
     missing = _missing(report)
-    settings = settings or GateSettings()
+    settings = settings or models.GateSettings()
     if is_selection:
         settings = settings.model_copy(update={"lower_bound_95": None})  # there is no bound
     checked = (_blocked(report), _below_bound(report, settings), _too_few(report, settings))
     failing = tuple(reason for reason in checked if reason)
     if report.shard is not None:
         part = f"shard {report.shard.index} of {report.shard.total} of the class; merge the reports"
-        return GateResult(verdict="INCOMPLETE", reasons=(part, *missing, *failing))
+        return models.GateResult(verdict="INCOMPLETE", reasons=(part, *missing, *failing))
     if is_selection:
         reasons = ("the user chose these cases; a gate needs all of the class", *missing)
-        return GateResult(verdict="INCOMPLETE", reasons=(*reasons, *failing))
+        return models.GateResult(verdict="INCOMPLETE", reasons=(*reasons, *failing))
     if failing:
-        return GateResult(verdict="FAIL", reasons=(*failing, *missing))
+        return models.GateResult(verdict="FAIL", reasons=(*failing, *missing))
     if missing:
-        return GateResult(verdict="INCOMPLETE", reasons=missing)
-    return GateResult(verdict="PASS", reasons=())
+        return models.GateResult(verdict="INCOMPLETE", reasons=missing)
+    return models.GateResult(verdict="PASS", reasons=())
 
 
-def _blocked(report: BenchRunReport) -> str:
+def _blocked(report: models.BenchRunReport) -> str:
     """Return which failure modes of severity `block` occurred, and in how many cases, or ''."""
     if not report.block_severity_failure_modes:
         return ""
@@ -362,7 +352,7 @@ def _blocked(report: BenchRunReport) -> str:
     return f"{of_all} ended with a failure mode of severity block: {listed}"
 
 
-def _below_bound(report: BenchRunReport, settings: GateSettings) -> str:
+def _below_bound(report: models.BenchRunReport, settings: models.GateSettings) -> str:
     """Return that the lower bound is too low or missing, or ''."""
     asked, bound = settings.lower_bound_95, report.lower_bound_95
     if asked is None:
@@ -375,7 +365,7 @@ def _below_bound(report: BenchRunReport, settings: GateSettings) -> str:
     return f"the lower bound {cut_share(bound.value)} is below {asked:g}"
 
 
-def _too_few(report: BenchRunReport, settings: GateSettings) -> str:
+def _too_few(report: models.BenchRunReport, settings: models.GateSettings) -> str:
     """Return that too few cases passed, or ''.
 
     Failed cases don't count: otherwise a class with one case too few would pass as soon as it got
@@ -391,7 +381,7 @@ def _too_few(report: BenchRunReport, settings: GateSettings) -> str:
     return f"{counted(passed, 'case')} passed; at least {needed} are needed"
 
 
-def _distinct_passed(report: BenchRunReport) -> int:
+def _distinct_passed(report: models.BenchRunReport) -> int:
     """Return how many distinct cases passed, counting repetitions once."""
     passed = [case_id for case_id, score in report.per_case if score.passed]
     if report.lower_bound_95.n == report.counts.started:
@@ -399,7 +389,7 @@ def _distinct_passed(report: BenchRunReport) -> int:
     return len({distinct_name(case_id) for case_id in passed})
 
 
-def _missing(report: BenchRunReport) -> tuple[str, ...]:
+def _missing(report: models.BenchRunReport) -> tuple[str, ...]:
     """Return how many cases have no score, and why."""
     counts = report.counts
     of_all = f"of {counted(counts.scheduled, 'case')}"
@@ -407,7 +397,9 @@ def _missing(report: BenchRunReport) -> tuple[str, ...]:
     if lost := counts.started - counts.graded:
         reasons.append(f"{lost} {of_all} started and left no score")
     if counts.not_run:
-        capped = COST_CAP if report.run_id.startswith("partial:") else ""  # as older reports say it
+        capped = (
+            models.COST_CAP if report.run_id.startswith("partial:") else ""
+        )  # as older reports say it
         why = f": {why}" if (why := report.stopped or capped) else ""
         verb = "was" if counts.not_run == 1 else "were"
         reasons.append(f"{counts.not_run} {of_all} {verb} not run{why}")
@@ -416,7 +408,7 @@ def _missing(report: BenchRunReport) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def count_codes(report: BenchRunReport, *severities: str) -> list[tuple[str, int]]:
+def count_codes(report: models.BenchRunReport, *severities: str) -> list[tuple[str, int]]:
     """Return the codes of these severities with their number of cases, most frequent first."""
     found = Counter(
         code

@@ -19,16 +19,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
-from pytest_failure_taxonomy.bench.models import (
-    RUBRIC_UNKNOWN_BREAKDOWN_KEY,
-    RUBRIC_UNKNOWN_FAILURE_MODE,
-    RUNNER_CODES,
-    BenchScore,
-    FailureMode,
-    TaskClass,
-    offending_keys,
-)
 from pytest_failure_taxonomy.bench.outcomes import RubricAnswer, RubricError
 from pytest_failure_taxonomy.bench.user_code import describe, safe
 from pytest_failure_taxonomy.taxonomy.tables import packaged_table
@@ -54,7 +46,7 @@ class AnsweredMode(_Strict):
 
 _GivenMode = Annotated[
     AnsweredMode,
-    BeforeValidator(lambda given: vars(given) if isinstance(given, FailureMode) else given),
+    BeforeValidator(lambda given: vars(given) if isinstance(given, models.FailureMode) else given),
 ]
 
 
@@ -83,7 +75,7 @@ def read_answer(given: object) -> Verdict:
     try:
         if isinstance(given, RubricAnswer):
             return Verdict.model_validate_json(given.json)
-        if isinstance(given, BenchScore):
+        if isinstance(given, models.BenchScore):
             return Verdict.model_validate({**vars(given)})
         if isinstance(given, Mapping):
             return Verdict.model_validate({**given})
@@ -118,7 +110,7 @@ def _show(given: object) -> str:
 
 def failed_score(
     code: str, detail: str | None, *, wall_clock_ms: float, cost_usd: float = 0.0
-) -> BenchScore:
+) -> models.BenchScore:
     """Return the score of a case without a verdict of its rubric.
 
     Args:
@@ -128,27 +120,29 @@ def failed_score(
         cost_usd: What rubrics have cost; it was spent anyway.
     """
     shown = None if detail is None else safe(detail)
-    return BenchScore(
+    return models.BenchScore(
         passed=False,
         score=0.0,
-        failure_modes=(FailureMode(code=code, severity="block", detail=shown),),
+        failure_modes=(models.FailureMode(code=code, severity="block", detail=shown),),
         cost_usd=cost_usd,
         wall_clock_ms=wall_clock_ms,
     )
 
 
-def graded_score(answer: Verdict, task_class: TaskClass, *, wall_clock_ms: float) -> BenchScore:
+def graded_score(
+    answer: Verdict, task_class: models.TaskClass, *, wall_clock_ms: float
+) -> models.BenchScore:
     """Return the score of a case whose rubric answered in the right shape.
 
     A listed failure mode of severity `block` does not change `passed`: the rubric decides that. A
     code that the class doesn't list becomes `rubric.unknown_failure_mode`, even if it is one of the
     runner's.
     """
-    offending = offending_keys(answer.breakdown, task_class.breakdown_keys)
+    offending = models.offending_keys(answer.breakdown, task_class.breakdown_keys)
     if offending:
         # The smallest, so that the detail doesn't depend on their order.
         return failed_score(
-            RUBRIC_UNKNOWN_BREAKDOWN_KEY,
+            models.RUBRIC_UNKNOWN_BREAKDOWN_KEY,
             safe(min(offending))[:_MAX_NAME],
             wall_clock_ms=wall_clock_ms,
             cost_usd=answer.cost_usd,
@@ -158,11 +152,11 @@ def graded_score(answer: Verdict, task_class: TaskClass, *, wall_clock_ms: float
     for mode in answer.failure_modes:
         code, detail, severity = mode.code, mode.detail, taxonomy.get(mode.code, "block")
         if code not in taxonomy:
-            code, detail = RUBRIC_UNKNOWN_FAILURE_MODE, safe(code)[:_MAX_NAME]
-        elif code in RUNNER_CODES:
+            code, detail = models.RUBRIC_UNKNOWN_FAILURE_MODE, safe(code)[:_MAX_NAME]
+        elif code in models.RUNNER_CODES:
             severity = "block"
-        modes.append(FailureMode(code=code, severity=severity, detail=detail))
-    return BenchScore(
+        modes.append(models.FailureMode(code=code, severity=severity, detail=detail))
+    return models.BenchScore(
         passed=answer.passed and all(mode.code in taxonomy for mode in answer.failure_modes),
         score=answer.score,
         breakdown=answer.breakdown,

@@ -9,19 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Literal
 
+from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.digests import case_digest, digests_of, joined_cases_digest
-from pytest_failure_taxonomy.bench.models import (
-    BenchCase,
-    BenchDigests,
-    BenchRunReport,
-    BenchSettings,
-    BenchShard,
-    GateResult,
-    ProviderLoss,
-    RunPlan,
-    RunShard,
-    TaskClass,
-)
 from pytest_failure_taxonomy.bench.run_report import aggregate
 from pytest_failure_taxonomy.errors import BenchError
 
@@ -42,7 +31,7 @@ def parse_shard(given: str, where: str) -> tuple[int, int]:
     return index, total
 
 
-def ids_of_shard(task_class: TaskClass, index: int, total: int) -> frozenset[str]:
+def ids_of_shard(task_class: models.TaskClass, index: int, total: int) -> frozenset[str]:
     """Return the ids of the cases of a task class that belong to a shard.
 
     The cases are counted in the order of their files, so that all machines agree. The repetitions
@@ -56,12 +45,14 @@ def ids_of_shard(task_class: TaskClass, index: int, total: int) -> frozenset[str
     )
 
 
-def _name(case: BenchCase) -> str:
+def _name(case: models.BenchCase) -> str:
     """Return the id of a case as its file has it, which all its repetitions share."""
     return str(case.fields.get("id", case.case_id))
 
 
-def shard_of_run(task_class: TaskClass, source: str, index: int, total: int) -> RunShard:
+def shard_of_run(
+    task_class: models.TaskClass, source: str, index: int, total: int
+) -> models.RunShard:
     """Return what the reports of a class's shards must have in common, for a plan.
 
     Args:
@@ -72,7 +63,7 @@ def shard_of_run(task_class: TaskClass, source: str, index: int, total: int) -> 
     """
     digests = digests_of(task_class)
     cases = [[case.case_id, case_digest(case)] for case in task_class.cases]
-    return RunShard(
+    return models.RunShard(
         index=index,
         total=total,
         source=source,
@@ -94,9 +85,9 @@ def join_shards(reports: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     Raises:
         BenchError: Reports of one class don't belong together; a line for each problem.
     """
-    by_source: dict[str, list[BenchRunReport]] = {}
+    by_source: dict[str, list[models.BenchRunReport]] = {}
     for each in reports:
-        report = BenchRunReport.model_validate(each)
+        report = models.BenchRunReport.model_validate(each)
         by_source.setdefault(_shard(report).source, []).append(report)
     problems = [problem for group in by_source.values() for problem in _problems(group)]
     if problems:
@@ -104,13 +95,13 @@ def join_shards(reports: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [_join(group).model_dump(mode="json") for _, group in sorted(by_source.items())]
 
 
-def _shard(report: BenchRunReport) -> BenchShard:
+def _shard(report: models.BenchRunReport) -> models.BenchShard:
     if report.shard is None:
         raise ValueError(f"the report of {report.task_class} is not that of a shard")
     return report.shard
 
 
-def _problems(reports: Sequence[BenchRunReport]) -> Iterator[str]:
+def _problems(reports: Sequence[models.BenchRunReport]) -> Iterator[str]:
     """Yield why reports of one source are not the shards of one run."""
     shards = [_shard(report) for report in reports]
     where = f"bench {shards[0].source}"
@@ -131,7 +122,7 @@ def _problems(reports: Sequence[BenchRunReport]) -> Iterator[str]:
         yield f"{where}: the shards differ in their gate; merge those of one commit"
 
 
-def _join(reports: Sequence[BenchRunReport]) -> BenchRunReport:
+def _join(reports: Sequence[models.BenchRunReport]) -> models.BenchRunReport:
     """Return the report of the run that shards are parts of."""
     reports = sorted(reports, key=lambda report: _shard(report).index)
     shards = [_shard(report) for report in reports]
@@ -155,7 +146,9 @@ def _join(reports: Sequence[BenchRunReport]) -> BenchRunReport:
     for report in reports:
         for each in report.lost_to_provider:
             lost[each.kind] = lost.get(each.kind, 0) + each.cases
-    losses = tuple(ProviderLoss(kind=kind, cases=count) for kind, count in sorted(lost.items()))
+    losses = tuple(
+        models.ProviderLoss(kind=kind, cases=count) for kind, count in sorted(lost.items())
+    )
     changes: dict[str, Any] = {"lost_to_provider": losses}
     if away:
         changes |= {"complete": False, "stopped": joined.stopped or "; ".join(away)}
@@ -164,11 +157,11 @@ def _join(reports: Sequence[BenchRunReport]) -> BenchRunReport:
             is_failed = bool(joined.block_severity_failure_modes)
             verdict: Literal["FAIL", "INCOMPLETE"] = "FAIL" if is_failed else "INCOMPLETE"
             reasons = (*away, *joined.gate.reasons)
-            changes["gate"] = GateResult(verdict=verdict, reasons=reasons)
+            changes["gate"] = models.GateResult(verdict=verdict, reasons=reasons)
     return joined.model_copy(update=changes)
 
 
-def _digests(reports: Sequence[BenchRunReport]) -> BenchDigests | None:
+def _digests(reports: Sequence[models.BenchRunReport]) -> models.BenchDigests | None:
     digests = [report.digests for report in reports]
     if digests[0] is None:
         return None
@@ -176,22 +169,22 @@ def _digests(reports: Sequence[BenchRunReport]) -> BenchDigests | None:
     return digests[0].model_copy(update={"cases": cases})
 
 
-def _plan(name: str, shards: Sequence[BenchShard]) -> RunPlan:
+def _plan(name: str, shards: Sequence[models.BenchShard]) -> models.RunPlan:
     cases = tuple(
-        BenchCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
+        models.BenchCase(case_id=case.case_id, repetition=case.repetition, tags=case.tags)
         for each in shards
         for case in each.scheduled
     )
     # A report of an earlier version has none.
     reducers = next((each.reducers for each in shards if each.reducers), ())
-    task_class = TaskClass(
+    task_class = models.TaskClass(
         name=name,
         breakdown_keys=frozenset(),
         failure_mode_taxonomy={},
         cases=cases,
-        settings=BenchSettings(reducers=reducers),
+        settings=models.BenchSettings(reducers=reducers),
     )
-    return RunPlan(
+    return models.RunPlan(
         task_class=task_class,
         cases=cases,
         gate=shards[0].gate,
@@ -199,7 +192,7 @@ def _plan(name: str, shards: Sequence[BenchShard]) -> RunPlan:
     )
 
 
-def _run_id(reports: Sequence[BenchRunReport]) -> str:
+def _run_id(reports: Sequence[models.BenchRunReport]) -> str:
     """Return an id that is the same for the same runs."""
     ids = "".join(report.run_id for report in reports)
     joined = blake2b(ids.encode(), digest_size=16).hexdigest()

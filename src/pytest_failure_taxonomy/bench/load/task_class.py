@@ -10,32 +10,10 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.isolate.connection import SET_FOR_RUBRICS
-from pytest_failure_taxonomy.bench.load.cases import (
-    MAX_NAME,
-    MAX_NUMBER,
-    read_cases,
-    read_oracle,
-    repeated,
-)
+from pytest_failure_taxonomy.bench.load import cases, python_files
 from pytest_failure_taxonomy.bench.load.folder import MARKER_FILE, RUBRIC, ClassFolder
-from pytest_failure_taxonomy.bench.load.python_files import (
-    check_rubric,
-    check_rubric_names,
-    read_enum,
-    rubric_files,
-)
-from pytest_failure_taxonomy.bench.models import (
-    RUNNER_CODES,
-    SEVERITIES,
-    BenchSettings,
-    GateSettings,
-    RetrySettings,
-    Severity,
-    TaskClass,
-    banned_part,
-    marked_part,
-)
 from pytest_failure_taxonomy.bench.run_report import RIGHT_REDUCERS, needed_runs
 from pytest_failure_taxonomy.documents.problems import (
     Problems,
@@ -74,8 +52,8 @@ def check_name(text: str) -> str:
             f"{quoted(text)} is no name; write printable characters without blanks,"
             " such as tests.failed"
         )
-    if len(text) > MAX_NAME:
-        raise WrongError(f"{quoted(text)} is longer than {MAX_NAME} characters; shorten it")
+    if len(text) > cases.MAX_NAME:
+        raise WrongError(f"{quoted(text)} is longer than {cases.MAX_NAME} characters; shorten it")
     return text
 
 
@@ -93,16 +71,16 @@ def _check_variable(name: str) -> str:
     return name
 
 
-class _GateInFile(FileModel, GateSettings):
+class _GateInFile(FileModel, models.GateSettings):
     pass
 
 
-class _RetryInFile(FileModel, RetrySettings):
+class _RetryInFile(FileModel, models.RetrySettings):
     most = _MAX_REPEAT
 
 
-class _SettingsInFile(FileModel, BenchSettings):
-    most = MAX_NUMBER
+class _SettingsInFile(FileModel, models.BenchSettings):
+    most = cases.MAX_NUMBER
     most_of = MappingProxyType({"repeat": _MAX_REPEAT})
 
     sut_version: Line | None = None
@@ -152,7 +130,7 @@ def check_reducer(name: str, repeat: int | None) -> None:
         )
 
 
-def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> BenchSettings:
+def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> models.BenchSettings:
     """Return the settings of a task class; the defaults if the file has problems.
 
     Args:
@@ -160,22 +138,22 @@ def read_settings(folder: ClassFolder, rubrics: Collection[str]) -> BenchSetting
         rubrics: The names of its rubrics.
     """
     if not folder.has(_SETTINGS):
-        return BenchSettings()
+        return models.BenchSettings()
     form = Form(right=f"{_SETTINGS} is YAML in UTF-8 with keys and values", is_fast=True)
     example = "write keys and values, such as `concurrency: 4`"
     tree = _read(folder, _SETTINGS, form, dict, example, may_be_empty=True)
     if tree is None:
-        return BenchSettings()  # a file with nothing but comments is fine
+        return models.BenchSettings()  # a file with nothing but comments is fine
     problems = folder.problems_of(_SETTINGS)
     settings = validate(_SettingsInFile, tree, problems, subject="retry", missing=_RETRY_MISSING)
     if settings is None:
         # The rubric is checked by this setting, and must not be blamed for another one.
         is_fresh = tree.value.get("rubric_isolation") == "fresh"
-        return BenchSettings(rubric_isolation="fresh" if is_fresh else "warm")
+        return models.BenchSettings(rubric_isolation="fresh" if is_fresh else "warm")
     if settings.rubrics is not None:
         _check_weights(tree.at("rubrics"), settings.rubrics, rubrics, problems)
     given = settings.model_dump(exclude_unset=True)
-    return BenchSettings.model_validate(given)
+    return models.BenchSettings.model_validate(given)
 
 
 def _check_weights(
@@ -201,7 +179,7 @@ def _check_weights(
 class FailureModes:
     """The codes of a task class."""
 
-    severities: Mapping[str, Severity]
+    severities: Mapping[str, models.Severity]
     descriptions: Mapping[str, str]
 
 
@@ -212,12 +190,12 @@ def _check_description(text: str) -> str:
 
 
 class _ModeInFile(FileModel):
-    severity: Severity
+    severity: models.Severity
     description: Annotated[str, AfterValidator(_check_description)]
 
 
 _MISSING: Final = {
-    "severity": f"add one of {', '.join(SEVERITIES)}",
+    "severity": f"add one of {', '.join(models.SEVERITIES)}",
     "description": "say what the code means",
 }
 
@@ -230,7 +208,7 @@ def read_failure_modes(folder: ClassFolder) -> FailureModes:
         max_bytes=_MAX_BYTES,
         is_fast=True,
     )
-    severities: dict[str, Severity] = {}
+    severities: dict[str, models.Severity] = {}
     descriptions: dict[str, str] = {}
     tree = None
     if not folder.is_outside(MARKER_FILE):
@@ -257,7 +235,7 @@ def _read_mode(code: str, part: Tree, problems: Problems) -> _ModeInFile | None:
     mode = validate(
         _ModeInFile, part, problems, subject=quoted(code), missing=_MISSING, prefix=f"{code}."
     )
-    if code in RUNNER_CODES and part.value.get("severity") in ("warn", "info"):
+    if code in models.RUNNER_CODES and part.value.get("severity") in ("warn", "info"):
         what = f"{quoted(code)} is the runner's own code; its severity is block"
         problems.add(part.at("severity").line, what)
     return mode
@@ -290,7 +268,7 @@ def _read_own_keys(folder: ClassFolder, reserved: frozenset[str]) -> frozenset[s
     if folder.has(_KEYS_YAML):
         problems.add(None, f"stands beside {_KEYS_YAML}; keep one of the two")
         return frozenset()
-    return _checked_keys(read_enum(folder, _KEYS_PYTHON), reserved, problems)
+    return _checked_keys(python_files.read_enum(folder, _KEYS_PYTHON), reserved, problems)
 
 
 def _read_keys(folder: ClassFolder) -> list[tuple[str, int]]:
@@ -316,9 +294,9 @@ def _checked_keys(
         except WrongError as error:
             problems.add(line, f"a key {error}")
             continue
-        banned = banned_part(key)
+        banned = models.banned_part(key)
         if banned is not None:
-            held = shown(marked_part(key, banned))
+            held = shown(models.marked_part(key, banned))
             what = f"the key {quoted(key)} holds {banned!r}, a model's opinion of itself ({held})"
             problems.add(line, f"{what}; name what the rubric measures")
         if key in reserved:
@@ -351,7 +329,7 @@ def _read(
         return None
 
 
-def load_task_class(path: str | os.PathLike[str]) -> TaskClass:
+def load_task_class(path: str | os.PathLike[str]) -> models.TaskClass:
     """Read the folder of a task class; of its Python, only a `cases.py` is run.
 
     Args:
@@ -366,23 +344,23 @@ def load_task_class(path: str | os.PathLike[str]) -> TaskClass:
             file and line, as `FILE:LINE: what is wrong; what would be right`.
     """
     folder = ClassFolder(path)
-    rubrics = rubric_files(folder)
+    rubrics = python_files.rubric_files(folder)
     modes = read_failure_modes(folder)
     keys = read_breakdown_keys(folder, rubrics)
     settings = read_settings(folder, rubrics)
     for name in rubrics.values():
-        check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")
+        python_files.check_rubric(folder, name, may_be_script=settings.rubric_isolation == "fresh")
     if len(rubrics) > 1:
-        check_rubric_names(folder, rubrics)
-    found = read_cases(folder)
-    oracle = read_oracle(folder, found.ids)
+        python_files.check_rubric_names(folder, rubrics)
+    found = cases.read_cases(folder)
+    oracle = cases.read_oracle(folder, found.ids)
     folder.raise_problems()
-    return TaskClass(
+    return models.TaskClass(
         name=folder.name,
         breakdown_keys=keys,
         failure_mode_taxonomy=modes.severities,
         descriptions=modes.descriptions,
-        cases=tuple(repeated(found.cases, settings.repeat)),
+        cases=tuple(cases.repeated(found.cases, settings.repeat)),
         oracle=oracle,
         settings=settings,
         folder=folder.path,

@@ -11,6 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_failure_taxonomy.bench import outcomes, user_code
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Answer, Spending, json_problem
 from pytest_failure_taxonomy.bench.models import (
     RUBRIC_MALFORMED_OUTPUT,
@@ -22,36 +23,20 @@ from pytest_failure_taxonomy.bench.models import (
     RunPlan,
     TaskClass,
 )
-from pytest_failure_taxonomy.bench.outcomes import (
-    CaseAttempt,
-    CaseOutcome,
-    RubricAnswer,
-    RubricError,
-    RubricRunner,
-    RubricTimeoutError,
-)
 from pytest_failure_taxonomy.bench.run.calls import Attempt, StepLedger, as_coroutine_function
 from pytest_failure_taxonomy.bench.scores import failed_score, graded_score, read_answer
-from pytest_failure_taxonomy.bench.user_code import (
-    Traceback,
-    describe,
-    fingerprint_of_error,
-    fingerprint_of_words,
-    kind_of,
-    pause_seconds,
-)
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.outcomes import SystemUnderTest
 
 
-OnAttempt = Callable[[str, CaseAttempt], None]
+OnAttempt = Callable[[str, outcomes.CaseAttempt], None]
 OnSpend = Callable[[str, int, float], None]
-Earlier = Mapping[str, Sequence[CaseAttempt]]
+Earlier = Mapping[str, Sequence[outcomes.CaseAttempt]]
 NONE_EARLIER: Final[Earlier] = MappingProxyType({})
 
-_OWN_LIMITS: Final = (TimeoutError, RubricTimeoutError)
+_OWN_LIMITS: Final = (TimeoutError, outcomes.RubricTimeoutError)
 """Exceptions of limits that we don't enforce: a system's own, or an isolated rubric's."""
 
 _Call = Callable[..., Coroutine[Any, Any, Any]]
@@ -60,7 +45,7 @@ _Call = Callable[..., Coroutine[Any, Any, Any]]
 class _Calls:
     """The calls of the system for one case that runs."""
 
-    def __init__(self, done: Sequence[CaseAttempt]) -> None:
+    def __init__(self, done: Sequence[outcomes.CaseAttempt]) -> None:
         self.done = list(done)
         self.is_calling = False
         self.spending: Spending
@@ -72,19 +57,19 @@ class _Calls:
         self.started_at = time.time()
         self.began = time.perf_counter()
 
-    def end(self, **what: Any) -> CaseAttempt:
+    def end(self, **what: Any) -> outcomes.CaseAttempt:
         """Add the call that has just ended, with what came of it."""
         attempt = self._until_now(**what)
         self.is_calling = False
         self.done.append(attempt)
         return attempt
 
-    def all(self) -> tuple[CaseAttempt, ...]:
+    def all(self) -> tuple[outcomes.CaseAttempt, ...]:
         """Return all calls, one that is running as if it ended now."""
         return (*self.done, self._until_now()) if self.is_calling else tuple(self.done)
 
-    def _until_now(self, **what: Any) -> CaseAttempt:
-        return CaseAttempt(
+    def _until_now(self, **what: Any) -> outcomes.CaseAttempt:
+        return outcomes.CaseAttempt(
             number=len(self.done) + 1,
             started_at=self.started_at,
             seconds=time.perf_counter() - self.began,
@@ -101,7 +86,7 @@ class CaseRun:
         self,
         plan: RunPlan,
         system_under_test: SystemUnderTest,
-        rubric_runner: RubricRunner,
+        rubric_runner: outcomes.RubricRunner,
         *,
         earlier: Earlier,
         on_attempt: OnAttempt | None,
@@ -119,7 +104,7 @@ class CaseRun:
         self._call_rubric = as_coroutine_function(rubric_runner)
         self._rubric_keeps_limit = getattr(rubric_runner, "enforces_limit", False) is True
 
-    async def run(self, case: BenchCase) -> CaseOutcome:
+    async def run(self, case: BenchCase) -> outcomes.CaseOutcome:
         """Run a case: the system under test, then the rubric, each within its limit.
 
         Raises:
@@ -131,7 +116,7 @@ class CaseRun:
         finally:
             del self._running[case.case_id]
 
-    async def _run(self, case: BenchCase, calls: _Calls) -> CaseOutcome:
+    async def _run(self, case: BenchCase, calls: _Calls) -> outcomes.CaseOutcome:
         system = await self._try_system(case, calls)
         answer = system.value
         if isinstance(answer, Answer):
@@ -164,12 +149,12 @@ class CaseRun:
         """Return the number of the first call of a case's system in this run."""
         return len(self._earlier.get(case_id, ())) + 1
 
-    def cost_of(self, outcome: CaseOutcome) -> float:
+    def cost_of(self, outcome: outcomes.CaseOutcome) -> float:
         """Return what a case cost in this run, without what it had cost before."""
         before = self._earlier.get(outcome.case_id, ())
         return outcome.score.cost_usd - math.fsum(each.cost_usd for each in before)
 
-    def calls_in_flight(self) -> dict[str, tuple[CaseAttempt, ...]]:
+    def calls_in_flight(self) -> dict[str, tuple[outcomes.CaseAttempt, ...]]:
         """Return all calls of the system so far for each case that runs."""
         found = {case_id: calls.all() for case_id, calls in tuple(self._running.items())}
         return {case_id: calls for case_id, calls in found.items() if calls}
@@ -199,13 +184,13 @@ class CaseRun:
                 self._note_call(case, calls.end(ended="another case blocked the event loop"))
                 attempt.forget()
                 continue
-            kind = None if attempt.is_too_late else kind_of(error)
-            pause = pause_seconds(self._plan.retry, tries, kind, error)
+            kind = None if attempt.is_too_late else user_code.kind_of(error)
+            pause = user_code.pause_seconds(self._plan.retry, tries, kind, error)
             if pause is None:
                 break
             tries += 1
-            fingerprint = fingerprint_of_error(SUT_EXCEPTION, error)
-            call = calls.end(ended=describe(error), kind=kind, fingerprint=fingerprint)
+            fingerprint = user_code.fingerprint_of_error(SUT_EXCEPTION, error)
+            call = calls.end(ended=user_code.describe(error), kind=kind, fingerprint=fingerprint)
             self._note_call(case, call)
             attempt.forget()
             await asyncio.sleep(pause)
@@ -213,7 +198,7 @@ class CaseRun:
             raise attempt.fatal_error
         return attempt
 
-    def _note_call(self, case: BenchCase, call: CaseAttempt) -> None:
+    def _note_call(self, case: BenchCase, call: outcomes.CaseAttempt) -> None:
         if self._on_attempt is not None:
             self._on_attempt(case.case_id, call)
 
@@ -264,8 +249,10 @@ def _judge_system(attempt: Attempt, answer: Answer) -> tuple[BenchScore, str | N
     if attempt.is_too_late:
         code, detail = SUT_TIMEOUT, attempt.why_late
     elif error is not None:
-        kind = kind_of(error)
-        detail = describe(error) if kind is None else f"{kind}: {describe(error)}"
+        kind = user_code.kind_of(error)
+        detail = (
+            user_code.describe(error) if kind is None else f"{kind}: {user_code.describe(error)}"
+        )
     else:
         detail = json_problem(answer.output)
         if detail is None and answer.transcript is not None:
@@ -275,8 +262,8 @@ def _judge_system(attempt: Attempt, answer: Answer) -> tuple[BenchScore, str | N
             return None
     score = failed_score(code, detail, wall_clock_ms=wall_clock_ms)
     if error is not None and code == SUT_EXCEPTION:
-        return score, kind, fingerprint_of_error(code, error)
-    return score, None, fingerprint_of_words(code, score.failure_modes[0].detail or "")
+        return score, kind, user_code.fingerprint_of_error(code, error)
+    return score, None, user_code.fingerprint_of_words(code, score.failure_modes[0].detail or "")
 
 
 def _judge_rubric(
@@ -295,28 +282,28 @@ def _judge_rubric(
         try:
             answer = read_answer(attempt.value)
             score = graded_score(answer, task_class, wall_clock_ms=wall_clock_ms)
-        except RubricError as problem:
+        except outcomes.RubricError as problem:
             raised = problem
     if raised is not None:
-        is_limit = isinstance(raised, RubricTimeoutError)
+        is_limit = isinstance(raised, outcomes.RubricTimeoutError)
         score = failed_score(
             RUBRIC_TIMEOUT if is_limit else RUBRIC_MALFORMED_OUTPUT,
-            str(raised) if isinstance(raised, RubricError) else describe(raised),
+            str(raised) if isinstance(raised, outcomes.RubricError) else user_code.describe(raised),
             wall_clock_ms=wall_clock_ms,
-            cost_usd=raised.cost_usd if isinstance(raised, RubricError) else 0.0,
+            cost_usd=raised.cost_usd if isinstance(raised, outcomes.RubricError) else 0.0,
         )
     assert score is not None  # noqa: S101 - for mypy: one of the three gave it
     if error is not None:
-        return score, fingerprint_of_error(score.failure_modes[0].code, error)
+        return score, user_code.fingerprint_of_error(score.failure_modes[0].code, error)
     for mode in score.failure_modes[:1]:
         if mode.code in (RUBRIC_MALFORMED_OUTPUT, RUBRIC_TIMEOUT):
-            return score, fingerprint_of_words(mode.code, mode.detail or "")
+            return score, user_code.fingerprint_of_words(mode.code, mode.detail or "")
     return score, ""
 
 
 def _outcome(
     case: BenchCase, score: BenchScore, last: Attempt, calls: _Calls, answer: Answer | None = None
-) -> CaseOutcome:
+) -> outcomes.CaseOutcome:
     """Return the outcome of a case from its score, its last call, and all calls of its system."""
     error = last.error
     said = last.value if error is None else error
@@ -324,14 +311,16 @@ def _outcome(
     if spent:
         cost_usd = min(score.cost_usd + spent, MOST_COST_USD)
         score = score.model_copy(update={"cost_usd": cost_usd})
-    outcome = CaseOutcome(
+    outcome = outcomes.CaseOutcome(
         case_id=case.case_id,
         score=score,
         output=None if answer is None else answer.output,
         transcript=None if answer is None else answer.transcript,
         attempts=tuple(calls.done),
-        traceback=None if error is None or last.is_expired else Traceback(error),
-        printed=said.printed if isinstance(said, RubricAnswer | RubricError) else "",
+        traceback=None if error is None or last.is_expired else user_code.Traceback(error),
+        printed=said.printed
+        if isinstance(said, outcomes.RubricAnswer | outcomes.RubricError)
+        else "",
     )
     last.forget()
     return outcome

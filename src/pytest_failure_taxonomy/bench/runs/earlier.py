@@ -12,17 +12,8 @@ from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.comparing import ComparedRun, compared_run
 from pytest_failure_taxonomy.bench.models import BenchRunReport
+from pytest_failure_taxonomy.bench.runs import reader
 from pytest_failure_taxonomy.bench.runs.file import SUFFIX, RunHeader
-from pytest_failure_taxonomy.bench.runs.reader import (
-    LATEST,
-    KeptRun,
-    find_run,
-    read_header,
-    read_run,
-    report_of,
-    run_paths,
-    session_of,
-)
 from pytest_failure_taxonomy.documents.problems import WrongError, shown
 from pytest_failure_taxonomy.documents.strict_json import parse_json
 from pytest_failure_taxonomy.documents.yaml_files import why_no_file
@@ -49,9 +40,9 @@ def read_earlier_runs(
     """
     path = (folder or Path()) / given
     if path.name.endswith(SUFFIX) and why_no_file(path) is None:
-        return [_compared_kept(read_run(path, has_outputs=False))]
+        return [_compared_kept(reader.read_run(path, has_outputs=False))]
     if _is_missing(path) and (paths := _kept_paths(given, storage)):
-        kept = [read_run(each, has_outputs=False) for each in paths]
+        kept = [reader.read_run(each, has_outputs=False) for each in paths]
         # What tests have run by themselves is in question only where they have run everything.
         items = [run for run in kept if not run.header.test]
         return [_compared_kept(run) for run in items or kept]
@@ -70,21 +61,21 @@ def _kept_paths(given: str, storage: Path) -> list[Path]:
     Raises:
         BenchError: It names the runs of several pytest runs.
     """
-    paths = run_paths(storage)
-    if given == LATEST:
-        found = [path for path in paths if session_of(path) == session_of(paths[-1])]
+    paths = reader.run_paths(storage)
+    if given == reader.LATEST:
+        found = [path for path in paths if reader.session_of(path) == reader.session_of(paths[-1])]
     else:
         found = [path for path in paths if path.stem == given]
         found = found or [path for path in paths if path.stem.startswith(given)]
-    is_unclear = len({session_of(path) for path in found}) > 1
-    if is_unclear or (given == LATEST and not found):
-        return [find_run(given, storage)]  # which says what is wrong
+    is_unclear = len({reader.session_of(path) for path in found}) > 1
+    if is_unclear or (given == reader.LATEST and not found):
+        return [reader.find_run(given, storage)]  # which says what is wrong
     return found
 
 
-def _compared_kept(run: KeptRun) -> ComparedRun:
+def _compared_kept(run: reader.KeptRun) -> ComparedRun:
     digests = {case_id: case.digest for case_id, case in run.cases.items()}
-    return compared_run(report_of(run), shown(os.fspath(run.path)), digests)
+    return compared_run(reader.report_of(run), shown(os.fspath(run.path)), digests)
 
 
 class LatestRuns:
@@ -110,7 +101,7 @@ class LatestRuns:
             if header is None or not _is_same(header, report):
                 continue
             with suppress(BenchError):
-                found = _compared_kept(read_run(path, has_outputs=False))
+                found = _compared_kept(reader.read_run(path, has_outputs=False))
                 if not found.missing and not found.was_picked:
                     return [found]
         return []
@@ -119,7 +110,7 @@ class LatestRuns:
         if path not in self._headers:
             self._headers[path] = None
             with suppress(BenchError):
-                self._headers[path] = read_header(path)
+                self._headers[path] = reader.read_header(path)
         return self._headers[path]
 
 

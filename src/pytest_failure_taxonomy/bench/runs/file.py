@@ -29,19 +29,9 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import Field
 
 from pytest_failure_taxonomy._version import VERSION
+from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD
 from pytest_failure_taxonomy.bench.digests import case_digest, digests_of
-from pytest_failure_taxonomy.bench.models import (
-    SUT_EXCEPTION,
-    SUT_TIMEOUT,
-    BenchCase,
-    BenchDigests,
-    BenchScore,
-    GateSettings,
-    RunShard,
-    Severity,
-    TaskClass,
-)
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, CaseOutcome
 from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 from pytest_failure_taxonomy.named_files import RUN_SUFFIX
@@ -105,17 +95,17 @@ class RunHeader(ClosedModel):
     """The test that ran the cases; empty for the items of the class."""
     system: SystemGiven
     """What was called."""
-    taxonomy: dict[str, Severity]
+    taxonomy: dict[str, models.Severity]
     """The class's failure codes with their severities."""
     breakdown_keys: _Listed[str]
     """The class's breakdown keys, sorted."""
     cases_in_class: Annotated[int, Field(ge=0)]
     """How many cases the class has, of which a run may be to run some."""
-    gate: GateSettings | None = None
+    gate: models.GateSettings | None = None
     """What the run must reach."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """The class's settings, options applied."""
-    digests: BenchDigests
+    digests: models.BenchDigests
     """What makes runs comparable."""
     commit: str | None = None
     """The commit that is checked out, if there is one."""
@@ -123,7 +113,7 @@ class RunHeader(ClosedModel):
     """When the run began, as RFC 3339 in UTC."""
     generator: str
     """This package and its version."""
-    shard: RunShard | None = None
+    shard: models.RunShard | None = None
     """Which part of the class it is; null for all of it."""
     not_resumed: str | None = None
     """Why an earlier run could not be continued, if that was asked for."""
@@ -159,7 +149,7 @@ class KeptAttempt(ClosedModel):
     """What the rubric spent."""
     input_digest: str = ""
     """The digest of the case's fields."""
-    score: BenchScore | None = None
+    score: models.BenchScore | None = None
     """The case's score; null for a call after which the system was called again."""
     output: Any = None
     """What the system returned."""
@@ -179,7 +169,7 @@ class KeptAttempt(ClosedModel):
             return False
         codes = [mode.code for mode in self.score.failure_modes]
         is_bare = self.output is None and not self.truncated and not self.score.breakdown
-        return not (is_bare and codes in ([SUT_EXCEPTION], [SUT_TIMEOUT]))
+        return not (is_bare and codes in ([models.SUT_EXCEPTION], [models.SUT_TIMEOUT]))
 
     def as_call(self) -> CaseAttempt:
         """Return the call without what the case came to."""
@@ -195,7 +185,7 @@ class KeptAttempt(ClosedModel):
         )
 
 
-def scheduled(case: BenchCase) -> ScheduledCase:
+def scheduled(case: models.BenchCase) -> ScheduledCase:
     """Return a case as a run's file lists it."""
     return ScheduledCase(
         case_id=case.case_id,
@@ -205,7 +195,7 @@ def scheduled(case: BenchCase) -> ScheduledCase:
     )
 
 
-def facts_of_class(task_class: TaskClass) -> dict[str, Any]:
+def facts_of_class(task_class: models.TaskClass) -> dict[str, Any]:
     """Return the fields of a `RunHeader` that are about its class as it is now, and the time."""
     settings = task_class.settings
     return {

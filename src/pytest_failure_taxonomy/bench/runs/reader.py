@@ -19,28 +19,12 @@ from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
+from pytest_failure_taxonomy.bench import models
 from pytest_failure_taxonomy.bench.digests import cases_digest
 from pytest_failure_taxonomy.bench.load.folder import MARKER_FILE, ClassFolder, is_task_class
-from pytest_failure_taxonomy.bench.models import (
-    BenchCase,
-    BenchRunReport,
-    BenchScore,
-    BenchSettings,
-    GateSettings,
-    RunPlan,
-    TaskClass,
-)
 from pytest_failure_taxonomy.bench.outcomes import CaseAttempt
 from pytest_failure_taxonomy.bench.run_report import aggregate, is_reducer
-from pytest_failure_taxonomy.bench.runs.file import (
-    SCHEMA_VERSION,
-    SUFFIX,
-    KeptAttempt,
-    LineReader,
-    RunHeader,
-    ScheduledCase,
-    said_by,
-)
+from pytest_failure_taxonomy.bench.runs import file
 from pytest_failure_taxonomy.bench.user_code import is_infrastructure
 from pytest_failure_taxonomy.documents.problems import shown
 from pytest_failure_taxonomy.errors import BenchError
@@ -59,12 +43,12 @@ def _lost(number: int, cost_usd: float) -> CaseAttempt:
 class KeptRun:
     """A run as its file holds it."""
 
-    def __init__(self, path: Path, header: RunHeader) -> None:
+    def __init__(self, path: Path, header: file.RunHeader) -> None:
         self.path = path
         self.header = header
-        self.cases: dict[str, ScheduledCase] = {}
+        self.cases: dict[str, file.ScheduledCase] = {}
         """The cases to run, by id."""
-        self.attempts: dict[str, list[KeptAttempt]] = {}
+        self.attempts: dict[str, list[file.KeptAttempt]] = {}
         """The calls of each case, in order."""
         self.started: dict[str, int] = {}
         """How many calls were begun, by case."""
@@ -76,7 +60,7 @@ class KeptRun:
         """The fingerprints of causes that many cases in a row failed with."""
         self.sessions: list[str] = []
         """The pytest sessions that continued the run."""
-        self.done_before: dict[str, KeptAttempt] = {}
+        self.done_before: dict[str, file.KeptAttempt] = {}
         """The calls with a score, by case, when the run was last continued."""
         self.problems: list[str] = []
         """Lines that could not be read, in words."""
@@ -93,7 +77,7 @@ class KeptRun:
         """
         match record["record"]:
             case "attempt":
-                attempt = KeptAttempt.model_validate(record)
+                attempt = file.KeptAttempt.model_validate(record)
                 self.attempts.setdefault(attempt.case_id, []).append(attempt)
                 self._told.pop((attempt.case_id, attempt.attempt), None)
             case "started":
@@ -110,7 +94,7 @@ class KeptRun:
                     told = self._told.get((case_id, number), 0.0)
                     self._told[case_id, number] = told + cost_usd
             case "cases":
-                listed = [ScheduledCase.model_validate(each) for each in record["cases"]]
+                listed = [file.ScheduledCase.model_validate(each) for each in record["cases"]]
                 self.cases = {each.case_id: each for each in listed}
             case "resumed":
                 self.sessions.append(str(record["session"]))
@@ -133,7 +117,7 @@ class KeptRun:
         last = self.last_of(case_id)
         return last is not None and self.settles(last, digest)
 
-    def settles(self, call: KeptAttempt, digest: str) -> bool:
+    def settles(self, call: file.KeptAttempt, digest: str) -> bool:
         """Return whether a call with a score is the last one that its case needs."""
         return (
             call.input_digest == digest
@@ -152,7 +136,7 @@ class KeptRun:
             for number in numbers
         )
 
-    def last_of(self, case_id: str) -> KeptAttempt | None:
+    def last_of(self, case_id: str) -> file.KeptAttempt | None:
         """Return the call that led to a case's score; `None` if it has none.
 
         The score of a case that was changed before the run was continued is none of it any more.
@@ -171,7 +155,7 @@ class KeptRun:
         has_begun = case_id in self.started or case_id in self.attempts
         return "lost" if has_begun else "not run"
 
-    def scores(self) -> dict[str, BenchScore]:
+    def scores(self) -> dict[str, models.BenchScore]:
         """Return the score of each case that has one."""
         lasts = ((case_id, self.last_of(case_id)) for case_id in self.attempts)
         return {
@@ -207,7 +191,7 @@ class RunReader:
         """
         self._path = path
         self._has_outputs = has_outputs
-        self._reader = LineReader(path)
+        self._reader = file.LineReader(path)
         self._run: KeptRun | None = None
 
     def read(self, *, is_over: bool = False) -> KeptRun:
@@ -229,7 +213,7 @@ class RunReader:
             if is_over:
                 self._reader.end()
         except OSError as error:
-            why = f"can't be read ({said_by(error)})"
+            why = f"can't be read ({file.said_by(error)})"
             raise BenchError(f"{path}: {why}; name a run's file") from None
         if self._run is None:
             right = "name a file that pytest wrote to --bench-storage"
@@ -261,21 +245,23 @@ def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
     return RunReader(path, has_outputs=has_outputs).read(is_over=True)
 
 
-def read_header(path: Path) -> RunHeader:
+def read_header(path: Path) -> file.RunHeader:
     """Return the first line of a run's file, without reading the others.
 
     Raises:
         BenchError: The file can't be read or is no run's.
     """
     try:
-        for record in LineReader(path).new():
+        for record in file.LineReader(path).new():
             return _header(path, record)
     except OSError as error:
-        raise BenchError(f"{path}: can't be read ({said_by(error)}); name a run's file") from None
+        raise BenchError(
+            f"{path}: can't be read ({file.said_by(error)}); name a run's file"
+        ) from None
     raise BenchError(f"{path}: holds no run; name a file that pytest wrote to --bench-storage")
 
 
-def read_calls(path: Path, case_ids: Collection[str]) -> Iterator[KeptAttempt]:
+def read_calls(path: Path, case_ids: Collection[str]) -> Iterator[file.KeptAttempt]:
     """Yield the calls of some cases with their outputs, in the order of the file.
 
     Memory may not hold the outputs of all. Lines and files that can't be read are left out: who
@@ -286,11 +272,11 @@ def read_calls(path: Path, case_ids: Collection[str]) -> Iterator[KeptAttempt]:
         case_ids: The cases.
     """
     with suppress(OSError):
-        for record in LineReader(path).new(["attempt"]):
+        for record in file.LineReader(path).new(["attempt"]):
             case_id = record.get("case_id")
             if isinstance(case_id, str) and case_id in case_ids:
                 with suppress(ValidationError):
-                    yield KeptAttempt.model_validate(record)
+                    yield file.KeptAttempt.model_validate(record)
 
 
 LATEST: Final = "latest"
@@ -301,7 +287,7 @@ _MOST_NAMED: Final = 5
 
 def run_paths(storage: Path) -> list[Path]:
     """Return the files of the runs in a storage, the oldest first."""
-    found = [path for path in storage.glob(f"*{SUFFIX}") if not path.name.startswith(".")]
+    found = [path for path in storage.glob(f"*{file.SUFFIX}") if not path.name.startswith(".")]
     return sorted(found, key=_age)
 
 
@@ -336,7 +322,7 @@ def named_runs(given: str, paths: Sequence[Path]) -> list[Path]:
 def _holds_a_run(path: Path) -> bool:
     """Return whether a file begins as that of a run does; one that was cut off may be empty."""
     with suppress(OSError):
-        return next(LineReader(path).new(["run"]), None) is not None
+        return next(file.LineReader(path).new(["run"]), None) is not None
     return False
 
 
@@ -364,15 +350,15 @@ def find_run(given: str, storage: Path) -> Path:
     raise BenchError(f"{given}: there is no such run in {storage}; the latest are {listed}")
 
 
-def _header(path: Path, record: Mapping[str, Any]) -> RunHeader:
+def _header(path: Path, record: Mapping[str, Any]) -> file.RunHeader:
     version = record.get("schema_version")
-    if record.get("record") == "run" and isinstance(version, int) and version > SCHEMA_VERSION:
+    if record.get("record") == "run" and isinstance(version, int) and version > file.SCHEMA_VERSION:
         raise BenchError(
-            f"{path}: has schema version {version}, and this program reads up to {SCHEMA_VERSION};"
+            f"{path}: has schema version {version}, and this program reads up to {file.SCHEMA_VERSION};"
             " read it with a newer pytest-failure-taxonomy"
         )
     try:
-        return RunHeader.model_validate(record)
+        return file.RunHeader.model_validate(record)
     except ValidationError:
         raise BenchError(
             f"{path}: its first line does not describe a run; name a file that pytest wrote to"
@@ -380,7 +366,7 @@ def _header(path: Path, record: Mapping[str, Any]) -> RunHeader:
         ) from None
 
 
-def report_of(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
+def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.BenchRunReport:
     """Return the report of a run from what its file holds.
 
     Args:
@@ -388,10 +374,10 @@ def report_of(run: KeptRun, gate: GateSettings | None = None) -> BenchRunReport:
         gate: What it must reach; by default, what it had to reach when it ran.
     """
     cases = tuple(
-        BenchCase(case_id=each.case_id, tags=each.tags, repetition=each.repetition)
+        models.BenchCase(case_id=each.case_id, tags=each.tags, repetition=each.repetition)
         for each in run.cases.values()
     )
-    plan = RunPlan(
+    plan = models.RunPlan(
         task_class=task_class_of(run.header),
         cases=cases,
         gate=gate or run.header.gate,
@@ -425,17 +411,17 @@ def lost_to(run: KeptRun) -> dict[str, str]:
     }
 
 
-def task_class_of(header: RunHeader) -> TaskClass:
+def task_class_of(header: file.RunHeader) -> models.TaskClass:
     """Return what a run's file says of its task class, without cases and rubric."""
-    return TaskClass(
+    return models.TaskClass(
         name=header.task_class,
         breakdown_keys=frozenset(header.breakdown_keys),
         failure_mode_taxonomy=header.taxonomy,
-        settings=BenchSettings(gate=header.gate, reducers=_reducers(header)),
+        settings=models.BenchSettings(gate=header.gate, reducers=_reducers(header)),
     )
 
 
-def _reducers(header: RunHeader) -> tuple[str, ...]:
+def _reducers(header: file.RunHeader) -> tuple[str, ...]:
     """Return the reducers of a run, without what none is: anybody may have written the file."""
     given = header.settings.get("reducers")
     listed = given if isinstance(given, list) else []
@@ -479,7 +465,7 @@ def folder_of(run: KeptRun, given: Path | None = None) -> Path:
     )
 
 
-def load_class_of(run: KeptRun, given: Path | None = None) -> TaskClass:
+def load_class_of(run: KeptRun, given: Path | None = None) -> models.TaskClass:
     """Return a run's task class as its files are now.
 
     Args:
