@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -41,18 +41,15 @@ def read_earlier_runs(
     path = (folder or Path()) / given
     if path.name.endswith(SUFFIX) and why_no_file(path) is None:
         return [_compared_kept(reader.read_run(path, has_outputs=False))]
-    if _is_missing(path) and (paths := _kept_paths(given, storage)):
+    is_there = False
+    with suppress(OSError, ValueError):  # a name that is too long, or has a null character
+        is_there = path.exists()
+    if not is_there and (paths := _kept_paths(given, storage)):
         kept = [reader.read_run(each, has_outputs=False) for each in paths]
         # What tests have run by themselves is in question only where they have run everything.
         items = [run for run in kept if not run.header.test]
         return [_compared_kept(run) for run in items or kept]
     return _read_reports(path)
-
-
-def _is_missing(path: Path) -> bool:
-    with suppress(OSError, ValueError):  # a name that is too long, or has a null character
-        return not path.exists()
-    return True
 
 
 def _kept_paths(given: str, storage: Path) -> list[Path]:
@@ -97,8 +94,19 @@ class LatestRuns:
         own run, which may have been continued.
         """
         for path in reversed(self._paths):
-            header = self._header(path)
-            if header is None or not _is_same(header, report):
+            if path not in self._headers:
+                self._headers[path] = None
+                with suppress(BenchError):
+                    self._headers[path] = reader.read_header(path)
+            header = self._headers[path]
+            if (
+                header is None
+                or header.task_class != report.task_class
+                or header.system.label != report.system_label
+                or header.test
+                or header.shard is not None
+                or header.run_id == report.run_id.removeprefix("partial:")
+            ):
                 continue
             with suppress(BenchError):
                 found = _compared_kept(reader.read_run(path, has_outputs=False))
@@ -106,65 +114,34 @@ class LatestRuns:
                     return [found]
         return []
 
-    def _header(self, path: Path) -> RunHeader | None:
-        if path not in self._headers:
-            self._headers[path] = None
-            with suppress(BenchError):
-                self._headers[path] = reader.read_header(path)
-        return self._headers[path]
-
-
-def _is_same(header: RunHeader, report: BenchRunReport) -> bool:
-    """Return whether a run is an earlier one of a report's class and system, as pytest's items."""
-    return (
-        header.task_class == report.task_class
-        and header.system.label == report.system_label
-        and not header.test
-        and header.shard is None
-        and header.run_id != report.run_id.removeprefix("partial:")
-    )
-
 
 def _read_reports(path: Path) -> list[ComparedRun]:
     """Return the runs of task classes in a file of JSON."""
     where = shown(os.fspath(path))
-    content = _parse(_read(path, where), where)
+    why = why_no_file(path)
+    try:
+        if why is None:
+            with path.open("rb") as file:
+                text = file.read(_MAX_BYTES + 1)
+            if len(text) > _MAX_BYTES:
+                why = f"bigger than {_MAX_BYTES // 1024**2} MiB"
+            else:
+                content = parse_json(text.decode("utf-8-sig"))
+    except OSError as error:
+        why = f"can't be read ({error.strerror or error})"
+    except UnicodeDecodeError:
+        why = "not UTF-8"
+    except WrongError as error:
+        why = str(error).partition(";")[0]
+    if why is not None:
+        raise BenchError(f"{where}: {why}; {_RIGHT}")
     reports = content.get("bench") if isinstance(content, dict) else content
     if not isinstance(reports, list):
         raise BenchError(f"{where}: has no runs of task classes; {_RIGHT}")
     if not reports:
         raise BenchError(f"{where}: no task class ran; {_RIGHT} of a run with cases")
-    return [compared_run(_validate(each, where), where) for each in reports]
-
-
-def _read(path: Path, where: str) -> str:
-    why = why_no_file(path)
-    if why is not None:
-        raise BenchError(f"{where}: {why}; {_RIGHT}")
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-        if len(content) > _MAX_BYTES:
-            raise BenchError(f"{where}: bigger than {_MAX_BYTES // 1024**2} MiB; {_RIGHT}")
-        return content.decode("utf-8-sig")
-    except OSError as error:
-        why = f"can't be read ({error.strerror or error})"
-        raise BenchError(f"{where}: {why}; {_RIGHT}") from None
-    except UnicodeDecodeError:
-        raise BenchError(f"{where}: not UTF-8; {_RIGHT}") from None
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        return parse_json(text)
-    except WrongError as error:
-        what = str(error).partition(";")[0]
-        raise BenchError(f"{where}: {what}; {_RIGHT}") from None
-
-
-def _validate(given: object, where: str) -> BenchRunReport:
-    try:
-        return BenchRunReport.model_validate(given)
+        return [compared_run(BenchRunReport.model_validate(each), where) for each in reports]
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, problem["loc"]))

@@ -33,13 +33,6 @@ CaseState = Literal["passed", "failed", "lost", "not run"]
 """What became of a case: a lost one was started and has no score."""
 
 
-def _lost(number: int, cost_usd: float) -> CaseAttempt:
-    """Return a call of which nothing is known but what it told that it spent."""
-    return CaseAttempt(
-        number=number, started_at=0.0, seconds=0.0, cost_usd=cost_usd, ended="it was lost"
-    )
-
-
 class KeptRun:
     """A run as its file holds it."""
 
@@ -101,8 +94,7 @@ class KeptRun:
                 self.stopped = ""
                 now_in_class = int(record.get("cases_in_class", self.header.cases_in_class))
                 self.header = self.header.model_copy(update={"cases_in_class": now_in_class})
-                lasts = ((case_id, self.last_of(case_id)) for case_id in self.attempts)
-                self.done_before = {case_id: last for case_id, last in lasts if last is not None}
+                self.done_before = self.lasts()
             case "stopped":
                 self.stopped = str(record["reason"])
                 if record.get("cause"):
@@ -130,9 +122,15 @@ class KeptRun:
         ended = {each.attempt: each for each in self.attempts.get(case_id, ())}
         numbers = range(1, max(self.started.get(case_id, 0), *ended, 0) + 1)
         return tuple(
-            _lost(number, self._told.get((case_id, number), 0.0))
-            if (each := ended.get(number)) is None
-            else each.as_call()
+            ended[number].as_call()
+            if number in ended
+            else CaseAttempt(
+                number=number,
+                started_at=0.0,
+                seconds=0.0,
+                cost_usd=self._told.get((case_id, number), 0.0),
+                ended="it was lost",
+            )
             for number in numbers
         )
 
@@ -155,14 +153,15 @@ class KeptRun:
         has_begun = case_id in self.started or case_id in self.attempts
         return "lost" if has_begun else "not run"
 
+    def lasts(self) -> dict[str, file.KeptAttempt]:
+        """Return for each case with a score the call that led to it."""
+        lasts = ((case_id, self.last_of(case_id)) for case_id in self.attempts)
+        return {case_id: last for case_id, last in lasts if last is not None}
+
     def scores(self) -> dict[str, models.BenchScore]:
         """Return the score of each case that has one."""
-        lasts = ((case_id, self.last_of(case_id)) for case_id in self.attempts)
-        return {
-            case_id: last.score
-            for case_id, last in lasts
-            if last is not None and last.score is not None
-        }
+        lasts = self.lasts()
+        return {key: last.score for key, last in lasts.items() if last.score is not None}
 
     def cost_usd(self, case_id: str) -> float:
         """Return what a case has cost so far, in US dollars, whether it has a score or not."""
@@ -206,10 +205,17 @@ class RunReader:
         path = self._path
         try:
             for record in self._reader.new():
-                if self._run is None:
+                run = self._run
+                if run is None:
                     self._run = KeptRun(path, _header(path, record))
-                else:
-                    self._add(self._run, record)
+                    continue
+                if not self._has_outputs:
+                    record.pop("output", None)
+                    record.pop("transcript", None)
+                try:
+                    run.add(record)
+                except (ValidationError, LookupError, TypeError, ValueError, OverflowError):
+                    run.problems.append(f"{path}: a line of {record['record']!r} was skipped")
             if is_over:
                 self._reader.end()
         except OSError as error:
@@ -221,15 +227,6 @@ class RunReader:
         self._run.problems += self._reader.problems
         self._reader.problems.clear()
         return self._run
-
-    def _add(self, run: KeptRun, record: dict[str, Any]) -> None:
-        if not self._has_outputs:
-            record.pop("output", None)
-            record.pop("transcript", None)
-        try:
-            run.add(record)
-        except (ValidationError, LookupError, TypeError, ValueError, OverflowError):
-            run.problems.append(f"{run.path}: a line of {record['record']!r} was skipped")
 
 
 def read_run(path: Path, *, has_outputs: bool = True) -> KeptRun:
@@ -319,13 +316,6 @@ def named_runs(given: str, paths: Sequence[Path]) -> list[Path]:
     ]
 
 
-def _holds_a_run(path: Path) -> bool:
-    """Return whether a file begins as that of a run does; one that was cut off may be empty."""
-    with suppress(OSError):
-        return next(file.LineReader(path).new(["run"]), None) is not None
-    return False
-
-
 def find_run(given: str, storage: Path) -> Path:
     """Return the file of the run that a user names.
 
@@ -338,7 +328,11 @@ def find_run(given: str, storage: Path) -> Path:
     """
     paths = run_paths(storage)
     if given == LATEST and paths and not Path(LATEST).is_file():
-        return next(filter(_holds_a_run, reversed(paths)), paths[-1])
+        for path in reversed(paths):
+            with suppress(OSError):  # a run that was cut off may have an empty file
+                if next(file.LineReader(path).new(["run"]), None) is not None:
+                    return path
+        return paths[-1]
     found = named_runs(given, paths)
     if len(found) == 1:
         return found[0]
@@ -354,8 +348,8 @@ def _header(path: Path, record: Mapping[str, Any]) -> file.RunHeader:
     version = record.get("schema_version")
     if record.get("record") == "run" and isinstance(version, int) and version > file.SCHEMA_VERSION:
         raise BenchError(
-            f"{path}: has schema version {version}, and this program reads up to {file.SCHEMA_VERSION};"
-            " read it with a newer pytest-failure-taxonomy"
+            f"{path}: has schema version {version}, and this program reads up to"
+            f" {file.SCHEMA_VERSION}; read it with a newer pytest-failure-taxonomy"
         )
     try:
         return file.RunHeader.model_validate(record)
@@ -403,29 +397,28 @@ def report_of(run: KeptRun, gate: models.GateSettings | None = None) -> models.B
 
 def lost_to(run: KeptRun) -> dict[str, str]:
     """Return the kind of the provider's failure for each case that never got through."""
-    lasts = ((case_id, run.last_of(case_id)) for case_id in run.attempts)
     return {
         case_id: last.kind
-        for case_id, last in lasts
-        if last is not None and last.kind is not None and is_infrastructure(last.kind)
+        for case_id, last in run.lasts().items()
+        if last.kind is not None and is_infrastructure(last.kind)
     }
 
 
 def task_class_of(header: file.RunHeader) -> models.TaskClass:
     """Return what a run's file says of its task class, without cases and rubric."""
+    given = header.settings.get("reducers")
+    # Without what is none: anybody may have written the file.
+    reducers = [
+        each
+        for each in (given if isinstance(given, list) else ())
+        if isinstance(each, str) and is_reducer(each)
+    ]
     return models.TaskClass(
         name=header.task_class,
         breakdown_keys=frozenset(header.breakdown_keys),
         failure_mode_taxonomy=header.taxonomy,
-        settings=models.BenchSettings(gate=header.gate, reducers=_reducers(header)),
+        settings=models.BenchSettings(gate=header.gate, reducers=tuple(reducers)),
     )
-
-
-def _reducers(header: file.RunHeader) -> tuple[str, ...]:
-    """Return the reducers of a run, without what none is: anybody may have written the file."""
-    given = header.settings.get("reducers")
-    listed = given if isinstance(given, list) else []
-    return tuple(each for each in listed if isinstance(each, str) and is_reducer(each))
 
 
 def folder_of(run: KeptRun, given: Path | None = None) -> Path:
@@ -490,30 +483,22 @@ def descriptions_of(run: KeptRun) -> dict[str, str]:
         return {}
 
 
-def runs_of(folder: Path, session: str) -> Iterator[KeptRun]:
-    """Yield the runs that a pytest session has begun or continued, the oldest first."""
-    for path in run_paths(folder):
-        with suppress(BenchError):
-            run = read_run(path, has_outputs=False)
-            if path.name.startswith(session) or session in run.sessions:
-                yield run
-
-
-def lost_cases(run: KeptRun) -> list[tuple[str, str]]:
-    """Return the cases that have begun and have no score, with the tests that waited for them."""
-    return [
-        (case_id, run.nodeids.get(case_id, ""))
-        for case_id in run.started
-        if run.last_of(case_id) is None
-    ]
-
-
 def main(folder: str, session: str) -> None:
-    """Write a JSON list to stdout: of each run its report, and the cases that it lost."""
-    found: list[dict[str, Any]] = [
-        {"report": report_of(run).model_dump(mode="json"), "lost": lost_cases(run)}
-        for run in runs_of(Path(folder), session)
-    ]
+    """Write a JSON list to stdout: of each run of a pytest session its report, and its lost cases.
+
+    These are the runs that the session has begun or continued, the oldest first, and the cases that
+    have begun and have no score, with the tests that waited for them.
+    """
+    found: list[dict[str, Any]] = []
+    for path in run_paths(Path(folder)):
+        try:
+            run = read_run(path, has_outputs=False)
+        except BenchError:
+            continue
+        if path.name.startswith(session) or session in run.sessions:
+            lasts = run.lasts()
+            lost = [(key, run.nodeids.get(key, "")) for key in run.started if key not in lasts]
+            found.append({"report": report_of(run).model_dump(mode="json"), "lost": lost})
     json.dump(found, sys.stdout)
 
 

@@ -7,7 +7,7 @@ Texts are cut, and a run has a maximal size; what is left out is counted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,22 +57,19 @@ def messages_of(transcript: Any) -> list[Message] | None:
     """
     if not isinstance(transcript, list) or not transcript:
         return None
-    messages = [_message(each) for each in transcript]
-    found = [each for each in messages if each is not None]
-    return found if len(found) == len(messages) else None
-
-
-def _message(given: Any) -> Message | None:
-    if not isinstance(given, dict) or not isinstance(given.get("role"), str):
-        return None
-    rest = {key: each for key, each in given.items() if key not in ("role", "content")}
-    content = given.get("content")
-    parts = content if isinstance(content, list) else [content]
-    texts = [text for text in map(_text_of_part, parts) if text is not None]
-    others = [each for each in parts if each is not None and _text_of_part(each) is None]
-    if others:
-        rest["content"] = others if isinstance(content, list) else content
-    return Message(given["role"], "\n".join(texts), text_of(rest) if rest else "")
+    messages = []
+    for given in transcript:
+        if not isinstance(given, dict) or not isinstance(given.get("role"), str):
+            return None
+        rest = {key: each for key, each in given.items() if key not in ("role", "content")}
+        content = given.get("content")
+        parts = content if isinstance(content, list) else [content]
+        texts = [text for text in map(_text_of_part, parts) if text is not None]
+        others = [each for each in parts if each is not None and _text_of_part(each) is None]
+        if others:
+            rest["content"] = others if isinstance(content, list) else content
+        messages.append(Message(given["role"], "\n".join(texts), text_of(rest) if rest else ""))
+    return messages
 
 
 def _text_of_part(part: Any) -> str | None:
@@ -132,27 +129,26 @@ def page_run(run: KeptRun) -> PageRun:
         if (state := run.state_of(case_id)) in ("failed", "lost")
         or (is_small and state == "passed")
     ]
-    calls = read_calls(run.path, frozenset(wanted[:MAX_CASES]))
-    contents = {call.case_id: _content(call) for call in calls if call.score is not None}
+    kept = read_calls(run.path, frozenset(wanted[:MAX_CASES]))
+    contents = {call.case_id: _content(call) for call in kept if call.score is not None}
     shown: list[dict[str, Any]] = []
     room = MAX_CHARACTERS
     for case_id in wanted[:MAX_CASES]:
-        case = _case(run, case_id) | contents.get(case_id, _NO_CONTENT)
-        room -= _size(case)
+        calls = run.attempts.get(case_id, [])
+        case = {
+            "case_id": case_id,
+            "state": run.state_of(case_id),
+            "calls": [_call(call) for call in calls[-_MAX_CALLS:]],
+            "calls_left_out": max(0, len(calls) - _MAX_CALLS),
+            **contents.get(case_id, _NO_CONTENT),
+        }
+        texts = [case["output"], case["transcript"], case["printed"]]
+        texts += [message["text"] for message in case["messages"]]
+        room -= sum(len(each["text"]) for each in texts if each is not None)
         if room < 0 and shown:
             break
         shown.append(case)
     return {"run_id": run.header.run_id, "cases": shown, "left_out": len(wanted) - len(shown)}
-
-
-def _case(run: KeptRun, case_id: str) -> dict[str, Any]:
-    calls = run.attempts.get(case_id, [])
-    return {
-        "case_id": case_id,
-        "state": run.state_of(case_id),
-        "calls": [_call(call) for call in calls[-_MAX_CALLS:]],
-        "calls_left_out": max(0, len(calls) - _MAX_CALLS),
-    }
 
 
 def _call(call: KeptAttempt) -> dict[str, Any]:
@@ -187,38 +183,29 @@ def _content(last: KeptAttempt) -> dict[str, Any]:
     has_output = last.gave_output and "output" not in last.truncated
     messages = messages_of(last.transcript)
     raw = last.transcript if messages is None else None
+    notes = [f"{name}: was too long to be kept" for name in last.truncated]
+    if last.is_redacted:
+        notes.append("secrets were removed")
+    if len(messages or ()) > MAX_MESSAGES:
+        notes.append(f"the first {MAX_MESSAGES} of {len(messages or ())} messages are shown")
     return {
-        "notes": list(_notes(last, messages or [])),
+        "notes": notes,
         "output": _cut(text_of(last.output), MAX_TEXT) if has_output else None,
-        "messages": [_shown(each) for each in (messages or [])[:MAX_MESSAGES]],
+        "messages": [
+            {
+                "role": each.role[:100],
+                "text": _cut("\n".join(filter(None, (each.text, each.rest))), MAX_MESSAGE),
+            }
+            for each in (messages or ())[:MAX_MESSAGES]
+        ],
         "transcript": None if raw is None else _cut(text_of(raw), MAX_TEXT),
         "printed": _cut(last.printed, MAX_TEXT) if last.printed else None,
     }
 
 
-def _notes(last: KeptAttempt, messages: list[Message]) -> Iterator[str]:
-    for name in last.truncated:
-        yield f"{name}: was too long to be kept"
-    if last.is_redacted:
-        yield "secrets were removed"
-    if len(messages) > MAX_MESSAGES:
-        yield f"the first {MAX_MESSAGES} of {len(messages)} messages are shown"
-
-
-def _shown(message: Message) -> dict[str, Any]:
-    parts = [part for part in (message.text, message.rest) if part]
-    return {"role": message.role[:100], "text": _cut("\n".join(parts), MAX_MESSAGE)}
-
-
 def _cut(text: str, limit: int) -> dict[str, Any]:
     """Return the beginning of a text, and how many characters it has if there are more."""
     return {"text": text[:limit], "of": len(text) if len(text) > limit else None}
-
-
-def _size(case: dict[str, Any]) -> int:
-    texts = [case["output"], case["transcript"], case["printed"]]
-    texts += [message["text"] for message in case["messages"]]
-    return sum(len(each["text"]) for each in texts if each is not None)
 
 
 Row = dict[str, Any]
