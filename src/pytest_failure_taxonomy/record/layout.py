@@ -1,4 +1,4 @@
-"""The path of a record and the layout of its files.
+"""The path of a record, the layout of its files, and their removal.
 
 A record is a hidden folder beside the report, named after the run. It has
 
@@ -25,8 +25,11 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import path_beside
+from pytest_failure_taxonomy.system.files import Folder, reason_of
 from pytest_failure_taxonomy.taxonomy.evidence import Activity, Phase
+from pytest_failure_taxonomy.taxonomy.words import listed
 
 STATE: Final = "state"
 EVENTS: Final = "events"
@@ -173,6 +176,9 @@ ACTIVITIES: Final[dict[int, tuple[Activity, bool]]] = {
 """The states that are no test's: what is done in them, and whether the name is that of a hook."""
 
 RUN_ID: Final = re.compile("[0-9a-f]{32}")
+_MAX_NAMES: Final = 3
+_MAX_NAME: Final = 80
+"""How many foreign names a message lists, and how many characters of each."""
 _WORKER: Final = re.compile("gw[0-9]{1,6}")
 _CHOSEN_WORKER: Final = re.compile("gw-((?:[0-9a-f]{2}){1,100})")
 
@@ -203,3 +209,63 @@ def starts_offset(tests: int) -> int:
 def file_size(tests: int) -> int:
     """Return the size of the state file for a number of tests, and one more for unknown tests."""
     return starts_offset(tests) + 4 * (tests + 1)
+
+
+def remove_record(folder: Folder) -> str | None:
+    """Remove a record and its folder. Files that no record has stay, and so does the folder then.
+
+    Returns:
+        A sentence about what stays, or `None`.
+    """
+    try:
+        left = _left_of(folder, has_workers=True, removes=True)
+        if not left:
+            folder.rmdir()
+            return None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return why_it_stays(folder.path, error)
+    return _holds_others(folder, left)
+
+
+def what_stays(folder: Folder) -> str | None:
+    """Return the sentence that `remove_record` would return, without removing anything."""
+    try:
+        left = _left_of(folder, has_workers=True, removes=False)
+    except OSError as error:
+        return why_it_stays(folder.path, error)
+    return _holds_others(folder, left) if left else None
+
+
+def _holds_others(folder: Folder, left: list[str]) -> str:
+    told = listed([safe_text(name, _MAX_NAME) for name in left], _MAX_NAMES)
+    return f"{safe_text(str(folder.path))} stays: it holds what no record has ({told})"
+
+
+def why_it_stays(folder: Path, error: OSError) -> str:
+    """Return a sentence that says why the folder of a record could not be removed."""
+    return f"{safe_text(str(folder))} stays: it {reason_of(error)}"
+
+
+def _left_of(folder: Folder, *, has_workers: bool, removes: bool) -> list[str]:
+    """Return the names in a folder that are not a record's; remove the others if `removes`."""
+    left = []
+    for name in folder.names():
+        try:
+            if name in FILES:
+                if removes:
+                    folder.unlink(name)
+            elif has_workers and worker_of(name) is not None:
+                with folder.open_folder(name) as inner:
+                    left_inside = _left_of(inner, has_workers=False, removes=removes)
+                    left += [f"{name}/{each}" for each in left_inside]
+                    if removes and not left_inside:
+                        inner.rmdir()
+            else:
+                left.append(name)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            left.append(name)
+    return left

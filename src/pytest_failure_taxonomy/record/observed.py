@@ -1,6 +1,6 @@
-"""What another process has seen of a run while it lived: a file of the record, and evidence.
+"""What another process has seen of a run while it lived: what was stalled, and its memory.
 
-The file is written by the watcher, and a test may have written anything into it.
+Both are files of the record that the watcher writes; a test may have written anything into them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import os
 from contextlib import suppress
 from typing import Final
 
-from pytest_failure_taxonomy.record.layout import OBSERVED, OBSERVED_NEW
+from pytest_failure_taxonomy.record.layout import MEMORY, OBSERVED, OBSERVED_NEW
 from pytest_failure_taxonomy.record.parsing import parse
 from pytest_failure_taxonomy.system.files import Folder
+from pytest_failure_taxonomy.system.kernel_log import find_oom_victim
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Activity,
     InFlightTest,
+    OomKill,
     RunEvidence,
     SeenStall,
     Stall,
@@ -24,6 +26,8 @@ from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
 
 MAX_OBSERVED_BYTES: Final = 8 * 1024 * 1024
 """The stacks of a hundred workers take a quarter of it."""
+MAX_MEMORY_BYTES: Final = 64 * 1024
+"""Four times what the watcher writes."""
 _SLACK_NS: Final = 1_000_000_000
 """By how much two measurements of a test's start may differ."""
 
@@ -161,3 +165,61 @@ def _with_stall(test: InFlightTest, observed: Observed, ended_ns: int | None) ->
 def _until(seen: SeenStall, ended_ns: int | None) -> Stall:
     since = max(0, (ended_ns or 0) - seen.seen_ns) / 1e9
     return replace(seen.stall, seconds=round(seen.stall.seconds + since, 3))
+
+
+# Its memory.
+
+
+@value
+class ProcessPeak:
+    """The most resident memory that a process was seen to use."""
+
+    pid: int
+    peak_rss_bytes: int
+
+
+@value
+class MemorySeen:
+    """What `watcher.memory` has seen of a run; all sizes are in bytes."""
+
+    at_ns: int = 0
+    """When it looked last, on the monotonic clock; 0 for never."""
+    limit_bytes: int | None = None
+    cgroup_peak_bytes: int | None = None
+    used_bytes: int | None = None
+    rss_bytes: int | None = None
+    total_rss_bytes: int | None = None
+    processes: tuple[ProcessPeak, ...] = ()
+
+
+def read_memory(folder: Folder) -> MemorySeen | None:
+    """Return what the record in a folder has of it; `None` if nothing can be read."""
+    with suppress(OSError):
+        return parse_memory(folder.read(MEMORY, MAX_MEMORY_BYTES))
+    return None
+
+
+def parse_memory(content: bytes) -> MemorySeen | None:
+    """Return what was seen, from JSON; `None` for what can't be understood."""
+    with suppress(ValueError, TypeError, RecursionError):
+        seen = parse(MemorySeen, json.loads(content))
+        numbers = [each for each in to_dict(seen).values() if isinstance(each, int)]
+        numbers += [each.peak_rss_bytes for each in seen.processes]
+        return seen if min(numbers) >= 0 else None
+    return None
+
+
+def peak_of(seen: MemorySeen | None, process_id: int | None) -> int | None:
+    """Return the most resident memory that a process was seen to use."""
+    for each in seen.processes if seen is not None else ():
+        if each.pid == process_id:
+            return each.peak_rss_bytes
+    return None
+
+
+def oom_kill_of(process_id: int, since_ns: int, until_ns: int) -> OomKill | None:
+    """Return what the kernel's log says of a process that it killed for want of memory."""
+    victim = find_oom_victim(process_id, since_ns / 1e9, until_ns / 1e9)
+    if victim is None:
+        return None
+    return OomKill(rss_bytes=victim.rss_bytes, limit_bytes=victim.limit_bytes)

@@ -14,34 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.record.layout import (
-    ACTIVITIES,
-    CAPTURE,
-    CAPTURE_AT,
-    COUNTED_AT,
-    COUNTED_EVENTS,
-    COUNTERS,
-    COUNTERS_AT,
-    CURRENT,
-    CURRENT_AT,
-    EVENTS,
-    HEAD,
-    LOSS_AT,
-    MAGIC,
-    MAX_EVENTS_BYTES,
-    NOT_STARTED,
-    PAGE,
-    PHASES,
-    STARTED,
-    STATE,
-    TIMER,
-    TIMER_AT,
-    TIMER_METHODS,
-    WRITTEN_AT,
-    file_size,
-    starts_offset,
-    worker_folder,
-)
+from pytest_failure_taxonomy.record import layout
+from pytest_failure_taxonomy.record.layout import PAGE
 from pytest_failure_taxonomy.record.parsing import parse
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.system.files import Folder, open_folder, reason_of
@@ -76,7 +50,7 @@ MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 """Longer events are not read: parsed, they take a multiple of this."""
 MAX_EVENTS: Final = 1_000_000
 """Further events are not read."""
-MAX_STATE_BYTES: Final = file_size(10_000_000)
+MAX_STATE_BYTES: Final = layout.file_size(10_000_000)
 _MAX_PROCESS_ID: Final = 1 << 31
 _MAX_WORD: Final = 80
 
@@ -197,7 +171,7 @@ class KeptBenches:
     """How the names of this pytest's files begin, and what it is called in others."""
 
 
-_EVENTS: Final[dict[str, tuple[str, type]]] = {
+_EVENTS: Final[dict[str, tuple[str | None, type]]] = {
     "failure": ("failure", TestFailure),
     "collection_failure": ("failure", CollectionFailure),
     "error": ("error", RunError),
@@ -206,15 +180,12 @@ _EVENTS: Final[dict[str, tuple[str, type]]] = {
     "watcher": ("watcher", WatcherState),
     "mismatch": ("mismatch", CollectionMismatch),
     "thread": ("thread", LeftThread),
+    "recovered": (None, _NamedTest),
+    "rerun": (None, _Rerun),
+    "end": (None, _End),
+    "benches": (None, KeptBenches),
 }
-"""The only field of each of these events, and its class."""
-_PLAIN_EVENTS: Final[dict[str, type]] = {
-    "recovered": _NamedTest,
-    "rerun": _Rerun,
-    "end": _End,
-    "benches": KeptBenches,
-}
-"""Events that have several fields, as the fields of a class."""
+"""The class of each event and its only field that holds one; `None` if the event itself does."""
 
 
 @value
@@ -271,15 +242,17 @@ def read_contents(folder: Folder) -> tuple[bytes, bytes]:
     Raises:
         ReportError: if one can't be read, or does not belong to the owner of the folder.
     """
-    return _read(folder, STATE, MAX_STATE_BYTES), _read(folder, EVENTS, MAX_EVENTS_BYTES)
+    return _read(folder, layout.STATE, MAX_STATE_BYTES), _read(
+        folder, layout.EVENTS, layout.MAX_EVENTS_BYTES
+    )
 
 
 def has_ended(state: bytes) -> bool:
     """Tell whether a state file says that the session has ended."""
-    if len(state) < HEAD.size:
+    if len(state) < layout.HEAD.size:
         return False
-    magic, finished, _, _ = HEAD.unpack_from(state)
-    return bool(magic == MAGIC and finished)
+    magic, finished, _, _ = layout.HEAD.unpack_from(state)
+    return bool(magic == layout.MAGIC and finished)
 
 
 def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> RecordedRun:
@@ -298,65 +271,64 @@ def parse_record(state: bytes, events: bytes, run_id: str, where: str) -> Record
         elif name == "selected":
             named = fields.get("nodeids")
             nodeids += map(str, named if isinstance(named, list) else ())
-        elif name in _EVENTS or name in _PLAIN_EVENTS:
+        elif name in _EVENTS:
+            field, kind = _EVENTS[name]
             try:
-                if name in _PLAIN_EVENTS:
-                    event = parse(_PLAIN_EVENTS[name], fields)
-                else:
-                    field, kind = _EVENTS[name]
-                    event = parse(kind, fields[field])
-                rest.append((name, event))
+                rest.append((name, parse(kind, fields if field is None else fields[field])))
             except (ValueError, KeyError):
                 unknown += 1
     if unknown:
         notes.append(f"{unknown} of the record's events can't be understood")
-    numbers = _State(state, len(nodeids), where, notes)
+    numbers, counted, loss = _parse_state(state, nodeids, header.started_ns, where, notes)
     there = Counter(name for name, _ in rest)
-    missing = {
-        name: count - there[name] for name, count in numbers.counted.items() if count > there[name]
-    }
-    if missing or numbers.loss:
+    missing = {name: count - there[name] for name, count in counted.items() if count > there[name]}
+    if missing or loss:
         names = ", ".join(f"{count} {_WORDS[name][count != 1]}" for name, count in missing.items())
-        why = f": {os.strerror(numbers.loss)}" if numbers.loss in errno.errorcode else ""
+        why = f": {os.strerror(loss)}" if loss in errno.errorcode else ""
         notes.append(f"the record lacks {names or 'what could not be written'}{why}")
     return RecordedRun(
         header=header,
         events=rest,
         nodeids=nodeids,
-        counters=numbers.counters,
-        exit_code=numbers.exit_code,
-        in_flight=numbers.in_flight(nodeids, header.started_ns),
-        not_run=numbers.not_run(nodeids),
-        timer=numbers.timer,
-        is_reported=numbers.is_reported,
         missing=missing,
-        is_lost=bool(numbers.loss and missing),
+        is_lost=bool(loss and missing),
         notes=tuple(notes),
-        activity=numbers.activity,
+        **numbers,
     )
 
 
 def read_worker(folder: Folder, worker: str) -> WorkerState:
     """Read what an xdist worker has recorded of itself, as far as that is possible."""
     try:
-        with folder.open_folder(worker_folder(worker)) as inner:
-            return parse_worker(inner.read(STATE, MAX_STATE_BYTES))
+        with folder.open_folder(layout.worker_folder(worker)) as inner:
+            return parse_worker(inner.read(layout.STATE, MAX_STATE_BYTES))
     except OSError:
         return WorkerState()
 
 
 def parse_worker(state: bytes) -> WorkerState:
-    """Read a worker's state file."""
-    if len(state) < PAGE or state[: len(MAGIC)] != MAGIC:
+    """Read a worker's state file, or what pytest's own has of the same."""
+    if len(state) < PAGE or state[: len(layout.MAGIC)] != layout.MAGIC:
         return WorkerState()
-    start_ns, at, name = _parse_current(state)
-    test = StartedTest(nodeid=name, phase=PHASES[at], start_ns=start_ns) if at in PHASES else None
-    (started,) = struct.unpack_from("<I", state, COUNTERS_AT + 4 * STARTED)
-    process_id, stdout, stderr = CAPTURE.unpack_from(state, CAPTURE_AT)
+    start_ns, at, length = layout.CURRENT.unpack_from(state, layout.CURRENT_AT)
+    written = state[layout.CURRENT_AT + layout.CURRENT.size : PAGE][: min(length, PAGE)]
+    name = written.decode("utf-8", "replace")
+    test = activity = timer = None
+    if at in layout.PHASES:
+        test = StartedTest(nodeid=name, phase=layout.PHASES[at], start_ns=start_ns)
+    elif at in layout.ACTIVITIES:
+        what, is_hook = layout.ACTIVITIES[at]
+        activity = RunningActivity(what=what, name=name or None, is_hook=is_hook)
+    armed_ns, budget, method = layout.TIMER.unpack_from(state, layout.TIMER_AT)
+    if 0 < method < len(layout.TIMER_METHODS) and math.isfinite(budget):
+        method_name = layout.TIMER_METHODS[method]
+        timer = Timer(armed_ns=armed_ns, budget_seconds=budget, method=method_name)
+    (started,) = struct.unpack_from("<I", state, layout.COUNTERS_AT + 4 * layout.STARTED)
+    process_id, stdout, stderr = layout.CAPTURE.unpack_from(state, layout.CAPTURE_AT)
     return WorkerState(
         test=test,
-        activity=_parse_activity(state),
-        timer=_parse_timer(state),
+        activity=activity,
+        timer=timer,
         process_id=process_id,
         capture=(stdout, stderr),
         tests=started,
@@ -364,92 +336,65 @@ def parse_worker(state: bytes) -> WorkerState:
     )
 
 
-def _parse_current(state: bytes) -> tuple[int, int, str]:
-    """Return start, state and name of what a process is at."""
-    start_ns, at, length = CURRENT.unpack_from(state, CURRENT_AT)
-    name = state[CURRENT_AT + CURRENT.size : PAGE][: min(length, PAGE)]
-    return start_ns, at, name.decode("utf-8", "replace")
+def _parse_state(
+    state: bytes, nodeids: list[str], started_ns: int, where: str, notes: list[str]
+) -> tuple[dict[str, Any], dict[str, int], int]:
+    """Read the state file, as far as that is possible.
 
-
-def _parse_activity(state: bytes) -> RunningActivity | None:
-    _, at, name = _parse_current(state)
-    if at not in ACTIVITIES:
-        return None
-    what, is_hook = ACTIVITIES[at]
-    return RunningActivity(what=what, name=name or None, is_hook=is_hook)
-
-
-class _State:
-    """The state file, as far as it can be read."""
-
-    def __init__(self, content: bytes, selected: int, where: str, notes: list[str]) -> None:
-        self.tests = 0
-        self.exit_code: int | None = None
-        self.counters = dict.fromkeys(COUNTERS[:STARTED], 0)
-        self.counted = dict.fromkeys(COUNTED_EVENTS, 0)
-        self.is_reported = False
-        self.loss = 0
-        self.timer: Timer | None = None
-        self.activity: RunningActivity | None = None
-        self.content = content
-        if len(content) < PAGE:
-            notes.append("the record's numbers are missing")
-            return
-        magic, finished, code, tests = HEAD.unpack_from(content)
-        if magic != MAGIC:
-            if magic[:6] != MAGIC[:6]:
-                raise ReportError(f"{where}: {STATE} is no record of a run")
-            version = magic[6:].decode("ascii", "replace")
-            raise ReportError(
-                f"{where}: the record has layout {version}, this program reads "
-                f"{MAGIC[6:].decode()}; use the version of pytest-failure-taxonomy that wrote it"
-            )
-        self.exit_code = code if finished else None
-        (written,) = struct.unpack_from("<I", content, WRITTEN_AT)
-        (self.loss,) = struct.unpack_from("<I", content, LOSS_AT)
-        self.is_reported = bool(written)
-        counted = struct.unpack_from(f"<{len(COUNTED_EVENTS)}I", content, COUNTED_AT)
-        self.counted = dict(zip(COUNTED_EVENTS, counted, strict=True))
-        if tests and (tests != selected or len(content) < file_size(tests)):
-            notes.append(f"the record says that {tests} tests were selected and names {selected}")
-            tests = min(tests, selected, len(content) - PAGE)
-        self.tests = tests
-        values = struct.unpack_from(f"<{STARTED}I", content, COUNTERS_AT)
-        self.counters = dict(zip(COUNTERS[:STARTED], values, strict=True))
-        self.timer = _parse_timer(content)
-        self.activity = _parse_activity(content)
-
-    def in_flight(self, nodeids: list[str], started_ns: int) -> tuple[StartedTest, ...]:
-        states = self.content[PAGE : PAGE + self.tests]
-        running = []
-        for index, at in enumerate(states):
-            if at in PHASES:
-                _, _, _, count = HEAD.unpack_from(self.content)
-                offset = starts_offset(count) + 4 * index
-                has_start = offset + 4 <= len(self.content)
-                (ms,) = struct.unpack_from("<I", self.content, offset) if has_start else (0,)
-                start_ns = started_ns + 1_000_000 * ms
-                running.append(
-                    StartedTest(nodeid=nodeids[index], phase=PHASES[at], start_ns=start_ns)
+    Returns:
+        Fields of `RecordedRun`, how many events were counted by name, and the errno of a loss.
+    """
+    if len(state) < PAGE:
+        notes.append("the record's numbers are missing")
+        state = layout.MAGIC.ljust(PAGE, b"\0")
+    magic, finished, code, count = layout.HEAD.unpack_from(state)
+    if magic != layout.MAGIC:
+        if magic[:6] != layout.MAGIC[:6]:
+            raise ReportError(f"{where}: {layout.STATE} is no record of a run")
+        version = magic[6:].decode("ascii", "replace")
+        raise ReportError(
+            f"{where}: the record has layout {version}, this program reads "
+            f"{layout.MAGIC[6:].decode()}; use the version of pytest-failure-taxonomy that wrote it"
+        )
+    tests = count
+    if tests and (tests != len(nodeids) or len(state) < layout.file_size(tests)):
+        notes.append(f"the record says that {tests} tests were selected and names {len(nodeids)}")
+        tests = min(tests, len(nodeids), len(state) - PAGE)
+    in_flight, not_run = [], []
+    for index, at in enumerate(state[PAGE : PAGE + tests]):
+        if at == layout.NOT_STARTED:
+            not_run.append(nodeids[index])
+        elif at in layout.PHASES:
+            offset = layout.starts_offset(count) + 4 * index
+            ms = int.from_bytes(state[offset : offset + 4], "little")
+            in_flight.append(
+                StartedTest(
+                    nodeid=nodeids[index],
+                    phase=layout.PHASES[at],
+                    start_ns=started_ns + 1_000_000 * ms,
                 )
-        return tuple(running)
-
-    def not_run(self, nodeids: list[str]) -> tuple[str, ...]:
-        states = self.content[PAGE : PAGE + self.tests]
-        known = tuple(nodeids[index] for index, at in enumerate(states) if at == NOT_STARTED)
-        return known + tuple(nodeids[self.tests :])
-
-
-def _parse_timer(state: bytes) -> Timer | None:
-    armed_ns, seconds, method = TIMER.unpack_from(state, TIMER_AT)
-    if not 0 < method < len(TIMER_METHODS) or not math.isfinite(seconds):
-        return None
-    return Timer(armed_ns=armed_ns, budget_seconds=seconds, method=TIMER_METHODS[method])
+            )
+    own = parse_worker(state[:PAGE])
+    names, counted = layout.COUNTERS[: layout.STARTED], layout.COUNTED_EVENTS
+    counters = struct.unpack_from(f"<{len(names)}I", state, layout.COUNTERS_AT)
+    (written,) = struct.unpack_from("<I", state, layout.WRITTEN_AT)
+    (loss,) = struct.unpack_from("<I", state, layout.LOSS_AT)
+    fields = {
+        "counters": dict(zip(names, counters, strict=True)),
+        "exit_code": code if finished else None,
+        "in_flight": tuple(in_flight),
+        "not_run": (*not_run, *nodeids[tests:]),
+        "timer": own.timer,
+        "activity": own.activity,
+        "is_reported": bool(written),
+    }
+    counts = struct.unpack_from(f"<{len(counted)}I", state, layout.COUNTED_AT)
+    return fields, dict(zip(counted, counts, strict=True)), loss
 
 
 def _parse_events(content: bytes, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
-    if len(content) >= MAX_EVENTS_BYTES:
-        notes.append(f"the record was read up to {MAX_EVENTS_BYTES} bytes")
+    if len(content) >= layout.MAX_EVENTS_BYTES:
+        notes.append(f"the record was read up to {layout.MAX_EVENTS_BYTES} bytes")
     events: list[tuple[str, dict[str, Any]]] = []
     unreadable = 0
     for _, line in whole_lines(BytesIO(content)):

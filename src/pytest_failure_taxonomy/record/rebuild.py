@@ -6,16 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from pytest_failure_taxonomy.record.layout import COUNTERS
-from pytest_failure_taxonomy.record.observed import Observed, with_stalls
-from pytest_failure_taxonomy.record.read import (
-    RecordedRun,
-    StartedTest,
-    Timer,
-    WorkerState,
-)
+from pytest_failure_taxonomy.record.observed import MemorySeen, Observed, peak_of, with_stalls
+from pytest_failure_taxonomy.record.read import RecordedRun, StartedTest, Timer, WorkerState
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     InFlightTest,
+    MemoryUse,
     ProcessExit,
     RunContext,
     RunEvidence,
@@ -39,6 +35,7 @@ def evidence_of(
     observed: Observed | None = None,
     traces: Traces | None = None,
     outputs: Mapping[str, str | None] | None = None,
+    memory: MemorySeen | None = None,
 ) -> RunEvidence:
     """Return the evidence of a run whose process has ended.
 
@@ -51,6 +48,7 @@ def evidence_of(
         observed: what another process has seen of the run while it lived.
         traces: what the process has left of its last moments.
         outputs: what the tests of workers had written, by the workers' ids.
+        memory: what was seen of the run's memory.
     """
     failures = _failures(run)
     failed = {failure.nodeid for failure in failures}
@@ -112,7 +110,7 @@ def evidence_of(
         activity=next(filter(None, activities), None),
         traces=traces,
         not_run=tuple(not_run),
-        workers=tuple(_workers(run, workers)),
+        workers=tuple(_workers(run, workers, memory)),
         unrecorded=Unrecorded(
             failures=max(run.missing.get("failure", 0), unwritten),
             collection_failures=run.missing.get("collection_failure", 0),
@@ -124,13 +122,38 @@ def evidence_of(
     return with_stalls(evidence, observed or Observed(), ended_ns=ended_ns, is_over=is_over)
 
 
-def context_of(run: RecordedRun, *, ended_ns: int | None) -> RunContext:
-    """Return the context of a run, with its duration if the time of its end is known."""
+def context_of(
+    run: RecordedRun,
+    *,
+    ended_ns: int | None,
+    end: ProcessExit | None = None,
+    memory: MemorySeen | None = None,
+) -> RunContext:
+    """Return the context of a run, with its duration if the time of its end is known.
+
+    Args:
+        run: its record.
+        ended_ns: when its process ended, on the monotonic clock.
+        end: how it ended.
+        memory: what was seen of its memory until then.
+    """
     duration = None if ended_ns is None else max(0, ended_ns - run.header.started_ns) / 1e9
-    context = replace(run.header.context, duration_seconds=duration)
+    environment = run.header.context.environment
     for watcher in run.named("watcher"):  # the watcher starts after the header is written
-        context = replace(context, environment=replace(context.environment, watcher=watcher))
-    return context
+        environment = replace(environment, watcher=watcher)
+    if memory is not None:
+        kill = None if end is None else end.oom_kill
+        last = None if kill is None else kill.rss_bytes
+        # All of the group was used, if a process was killed for that.
+        is_full = kill is not None and kill.limit_bytes == memory.limit_bytes
+        use = MemoryUse(
+            limit_bytes=memory.limit_bytes,
+            cgroup_peak_bytes=memory.limit_bytes if is_full else memory.cgroup_peak_bytes,
+            peak_rss_bytes=max(peak_of(memory, run.header.process.pid) or 0, last or 0) or None,
+        )
+        if use != MemoryUse():
+            environment = replace(environment, memory=use)
+    return replace(run.header.context, duration_seconds=duration, environment=environment)
 
 
 def _failures(run: RecordedRun) -> tuple[TestFailure, ...]:
@@ -146,16 +169,22 @@ def _failures(run: RecordedRun) -> tuple[TestFailure, ...]:
     return in_order_of_selection(failures, run.nodeids)
 
 
-def _workers(run: RecordedRun, noted: Mapping[str, WorkerState]) -> list[WorkerEnd]:
+def _workers(
+    run: RecordedRun, noted: Mapping[str, WorkerState], memory: MemorySeen | None
+) -> list[WorkerEnd]:
     """Return the last recorded state of each worker, sorted by id."""
     last: dict[str, WorkerEnd] = {end.id: end for end in run.named("worker")}
-    return [
-        replace(
-            last[worker],
-            tests=noted[worker].tests if worker in noted else last[worker].tests,
+    found = []
+    for _, end in sorted(last.items(), key=lambda item: (len(item[0]), item[0])):
+        peak = end.peak_rss_bytes  # or, if it did not say its own, what was seen
+        found.append(
+            replace(
+                end,
+                tests=noted[end.id].tests if end.id in noted else end.tests,
+                peak_rss_bytes=peak_of(memory, end.process_id) if peak is None else peak,
+            )
         )
-        for worker in sorted(last, key=lambda worker: (len(worker), worker))
-    ]
+    return found
 
 
 def _in_flight(
@@ -165,7 +194,8 @@ def _in_flight(
 
     Under xdist each worker's own record counts: the controller may lag one test behind.
     """
-    ended = {each.id for each in _workers(run, noted) if each.ending != "finished"}
+    last: dict[str, WorkerEnd] = {end.id: end for end in run.named("worker")}
+    ended = {each.id for each in last.values() if each.ending != "finished"}
     started: list[tuple[StartedTest, str | None]] = [
         (state.test, worker)
         for worker, state in noted.items()

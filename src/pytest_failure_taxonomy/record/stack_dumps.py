@@ -46,7 +46,10 @@ class Readable:
             is_child: this is a forked child, which shares the file with its parent.
         """
         if self._signal is not None:
-            stop_to_be_read(self._signal)
+            if (
+                signal.getsignal(self._signal) == signal.SIG_DFL
+            ):  # unless the program uses it by now
+                faulthandler.unregister(self._signal)
             self._signal = None
         if self._descriptor >= 0 and not is_child:
             with suppress(OSError):
@@ -68,31 +71,17 @@ def prepare_to_be_read(descriptor: int | None, watcher_id: int | None) -> int | 
     """
     if watcher_id is not None and has_to_allow_reading() and find_py_spy() is not None:
         allow_to_read(watcher_id)
-    number = dump_signal()
-    if descriptor is None or number is None:
+    # A process ignores SIGURG without a handler. So a test that sends it to itself ends as without
+    # us; and a test that sends itself any other signal does, too.
+    number = getattr(signal, "SIGURG", None)
+    if descriptor is None or number is None or not hasattr(faulthandler, "register"):
         return None
     if signal.getsignal(number) != signal.SIG_DFL or catches(os.getpid(), number):
         return None  # something has a handler for it, in Python or in C
     with suppress(OSError, RuntimeError, ValueError):
         faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
-        return number
+        return int(number)
     return None
-
-
-def stop_to_be_read(number: int | None) -> None:
-    """Ignore the watcher's signal from now on, unless the program uses it by now."""
-    if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-        faulthandler.unregister(number)
-
-
-def dump_signal() -> int | None:
-    """Return the signal that asks for the stacks; `None` where there is none, or no handler for it.
-
-    A process ignores SIGURG without a handler. So a test that sends it to itself ends as without
-    us; and a test that sends itself any other signal does, too.
-    """
-    number = getattr(signal, "SIGURG", None)
-    return int(number) if number is not None and hasattr(faulthandler, "register") else None
 
 
 def find_py_spy() -> str | None:

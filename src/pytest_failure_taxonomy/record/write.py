@@ -7,58 +7,30 @@ from __future__ import annotations
 
 import errno
 import json
+import mmap
 import os
 import struct
+import sys
+import weakref
 from array import array
 from collections.abc import Mapping, MutableSequence, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import get_native_id
 from typing import Any, Final
 
-from pytest_failure_taxonomy.record.layout import (
-    CAPTURE,
-    CAPTURE_AT,
-    COUNTED_AT,
-    COUNTED_EVENTS,
-    COUNTERS,
-    COUNTERS_AT,
-    CRASH,
-    CRASH_BYTES,
-    CURRENT,
-    CURRENT_AT,
-    DEBUGGER_AT,
-    DUMP_SIGNAL_AT,
-    END_SIGNAL_AT,
-    EVENTS,
-    HEAD,
-    LOSS_AT,
-    MAGIC,
-    MAX_NODEID_BYTES,
-    MEMORY,
-    NOT_STARTED,
-    PAGE,
-    PHASES,
-    PROCESS,
-    PROCESS_AT,
-    READER,
-    READER_AT,
-    RESERVE,
-    RESERVE_BYTES,
-    STACKS,
-    STATE,
-    THREAD_AT,
-    TIMER,
-    TIMER_AT,
-    TIMER_METHODS,
-    WRITTEN_AT,
-    file_size,
-    starts_offset,
+from pytest_failure_taxonomy.record import layout
+from pytest_failure_taxonomy.record.layout import PAGE, remove_record, why_it_stays
+from pytest_failure_taxonomy.report.text import CLOSED_FIELDS, change_free_texts
+from pytest_failure_taxonomy.system.files import (
+    Folder,
+    identity_of,
+    make_folder,
+    move_high,
+    open_folder,
 )
-from pytest_failure_taxonomy.record.mapping import allocate_file, map_file
-from pytest_failure_taxonomy.record.removal import erase, remove_record, why_it_stays
-from pytest_failure_taxonomy.system.files import Folder, make_folder, move_high, open_folder
 from pytest_failure_taxonomy.system.interpreter import isolate_module
-from pytest_failure_taxonomy.system.journal import Journal
+from pytest_failure_taxonomy.system.journal import Journal, whole_lines
 from pytest_failure_taxonomy.system.process import read_identity
 from pytest_failure_taxonomy.taxonomy.values import to_dict
 
@@ -68,22 +40,46 @@ os = isolate_module(os)
 NODEIDS_A_LINE: Final = 1_000
 """Node ids in one event, so that a large selection is never in memory twice."""
 
-_PLACES: Final = {event: COUNTED_AT + 4 * index for index, event in enumerate(COUNTED_EVENTS)}
+_PLACES: Final = {
+    event: layout.COUNTED_AT + 4 * index for index, event in enumerate(layout.COUNTED_EVENTS)
+}
 _NUMBER: Final = struct.Struct("<I")
 
 Numbers = MutableSequence[int] | memoryview
 
 to_json: Final = json.JSONEncoder(default=to_dict, check_circular=False).encode
 
+_FLAGS: Final = os.O_RDWR | os.O_CREAT
+_CLOSED_FIELDS: Final = CLOSED_FIELDS | {
+    "run_id",
+    "part",
+    "ending",
+    "origin",
+    "source",
+    "exception",
+}
+"""Fields of events whose words are our own."""
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class Record:
-    """A record in memory, which is lost with its process: only its arrays are kept."""
+    """A record in memory, which is lost with its process.
+
+    It has the same arrays as one on disk, so that the code that fills them need not know which one
+    it has.
+    """
 
     def __init__(self, lost: str | None = None) -> None:
-        self.counters: Numbers = array("I", [0] * len(COUNTERS))
-        """In the order of `layout.COUNTERS`."""
         self.lost = lost
         """A sentence that says why the record is not complete, or `None`."""
+        self._process_id = os.getpid()
+        self._use(memoryview(bytearray(PAGE)))
+
+    def _use(self, content: memoryview) -> None:
+        self._map = content
+        end = layout.COUNTERS_AT + 4 * len(layout.COUNTERS)
+        self.counters: Numbers = content[layout.COUNTERS_AT : end].cast("I")
+        """In the order of `layout.COUNTERS`."""
 
     def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
         """Return the arrays of the tests' states and of their starts in ms.
@@ -98,48 +94,77 @@ class Record:
         return bytearray(tests)
 
     def page(self) -> bytes:
-        """Return the numbers of the record as they are on disk; nothing if it is not there."""
-        return b""
+        """Return the numbers of the record as they are on disk."""
+        return bytes(self._map[:PAGE])
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event."""
 
+    def erase(self, fillers: Mapping[str, str]) -> None:
+        """Overwrite secrets that have become known in the events that are on disk."""
+
     def arm_timer(self, armed_ns: int, seconds: float, method: str) -> None:
         """Record that a timer of pytest-timeout is armed; the method `""` means none."""
+        layout.TIMER.pack_into(
+            self._map, layout.TIMER_AT, armed_ns, seconds, layout.TIMER_METHODS.index(method)
+        )
 
     def set_current(self, start_ns: int, nodeid: str) -> None:
         """Record the test that this worker runs."""
+        name = nodeid.encode("utf-8", "backslashreplace")[: layout.MAX_NODEID_BYTES]
+        self._map[
+            layout.CURRENT_AT + layout.CURRENT.size : layout.CURRENT_AT
+            + layout.CURRENT.size
+            + len(name)
+        ] = name
+        layout.CURRENT.pack_into(self._map, layout.CURRENT_AT, start_ns, 1, len(name))
 
     def set_current_state(self, state: int) -> None:
         """Record the state of that test."""
+        self._map[layout.CURRENT_AT + 8] = state
 
     def set_debugger(self, *, waits: bool) -> None:
         """Record whether a debugger waits for the user."""
+        self._map[layout.DEBUGGER_AT] = waits
 
     def set_dump_signal(self, number: int) -> None:
         """Record the signal at which this process writes its stacks, 0 for none."""
+        self._map[layout.DUMP_SIGNAL_AT] = number
 
     def set_end_signal(self, number: int) -> None:
         """Record the signal at which this process ends its session, 0 for none."""
+        self._map[layout.END_SIGNAL_AT] = number
 
     def set_terminal(self, status: os.stat_result, descriptor: int, flags: int) -> None:
         """Record where the user reads what pytest prints."""
+        layout.READER.pack_into(
+            self._map, layout.READER_AT, status.st_dev, status.st_ino, descriptor, flags
+        )
 
     def set_activity(self, start_ns: int, state: int, name: str) -> None:
-        """Record what is done that is no test, by its state and name."""
+        """Record what is done that is no test, by its state and name; a test in flight stays."""
+        if self._map[layout.CURRENT_AT + 8] in layout.PHASES or os.getpid() != self._process_id:
+            return
+        encoded = name.encode("utf-8", "backslashreplace")[: layout.MAX_NODEID_BYTES]
+        self._map[layout.CURRENT_AT + 8] = layout.NOT_STARTED  # nobody may read half of a name
+        self._map[
+            layout.CURRENT_AT + layout.CURRENT.size : layout.CURRENT_AT
+            + layout.CURRENT.size
+            + len(encoded)
+        ] = encoded
+        layout.CURRENT.pack_into(self._map, layout.CURRENT_AT, start_ns, state, len(encoded))
 
     def set_capture(self, stdout: int, stderr: int) -> None:
         """Record the descriptors of the files with what is captured, 0 for none."""
-
-    def erase(self, fillers: Mapping[str, str]) -> None:
-        """Overwrite secrets that have become known in the events that are on disk."""
+        layout.CAPTURE.pack_into(self._map, layout.CAPTURE_AT, self._process_id, stdout, stderr)
 
 
 class DiskRecord(Record):
     """A record that outlives its process.
 
-    The state file is mapped and its descriptor closed. That of the events is checked before each
-    write: a test may have closed it and opened a file of its own under its number.
+    The state file is mapped and its descriptor closed. The descriptor of the events has a number
+    so high that programs don't get it, and is checked before each write: a test may have closed it
+    and opened a file of its own under that number.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -150,44 +175,38 @@ class DiskRecord(Record):
         """
         super().__init__()
         self.folder = folder
-        self._process_id = os.getpid()
         with make_folder(folder) as made:
             self._identity = made.identity
             try:
-                self._map = map_file(made, STATE, PAGE)
+                self._use(map_file(made, layout.STATE, PAGE))
                 self._events = self._open_events(made)
             except OSError:
                 if made.is_new:
                     remove_record(made)
                 raise
-        HEAD.pack_into(self._map, 0, MAGIC, 0, 0, 0)
+        layout.HEAD.pack_into(self._map, 0, layout.MAGIC, 0, 0, 0)
         started = read_identity(self._process_id)["start_ticks"] or 0
-        PROCESS.pack_into(self._map, PROCESS_AT, started, self._process_id)
-        _NUMBER.pack_into(self._map, THREAD_AT, get_native_id())
-        self.counters = self._view_counters()
+        layout.PROCESS.pack_into(self._map, layout.PROCESS_AT, started, self._process_id)
+        _NUMBER.pack_into(self._map, layout.THREAD_AT, get_native_id())
 
     def select(self, nodeids: Sequence[str]) -> tuple[Numbers, Numbers]:
         """Make room for the tests, write their node ids, and return their arrays."""
         count = len(nodeids)
-        if not self._enlarge(file_size(count)):
+        if not self._enlarge(layout.file_size(count)):
             return Record().select(nodeids)
         larger = self._map
-        magic, finished, code, _ = HEAD.unpack_from(larger)
+        magic, finished, code, _ = layout.HEAD.unpack_from(larger)
         # The node ids first: with a count and no node ids the record could not be read.
         self.write("selection", count=count)
         for first in range(0, count, NODEIDS_A_LINE):
             self.write("selected", nodeids=list(nodeids[first : first + NODEIDS_A_LINE]))
-        HEAD.pack_into(larger, 0, magic, finished, code, count)
-        starts = starts_offset(count)
-        return larger[PAGE : PAGE + count + 1], larger[starts : file_size(count)].cast("I")
+        layout.HEAD.pack_into(larger, 0, magic, finished, code, count)
+        starts = layout.starts_offset(count)
+        return larger[PAGE : PAGE + count + 1], larger[starts : layout.file_size(count)].cast("I")
 
     def make_room(self, tests: int) -> Numbers:
         """Return an array of a byte for each test of a worker: how it has ended."""
         return self._map[PAGE:] if self._enlarge(PAGE + tests) else bytearray(tests)
-
-    def page(self) -> bytes:
-        """Return the numbers of the record as they are on disk."""
-        return bytes(self._map[:PAGE])
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event by one system call, so that a death can't leave half of it.
@@ -208,56 +227,34 @@ class DiskRecord(Record):
         except OSError as error:
             self._lose(error)
 
-    def arm_timer(self, armed_ns: int, seconds: float, method: str) -> None:
-        """Record that a timer of pytest-timeout is armed; the method `""` means none."""
-        TIMER.pack_into(self._map, TIMER_AT, armed_ns, seconds, TIMER_METHODS.index(method))
-
-    def set_current(self, start_ns: int, nodeid: str) -> None:
-        """Record the test that this worker runs."""
-        name = nodeid.encode("utf-8", "backslashreplace")[:MAX_NODEID_BYTES]
-        self._map[CURRENT_AT + CURRENT.size : CURRENT_AT + CURRENT.size + len(name)] = name
-        CURRENT.pack_into(self._map, CURRENT_AT, start_ns, 1, len(name))
-
-    def set_current_state(self, state: int) -> None:
-        """Record the state of that test."""
-        self._map[CURRENT_AT + 8] = state
-
-    def set_debugger(self, *, waits: bool) -> None:
-        """Record whether a debugger waits for the user."""
-        self._map[DEBUGGER_AT] = waits
-
-    def set_dump_signal(self, number: int) -> None:
-        """Record the signal at which this process writes its stacks, 0 for none."""
-        self._map[DUMP_SIGNAL_AT] = number
-
-    def set_end_signal(self, number: int) -> None:
-        """Record the signal at which this process ends its session, 0 for none."""
-        self._map[END_SIGNAL_AT] = number
-
-    def set_terminal(self, status: os.stat_result, descriptor: int, flags: int) -> None:
-        """Record where the user reads what pytest prints."""
-        READER.pack_into(self._map, READER_AT, status.st_dev, status.st_ino, descriptor, flags)
-
-    def set_activity(self, start_ns: int, state: int, name: str) -> None:
-        """Record what is done that is no test, by its state and name; a test in flight stays."""
-        if self._map[CURRENT_AT + 8] in PHASES or os.getpid() != self._process_id:
-            return
-        encoded = name.encode("utf-8", "backslashreplace")[:MAX_NODEID_BYTES]
-        self._map[CURRENT_AT + 8] = NOT_STARTED  # nobody may read half of a name
-        self._map[CURRENT_AT + CURRENT.size : CURRENT_AT + CURRENT.size + len(encoded)] = encoded
-        CURRENT.pack_into(self._map, CURRENT_AT, start_ns, state, len(encoded))
-
-    def set_capture(self, stdout: int, stderr: int) -> None:
-        """Record the descriptors of the files with what is captured, 0 for none."""
-        CAPTURE.pack_into(self._map, CAPTURE_AT, self._process_id, stdout, stderr)
-
     def erase(self, fillers: Mapping[str, str]) -> None:
-        """Overwrite secrets that have become known in the events that are on disk."""
+        """Overwrite secrets that have become known in the events that are on disk.
+
+        A secret may stand bare in the text of one failure, and beside its name in that of a later
+        one. Only then it is known to be one. Each line keeps its length and place, so that the file
+        is valid whenever the process dies.
+
+        Args:
+            fillers: by the secrets that they replace. A filler is ASCII and no longer than its
+                secret.
+        """
         if os.getpid() != self._process_id:
             return
         try:
             with self.opened() as folder:
-                erase(folder, self._events.identity, fillers)
+                descriptor = folder.open_file(layout.EVENTS, os.O_WRONLY)
+                try:
+                    if identity_of(os.fstat(descriptor)) != self._events.identity:
+                        return
+                    reading = folder.open_file(layout.EVENTS, os.O_RDONLY)
+                    with os.fdopen(reading, "rb") as file:
+                        for offset, line in whole_lines(file):
+                            changed = _without(line, fillers)
+                            if changed != line:
+                                os.lseek(descriptor, offset, os.SEEK_SET)
+                                os.write(descriptor, changed)
+                finally:
+                    os.close(descriptor)
         except FileNotFoundError:  # what a test has removed holds no secret any more
             return
         except OSError as error:
@@ -265,12 +262,12 @@ class DiskRecord(Record):
 
     def finish(self, exit_code: int) -> None:
         """Record that the session has ended."""
-        magic, _, _, count = HEAD.unpack_from(self._map)
-        HEAD.pack_into(self._map, 0, magic, 1, exit_code, count)
+        magic, _, _, count = layout.HEAD.unpack_from(self._map)
+        layout.HEAD.pack_into(self._map, 0, magic, 1, exit_code, count)
 
     def mark_written(self) -> None:
         """Record that the whole report has been written, so that the record is no longer needed."""
-        _NUMBER.pack_into(self._map, WRITTEN_AT, 1)
+        _NUMBER.pack_into(self._map, layout.WRITTEN_AT, 1)
 
     def keep_room(self) -> None:
         """Reserve room on the disk for the report.
@@ -279,9 +276,9 @@ class DiskRecord(Record):
             OSError: if there is no room.
         """
         with self._open_folder() as folder:
-            allocate_file(folder, RESERVE, RESERVE_BYTES)
+            allocate_file(folder, layout.RESERVE, layout.RESERVE_BYTES)
 
-    def open_stacks(self, name: str = STACKS) -> int:
+    def open_stacks(self, name: str = layout.STACKS) -> int:
         """Return a descriptor of a file for the stacks of all threads.
 
         Raises:
@@ -297,7 +294,7 @@ class DiskRecord(Record):
             OSError: if it can't be created.
         """
         with self._open_folder() as folder:
-            os.close(folder.open_file(MEMORY, os.O_WRONLY | os.O_CREAT))
+            os.close(folder.open_file(layout.MEMORY, os.O_WRONLY | os.O_CREAT))
 
     def open_crash(self) -> int:
         """Return a descriptor of the file for the stacks at a fatal error.
@@ -307,8 +304,8 @@ class DiskRecord(Record):
         """
         with self._open_folder() as folder:
             # Where there is no room, the stacks would be lost that the user should see.
-            allocate_file(folder, CRASH, CRASH_BYTES)
-            return move_high(folder.open_file(CRASH, os.O_RDWR))
+            allocate_file(folder, layout.CRASH, layout.CRASH_BYTES)
+            return move_high(folder.open_file(layout.CRASH, os.O_RDWR))
 
     def opened(self) -> Folder:
         """Open the folder of the record.
@@ -338,16 +335,11 @@ class DiskRecord(Record):
         """Make room for more than the numbers; tell whether there is any."""
         try:
             with self.opened() as folder:
-                self._map = map_file(folder, STATE, size, make=False)
+                self._use(map_file(folder, layout.STATE, size, make=False))
         except OSError as error:
             self._lose(error)
             return False
-        self.counters = self._view_counters()
         return True
-
-    def _view_counters(self) -> memoryview:
-        end = COUNTERS_AT + 4 * len(COUNTERS)
-        return self._map[COUNTERS_AT:end].cast("I")
 
     def _open_folder(self) -> Folder:
         """Open the folder of the record; create it again if a test has removed it."""
@@ -359,9 +351,106 @@ class DiskRecord(Record):
             return made
 
     def _open_events(self, folder: Folder) -> Journal:
-        return Journal(folder.open_file(EVENTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+        return Journal(folder.open_file(layout.EVENTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
 
     def _lose(self, error: OSError) -> None:
         if self.lost is None:
-            _NUMBER.pack_into(self._map, LOSS_AT, error.errno or errno.EIO)
+            _NUMBER.pack_into(self._map, layout.LOSS_AT, error.errno or errno.EIO)
             self.lost = f"the record in {self.folder} is not whole: {error.strerror or error}"
+
+
+# Files with allocated blocks, mapped into memory without an open descriptor.
+
+
+def allocate_file(folder: Folder, name: str, size: int) -> None:
+    """Create a file that reserves room on the disk.
+
+    It has the mode that `open()` would give it, because it may become the report.
+
+    Raises:
+        OSError: if there is no room or no permission; no file is left then.
+    """
+    descriptor = folder.open_file(name, _FLAGS, 0o666)
+    try:
+        _allocate(descriptor, size)
+    except OSError:
+        with suppress(OSError):
+            folder.unlink(name)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def map_file(folder: Folder, name: str, size: int, *, make: bool = True) -> memoryview:
+    """Create or enlarge a file, and map it. Its blocks are allocated, in case the disk fills up.
+
+    Args:
+        folder: has the file.
+        name: of the file.
+        size: in bytes.
+        make: create the file if it does not exist.
+
+    Raises:
+        OSError: if there is no room, no permission, or no file and `make` is false.
+    """
+    descriptor = folder.open_file(name, _FLAGS if make else os.O_RDWR)
+    try:
+        _allocate(descriptor, size)
+        # `mmap` keeps a duplicate of the descriptor with the lowest free number, and closes that
+        # number in the end, even if it belongs to another file by then. Since Python 3.13 it has an
+        # option not to.
+        if os.name != "posix":
+            return memoryview(mmap.mmap(descriptor, size))
+        if sys.version_info >= (3, 13):
+            return memoryview(mmap.mmap(descriptor, size, trackfd=False))
+        return _map_by_the_system(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:
+        os.truncate(descriptor, size)
+
+
+def _map_by_the_system(descriptor: int, size: int) -> memoryview:
+    import ctypes
+
+    system = ctypes.CDLL(None, use_errno=True)
+    call, undo = system.mmap, system.munmap
+    call.restype = ctypes.c_void_p
+    call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    undo.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    address: Any = call(None, size, access, mmap.MAP_SHARED, descriptor, 0)
+    if address == ctypes.c_void_p(-1).value:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    content = (ctypes.c_char * size).from_address(address)
+    weakref.finalize(content, undo, address, size).atexit = False
+    return memoryview(content).cast("B")
+
+
+def _without(line: bytes, fillers: Mapping[str, str]) -> bytes:
+    found = {
+        value: each
+        for value, each in fillers.items()
+        if json.dumps(value)[1:-1].encode("ascii") in line
+    }
+    if not found:
+        return line
+
+    def change(text: str) -> str:
+        for value, filler in found.items():
+            text = text.replace(value, filler)
+        return text
+
+    with suppress(ValueError, RecursionError):
+        event, fields = json.loads(line)
+        written = _encode([event, change_free_texts(fields, change, _CLOSED_FIELDS)])
+        changed = written.encode("ascii")
+        if len(changed) < len(line):
+            return changed.ljust(len(line) - 1) + b"\n"
+    return line

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import pytest
 
-from pytest_failure_taxonomy.record import memory
 from pytest_failure_taxonomy.record.layout import worker_folder
-from pytest_failure_taxonomy.record.observed import read_observed, stall_of_worker
+from pytest_failure_taxonomy.record.observed import (
+    oom_kill_of,
+    peak_of,
+    read_memory,
+    read_observed,
+    stall_of_worker,
+)
 from pytest_failure_taxonomy.record.read import WorkerState, read_worker
 from pytest_failure_taxonomy.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.record.write import DiskRecord
@@ -239,14 +244,14 @@ class ControllerRecorder:
         if isinstance(self._record, DiskRecord):
             with suppress(OSError), self._record.opened() as folder:
                 seen["stall"] = stall_of_worker(read_observed(folder), name)
-                seen["peak_rss_bytes"] = memory.peak_of(memory.read_memory(folder), process_id)
+                seen["peak_rss_bytes"] = peak_of(read_memory(folder), process_id)
         # The system tells the peak of all children so far: one that raises it has that peak.
         peak = peak_rss_of_children()
         if peak > self._peak_of_children:
             self._peak_of_children = seen["peak_rss_bytes"] = peak
         if worker.returncode == -_SIGKILL and process_id is not None:
             now_ns = time.monotonic_ns()
-            seen["oom_kill"] = memory.oom_kill_of(process_id, worker.ready_ns, now_ns)
+            seen["oom_kill"] = oom_kill_of(process_id, worker.ready_ns, now_ns)
         self._read_traces(worker)
 
     def _read_traces(self, worker: _Worker) -> None:

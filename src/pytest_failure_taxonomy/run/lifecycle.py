@@ -90,14 +90,18 @@ from pytest_failure_taxonomy.watcher.mailbox import (
     release_mailbox,
     send_to_supervisor,
 )
-from pytest_failure_taxonomy.watcher.stalls.in_pytest import StalledRun, find_terminal, is_program
+from pytest_failure_taxonomy.watcher.stalls.in_pytest import (
+    StalledRun,
+    StallThread,
+    is_program,
+    record_left_threads,
+)
 from pytest_failure_taxonomy.watcher.start import has_observers, is_observable, is_watchable
 
 os = isolate_module(os)
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.recorder.controller import ControllerRecorder
-    from pytest_failure_taxonomy.watcher.stalls.thread import StallThread
 
 RUN = pytest.StashKey["Run | None"]()
 """The run of a config; `None` if its settings leave no place for a report."""
@@ -317,20 +321,17 @@ class Run:
             )
             manager.register(self._stalled, "failure_taxonomy_stalled_run")
         elif self._controller is None and self._settings.stall_seconds and not has_observers():
-            from pytest_failure_taxonomy.watcher.stalls.thread import StallThread, publish
-
-            record, path = self._crash_record.record, self._report_file.path
-            thread = self._stall_thread = StallThread(
+            self._stall_thread = StallThread(
+                self._config,
                 self._settings.stall_seconds,
                 self.session.progress,
-                record,
-                rootdir=self._config.rootpath,
+                self._crash_record.record,
                 redact=self._secrets.redact,
-                terminal=find_terminal(self._config),
-                publish=lambda observed: publish(record, self._id, path, observed),
+                report=self._report_file.path,
+                run_id=self._id,
             )
-            self._config.pluginmanager.register(thread, "failure_taxonomy_stall_thread")
-            thread.start()
+            manager.register(self._stall_thread, "failure_taxonomy_stall_thread")
+            self._stall_thread.start()
         _record_timers(self._config, self._crash_record.record, self.faults)
 
     @pytest.hookimpl
@@ -406,8 +407,6 @@ class Run:
 
                 evidence = with_stalls(evidence, observed, ended_ns=self._clock(), is_over=False)
             if threading.active_count() > 1:
-                from pytest_failure_taxonomy.watcher.stalls.thread import record_left_threads
-
                 record = self._crash_record.record
                 record_left_threads(record, self._config.rootpath, self._secrets.redact)
         try:

@@ -18,18 +18,17 @@ from pytest_failure_taxonomy.system.interpreter import isolate_module
 os = isolate_module(os)
 
 
-class Journal:
-    """The end of a file, to which this process appends.
+class KeptDescriptor:
+    """A descriptor that is kept open while tests run.
 
-    Its descriptor has a number so high that programs don't get it. A test may close it nevertheless
-    and open a file of its own under that number: ask `is_open` before anything is written.
+    It has a number so high that programs don't get it. A test may close it nevertheless and open a
+    file of its own under that number: ask `is_open` before it is used.
     """
 
     def __init__(self, descriptor: int) -> None:
-        """Take over a descriptor that was opened with `O_APPEND`."""
+        """Take over a descriptor."""
         self.descriptor = move_high(descriptor)
         self.identity = identity_of(os.fstat(self.descriptor))
-        self._is_torn = False
 
     def is_open(self) -> bool:
         """Tell whether the descriptor is still that of the file."""
@@ -37,6 +36,19 @@ class Journal:
             return identity_of(os.fstat(self.descriptor)) == self.identity
         except OSError:
             return False
+
+    def close(self) -> None:
+        """Close the descriptor, unless it is another file's by now."""
+        if self.is_open():
+            with suppress(OSError):
+                os.close(self.descriptor)
+        self.descriptor = -1
+
+
+class Journal(KeptDescriptor):
+    """The end of a file that was opened with `O_APPEND`, to which this process appends."""
+
+    _is_torn = False
 
     def append(self, lines: bytes) -> None:
         """Append whole lines, by one system call where the disk has room for them.
@@ -64,13 +76,6 @@ class Journal:
         if size:
             os.lseek(self.descriptor, size - 1, os.SEEK_SET)
             self._is_torn = os.read(self.descriptor, 1) != b"\n"
-
-    def close(self) -> None:
-        """Close the descriptor, unless it is another file's by now."""
-        if self.is_open():
-            with suppress(OSError):
-                os.close(self.descriptor)
-        self.descriptor = -1
 
 
 def whole_lines(file: BinaryIO, offset: int = 0) -> Iterator[tuple[int, bytes]]:

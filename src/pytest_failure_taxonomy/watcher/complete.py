@@ -7,40 +7,30 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.record.layout import (
-    CRASH,
-    RESERVE,
-    RUN_ID,
-    STACKS,
-    record_folder,
-    worker_of,
-)
-from pytest_failure_taxonomy.record.memory import (
+from pytest_failure_taxonomy.record import layout
+from pytest_failure_taxonomy.record.observed import (
     MemorySeen,
-    context_with_memory,
+    Observed,
     oom_kill_of,
     parse_memory,
-    read_memory,
-    with_memory,
-    with_peaks,
-)
-from pytest_failure_taxonomy.record.observed import (
-    Observed,
     parse_observed,
+    read_memory,
     read_observed,
     stalled_activities,
 )
 from pytest_failure_taxonomy.record.read import (
+    KeptBenches,
     RecordedRun,
-    WorkerState,
     has_ended,
     parse_record,
     read_contents,
@@ -48,27 +38,31 @@ from pytest_failure_taxonomy.record.read import (
     read_worker,
 )
 from pytest_failure_taxonomy.record.rebuild import context_of, evidence_of
-from pytest_failure_taxonomy.record.removal import remove_record, what_stays, why_it_stays
 from pytest_failure_taxonomy.recorder.secrets import Secrets, searched_again
+from pytest_failure_taxonomy.report import limits
 from pytest_failure_taxonomy.report.build import build_report
-from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES, OWN_NAME, is_cut, own_extension
 from pytest_failure_taxonomy.report.rejudging import amend_report
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report, write_what_fits
 from pytest_failure_taxonomy.rules.attribute import attribute
 from pytest_failure_taxonomy.system.files import Folder, open_folder, read_file
 from pytest_failure_taxonomy.system.process import is_alive, read_oom_count
-from pytest_failure_taxonomy.taxonomy.evidence import Completeness, Faces, ProcessExit
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    Completeness,
+    Faces,
+    MemorySample,
+    ProcessExit,
+)
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.reasons import exit_code_from_returncode, signal_name
 from pytest_failure_taxonomy.taxonomy.values import replace, to_dict, value
+from pytest_failure_taxonomy.taxonomy.words import listed
 from pytest_failure_taxonomy.watcher.crash_output import (
     MAX_LEFT_BYTES,
     Left,
     output_of_process,
     read_traces,
 )
-from pytest_failure_taxonomy.watcher.dead_benches import add_dead_benches
 from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record
 
 LOCK_SECONDS: Final = 1.0
@@ -76,6 +70,15 @@ LOCK_SECONDS: Final = 1.0
 MAX_STACKS_BYTES: Final = 1024 * 1024
 """Enough for the stacks of some thousand threads; the rest is left out."""
 
+MAX_BENCH_SECONDS: Final = 60.0
+"""How long reading the files of benches may take; ten thousand cases take about two seconds."""
+_MAX_NAMED: Final = 10
+_BENCH_PROGRAM: Final = """\
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from pytest_failure_taxonomy.bench.runs.reader import main
+main(*sys.argv[1:])
+"""
 _UNANNOTATED: Final = "unannotated"
 """The key of our extension which says that nobody could print the annotations of a run."""
 
@@ -156,10 +159,13 @@ def complete_watched(
         observed: what the watcher has seen of the run.
         memory: what it has seen of the run's memory.
     """
-    end = replace(end_from_status(status, "watcher", ended_ns), memory=parse_memory(memory))
-    seen = parse_observed(observed) if observed else None
     dump, stdout, stderr = left
-    end = replace(end, left=Left(dump=dump, stdout=stdout, stderr=stderr))
+    end = replace(
+        end_from_status(status, "watcher", ended_ns),
+        memory=parse_memory(memory),
+        left=Left(dump=dump, stdout=stdout, stderr=stderr),
+    )
+    seen = parse_observed(observed) if observed else None
     complete_run(Path(report), run_id, end, contents=contents, observed=seen)
 
 
@@ -190,7 +196,7 @@ def complete_run(
         ReportError: if the record is missing or can't be parsed.
         UnwrittenReportError: if the report can't be written; the record is kept.
     """
-    with _opened_record(record_folder(path, run_id)) as (folder, kept):
+    with _opened_record(layout.record_folder(path, run_id)) as (folder, kept):
         if contents is None and folder is not None:
             contents = list(read_contents(folder))
         if observed is None:
@@ -217,11 +223,19 @@ def complete_run(
         stays = kept
         if folder is not None:
             # The record is kept if it has more than the report.
-            stays = remove_record(folder) if is_whole else None
+            stays = layout.remove_record(folder) if is_whole else None
     if stays is not None and warn is not None:
         warn(stays)
     _remove_lock(path)
     return completed
+
+
+def _remove_lock(path: Path) -> None:
+    """Remove the lock file that a dead process has left, unless another run holds the lock."""
+    lock = ReportLock(path)
+    with suppress(OSError):
+        if lock.acquire(make=False):
+            lock.release()
 
 
 def _completed(
@@ -237,19 +251,56 @@ def _completed(
 ) -> tuple[dict[str, Any], bool]:
     """Return the complete report of a run, and whether it has all that the record had."""
     if current is not None and _is_trusted(current, path, end, contents):
-        amended = _amended(current, end, observed)
-        if amended is not None and contents is not None and is_cut(current):
-            return _fill_up(amended, contents, run_id, folder, end)
-        if amended is not None:
-            return amended, amended["completeness"] == "full" or not _is_lacking(contents, run_id)
+        stalls = stalled_activities(observed, end.ended_ns, is_over=True)
+        with suppress(LookupError, TypeError, ValueError, AttributeError):  # it is none of ours
+            amended = amend_report(current, end.exit, stalls)
+            return _filled_up(amended, limits.is_cut(current), run_id, end, contents, folder)
     if contents is None and kept is not None:
         raise ReportError(f"the record can't be read: {kept}")
     state, events = contents or (b"", b"")
-    run = parse_record(state, events, run_id, str(record_folder(path, run_id)))
+    run = parse_record(state, events, run_id, str(layout.record_folder(path, run_id)))
     made = reconstruct(run, folder, end, observed, faults=[kept] if kept else [])
     _record_in_history(made, run.header.context.history)
     _show_faces(made, run.header.context.faces, annotate)
     return made, not run.is_lost
+
+
+def _filled_up(
+    report: dict[str, Any],
+    is_cut: bool,  # noqa: FBT001 - of six
+    run_id: str,
+    end: ProcessEnd,
+    contents: Sequence[bytes] | None,
+    folder: Folder | None,
+) -> tuple[dict[str, Any], bool]:
+    """Complete a report from its record if it was cut; return whether it has all of it then."""
+    if contents is None or (report["completeness"] == "full" and not is_cut):
+        return report, True
+    state, events = contents
+    try:
+        run = parse_record(state, events, run_id, "the record")
+        if not is_cut:
+            return report, not run.is_lost
+        made = reconstruct(run, folder, end)
+    except ReportError:
+        return report, not is_cut
+    if run.is_reported or _omitted(made) >= _omitted(report):
+        return report, run.is_reported
+    lists = (
+        *("failures", "groups", "causes", "collection_errors", "internal_errors"),
+        *("not_run", "limits", "extensions"),
+    )
+    return {**report, **{name: made[name] for name in lists}}, not run.is_lost
+
+
+def _omitted(report: dict[str, Any]) -> int:
+    """Return how many failures, tracebacks and so on were left out of a report."""
+    return sum(count for name, count in report["limits"].items() if name.endswith("_omitted"))
+
+
+def _add_faults(report: dict[str, Any], faults: Iterable[str]) -> None:
+    own = report["extensions"].setdefault(limits.OWN_NAME, {})
+    own["faults"] = [*own.get("faults", ()), *faults]
 
 
 def _record_in_history(report: dict[str, Any], url: str | None) -> None:
@@ -260,8 +311,7 @@ def _record_in_history(report: dict[str, Any], url: str | None) -> None:
 
     why_not = record_run(report, url)
     if why_not is not None:
-        own = report["extensions"].setdefault(OWN_NAME, {})
-        own["faults"] = [*own.get("faults", ()), f"the run is not in the history: {why_not}"]
+        _add_faults(report, [f"the run is not in the history: {why_not}"])
 
 
 def _show_faces(
@@ -279,10 +329,9 @@ def _show_faces(
         for line in lines:
             annotate(line)
     elif faces.github:  # the watcher has nowhere to print them: what it held open is closed
-        report["extensions"].setdefault(OWN_NAME, {})[_UNANNOTATED] = True
+        report["extensions"].setdefault(limits.OWN_NAME, {})[_UNANNOTATED] = True
     if faults:
-        own = report["extensions"].setdefault(OWN_NAME, {})
-        own["faults"] = [*own.get("faults", ()), *faults]
+        _add_faults(report, faults)
 
 
 def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> None:
@@ -292,7 +341,7 @@ def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> No
         report: the report's JSON object.
         annotate: called with each line.
     """
-    if own_extension(report).get(_UNANNOTATED) is not True:
+    if limits.own_extension(report).get(_UNANNOTATED) is not True:
         return
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
@@ -302,20 +351,9 @@ def annotate_late(report: dict[str, Any], annotate: Callable[[str], None]) -> No
         annotate(line)
 
 
-def _is_lacking(contents: list[bytes] | None, run_id: str) -> bool:
-    """Tell whether a record has lost events."""
-    if contents is None:
-        return False
-    state, events = contents
-    try:
-        return parse_record(state, events, run_id, "the record").is_lost
-    except ReportError:
-        return False
-
-
 def _write(path: Path, completed: dict[str, Any], folder: Folder | None) -> dict[str, Any]:
     """Write a report, or as much of it as there is room for; return what was written."""
-    reserve = None if folder is None else folder.path / RESERVE
+    reserve = None if folder is None else folder.path / layout.RESERVE
     try:
         write_report(path, completed, reserve)
     except OSError as error:
@@ -326,35 +364,6 @@ def _write(path: Path, completed: dict[str, Any], folder: Folder | None) -> dict
     return completed
 
 
-def _fill_up(
-    report: dict[str, Any],
-    contents: list[bytes],
-    run_id: str,
-    folder: Folder | None,
-    end: ProcessEnd,
-) -> tuple[dict[str, Any], bool]:
-    """Complete a report that was cut, from its record; return whether it is complete then."""
-    state, events = contents
-    try:
-        run = parse_record(state, events, run_id, "the record")
-        made = reconstruct(run, folder, end)
-    except ReportError:
-        return report, False
-    if run.is_reported or _omitted(made) >= _omitted(report):
-        return report, run.is_reported
-    lists = (
-        *("failures", "groups", "causes", "collection_errors", "internal_errors"),
-        *("not_run", "limits"),
-    )
-    filled = {**report, **{name: made[name] for name in lists}}
-    return {**filled, "extensions": made["extensions"]}, not run.is_lost
-
-
-def _omitted(report: dict[str, Any]) -> int:
-    """Return how many failures, tracebacks and so on were left out of a report."""
-    return sum(count for name, count in report["limits"].items() if name.endswith("_omitted"))
-
-
 @contextmanager
 def _opened_record(path: Path) -> Iterator[tuple[Folder | None, str | None]]:
     """Yield the folder of a record, and a sentence about what can't be removed of it."""
@@ -363,10 +372,10 @@ def _opened_record(path: Path) -> Iterator[tuple[Folder | None, str | None]]:
     except FileNotFoundError:
         yield None, None
     except OSError as error:
-        yield None, why_it_stays(path, error)
+        yield None, layout.why_it_stays(path, error)
     else:
         with folder, held_record(folder, LOCK_SECONDS):
-            yield folder, what_stays(folder)
+            yield folder, layout.what_stays(folder)
 
 
 def _is_trusted(
@@ -398,23 +407,6 @@ def is_written_after(path: Path, end: ProcessEnd) -> bool | None:
         return None
 
 
-def _amended(report: dict[str, Any], end: ProcessEnd, observed: Observed) -> dict[str, Any] | None:
-    """Return a report with the end of its process; `None` if it is not a valid report."""
-    stalls = stalled_activities(observed, end.ended_ns, is_over=True)
-    try:
-        return amend_report(report, end.exit, stalls)
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return None
-
-
-def _remove_lock(path: Path) -> None:
-    """Remove the lock file that a dead process has left, unless another run holds the lock."""
-    lock = ReportLock(path)
-    with suppress(OSError):
-        if lock.acquire(make=False):
-            lock.release()
-
-
 def reconstruct(
     run: RecordedRun,
     folder: Folder | None,
@@ -442,48 +434,49 @@ def reconstruct(
     left = end.left
     if folder is not None:
         with suppress(OSError):
-            ids = filter(None, map(worker_of, folder.names()))
+            ids = filter(None, map(layout.worker_of, folder.names()))
             workers = {worker: read_worker(folder, worker) for worker in ids}
         with suppress(OSError):
-            stacks = folder.read(STACKS, MAX_STACKS_BYTES).decode("utf-8", "replace") or None
+            written = folder.read(layout.STACKS, MAX_STACKS_BYTES)
+            stacks = written.decode("utf-8", "replace") or None
         if not left.dump:
             with suppress(OSError):
-                left = replace(left, dump=folder.read(CRASH, MAX_LEFT_BYTES).rstrip(b"\0"))
+                left = replace(left, dump=folder.read(layout.CRASH, MAX_LEFT_BYTES).rstrip(b"\0"))
     exit_seen = replace(_with_memory(run, end), stacks=stacks)
     try:
         secrets = Secrets(run.header.redact)
         rootdir = Path(run.header.context.rootdir)
-        traces = read_traces(left, exit_seen, rootdir, secrets.redact)
+        outputs: dict[str, str | None] = {}
+        # Workers outlive their controller a while. Only a process that has seen the end asks what
+        # their tests had written: later, others may have their numbers.
+        if end.exit.source in ("watcher", "supervisor"):
+            for worker, state in workers.items():
+                if state.test is not None:
+                    process_id, capture = state.process_id, state.capture
+                    outputs[worker] = output_of_process(process_id, capture, secrets.redact)
         seen = evidence_of(
             run,
             exit_seen,
             ended_ns=end.ended_ns,
             workers=workers,
-            traces=traces,
+            traces=read_traces(left, exit_seen, rootdir, secrets.redact),
             observed=observed,
-            outputs=_outputs_of(workers, end, secrets),
+            outputs=outputs,
+            memory=end.memory,
         )
-        evidence = searched_again(seen, secrets)
-        evidence = with_peaks(evidence, end.memory)
-        context = context_of(run, ended_ns=end.ended_ns)
-        context = context_with_memory(context, exit_seen, end.memory, run.header.process.pid)
-        evidence, problems = attribute(evidence, run.header.rules)
+        evidence, problems = attribute(searched_again(seen, secrets), run.header.rules)
         has_stall = evidence.stalls or any(test.stall for test in evidence.in_flight)
+        notes = observed.notes if observed is not None and has_stall else ()
         report = build_report(
             evidence,
             judge(evidence),
-            context,
+            context_of(run, ended_ns=end.ended_ns, end=exit_seen, memory=end.memory),
             completeness=completeness,
-            faults=(
-                *run.notes,
-                *problems,
-                *(observed.notes if observed is not None and has_stall else ()),
-                *(faults or ()),
-            ),
+            faults=(*run.notes, *problems, *notes, *(faults or ())),
             redaction=secrets,
         )
         if completeness == "reconstructed":
-            add_dead_benches(report, run, secrets.redact_json)
+            _add_dead_benches(report, run.named("benches"), secrets.redact_json)
         return report
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # another version's
         raise ReportError(
@@ -493,20 +486,82 @@ def reconstruct(
         ) from error
 
 
-def _outputs_of(
-    workers: Mapping[str, WorkerState], end: ProcessEnd, secrets: Secrets
-) -> dict[str, str | None]:
-    """Return what the workers' tests in flight had written; they outlive their controller a while.
+def _with_memory(run: RecordedRun, end: ProcessEnd) -> ProcessExit:
+    """Add what was seen of the memory, and whether the OOM killer was active during the run."""
+    before, after = run.header.memory.oom_kills, read_oom_count(run.header.memory.events_file)
+    seen = replace(
+        end.exit, out_of_memory=before is not None and after is not None and after > before
+    )
+    if end.memory is not None and end.memory.at_ns:
+        last = MemorySample(
+            used_bytes=end.memory.used_bytes,
+            limit_bytes=end.memory.limit_bytes,
+            rss_bytes=end.memory.rss_bytes,
+            total_rss_bytes=end.memory.total_rss_bytes,
+        )
+        seen = replace(seen, memory=last)
+    if seen.signal != "SIGKILL" or end.ended_ns is None:
+        return seen
+    process_id, started_ns = run.header.process.pid, run.header.started_ns
+    return replace(seen, oom_kill=oom_kill_of(process_id, started_ns, end.ended_ns))
 
-    Only a process that has seen the end asks them: later, others may have their numbers.
+
+def _add_dead_benches(
+    report: dict[str, Any], kept: list[KeptBenches], redact: Callable[[Any], Any]
+) -> None:
+    """Fill the report's field `bench`, and name the cases that ran when the process died.
+
+    An item of a case waits while several cases run, so the test that was in flight is often none
+    of those that had a system at work.
+
+    Args:
+        report: The report of the run, which is changed.
+        kept: Where the run kept what its benches came to; the last one counts.
+        redact: Removes secrets from a JSON value.
     """
-    if end.exit.source not in ("watcher", "supervisor"):
-        return {}
-    return {
-        worker: output_of_process(state.process_id, state.capture, secrets.redact)
-        for worker, state in workers.items()
-        if state.test is not None
-    }
+    if not kept:
+        return
+    found, problem = _read_benches(kept[-1])
+    report["bench"] = limits.fit_benches(redact([each["report"] for each in found]))
+    if problem:
+        _add_faults(report, [f"the benches could not be read: {problem}"])
+    verdict = report["verdict"]
+    for each in found if verdict is not None else ():
+        if lost := each["lost"]:
+            named = listed([case_id for case_id, _ in lost], _MAX_NAMED)
+            name = each["report"]["task_class"]
+            detail = f"cases of {name} that ran when the process ended: {named}"
+            verdict["evidence"] = [*verdict["evidence"], {"source": "bench", "detail": detail}]
+            nodeids = [nodeid for _, nodeid in lost if nodeid]
+            if len(nodeids) == 1 and verdict["nodeid"] is not None:
+                verdict["nodeid"] = nodeids[0]
+
+
+def _read_benches(kept: KeptBenches) -> tuple[list[dict[str, Any]], str]:
+    """Return what a program of its own, which may import pydantic, reads from the files."""
+    package = Path(__file__).resolve().parents[2]
+    try:
+        done = subprocess.run(  # noqa: S603 - this Python, with a program of ours
+            [sys.executable, "-P", "-c", _BENCH_PROGRAM, str(package), kept.folder, kept.session],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=MAX_BENCH_SECONDS,
+            check=False,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        if done.returncode == 0:
+            found: list[dict[str, Any]] = json.loads(done.stdout)
+            return found, ""
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return [], f"{type(error).__name__}: {error}"
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return [], said[-1] if said else f"exit status {done.returncode}"
+
+
+def write_running(path: Path, run: RecordedRun, folder: Folder, observed: Observed) -> None:
+    """Write the report of a run that goes on anew, with what is stalled."""
+    seen = ProcessEnd(exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns())
+    write_report(path, reconstruct(run, folder, seen, observed, completeness="running"))
 
 
 def is_still_running(path: Path, report: dict[str, Any]) -> bool:
@@ -516,20 +571,8 @@ def is_still_running(path: Path, report: dict[str, Any]) -> bool:
         ReportError: if the record is missing or can't be parsed.
     """
     run_id = report["run"]["id"]
-    return is_alive(to_dict(read_record(record_folder(path, run_id), run_id).header.process))
-
-
-def _with_memory(run: RecordedRun, end: ProcessEnd) -> ProcessExit:
-    """Add what was seen of the memory, and whether the OOM killer was active during the run."""
-    before, after = run.header.memory.oom_kills, read_oom_count(run.header.memory.events_file)
-    seen = replace(
-        with_memory(end.exit, end.memory),
-        out_of_memory=before is not None and after is not None and after > before,
-    )
-    if seen.signal != "SIGKILL" or end.ended_ns is None:
-        return seen
-    process_id, started_ns = run.header.process.pid, run.header.started_ns
-    return replace(seen, oom_kill=oom_kill_of(process_id, started_ns, end.ended_ns))
+    folder = layout.record_folder(path, run_id)
+    return is_alive(to_dict(read_record(folder, run_id).header.process))
 
 
 def read_report(path: Path) -> dict[str, Any] | None:
@@ -538,8 +581,8 @@ def read_report(path: Path) -> dict[str, Any] | None:
     Only the top-level types are checked.
     """
     try:
-        content = read_file(path, MAX_REPORT_BYTES + 1)
-        report = json.loads(content) if len(content) <= MAX_REPORT_BYTES else None
+        content = read_file(path, limits.MAX_REPORT_BYTES + 1)
+        report = json.loads(content) if len(content) <= limits.MAX_REPORT_BYTES else None
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(report, dict) or report.get("completeness") not in _COMPLETENESS:
@@ -549,4 +592,4 @@ def read_report(path: Path) -> dict[str, Any] | None:
     run_id, started_at = (report["run"].get(name) for name in ("id", "started_at"))
     if not isinstance(run_id, str) or not isinstance(started_at, str):
         return None
-    return report if RUN_ID.fullmatch(run_id) else None
+    return report if layout.RUN_ID.fullmatch(run_id) else None

@@ -60,12 +60,24 @@ def read_traces(
         rootdir: the root folder of the run.
         redact: removes secrets from a text.
     """
-    traces = Traces(output=last_output(left.stdout, left.stderr, redact))
-    if left.dump and (end is None or _may_be_crash(end)):
-        traces = _with_stack(traces, left.dump, rootdir)
-    elif end is not None and end.stacks and end.signal == "SIGTERM":
-        seen = _with_stack(Traces(), end.stacks.encode(), rootdir)
-        traces = replace(traces, location=seen.location)
+    is_crash = bool(left.dump) and (end is None or _may_be_crash(end))
+    dump = left.dump if is_crash else b""
+    if not dump and end is not None and end.stacks and end.signal == "SIGTERM":
+        dump = end.stacks.encode()
+    stack = location = None
+    if dump:
+        # Here, because it takes long to import, and most deaths are no crashes.
+        from pytest_failure_taxonomy.watcher.stalls.stacks import parse_faulthandler
+
+        stacks = parse_faulthandler(dump[:MAX_LEFT_BYTES].decode("utf-8", "replace"))
+        if stacks is not None:
+            crashed = stacks.current or stacks.main
+            location = crashed.own_place(rootdir)
+            if is_crash:
+                shown = replace(stacks, threads=(crashed,))
+                stack = shown.text(MAX_STACK_CHARACTERS)
+    output = last_output(left.stdout, left.stderr, redact)
+    traces = Traces(output=output, stack=stack, location=location)
     return None if traces == Traces() else traces
 
 
@@ -75,48 +87,21 @@ def _may_be_crash(end: ProcessExit) -> bool:
     return end.code is None or signal_of_exit_code(end.code) in CRASH_SIGNALS
 
 
-def _with_stack(traces: Traces, dump: bytes, rootdir: Path) -> Traces:
-    # Here, because it takes long to import, and most deaths are no crashes.
-    from pytest_failure_taxonomy.watcher.stalls.stacks import (
-        Stacks,
-        own_place_of_thread,
-        parse_faulthandler,
-    )
-
-    stacks = parse_faulthandler(dump[:MAX_LEFT_BYTES].decode("utf-8", "replace"))
-    if stacks is None:
-        return traces
-    crashed = stacks.current or stacks.main
-    shown = Stacks(threads=(crashed,), c_frames=stacks.c_frames, source=stacks.source)
-    return replace(
-        traces,
-        stack=shown.text(MAX_STACK_CHARACTERS),
-        location=own_place_of_thread(crashed, rootdir),
-    )
-
-
 def last_output(stdout: bytes, stderr: bytes, redact: Callable[[str], str]) -> str | None:
     """Return the last that was captured of both streams, each below a line with its name."""
-    texts = {"stdout": _text_of(stdout, redact), "stderr": _text_of(stderr, redact)}
-    room = MAX_OUTPUT_CHARACTERS - sum(len(_title(name)) + 1 for name in texts)
-    half = room // 2
+    texts = {}
+    for name, content in (("stdout", stdout), ("stderr", stderr)):
+        text = content[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
+        texts[f"captured {name}:\n"] = redact(text).rstrip("\n") if text else ""
+    half = (MAX_OUTPUT_CHARACTERS - sum(len(title) + 1 for title in texts)) // 2
     # What one of them does not need is for the other.
-    spare = {name: max(0, half - len(text)) for name, text in texts.items()}
+    spare = {title: max(0, half - len(text)) for title, text in texts.items()}
     blocks = [
-        _title(name) + _end_of(text, half + sum(spare.values()) - spare[name])
-        for name, text in texts.items()
+        title + _end_of(text, half + sum(spare.values()) - spare[title])
+        for title, text in texts.items()
         if text.strip()
     ]
     return "\n".join(blocks) or None
-
-
-def _title(name: str) -> str:
-    return f"captured {name}:\n"
-
-
-def _text_of(content: bytes, redact: Callable[[str], str]) -> str:
-    text = content[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
-    return redact(text).rstrip("\n") if text else ""
 
 
 def _end_of(text: str, characters: int) -> str:

@@ -8,12 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pytest_failure_taxonomy.record.layout import STATE
 from pytest_failure_taxonomy.report.write import path_beside
-from pytest_failure_taxonomy.system.files import Folder, identity_of, move_high, open_shared
+from pytest_failure_taxonomy.system.files import Folder, identity_of, open_shared
 from pytest_failure_taxonomy.system.interpreter import isolate_module
+from pytest_failure_taxonomy.system.journal import KeptDescriptor
 from pytest_failure_taxonomy.system.process import is_alive, read_identity
 
 json = isolate_module(json)
@@ -37,8 +38,7 @@ class ReportLock:
 
     def __init__(self, report: Path) -> None:
         self._path = lock_path(report)
-        self._descriptor = -1
-        self._identity = (0, 0)
+        self._lock: KeptDescriptor | None = None
 
     def acquire(self, *, make: bool = True) -> bool:
         """Take the lock; return whether this run has it now.
@@ -57,55 +57,45 @@ class ReportLock:
             import fcntl
         except ImportError:
             return True
-        descriptor = self._lock_file(fcntl, make=make)
-        if descriptor is None:
-            return False
-        if _names_other(descriptor):
-            os.close(descriptor)
+        while True:
+            # Its number moves first: closing any descriptor of a file releases all locks on it.
+            lock = KeptDescriptor(open_shared(self._path, make=make))
+            try:
+                fcntl.lockf(lock.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lock.close()
+                return False
+            with suppress(FileNotFoundError):
+                if identity_of(os.lstat(self._path)) == lock.identity:
+                    break
+            lock.close()  # its owner has released it and removed the file
+        if _names_other(lock.descriptor):
+            lock.close()
             return False
         with suppress(OSError):  # a full disk: then the lock alone has to do
-            os.ftruncate(descriptor, 0)
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            os.write(descriptor, json.dumps(read_identity(os.getpid())).encode("ascii"))
-        self._descriptor = descriptor
-        self._identity = identity_of(os.fstat(descriptor))
+            os.ftruncate(lock.descriptor, 0)
+            owner = json.dumps(read_identity(os.getpid())).encode("ascii")
+            os.pwrite(lock.descriptor, owner, 0)
+        self._lock = lock
         _held.add(self._path)
         return True
 
-    def _lock_file(self, fcntl: Any, *, make: bool) -> int | None:
-        """Return a descriptor of the locked file, or `None` if another process has the lock."""
-        while True:
-            # Moved first: closing any descriptor of a file releases all locks on it.
-            descriptor = move_high(open_shared(self._path, make=make))
-            try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(descriptor)
-                return None
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), os.lstat(self._path)):
-                    return descriptor
-            os.close(descriptor)  # its owner has released it and removed the file
-
     def release(self) -> None:
         """Release the lock and remove its file."""
-        if self._descriptor < 0:
+        if self._lock is None:
             return
         _held.discard(self._path)
         with suppress(OSError):
-            if identity_of(os.lstat(self._path)) == self._identity:
+            if identity_of(os.lstat(self._path)) == self._lock.identity:
                 os.unlink(self._path)
-        with suppress(OSError):
-            if identity_of(os.fstat(self._descriptor)) == self._identity:
-                os.close(self._descriptor)
-        self._descriptor = -1
+        self._lock.close()
+        self._lock = None
 
 
 def _names_other(descriptor: int) -> bool:
     """Tell whether the file of a lock names another process that still runs."""
     with suppress(OSError, ValueError, TypeError, KeyError):
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        owner = json.loads(os.read(descriptor, _MAX_BYTES))
+        owner = json.loads(os.pread(descriptor, _MAX_BYTES, 0))
         return bool(owner["pid"] != os.getpid() and is_alive(owner))
     return False
 

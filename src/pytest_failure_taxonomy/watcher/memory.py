@@ -41,24 +41,10 @@ class MemorySampler:
         self._rss: int | None = None
         self._total: int | None = None
         self._at_ns = 0
-        self._due = 0.0
 
-    def wait_seconds(self) -> float:
-        """Return how long to wait for the next look."""
-        return max(0.0, self._due - time.monotonic())
-
-    def look(self) -> None:
-        """Look once, if it is time."""
-        if self.wait_seconds() > 0:
-            return
+    def look(self) -> float:
+        """Look once; return how many seconds to wait for the next look."""
         before = time.process_time()
-        try:
-            self._look()
-        finally:
-            cost = time.process_time() - before
-            self._due = time.monotonic() + max(PERIOD_SECONDS, cost / SHARE_OF_A_CORE)
-
-    def _look(self) -> None:
         used = None if self._group is None else self._group.used_bytes
         rss, total, waiting, seen = None, 0, [self._process_id], 0
         while waiting and seen < MAX_PROCESSES:
@@ -74,13 +60,13 @@ class MemorySampler:
                 peak = max(sizes["VmRSS"], sizes.get("VmHWM", 0))
                 self._peaks[process_id] = max(peak, self._peaks.get(process_id, 0))
             waiting += children_of(process_id)
-        if rss is None:  # it has ended: what was seen before is the last
-            return
-        self._at_ns = time.monotonic_ns()
-        self._used, self._rss, self._total = used, rss, total
-        self._peak_of_group = max(self._peak_of_group, used or 0)
-        if self._file >= 0:
-            os.pwrite(self._file, self.seen().ljust(_PADDED_BYTES) + b"\n", 0)
+        if rss is not None:  # or else it has ended: what was seen before is the last
+            self._at_ns = time.monotonic_ns()
+            self._used, self._rss, self._total = used, rss, total
+            self._peak_of_group = max(self._peak_of_group, used or 0)
+            if self._file >= 0:
+                os.pwrite(self._file, self.seen().ljust(_PADDED_BYTES) + b"\n", 0)
+        return max(PERIOD_SECONDS, (time.process_time() - before) / SHARE_OF_A_CORE)
 
     def seen(self) -> bytes:
         """Return what was seen, in JSON; see `record.memory`."""

@@ -35,7 +35,7 @@ _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
 
 
 _MAX_DUMP_BYTES = 1024 * 1024
-_MAX_OUTPUT_BYTES = 64 * 1024  # as in last_moments.py
+_MAX_OUTPUT_BYTES = 64 * 1024  # as in crash_output.py
 
 
 def watch(
@@ -66,7 +66,7 @@ def watch(
     numbers, _, folder = settings.partition(";folder=")
     given = dict(part.split("=", 1) for part in numbers.split(";") if part) | {"folder": folder}
     stalls, memory = Stalls(files, process_id, report, run_id, given), Memory(process_id, folder)
-    _wait_for_end(pidfd, channel, files[0], Looks([stalls, memory]))
+    _wait_for_end(pidfd, channel, files[0], [stalls, memory])
     ended_ns = time.monotonic_ns()
     _end_in_time()
     stalls.end()
@@ -83,17 +83,24 @@ def watch(
     complete_watched(report, run_id, status, ended_ns, contents, left, seen, used)
 
 
-def _wait_for_end(pidfd: int, channel: int, state: int, looks: Looks) -> None:
+def _wait_for_end(pidfd: int, channel: int, state: int, looks: list[Stalls | Memory]) -> None:
     """Wait for the end of the process; let go of what it has sent if its run ends before."""
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     poller.register(channel, 0)
     while True:
-        ready = {descriptor for descriptor, _ in poller.poll(looks.wait_ms())}
+        due = min(look.due for look in looks)
+        wait_ms = None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
+        ready = {descriptor for descriptor, _ in poller.poll(wait_ms)}
         if pidfd in ready:
             return
+        for look in () if ready else looks:
+            if time.monotonic() >= look.due:
+                try:
+                    look.look()
+                except Exception:  # noqa: BLE001 - no more looks, but the report is completed
+                    look.due = _NEVER
         if not ready:
-            looks.look()
             continue
         poller.unregister(channel)  # the other end was closed, maybe by a test
         head = _read(state, _HEAD.size)
@@ -110,7 +117,9 @@ def _read_what_is_left(channel: int) -> tuple[bytes, bytes, bytes]:
     sent = _receive(channel)
     dump = _read(sent["c"], _MAX_DUMP_BYTES).rstrip(b"\0") if "c" in sent else b""
     if dump and "t" in sent:
-        _show(dump, sent["t"])
+        from pytest_failure_taxonomy.watcher.crash_output import show_dump
+
+        show_dump(dump, sent["t"])
     outputs = [_read(sent.get(name, -1), _MAX_OUTPUT_BYTES, is_end=True) for name in "oe"]
     for descriptor in sent.values():
         os.close(descriptor)
@@ -137,46 +146,6 @@ def _receive(channel: int) -> dict[str, int]:
     return dict(zip(names.decode("ascii", "replace"), numbers, strict=False))
 
 
-def _show(dump: bytes, terminal: int) -> None:
-    """Write to pytest's stderr as long as somebody reads it."""
-    poller = select.poll()
-    poller.register(terminal, select.POLLOUT)
-    try:
-        while dump and poller.poll(1000):
-            dump = dump[os.write(terminal, dump[:4096]) :]  # as much as surely fits
-    except OSError:
-        pass
-
-
-class Looks:
-    """Look again and again, at each thing in its own time."""
-
-    def __init__(self, looks: list[Stalls | Memory]) -> None:
-        self._looks = looks
-        self._due = [_due(each) for each in looks]
-
-    def wait_ms(self) -> float | None:
-        """Return how long to wait for the next look, `None` for ever."""
-        due = min(self._due)
-        return None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
-
-    def look(self) -> None:
-        """Look at all for which it is time."""
-        for index, each in enumerate(self._looks):
-            if time.monotonic() >= self._due[index]:
-                try:
-                    each.look()
-                    self._due[index] = _due(each)
-                except Exception:  # noqa: BLE001 - no more looks, but the report is completed
-                    self._due[index] = _NEVER
-
-
-def _due(look: Stalls | Memory) -> float:
-    """Return when the next look is due, on the monotonic clock."""
-    wait_ms = look.wait_ms()
-    return _NEVER if wait_ms is None else time.monotonic() + wait_ms / 1e3
-
-
 class Stalls:
     """Look now and then whether a run makes progress."""
 
@@ -190,6 +159,8 @@ class Stalls:
         self._child = 0
         self._said = -1
         self._standstill: Standstill | None = None
+        self.due = _NEVER
+        """When it is time for the next look, on the monotonic clock."""
         seconds = float(given.get("seconds", "0"))
         if seconds > 0:
             try:
@@ -199,12 +170,9 @@ class Stalls:
                 self._standstill = detect.Standstill(
                     files[0], given["folder"], process, seconds, time.monotonic_ns()
                 )
+                self.due = time.monotonic() + self._standstill.period_seconds
             except Exception:  # noqa: BLE001 - the report is completed all the same
                 self._standstill = None
-
-    def wait_ms(self) -> float | None:
-        """Return how long to wait for the next look, `None` for ever."""
-        return None if self._standstill is None else 1e3 * self._standstill.period_seconds
 
     def look(self) -> None:
         """Look once; have a child look closely if there is anything new."""
@@ -219,7 +187,13 @@ class Stalls:
                 self._said = os.memfd_create("observed")
             self._child = os.fork()
             if self._child == 0:
-                self._look_closely(standstill, now_ns)
+                try:
+                    os.nice(5)
+                    _end_in_time()
+                    self._look_closely(standstill, now_ns)
+                finally:  # whatever happened, the child must end here
+                    os._exit(0)
+        self.due = time.monotonic() + standstill.period_seconds
 
     def end(self) -> None:
         """Wait until the last child has ended; it may be writing."""
@@ -239,24 +213,18 @@ class Stalls:
         return not self._child
 
     def _look_closely(self, standstill: Standstill, now_ns: int) -> None:
-        try:
-            os.nice(5)
-            _end_in_time()
-            from pytest_failure_taxonomy.watcher.stalls.inspect import look_closely
+        from pytest_failure_taxonomy.watcher.stalls.inspect import look_closely
 
-            contents = [_read(file) for file in self._files]
-            look_closely(
-                self._report,
-                self._run_id,
-                contents,
-                self._given,
-                standstill.at_limit(now_ns),
-                now_ns,
-                self._said,
-                keeps=standstill.ended_ns is not None,
-            )
-        finally:  # whatever happened, the child must end here
-            os._exit(0)
+        look_closely(
+            self._report,
+            self._run_id,
+            [_read(file) for file in self._files],
+            self._given,
+            standstill.at_limit(now_ns),
+            now_ns,
+            self._said,
+            keeps=standstill.ended_ns is not None,
+        )
 
 
 class Memory:
@@ -266,20 +234,17 @@ class Memory:
         self._process_id = process_id
         self._folder = folder
         self._sampler: MemorySampler | None = None
-
-    def wait_ms(self) -> float | None:
-        """Return how long to wait for the next look, `None` for ever."""
-        return 1e3 if self._sampler is None else 1e3 * self._sampler.wait_seconds()
+        self.due = time.monotonic() + 1.0
 
     def look(self) -> None:
         """Look once."""
-        self._begun().look()
+        self.due = time.monotonic() + self._begun().look()
 
     def seen(self) -> bytes:
         """Return what was seen."""
         try:
             return self._begun().seen()
-        except Exception:  # noqa: BLE001 - likewise
+        except Exception:  # noqa: BLE001 - the report is completed without it
             return b""
 
     def _begun(self) -> MemorySampler:
@@ -295,30 +260,25 @@ def _wait_status(pidfd: int, process_id: int) -> int | None:
 
     While it is a zombie, `/proc` has the status. After it was reaped, the pidfd has it.
     """
+    import fcntl
+
     from pytest_failure_taxonomy.watcher.stalls.detect import fields_of
 
     for _ in range(50):
         fields = fields_of(process_id)
         if len(fields) > 49 and fields[0] in (b"Z", b"X"):
             return int(fields[49])
-        status = _status_from_pidfd(pidfd)
-        if status is not None:
-            return status
+        asked = bytearray(_PIDFD_INFO.size)
+        struct.pack_into("=Q", asked, 0, _PIDFD_INFO_EXIT)
+        try:
+            fcntl.ioctl(pidfd, _PIDFD_GET_INFO, asked)
+        except OSError:  # an older Linux, or it is still to be reaped
+            asked = bytearray(_PIDFD_INFO.size)
+        answer = _PIDFD_INFO.unpack(asked)
+        if answer[0] & _PIDFD_INFO_EXIT:
+            return int(answer[-1])
         time.sleep(0.002)
     return None
-
-
-def _status_from_pidfd(pidfd: int) -> int | None:
-    import fcntl
-
-    asked = bytearray(_PIDFD_INFO.size)
-    struct.pack_into("=Q", asked, 0, _PIDFD_INFO_EXIT)
-    try:
-        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, asked)
-    except OSError:
-        return None
-    answer = _PIDFD_INFO.unpack(asked)
-    return int(answer[-1]) if answer[0] & _PIDFD_INFO_EXIT else None
 
 
 def _is_done(state: int, status: int | None) -> bool:

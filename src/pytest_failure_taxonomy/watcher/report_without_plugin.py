@@ -268,15 +268,30 @@ def _evidence_of_output(output: OutputFile, seen: ProcessEnd, stage: Stage) -> R
 def why_unrecorded(command: Sequence[str]) -> Absence | None:
     """Return why a pytest has not loaded this plugin.
 
-    Its interpreter is asked, in a new process, whether the plugin is installed.
+    Its interpreter is asked, in a new process with the same options, folder and environment as for
+    pytest, whether the plugin is installed.
 
     Returns:
         `None` if the interpreter is not known from the command, or gives no answer.
     """
+    import subprocess
+
     interpreter = _interpreter_of(command)
     if not interpreter or not is_pytest(command):
         return None
-    state, version = _ask(interpreter)
+    try:
+        answer = subprocess.run(  # noqa: S603 - the user's own interpreter
+            [*interpreter, "-c", _PROBE],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_PROBE_SECONDS,
+            check=True,
+        )
+        state, major, minor = answer.stdout.decode().split()
+        version = int(major), int(minor)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
     name = shutil.which(interpreter[0]) or interpreter[0]
     script = None if "-m" in command else shutil.which(command[0])
     if state == "no-pytest":
@@ -319,24 +334,3 @@ def _interpreter_of(command: Sequence[str]) -> list[str]:
     except OSError:
         return []
     return os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
-
-
-def _ask(interpreter: list[str]) -> tuple[str, tuple[int, int]]:
-    """Return `installed`, `missing` or `no-pytest`, and the version of Python; `""` for no answer.
-
-    The interpreter gets the same options, folder and environment as for pytest.
-    """
-    import subprocess
-
-    with suppress(OSError, ValueError, subprocess.SubprocessError):
-        answer = subprocess.run(  # noqa: S603 - the user's own interpreter
-            [*interpreter, "-c", _PROBE],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_PROBE_SECONDS,
-            check=True,
-        )
-        state, major, minor = answer.stdout.decode().split()
-        return state, (int(major), int(minor))
-    return "", sys.version_info[:2]

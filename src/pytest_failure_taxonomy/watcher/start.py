@@ -14,8 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from pytest_failure_taxonomy.system.files import READ, Identity, identity_of, move_high
+from pytest_failure_taxonomy.system.files import READ
 from pytest_failure_taxonomy.system.interpreter import isolate_module
+from pytest_failure_taxonomy.system.journal import KeptDescriptor
 from pytest_failure_taxonomy.system.process import command_of, is_running
 
 os = isolate_module(os)
@@ -44,7 +45,8 @@ class Watch:
     def __init__(self) -> None:
         self._process_id: int | None = None
         self._watcher: tuple[int, str] | None = None
-        self._channel = _Channel()
+        self._channel: KeptDescriptor | None = None
+        """One end of a pair of sockets, of which the watcher holds the other."""
 
     @property
     def process_id(self) -> int | None:
@@ -80,7 +82,12 @@ class Watch:
             descriptors.append(_move_up(os.pidfd_open(process_id)))
             for path in record:  # one by one, so that `finally` closes those that are open
                 descriptors.append(_move_up(os.open(path, READ)))  # noqa: PERF401 - see above
-            descriptors.append(self._channel.open())
+            # The module `socket` takes 4 ms to import, and adds nothing here.
+            import _socket
+
+            ours, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+            self._channel = KeptDescriptor(ours.detach())
+            descriptors.append(_move_up(its.detach()))
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, True)  # noqa: FBT003 - positional only
             former = _lingering.pop(process_id, None)
@@ -103,7 +110,7 @@ class Watch:
                 ]
             )
         except OSError as error:
-            self._channel.close()
+            self.leave_to_parent()
             said = error.strerror or str(error)
             return f"{error.filename}: {said}" if error.filename else said
         finally:
@@ -126,50 +133,15 @@ class Watch:
         Args:
             descriptors: by one letter, as in `record.layout`.
         """
-        return self._watcher is not None and self._channel.send(descriptors)
-
-    def leave_to_parent(self) -> None:
-        """Let go of the watcher in a forked child."""
-        self._channel.close()
-
-    def stop(self) -> None:
-        """Let a later run in this process have its own watcher; this one waits for the process.
-
-        It lets go of what it was given.
-        """
-        self._channel.close()
-        if self._process_id is not None and self._watcher is not None:
-            _watched.discard(self._process_id)
-            _lingering[self._process_id] = self._watcher
-
-
-class _Channel:
-    """A pair of sockets: the watcher holds one end, and this process the other."""
-
-    def __init__(self) -> None:
-        self._descriptor = -1
-        self._identity: Identity = (0, 0)
-
-    def open(self) -> int:
-        """Return the end for the watcher."""
-        # The module `socket` takes 4 ms to import, and adds nothing here.
         import _socket
 
-        ours, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        self._descriptor = move_high(ours.detach())
-        self._identity = identity_of(os.fstat(self._descriptor))
-        return _move_up(its.detach())
-
-    def send(self, descriptors: Mapping[str, int]) -> bool:
-        """Send descriptors; tell whether that was possible."""
-        import _socket
-
-        if not self._is_ours() or not descriptors:
+        channel = self._channel
+        if self._watcher is None or not descriptors or channel is None or not channel.is_open():
             return False
         content = array("i", descriptors.values()).tobytes()
-        channel = _socket.socket(fileno=self._descriptor)
+        sender = _socket.socket(fileno=channel.descriptor)
         try:
-            channel.sendmsg(
+            sender.sendmsg(
                 ["".join(descriptors).encode()],
                 [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, content)],
                 _socket.MSG_DONTWAIT,
@@ -177,21 +149,23 @@ class _Channel:
         except OSError:
             return False
         finally:
-            channel.detach()
+            sender.detach()
         return True
 
-    def close(self) -> None:
-        """Close this end, unless a test has done so."""
-        if self._is_ours():
-            with suppress(OSError):
-                os.close(self._descriptor)
-        self._descriptor = -1
+    def leave_to_parent(self) -> None:
+        """Let go of the watcher in a forked child."""
+        if self._channel is not None:
+            self._channel.close()
 
-    def _is_ours(self) -> bool:
-        try:
-            return identity_of(os.fstat(self._descriptor)) == self._identity
-        except OSError:
-            return False
+    def stop(self) -> None:
+        """Let a later run in this process have its own watcher; this one waits for the process.
+
+        It lets go of what it was given.
+        """
+        self.leave_to_parent()
+        if self._process_id is not None and self._watcher is not None:
+            _watched.discard(self._process_id)
+            _lingering[self._process_id] = self._watcher
 
 
 def is_watchable() -> bool:
@@ -291,13 +265,6 @@ def wait_for_watcher(report: Path, seconds: float = WATCHER_SECONDS) -> None:
         seconds: how long to wait at most.
     """
     deadline = time.monotonic() + seconds
-    for watcher in _watchers_at_work(report):
-        _wait_for_end(watcher, deadline)
-
-
-def _watchers_at_work(report: Path) -> list[int]:
-    """Return the ids of the watchers of a report whose pytest has ended."""
-    found = []
     place = os.path.realpath(report)
     with suppress(OSError):
         for entry in os.listdir("/proc"):
@@ -307,8 +274,7 @@ def _watchers_at_work(report: Path) -> list[int]:
             watched = [word for word in words if word.isdigit()]
             is_of_report = any(os.path.realpath(word) == place for word in words if word)
             if is_of_report and not any(is_running(int(each)) for each in watched):
-                found.append(int(entry))
-    return found
+                _wait_for_end(int(entry), deadline)
 
 
 def _wait_for_end(process_id: int, deadline: float) -> None:

@@ -34,6 +34,7 @@ from pytest_failure_taxonomy.record.layout import (
     STATE,
     file_size,
     record_folder,
+    remove_record,
     starts_offset,
 )
 from pytest_failure_taxonomy.record.read import (
@@ -46,7 +47,6 @@ from pytest_failure_taxonomy.record.read import (
     read_worker,
 )
 from pytest_failure_taxonomy.record.rebuild import context_of, evidence_of
-from pytest_failure_taxonomy.record.removal import remove_record
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.failures import EventLog
 from pytest_failure_taxonomy.recorder.progress import Progress, state_after

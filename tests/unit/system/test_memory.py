@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from pytest_failure_taxonomy.record.layout import MEMORY
-from pytest_failure_taxonomy.record.memory import (
+from pytest_failure_taxonomy.record.observed import (
     MemorySeen,
     parse_memory,
     peak_of,
@@ -140,9 +140,7 @@ def test_the_sampler_sees_children_and_keeps_what_was_last() -> None:
         child.stdout.readline()
         of_parent, of_child = MemorySampler(os.getpid()), MemorySampler(child.pid)
         of_parent.look()
-        of_child.look()
-        assert of_child.wait_seconds() > 0
-        of_child.look()  # it is not time yet
+        assert of_child.look() >= 1.0  # second, until the next look
         child.kill()
     seen = parse_memory(of_parent.seen())
     assert seen is not None
@@ -151,7 +149,6 @@ def test_the_sampler_sees_children_and_keeps_what_was_last() -> None:
     assert seen.total_rss_bytes >= seen.rss_bytes + (20 << 20)
     peaks = {each.pid: each.peak_rss_bytes for each in seen.processes}
     assert peaks[child.pid] >= 20 << 20
-    of_child._due = 0.0
     of_child.look()
     last = parse_memory(of_child.seen())
     assert last is not None

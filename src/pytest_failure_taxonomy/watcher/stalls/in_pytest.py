@@ -1,7 +1,10 @@
-"""What a pytest does for the process that looks at it from outside: see `inspect.py`.
+"""What a pytest does about stalls itself.
 
-Nothing here runs for a test. The record is told once where the user reads, which signals this
-process reacts to, and when a debugger waits for the user.
+Where another process can look at it from outside (Linux), the record is told once where the user
+reads, which signals this process reacts to, and when a debugger waits for the user; `inspect.py`
+makes use of that. Elsewhere (macOS and Windows) a thread looks from inside. It needs the GIL, so it
+can't see that Python is frozen, and since Python 3.12 a fork warns of threads; so there is none
+where it isn't needed. Nothing here runs for a test.
 """
 
 from __future__ import annotations
@@ -10,23 +13,25 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+
+# Bound here, because a test may replace them in their module and never put them back.
+from time import monotonic_ns, process_time
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.record.layout import (
-    END_MESSAGE,
-    IS_COLOURED,
-    IS_SHOWN,
-    TELLS_WORK,
-)
+from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.record.observed import Observed
+    from pytest_failure_taxonomy.recorder.progress import Progress
+    from pytest_failure_taxonomy.taxonomy.evidence import StallState
 
 _STARTS: Final = frozenset({"console_main", "_console_main"})
 """The functions of pytest that are a whole program."""
@@ -35,6 +40,16 @@ _CALLED: Final = frozenset({"main", "_main"})
 _END_OFFSET: Final = 11
 """Of the signal that ends a stalled session, from SIGRTMIN on; see `record/stack_dumps.py`."""
 _STDERR: Final = 2
+
+_LOOKS: Final = 8
+"""Looks within the limit; not more often than four times a second, nor less than every 5 s."""
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.25, 5.0
+_IDLE_SHARE: Final = 0.01
+"""The most CPU time of a process that is blocked, as a share of one core."""
+_TURNS: Final = 4
+"""Looks in a row at which something has to be busy that was blocked before."""
+_END_SECONDS: Final = 1.0
+"""How long pytest waits at its end for a report that is being rewritten."""
 
 
 @value
@@ -76,11 +91,11 @@ class StalledRun:
         self.ended: Observed | None = None
         """What was stalled when the watcher ended the session; `None` if it did not."""
         with suppress(OSError, ValueError, AttributeError):
-            terminal = find_terminal(config)  # where the user reads
+            terminal = find_terminal(config)
             if terminal is not None:
-                flags = IS_SHOWN | IS_COLOURED if terminal.is_coloured else IS_SHOWN
+                flags = layout.IS_SHOWN | (layout.IS_COLOURED if terminal.is_coloured else 0)
                 if os.environ.get("CI") or config.get_verbosity() > 0:
-                    flags |= TELLS_WORK
+                    flags |= layout.TELLS_WORK
                 number = terminal.descriptor
                 record.set_terminal(os.fstat(number), number, flags)
         if ends and threading.current_thread() is threading.main_thread():
@@ -108,26 +123,23 @@ class StalledRun:
             self._record.set_debugger(waits=False)
 
     def _end(self, number: int, _: FrameType | None) -> None:
+        from pytest_failure_taxonomy.record.observed import Observed, read_observed
+
         if os.getpid() != self._process_id:
             return
-        observed = self._read_observed()
+        # Read now: later, a test that goes on is no longer stalled.
+        observed = Observed()
+        if isinstance(self._record, DiskRecord):
+            with suppress(OSError), self._record.opened() as folder:
+                observed = read_observed(folder)
         if not any(each.stall.is_ended for each in observed.stalls):  # it is not the watcher's
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         self.ended = observed
         session: Any = self._config.pluginmanager.get_plugin("session")
         if session is not None:  # a test may catch the exception, and must be the last one then
-            session.shouldfail = END_MESSAGE
-        raise pytest.exit.Exception(END_MESSAGE, 1)
-
-    def _read_observed(self) -> Observed:
-        """Return what the watcher has seen: later, a test that goes on is no longer stalled."""
-        from pytest_failure_taxonomy.record.observed import Observed, read_observed
-
-        if isinstance(self._record, DiskRecord):
-            with suppress(OSError), self._record.opened() as folder:
-                return read_observed(folder)
-        return Observed()
+            session.shouldfail = layout.END_MESSAGE
+        raise pytest.exit.Exception(layout.END_MESSAGE, 1)
 
 
 def is_program() -> bool:
@@ -147,3 +159,184 @@ def is_program() -> bool:
             return False
         frame = frame.f_back
     return False
+
+
+def record_left_threads(record: Record, rootdir: Path, redact: Callable[[str], str]) -> None:
+    """Record the threads that keep the interpreter from ending, and what they are at."""
+    # Past the properties: a class of the user's may have others.
+    threads = [vars(thread) for thread in threading.enumerate()]
+    others = {threading.get_ident(), threading.main_thread().ident}
+    left = {each["_ident"]: each for each in threads if not each["_daemonic"]}
+    if left.keys() <= others:
+        return
+    from pytest_failure_taxonomy.record.read import LeftThread
+    from pytest_failure_taxonomy.watcher.stalls.stacks import current_frames_stacks
+
+    stacks = current_frames_stacks(without=others)
+    for thread in () if stacks is None else stacks.threads:
+        if known := left.get(thread.thread_id):
+            place = thread.own_place(rootdir)
+            seen = LeftThread(
+                native_id=known["_native_id"],
+                name=redact(known["_name"]),
+                place=None if place is None else redact(f"{place.path}:{place.line}"),
+            )
+            record.write("thread", thread=seen)
+
+
+class StallThread:
+    """A plugin with a thread that looks at the run now and then."""
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        seconds: float,
+        progress: Progress,
+        record: Record,
+        *,
+        redact: Callable[[str], str],
+        report: Path,
+        run_id: str,
+    ) -> None:
+        """Prepare to look.
+
+        Args:
+            config: of the run.
+            seconds: after how long without progress something is stalled.
+            progress: of the tests.
+            record: has what is collected, and the hook that is called.
+            redact: removes secrets from a text.
+            report: the path of the run's report, which is written anew with what is stalled.
+            run_id: the run.
+        """
+        self._seconds = seconds
+        self._progress = progress
+        self._record = record
+        self._rootdir = config.rootpath
+        self._redact = redact
+        self._terminal = find_terminal(config)
+        self._report = report
+        self._run_id = run_id
+        self._process_id = os.getpid()
+        self._ended = threading.Event()
+        self._looking = threading.Lock()
+        self._in_debugger = False
+        self._observed: Observed | None = None
+        self._turns = 0
+
+    def start(self) -> None:
+        """Start the thread, which never keeps the process from ending."""
+        threading.Thread(target=self._run, name="failure-taxonomy", daemon=True).start()
+
+    def stop(self) -> Observed | None:
+        """End the thread; return what was stalled when it last looked."""
+        self._ended.set()
+        if self._looking.acquire(timeout=_END_SECONDS):
+            self._looking.release()
+        return self._observed
+
+    def pytest_enter_pdb(self) -> None:
+        """Look away while a debugger waits for the user."""
+        self._in_debugger = True
+
+    def pytest_leave_pdb(self) -> None:
+        """Look again."""
+        self._in_debugger = False
+
+    def _run(self) -> None:
+        wait = min(max(self._seconds / _LOOKS, _SHORTEST_SECONDS), _LONGEST_SECONDS)
+        before: object = None
+        began_ns = since_ns = last_ns = monotonic_ns()
+        cpu_seconds = process_time()
+        while not self._ended.wait(wait):
+            with self._looking, suppress(Exception):  # the user's run goes on
+                if self._ended.is_set():
+                    return
+                position = self._progress.position(), self._record.page()
+                now_ns = monotonic_ns()
+                # What passed beyond the wait does not count: this process was stopped, say.
+                since_ns += max(0, now_ns - last_ns - int(wait * 1e9))
+                last_ns = now_ns
+                used = process_time() - cpu_seconds
+                cpu_seconds += used
+                if position != before or self._in_debugger:
+                    # What was stalled stays told: a Ctrl+C is progress, too, and a test that goes
+                    # on is not in flight at the end.
+                    before, began_ns, since_ns = position, now_ns, now_ns
+                elif now_ns - since_ns >= self._seconds * 1e9:
+                    is_idle = used <= wait * _IDLE_SHARE
+                    self._look(began_ns, now_ns - since_ns, "blocked" if is_idle else "busy")
+
+    def _look(self, began_ns: int, lasts_ns: int, state: StallState) -> None:
+        """Look closely, and tell of it at 1, 2, 4, 8 … times the limit."""
+        from pytest_failure_taxonomy.record.observed import (
+            Observed,
+            times_of_limit,
+            words_of_subject,
+        )
+        from pytest_failure_taxonomy.record.read import parse_worker
+        from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
+        from pytest_failure_taxonomy.report.text import safe_text
+        from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall
+        from pytest_failure_taxonomy.taxonomy.words import words_at
+        from pytest_failure_taxonomy.watcher.stalls.other_process import line_of_its_own
+        from pytest_failure_taxonomy.watcher.stalls.stacks import current_frames_stacks
+
+        test = next(reversed(self._progress.in_flight()), None)
+        activity = None if test is not None else parse_worker(self._record.page()).activity
+        stacks = current_frames_stacks(without={threading.get_ident()})
+        if stacks is None or (test is None and activity is None):
+            return
+        where = stacks.where(self._rootdir)
+        if where is not None and where.startswith("input ("):  # it waits for the user
+            return
+        last = None if self._observed is None else self._observed.stalls[-1]
+        if last is None or last.began_ns != began_ns:
+            last, self._turns = None, 0
+        if last is not None and last.stall.state == "blocked" and state == "busy":
+            self._turns += 1
+            if self._turns < _TURNS:  # pytest formats the traceback of a Ctrl+C, say
+                return
+        seen = SeenStall(
+            what="test" if activity is None else activity.what,
+            stall=Stall(
+                state=state,
+                seconds=round(lasts_ns / 1e9, 3),
+                where=where and self._redact(where),
+                stack=self._redact(stacks.text(MAX_TRACEBACK)),
+                location=stacks.main.own_place(self._rootdir),
+            ),
+            began_ns=began_ns,
+            seen_ns=monotonic_ns(),
+            nodeid=None if test is None else test.nodeid,
+            phase=None if test is None else test.phase,
+            name=None if activity is None else activity.name,
+            told=0 if last is None else last.told,
+        )
+        times = times_of_limit(seen, self._seconds)
+        is_news = state != "busy" and seen.told < times
+        self._observed = Observed(stalls=(replace(seen, told=times) if is_news else seen,))
+        if not is_news:
+            return
+        self._publish(self._observed)
+        if self._terminal is not None and os.getpid() == self._process_id:
+            words = f"{words_of_subject(seen)} {words_at(state, seen.stall.where)}"
+            line = f"stalled {seen.stall.seconds:.0f} s: {safe_text(self._redact(words))}"
+            shown = line_of_its_own(line, is_coloured=self._terminal.is_coloured)
+            os.write(self._terminal.descriptor, shown)
+
+    def _publish(self, observed: Observed) -> None:
+        """Write what is stalled into the record, and the report of the running run anew.
+
+        Raises:
+            OSError, ReportError: if that is not possible.
+        """
+        from pytest_failure_taxonomy.record.observed import encode_observed, write_observed
+        from pytest_failure_taxonomy.record.read import parse_record, read_contents
+        from pytest_failure_taxonomy.watcher.complete import write_running
+
+        if isinstance(self._record, DiskRecord):
+            with self._record.opened() as folder:
+                write_observed(folder, encode_observed(observed))
+                run = parse_record(*read_contents(folder), self._run_id, "the record")
+                write_running(self._report, run, folder, observed)

@@ -1,6 +1,6 @@
 """Look closely at what makes no progress, and say so: in the record, the report, on the terminal.
 
-`standstill` has found it. The work is done in a process of its own, which ends afterwards, so that
+`detect` has found it. The work is done in a process of its own, which ends afterwards, so that
 the watcher stays small. Whatever can't be read or written is left out: the user's run goes on.
 """
 
@@ -15,19 +15,9 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.record.layout import (
-    ASKED,
-    DUMP_SIGNAL_AT,
-    END_SIGNAL_AT,
-    PAGE,
-    READER,
-    READER_AT,
-    TELLS_WORK,
-    record_folder,
-    worker_of,
-)
+from pytest_failure_taxonomy.record import layout
+from pytest_failure_taxonomy.record.layout import PAGE, record_folder, worker_of
 from pytest_failure_taxonomy.record.observed import (
-    Observed,
     encode_observed,
     parse_observed,
     stalled_activities,
@@ -35,44 +25,38 @@ from pytest_failure_taxonomy.record.observed import (
     words_of_subject,
     write_observed,
 )
-from pytest_failure_taxonomy.record.read import (
-    has_ended,
-    parse_record,
-    parse_worker,
-)
+from pytest_failure_taxonomy.record.read import has_ended, parse_record, parse_worker
 from pytest_failure_taxonomy.record.rebuild import limits_of_test
 from pytest_failure_taxonomy.recorder.secrets import Secrets
 from pytest_failure_taxonomy.report.build import with_stalls_at_end
 from pytest_failure_taxonomy.report.limits import MAX_TRACEBACK
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.report.write import write_report
-from pytest_failure_taxonomy.system.files import Folder, open_folder
-from pytest_failure_taxonomy.taxonomy.evidence import (
-    ProcessExit,
-    SeenStall,
-    Stall,
-    StallState,
-)
+from pytest_failure_taxonomy.system.files import open_folder
+from pytest_failure_taxonomy.taxonomy.evidence import SeenStall, Stall, StallState
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import words_at
-from pytest_failure_taxonomy.watcher.complete import ProcessEnd, read_report, reconstruct
+from pytest_failure_taxonomy.watcher.complete import LOCK_SECONDS, read_report, write_running
 from pytest_failure_taxonomy.watcher.lock import ReportLock, held_record
 from pytest_failure_taxonomy.watcher.stalls.detect import (
     POLLING_LIMITS,
-    PROCESS,
-    PROCESS_AT,
     Unit,
     fields_of,
     read_page,
     start_of,
     state_of,
 )
-from pytest_failure_taxonomy.watcher.stalls.gil import is_gil_held
-from pytest_failure_taxonomy.watcher.stalls.stack_reading import children_of, read_stacks
+from pytest_failure_taxonomy.watcher.stalls.other_process import (
+    NoStacksError,
+    children_of,
+    is_gil_held,
+    print_on_terminal,
+    read_stacks,
+    send_signal,
+    waits_for_input,
+)
 from pytest_failure_taxonomy.watcher.stalls.stacks import Stacks
-from pytest_failure_taxonomy.watcher.stalls.terminal_line import print_on_terminal
 
-LOCK_SECONDS: Final = 1.0
 GRACE_SECONDS: Final = 5.0
 """How long a stalled pytest may take to end its session before it is killed."""
 
@@ -80,9 +64,6 @@ _POLL_SECONDS: Final = 0.02
 MAX_NOTES: Final = 3
 _DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py", "pydevd_bundle", "debugpy", "pudb")
 """Files and folders of debuggers, at which a thread waits for the user."""
-_TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/console")
-_READS: Final = {"x86_64": (0, (23, 270, 7, 271)), "aarch64": (63, (72, 73))}
-"""By machine: the numbers of the system calls `read`, and `select`, `pselect6`, `poll`, `ppoll`."""
 
 
 def look_closely(
@@ -108,7 +89,7 @@ def look_closely(
         said: a descriptor with what was observed before, and for what is observed now.
         keeps: what was observed before stays so: it may not have ended, but have been interrupted.
     """
-    look = _Look(Path(report), run_id, contents, settings, now_ns, said)
+    look = StallInspection(Path(report), run_id, contents, settings, now_ns, said)
     stalls = found = look.at(units)
     if keeps or look.was_interrupted:
         known = {_key(each) for each in look.before.stalls}
@@ -124,8 +105,8 @@ def _key(stall: SeenStall) -> tuple[object, ...]:
     return stall.what, stall.worker, stall.nodeid, stall.phase
 
 
-class _Look:
-    """One look at a run."""
+class StallInspection:
+    """One close look at a run."""
 
     def __init__(
         self,
@@ -152,7 +133,9 @@ class _Look:
         self._rootdir = Path(run.header.context.rootdir)
         self._secrets = Secrets(run.header.redact)
         self._main = run.header.process.pid
-        self._tells_work = bool(self._state[READER_AT + READER.size - 4] & TELLS_WORK)
+        self._tells_work = bool(
+            layout.READER.unpack_from(self._state, layout.READER_AT)[3] & layout.TELLS_WORK
+        )
 
     def at(self, units: Sequence[Unit]) -> list[SeenStall]:
         """Return what is stalled of some processes."""
@@ -169,25 +152,21 @@ class _Look:
         encoded = encode_observed(observed)
         os.ftruncate(self._said, 0)
         os.pwrite(self._said, encoded, 0)
-        if self._run.exit_code is not None:
-            self._add_to_last_report(observed)
+        if self._run.exit_code is None:
+            with (
+                suppress(OSError, ReportError),
+                open_folder(self._folder) as folder,
+                held_record(folder, LOCK_SECONDS) as is_held,
+            ):
+                is_on = self._is_alive() and not has_ended(folder.read(layout.STATE, PAGE))
+                if is_held and is_on:  # pytest still runs its session
+                    write_observed(folder, encoded)
+                    report = self._own_report() if writes_report else None
+                    if report is not None and report["completeness"] == "running":
+                        write_running(self._report, self._run, folder, observed)
             return
-        with (
-            suppress(OSError, ReportError),
-            open_folder(self._folder) as folder,
-            held_record(folder, LOCK_SECONDS) as is_held,
-        ):
-            is_on = self._is_alive() and not has_ended(folder.read("state", PAGE))
-            if is_held and is_on:  # pytest still runs its session
-                write_observed(folder, encoded)
-                if writes_report:
-                    self._write_report(folder, observed)
-
-    def _add_to_last_report(self, observed: Observed) -> None:
-        """Add what keeps the interpreter from ending to the report of the session that has ended.
-
-        The record is gone by now, and a later run may be about to write to the same path.
-        """
+        # What keeps the interpreter from ending is added to the report of the session. The record
+        # is gone by now, and a later run may be about to write to the same path.
         lock = ReportLock(self._report)
         seen = stalled_activities(observed, None, is_over=True)
         is_told = any(each.stall.state != "busy" for each in seen)
@@ -240,7 +219,7 @@ class _Look:
             self._print(f"ended: {words_of_subject(each)} (--failure-taxonomy-end-stalled)")
         tests = [each for each in mine if each.worker is not None and each.what == "test"]
         for each in tests:
-            _send(by_worker[each.worker].identity, signal.SIGKILL)
+            send_signal(by_worker[each.worker].identity, signal.SIGKILL)
         others = [each for each in mine if each not in tests]
         if any(each.worker is None and each.what == "session" for each in others) and (
             self._end_workers()
@@ -266,7 +245,7 @@ class _Look:
             stall.nodeid or "",
             elapsed_seconds=(self._now_ns - stall.began_ns) / 1e9,
             ended_ns=self._now_ns,
-            timer=parse_worker(self._page_of(unit)).timer,
+            timer=parse_worker(self._page_of(unit.name)).timer,
             faulthandler_seconds=self._run.header.faulthandler_exit_seconds,
         )
         if stall.what == "test" and any(
@@ -283,35 +262,32 @@ class _Look:
     def _end_workers(self) -> bool:
         """End all xdist workers that still run; tell whether there were any."""
         found = []
-        with suppress(OSError), open_folder(self._folder) as folder:
-            for name in filter(worker_of, folder.names()):
-                page = read_page(str(self._folder / name / "state"))
-                if len(page) == PAGE:
-                    started, process_id = PROCESS.unpack_from(page, PROCESS_AT)
-                    if start_of(process_id) == started:
-                        found.append((process_id, started))
+        for name in self._workers():
+            page = self._page_of(name)
+            if len(page) == PAGE:
+                started, process_id = layout.PROCESS.unpack_from(page, layout.PROCESS_AT)
+                if start_of(process_id) == started:
+                    found.append((process_id, started))
         for identity in found:
-            _send(identity, signal.SIGKILL)
+            send_signal(identity, signal.SIGKILL)
         return bool(found)
 
     def _end_run(self, *, is_frozen: bool) -> None:
         """End pytest: by its own signal where it can react to that, or else by SIGKILL."""
         process = self._run.header.process
         identity = process.pid, process.start_ticks or 0
-        number = self._state[END_SIGNAL_AT]
+        number = self._state[layout.END_SIGNAL_AT]
         was_ended = any(each.stall.is_ended and each.worker is None for each in self.before.stalls)
         if number and not is_frozen and not was_ended:
             deadline = time.monotonic() + GRACE_SECONDS
-            state = self._folder / "state"
-            before = read_page(str(state))
-            _send(identity, number)
+            before = self._page_of()
+            send_signal(identity, number)
             while time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
-                if start_of(identity[0]) != identity[1]:
+                # Where it begins to end, it is let be; if it stalls again, it is killed.
+                if not self._is_alive() or self._page_of() != before:
                     return
-                if read_page(str(state)) != before:  # it ends; if it stalls again, it is killed
-                    return
-        _send(identity, signal.SIGKILL)
+        send_signal(identity, signal.SIGKILL)
 
     def _subject_of(self, unit: Unit) -> SeenStall | None:
         """Return what a process is at, as a stall of which no more is known.
@@ -330,14 +306,14 @@ class _Look:
         activity = run.activity
         test = max(run.in_flight, key=lambda test: test.start_ns, default=None)
         if unit.name:
-            worker = parse_worker(self._page_of(unit))
+            worker = parse_worker(self._page_of(unit.name))
             test, activity = worker.test, worker.activity
             if test is None and activity is None:
                 return None
         elif run.exit_code is not None:
             name = None if activity is None else activity.name
             return replace(seen, what="shutdown", name=name) if self._is_program else None
-        elif self._has_workers() and (activity is None or activity.what != "session"):
+        elif any(self._workers()) and (activity is None or activity.what != "session"):
             return replace(seen, what="controller")
         if test is not None:
             return replace(seen, what="test", nodeid=test.nodeid, phase=test.phase)
@@ -345,18 +321,20 @@ class _Look:
             return replace(seen, what=activity.what, name=activity.name)
         return replace(seen, what="collection") if len(run.not_run) == len(run.nodeids) else seen
 
-    def _page_of(self, unit: Unit) -> bytes:
-        return read_page(str(self._folder / unit.name / "state"))
+    def _page_of(self, worker: str = "") -> bytes:
+        """Return the numbers of a worker's record, by the name of its folder, or of pytest's."""
+        return read_page(str(self._folder / worker / layout.STATE))
 
-    def _has_workers(self) -> bool:
+    def _workers(self) -> list[str]:
+        """Return the names of the workers' folders."""
         with suppress(OSError), open_folder(self._folder) as folder:
-            return any(worker_of(name) for name in folder.names())
-        return False
+            return [name for name in folder.names() if worker_of(name)]
+        return []
 
     def _stall(self, unit: Unit, subject: SeenStall) -> SeenStall | None:
         """Return the stall of a process; `None` if it waits for the user."""
         process_id = unit.identity[0]
-        if _waits_for_input(process_id):
+        if waits_for_input(process_id):
             return None
         before = self._seen_before(subject)
         seen = state_of([*unit.movements, unit.look(time.monotonic_ns())])
@@ -370,8 +348,12 @@ class _Look:
         if any(f"/{name}" in path for path in paths for name in _DEBUGGERS):
             return None
         # A thread that has to wait for the GIL looks for it every 5 ms.
-        if state in ("blocked", "polling") and self._is_gil_held(unit, stacks):
-            state = "frozen"
+        if state in ("blocked", "polling"):
+            is_held = is_gil_held(process_id)
+            if is_held is None and _has_owner(stacks):
+                time.sleep(_POLL_SECONDS)
+                is_held = _has_owner(self._stacks_of(unit, asks=False))
+            state = "frozen" if is_held else state
         if state in ("blocked", "frozen") and unit.look(time.monotonic_ns()).runs:
             state = "busy"
         is_settled = seen == unit.settled and (state == "busy") == (seen == "busy")
@@ -381,11 +363,14 @@ class _Look:
             place, known = before.place, before.stall
         else:
             place, known = self._place(subject, stacks)
+        children: tuple[str, ...] = ()
+        with suppress(Exception):  # the state alone is told, then
+            children = children_of(process_id, self._secrets.redact_arguments)
         stall = replace(
             known,
             state=state,
             seconds=round((self._now_ns - unit.since_ns) / 1e9, 3),
-            children=self._commands(process_id),
+            children=children,
             others_move=unit.others_move,
         )
         return replace(subject, stall=stall, place=place, told=before.told if before else 0)
@@ -396,29 +381,20 @@ class _Look:
         where = place = stack = location = None
         if stacks is not None:
             where, stack = stacks.where(rootdir), stacks.text(MAX_TRACEBACK)
-            place, location = stacks.own_call(rootdir) or where, stacks.own_place(rootdir)
+            place, location = stacks.own_call(rootdir) or where, stacks.main.own_place(rootdir)
         if subject.what == "shutdown":
-            where = place = self._awaited_thread() or where
+            # The thread that keeps the interpreter from ending, and what it was last seen at.
+            for thread in self._run.named("thread"):
+                if fields_of(f"{self._main}/task/{thread.native_id}"):
+                    at = f", {thread.place}" if thread.place else ""
+                    where = place = f"waits for thread {thread.name}{at}"
+                    break
+            else:
+                place = where
         where, place, stack = (
             text and self._secrets.redact(text) for text in (where, place, stack)
         )
         return place, replace(subject.stall, where=where, stack=stack, location=location)
-
-    def _awaited_thread(self) -> str | None:
-        """Name the thread that keeps the interpreter from ending, and what it was last seen at."""
-        for thread in self._run.named("thread"):
-            if fields_of(f"{self._main}/task/{thread.native_id}"):
-                place = f", {thread.place}" if thread.place else ""
-                return f"waits for thread {thread.name}{place}"
-        return None
-
-    def _is_gil_held(self, unit: Unit, stacks: Stacks | None) -> bool:
-        """Tell whether one thread keeps all others from running Python."""
-        held = is_gil_held(unit.identity[0])
-        if held is None and _is_held_in(stacks):
-            time.sleep(_POLL_SECONDS)
-            return _is_held_in(self._stacks_of(unit, asks=False))
-        return bool(held)
 
     def _seen_before(self, subject: SeenStall) -> SeenStall | None:
         wanted = subject.what, subject.worker, subject.began_ns
@@ -428,72 +404,22 @@ class _Look:
         return None
 
     def _stacks_of(self, unit: Unit, *, asks: bool) -> Stacks | None:
-        page = self._page_of(unit)
-        number = page[DUMP_SIGNAL_AT] if len(page) == PAGE and asks else 0
+        page = self._page_of(unit.name)
+        number = page[layout.DUMP_SIGNAL_AT] if len(page) == PAGE and asks else 0
+        dump = self._folder / unit.name / layout.ASKED
         try:
-            return read_stacks(
-                unit.identity[0],
-                dump=self._folder / unit.name / ASKED,
-                ask=number or None,
-                why_not=lambda why: self._notes.append(safe_text(why)),
-            )
+            return read_stacks(unit.identity[0], dump, number)
+        except NoStacksError as error:
+            self._notes.append(safe_text(str(error)))
         except Exception as error:  # noqa: BLE001 - the state alone is told, then
             self._notes.append(type(error).__name__)
-            return None
-
-    def _commands(self, process_id: int) -> tuple[str, ...]:
-        try:
-            return children_of(process_id, self._secrets.redact_arguments)
-        except Exception:  # noqa: BLE001 - the state alone is told, then
-            return ()
+        return None
 
     def _is_alive(self) -> bool:
         process = self._run.header.process
         return start_of(process.pid) == (process.start_ticks or 0)
 
-    def _write_report(self, folder: Folder, observed: Observed) -> None:
-        """Rewrite the report of the running run, unless something else is in its place."""
-        current = self._own_report()
-        if current is None or current["completeness"] != "running":
-            return
-        seen = ProcessEnd(exit=ProcessExit(code=None, source="none"), ended_ns=time.monotonic_ns())
-        report = reconstruct(self._run, folder, seen, observed, completeness="running")
-        write_report(self._report, report)
 
-
-def _is_held_in(stacks: Stacks | None) -> bool:
+def _has_owner(stacks: Stacks | None) -> bool:
+    """Tell whether a thread owns the GIL, as far as the stacks say so."""
     return stacks is not None and any(thread.owns_gil for thread in stacks.threads)
-
-
-def _waits_for_input(process_id: int) -> bool:
-    """Tell whether the main thread of a process waits for a line from a terminal."""
-    try:
-        with open(f"/proc/{process_id}/syscall", encoding="ascii") as file:
-            words = file.read().split()
-        number, first = int(words[0]), int(words[1], 16)
-    except (OSError, ValueError, IndexError):
-        return False
-    read, waits = _READS.get(os.uname().machine, (-1, ()))
-    if number == read:
-        return _is_terminal(process_id, first)
-    # readline waits for standard input alone
-    return number in waits and first in (0, 1) and _is_terminal(process_id, 0)
-
-
-def _is_terminal(process_id: int, descriptor: int) -> bool:
-    try:
-        return os.readlink(f"/proc/{process_id}/fd/{descriptor}").startswith(_TERMINALS)
-    except OSError:
-        return False
-
-
-def _send(identity: tuple[int, int], number: int) -> None:
-    """Send a signal to a process, unless another one has its id by now."""
-    process_id, started = identity
-    with suppress(OSError):
-        descriptor = os.pidfd_open(process_id)
-        try:
-            if start_of(process_id) == started:
-                signal.pidfd_send_signal(descriptor, number)
-        finally:
-            os.close(descriptor)

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,7 +23,7 @@ from typing import Any, Final, Literal
 from pytest_failure_taxonomy.recorder.origin import is_of_the_user, is_own, location
 from pytest_failure_taxonomy.system.files import read_file
 from pytest_failure_taxonomy.taxonomy.evidence import Location
-from pytest_failure_taxonomy.taxonomy.values import value
+from pytest_failure_taxonomy.taxonomy.values import replace, value
 from pytest_failure_taxonomy.taxonomy.words import and_more
 
 Source = Literal["py-spy", "faulthandler", "current frames"]
@@ -77,12 +77,34 @@ class Thread:
     name: str | None
     thread_id: int | None
     """As in `threading.get_ident`."""
-    is_current: bool
+    is_current: bool = False
     """faulthandler's handler ran in it: the thread that crashed, or the one that took a signal."""
-    owns_gil: bool | None
+    owns_gil: bool | None = None
     """`None` where the source doesn't say."""
     frames: tuple[StackFrame, ...]
     """The deepest first."""
+
+    def own_place(self, rootdir: Path) -> Location | None:
+        """Return the innermost line of the user's own code."""
+        frame = next((each for each in self.frames if _is_own(each, rootdir)), None)
+        return None if frame is None else location(frame.path, frame.line, rootdir)
+
+    def text(self) -> str:
+        """Return the stack to be read by people, in Python's own form, the deepest frame first."""
+        words = ["Current thread" if self.is_current else "Thread"]
+        if self.name is not None:
+            words.append(self.name)
+        elif self.thread_id is not None:
+            words.append(f"{self.thread_id:#x}")
+        if self.owns_gil:
+            words.append("(holds the GIL)")
+        lines = [f"{' '.join(words)}, most recent call first:"]
+        for frame in self.frames[:MAX_SHOWN_FRAMES]:
+            line = "?" if frame.line is None else frame.line
+            lines.append(f'  File "{frame.path}", line {line}, in {frame.function}')
+        if rest := and_more(len(self.frames) - MAX_SHOWN_FRAMES):
+            lines.append(f"  ...{rest}")
+        return "\n".join(lines if self.frames else [*lines, "  no Python code"])
 
 
 @value
@@ -117,17 +139,15 @@ class Stacks:
         """The thread that crashed or took the signal, where the source says so."""
         return next((thread for thread in self.threads if thread.is_current), None)
 
-    def own_place(self, rootdir: Path) -> Location | None:
-        """Return the innermost line of the user's own code in the thread that runs the tests."""
-        return own_place_of_thread(self.main, rootdir)
-
     def own_call(self, rootdir: Path) -> str | None:
-        """Return the same place with the function: `tests/conftest.py:217 in wait_for_log`."""
-        index = _own_index(self.main, rootdir)
-        if index is None:
+        """Return the innermost line of the user's own code in that thread, with the function.
+
+        As in `tests/conftest.py:217 in wait_for_log`.
+        """
+        frame = next((each for each in self.main.frames if _is_own(each, rootdir)), None)
+        if frame is None:
             return None
-        frame = self.main.frames[index]
-        place = _place_of(frame, rootdir)
+        place = location(frame.path, frame.line, rootdir)
         return f"{place.path}:{place.line} in {_short(frame.function)}"
 
     def where(self, rootdir: Path) -> str | None:
@@ -141,78 +161,40 @@ class Stacks:
         frames = self.main.frames
         if not frames:
             return None
-        index = _own_index(self.main, rootdir)
+        own = (index for index, each in enumerate(frames) if _is_own(each, rootdir))
+        index = next(own, None)
         frame = frames[index or 0]
         if index:
             called = _short(frames[index - 1].function)
         else:
             called = (index == 0 and _call_at(frame)) or _short(frame.function)
-        place = _place_of(frame, rootdir)
+        place = location(frame.path, frame.line, rootdir)
         return f"{called} ({place.path}:{place.line})" if place.line else f"{called} ({place.path})"
 
-    def text(self, max_characters: int, *, first: Thread | None = None) -> str:
-        """Return the stacks to be read by people, in Python's own form, the deepest frames first.
+    def text(self, max_characters: int) -> str:
+        """Return the stacks to be read by people, that of the thread that runs the tests first.
 
-        Args:
-            max_characters: what is beyond is left out, and a last line says so.
-            first: the thread to begin with; the one that runs the tests if it isn't given.
+        What is beyond the characters is left out, and a last line says so.
         """
-        first = first or self.main
-        threads = [first, *(each for each in self.threads if each is not first)]
-        blocks = ["\n".join(_lines_of_thread(each)) for each in threads]
+        main = self.main
+        blocks = [main.text(), *(each.text() for each in self.threads if each is not main)]
         if self.c_frames:
             blocks.insert(1, "\n".join(["C stack of the current thread:", *self.c_frames]))
-        return _cut("\n\n".join(blocks), max_characters)
+        text = "\n\n".join(blocks)
+        if len(text) <= max_characters:
+            return text
+        end = "\n... cut"
+        kept = text[: max(0, max_characters - len(end))]
+        return (kept.rpartition("\n")[0].rstrip("\n") + end)[:max_characters]
 
 
-def own_place_of_thread(thread: Thread, rootdir: Path) -> Location | None:
-    """Return the innermost line of the user's own code in a thread."""
-    index = _own_index(thread, rootdir)
-    return None if index is None else _place_of(thread.frames[index], rootdir)
-
-
-def _own_index(thread: Thread, rootdir: Path) -> int | None:
-    """Return the index of the innermost frame in the user's own code."""
-    for index, frame in enumerate(thread.frames):
-        if is_of_the_user(frame.path) and is_own(frame.path, rootdir):
-            return index
-    return None
-
-
-def _place_of(frame: StackFrame, rootdir: Path) -> Location:
-    return location(frame.path, frame.line, rootdir)
+def _is_own(frame: StackFrame, rootdir: Path) -> bool:
+    return is_of_the_user(frame.path) and is_own(frame.path, rootdir)
 
 
 def _short(function: str) -> str:
     """Return the last part of a qualified name: faulthandler gives nothing else."""
     return function.rpartition(".")[2] or function
-
-
-def _lines_of_thread(thread: Thread) -> Iterator[str]:
-    words = ["Current thread" if thread.is_current else "Thread"]
-    if thread.name is not None:
-        words.append(thread.name)
-    elif thread.thread_id is not None:
-        words.append(f"{thread.thread_id:#x}")
-    if thread.owns_gil:
-        words.append("(holds the GIL)")
-    yield f"{' '.join(words)}, most recent call first:"
-    for frame in thread.frames[:MAX_SHOWN_FRAMES]:
-        line = "?" if frame.line is None else frame.line
-        yield f'  File "{frame.path}", line {line}, in {frame.function}'
-    if rest := and_more(len(thread.frames) - MAX_SHOWN_FRAMES):
-        yield f"  ...{rest}"
-    if not thread.frames:
-        yield "  no Python code"
-
-
-def _cut(text: str, max_characters: int) -> str:
-    """Return a text, or as many of its first lines as there is room for."""
-    if len(text) <= max_characters:
-        return text
-    end = "\n... cut"
-    kept = text[: max(0, max_characters - len(end))]
-    return (kept.rpartition("\n")[0].rstrip("\n") + end)[:max_characters]
 
 
 # The name of a call into C.
@@ -259,31 +241,9 @@ class _Dump:
 
     def __init__(self, *, is_fatal: bool) -> None:
         self.is_fatal = is_fatal
-        self.threads: list[tuple[str | None, int | None, bool, list[StackFrame]]] = []
+        self.threads: list[tuple[Thread, list[StackFrame]]] = []
         self.c_frames: list[str] = []
         self.is_closed = False
-
-    def has_thread(self, thread_id: int | None) -> bool:
-        return any(each[1] == thread_id for each in self.threads)
-
-    def begin(self, name: str | None, thread_id: int | None, *, is_current: bool) -> None:
-        self.threads.append((name, thread_id, is_current, []))
-
-    def stacks(self) -> Stacks:
-        return Stacks(
-            threads=tuple(
-                Thread(
-                    name=name,
-                    thread_id=thread_id,
-                    is_current=is_current,
-                    owns_gil=None,
-                    frames=tuple(frames),
-                )
-                for name, thread_id, is_current, frames in self.threads
-            ),
-            c_frames=tuple(self.c_frames),
-            source="faulthandler",
-        )
 
 
 def parse_faulthandler(text: str) -> Stacks | None:
@@ -300,7 +260,12 @@ def parse_faulthandler(text: str) -> Stacks | None:
     dumps = [dump for dump in reader.dumps if dump.threads]
     if not dumps:
         return None
-    return next((dump for dump in dumps if dump.is_fatal), dumps[-1]).stacks()
+    dump = next((dump for dump in dumps if dump.is_fatal), dumps[-1])
+    return Stacks(
+        threads=tuple(replace(thread, frames=tuple(frames)) for thread, frames in dump.threads),
+        c_frames=tuple(dump.c_frames),
+        source="faulthandler",
+    )
 
 
 class _FaulthandlerReader:
@@ -317,7 +282,7 @@ class _FaulthandlerReader:
     def read(self, line: str) -> None:
         """Read the next line."""
         if self._reads == "frames" and (found := _FRAME.fullmatch(line)):
-            frames = self.dumps[-1].threads[-1][3]
+            frames = self.dumps[-1].threads[-1][1]
             if len(frames) < _MAX_FRAMES:
                 path, number, function = found.groups()
                 place = int(number) if number.isdecimal() else None
@@ -345,24 +310,25 @@ class _FaulthandlerReader:
         elif found := _THREAD.fullmatch(line):
             kind, number, name = found.groups()
             thread_id = None if number is None or number[0] == "X" else int(number, 16)
-            shown = None if name is None else _clean(name, _MAX_NAME)
-            self._begin_thread(shown, thread_id, is_current=kind == "Current thread")
+            self._begin_thread(name, thread_id, is_current=kind == "Current thread")
 
     def _begin_thread(self, name: str | None, thread_id: int | None, *, is_current: bool) -> None:
         if self._needs_dump(thread_id):
             self._begin_dump(is_fatal=False)
-        if len(self.dumps[-1].threads) < _MAX_THREADS:
-            self.dumps[-1].begin(name, thread_id, is_current=is_current)
+        threads = self.dumps[-1].threads
+        if len(threads) < _MAX_THREADS:
+            shown = None if name is None else _clean(name, _MAX_NAME)
+            thread = Thread(name=shown, thread_id=thread_id, is_current=is_current, frames=())
+            threads.append((thread, []))
             self._reads = "frames"
 
     def _needs_dump(self, thread_id: int | None) -> bool:
         """Tell whether a thread can't belong to the last dump."""
-        if not self.dumps:
-            return True
-        last = self.dumps[-1]
-        if not last.threads:
-            return False
-        return last.is_closed or not self._is_after_empty or last.has_thread(thread_id)
+        last = self.dumps[-1] if self.dumps else None
+        if last is None or not last.threads:
+            return last is None
+        is_known = any(thread.thread_id == thread_id for thread, _ in last.threads)
+        return last.is_closed or not self._is_after_empty or is_known
 
     def _begin_dump(self, *, is_fatal: bool) -> None:
         if len(self.dumps) > _MAX_DUMPS:
@@ -376,13 +342,13 @@ def _unescaped(text: str) -> str:
 
     On Windows a backslash may separate folders, and nothing can be told.
     """
-    return _ESCAPE.sub(_character, text) if os.sep == "/" and "\\" in text else text
 
+    def character(found: re.Match[str]) -> str:
+        number = int(found[1] or found[2] or found[3], 16)
+        character = chr(number) if number <= sys.maxunicode else ""
+        return character if character.isprintable() and character else found[0]
 
-def _character(found: re.Match[str]) -> str:
-    number = int(found[1] or found[2] or found[3], 16)
-    character = chr(number) if number <= sys.maxunicode else ""
-    return character if character.isprintable() and character else found[0]
+    return _ESCAPE.sub(character, text) if os.sep == "/" and "\\" in text else text
 
 
 def _frame(function: str, path: str, line: Any) -> StackFrame:
@@ -428,7 +394,6 @@ def parse_py_spy(text: str) -> Stacks | None:
             Thread(
                 name=_clean(name, _MAX_NAME) if isinstance(name, str) else None,
                 thread_id=number if type(number) is int and number.bit_length() <= 64 else None,
-                is_current=False,
                 owns_gil=owns_gil if isinstance(owns_gil, bool) else None,
                 frames=tuple(frames),
             )
@@ -436,7 +401,7 @@ def parse_py_spy(text: str) -> Stacks | None:
     return Stacks(threads=tuple(threads), source="py-spy") if threads else None
 
 
-def current_frames_stacks(*, without: Sequence[int | None] = ()) -> Stacks | None:
+def current_frames_stacks(*, without: Collection[int | None] = ()) -> Stacks | None:
     """Return the stacks of this very process.
 
     Args:
@@ -449,8 +414,6 @@ def current_frames_stacks(*, without: Sequence[int | None] = ()) -> Stacks | Non
         Thread(
             name=names.get(number),
             thread_id=number,
-            is_current=False,
-            owns_gil=None,
             frames=tuple(
                 _frame(below.f_code.co_qualname, below.f_code.co_filename, line)
                 for below, line in islice(walk_stack(frame), _MAX_FRAMES)

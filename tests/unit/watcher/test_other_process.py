@@ -11,20 +11,21 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from pytest_failure_taxonomy.record import stack_dumps
-from pytest_failure_taxonomy.record.stack_dumps import dump_signal, find_py_spy
+from pytest_failure_taxonomy.record.stack_dumps import find_py_spy
 from pytest_failure_taxonomy.system import process
 from pytest_failure_taxonomy.system.process import catches, state_of
-from pytest_failure_taxonomy.watcher.stalls import stack_reading
-from pytest_failure_taxonomy.watcher.stalls.gil import is_gil_held
-from pytest_failure_taxonomy.watcher.stalls.stack_reading import (
+from pytest_failure_taxonomy.watcher.stalls import other_process
+from pytest_failure_taxonomy.watcher.stalls.other_process import (
     MAX_CHILDREN,
     MAX_COMMAND,
+    NoStacksError,
     children_of,
+    is_gil_held,
     read_stacks,
 )
 from pytest_failure_taxonomy.watcher.stalls.stacks import Stacks
@@ -64,19 +65,19 @@ def waiting(folder: Path, code: str) -> Iterator[tuple[subprocess.Popen[str], Pa
 
 
 def ask(
-    child: subprocess.Popen[str], dump: Any, number: Any, seconds: float = DEADLINE_SECONDS
+    process_id: int, dump: Path, number: int, seconds: float = DEADLINE_SECONDS
 ) -> Stacks | str:
     """Return the stacks of a process, or the reason why there are none."""
-    reasons: list[str] = []
-    found = read_stacks(child.pid, dump=dump, ask=number, seconds=seconds, why_not=reasons.append)
-    assert (found is None) == (len(reasons) == 1)
-    return reasons[0] if found is None else found
+    try:
+        return read_stacks(process_id, dump, number, seconds)
+    except NoStacksError as error:
+        return str(error)
 
 
 @pytest.fixture
 def no_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have py-spy be not installed."""
-    monkeypatch.setattr(stack_reading, "find_py_spy", lambda: None)
+    monkeypatch.setattr(other_process, "find_py_spy", lambda: None)
 
 
 LOCK: Final = """\
@@ -96,19 +97,15 @@ test_b()
 def test_a_blocked_process_tells_its_stacks_and_waits_on(tmp_path: Path) -> None:
     """A signal makes it write them. Its wait goes on, and the file is as before."""
     with waiting(tmp_path, LOCK) as (child, dump, number):
-        assert number == dump_signal()
+        assert number == signal.SIGURG
         wait_until(lambda: state_of(child.pid) == "S", "the wait")
         dump.write_text("what another has written\n")
-        found = ask(child, dump, number)
+        found = ask(child.pid, dump, number)
         assert isinstance(found, Stacks)
         assert found.source == "faulthandler"
         assert found.where(tmp_path) == "acquire (script.py:13)"
         assert dump.read_text() == "what another has written\n"
-        descriptor = os.open(dump, os.O_RDONLY)
-        try:
-            again = ask(child, descriptor, number)
-        finally:
-            os.close(descriptor)
+        again = ask(child.pid, dump, number)
         assert isinstance(again, Stacks)
         assert again.where(tmp_path) == "acquire (script.py:13)"
 
@@ -130,7 +127,7 @@ def test_a_call_that_holds_the_gil_is_no_hindrance(tmp_path: Path) -> None:
     """The handler is in C and needs no GIL."""
     with waiting(tmp_path, FROZEN) as (child, dump, number):
         wait_until(lambda: state_of(child.pid) == "S", "the wait")
-        found = ask(child, dump, number)
+        found = ask(child.pid, dump, number)
         assert isinstance(found, Stacks)
         assert found.where(tmp_path) == "pthread_mutex_lock (script.py:14)"
 
@@ -150,7 +147,7 @@ def test_a_c_function_that_a_signal_would_end_is_left_alone(tmp_path: Path) -> N
         wait_until(lambda: is_gil_held(child.pid) is not False, "the sleep")
         if is_gil_held(child.pid) is None:
             pytest.skip("the system doesn't let other processes be read")
-        assert ask(child, dump, number) == (
+        assert ask(child.pid, dump, number) == (
             "py-spy is not installed; the process is in a C function that a signal might end early"
         )
         assert is_gil_held(child.pid)
@@ -163,7 +160,7 @@ def test_py_spy_reads_a_stopped_process(tmp_path: Path) -> None:
         wait_until(lambda: state_of(child.pid) == "S", "the wait")
         os.kill(child.pid, signal.SIGSTOP)
         wait_until(lambda: state_of(child.pid) == "T", "the stop")
-        found = ask(child, dump, number)
+        found = ask(child.pid, dump, number)
         if isinstance(found, str):  # in a container that may not read other processes
             assert "py-spy: " in found
         else:
@@ -219,15 +216,14 @@ def test_a_process_that_would_not_understand_is_not_asked(
         if wanted == "S" and name is None:
             assert child.stdout is not None
             assert child.stdout.readline() == "done\n"
-        assert ask(child, dump, number, seconds=0.1) == f"py-spy is not installed; {reason}"
+        assert ask(child.pid, dump, number, seconds=0.1) == f"py-spy is not installed; {reason}"
         assert (child.poll() is not None) == has_ended
 
 
 @pytest.mark.parametrize(
     ("dump", "number", "reason"),
     [
-        (None, 44, "the process does not write its stacks itself"),
-        ("missing", None, "the process does not write its stacks itself"),
+        ("missing", 0, "the process does not write its stacks itself"),
         ("missing", 44, "No such file or directory"),
         ("pipe", 44, "what should be the file for its stacks is none"),
         ("link", 44, "Too many levels of symbolic links"),
@@ -235,20 +231,17 @@ def test_a_process_that_would_not_understand_is_not_asked(
 )
 @pytest.mark.usefixtures("no_py_spy")
 def test_a_file_that_is_not_the_process_s_is_not_used(
-    tmp_path: Path, dump: str | None, number: int | None, reason: str
+    tmp_path: Path, dump: str, number: int, reason: str
 ) -> None:
     """Somebody else may have put anything into its place."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
-    reasons: list[str] = []
-    path = None if dump is None else tmp_path / dump
-    assert read_stacks(os.getpid(), dump=path, ask=number, why_not=reasons.append) is None
-    assert reasons == [f"py-spy is not installed; {reason}"]
+    assert ask(os.getpid(), tmp_path / dump, number) == f"py-spy is not installed; {reason}"
 
 
 def test_a_process_that_uses_the_signal_itself_keeps_it(tmp_path: Path) -> None:
     """Nothing is registered where the program has a handler, be it in Python or in C."""
-    number = dump_signal()
+    number = int(signal.SIGURG)
     code = f"""\
     import faulthandler, signal
     signal.signal({number}, lambda *_: print("mine", flush=True))
@@ -258,8 +251,6 @@ def test_a_process_that_uses_the_signal_itself_keeps_it(tmp_path: Path) -> None:
     signal.signal({number}, signal.SIG_DFL)
     first = prepare_to_be_read(descriptor, None)
     print(first == {number}, prepare_to_be_read(descriptor, None), flush=True)
-    from pytest_failure_taxonomy.record.stack_dumps import stop_to_be_read
-    stop_to_be_read(first)
     print("ctypes" in sys.modules, flush=True)
     """
     text = f"import os, sys\nsys.path.insert(0, {SOURCES!r})\n"
@@ -310,17 +301,13 @@ def test_a_program_called_py_spy_is_not_trusted(
     program.write_bytes(b"\x00" if script is None else f"#!/bin/sh\n{script}\n".encode())
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    reasons: list[str] = []
     seconds = 0.2 if reason and "more than" in reason else DEADLINE_SECONDS
-    found = read_stacks(1, dump=None, ask=None, seconds=seconds, why_not=reasons.append)
+    found = ask(1, tmp_path, 0, seconds)
     if reason is None:
-        assert found is not None
+        assert isinstance(found, Stacks)
         assert (found.source, found.where(Path("/nowhere"))) == ("py-spy", "test_b (test_x.py:6)")
     else:
-        assert (found, reasons) == (
-            None,
-            [f"{reason}; the process does not write its stacks itself"],
-        )
+        assert found == f"{reason}; the process does not write its stacks itself"
     assert not [each for each in children_of(os.getpid()) if "sleep 60" in each or "yes" in each]
 
 
