@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.watcher.early_refusals import early_refusal
+from pytest_failure_taxonomy.watcher.report_without_plugin import early_refusal
 from tests.helpers.children import run_child
 
 PYTEST: Final = [sys.executable, "-m", "pytest"]

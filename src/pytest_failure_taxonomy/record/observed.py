@@ -180,7 +180,7 @@ class ProcessPeak:
 
 @value
 class MemorySeen:
-    """What `watcher.memory` has seen of a run; all sizes are in bytes."""
+    """What `system.memory.MemorySampler` has seen of a run; all sizes are in bytes."""
 
     at_ns: int = 0
     """When it looked last, on the monotonic clock; 0 for never."""

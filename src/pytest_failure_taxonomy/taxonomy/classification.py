@@ -11,7 +11,6 @@ from pytest_failure_taxonomy.taxonomy.deaths import is_used_up
 from pytest_failure_taxonomy.taxonomy.evidence import CollectionFailure, RunError, TestFailure
 from pytest_failure_taxonomy.taxonomy.judgement import FailureJudgement
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS, PHASE_KINDS, reason_of
-from pytest_failure_taxonomy.taxonomy.memory_pressure import is_out_of_memory
 from pytest_failure_taxonomy.taxonomy.recovery import FailureType
 
 MAX_TEXT_READ: Final = 20_000
@@ -74,6 +73,10 @@ WRAPPERS: Final = frozenset({"_pytest.nodes.CollectError", "_pytest.nodes.Collec
 """Classes that only wrap another failure, which their text names."""
 
 _ERRNO: Final = re.compile(r"\[Errno (\d{1,5})\]")
+
+NEAR_LIMIT_SHARE: Final = 0.9
+"""How much of a limit must be used for a `MemoryError` to be the limit's doing. A test that asks
+for more than any machine has gets one, too, and that is the test's own failure."""
 
 
 def judge_test_failures(
@@ -246,7 +249,7 @@ def _kind_of(failure: TestFailure, *, timed_out: bool) -> str:
         return "test.stalled"
     if failure.crashed:
         return "test.crashed" if failure.forked else "worker.crashed"
-    if is_out_of_memory(failure):
+    if _is_out_of_memory(failure):
         return "sandbox.memory"
     return "test.xpass_strict" if is_strict_xpass(failure) else PHASE_KINDS[failure.phase]
 
@@ -311,3 +314,9 @@ def _type_with_text(
     if at_head is not None and at_head is not FailureType.UNKNOWN:
         return at_head
     return type_in_text(text) if failure_type is FailureType.UNKNOWN else failure_type
+
+
+def _is_out_of_memory(failure: TestFailure) -> bool:
+    """Tell whether a test failed because the memory that the run may use was used up."""
+    memory = None if failure.exception is None else failure.exception.memory
+    return memory is not None and memory.used_bytes >= NEAR_LIMIT_SHARE * memory.limit_bytes

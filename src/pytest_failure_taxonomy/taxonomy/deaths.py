@@ -25,14 +25,15 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
 )
 from pytest_failure_taxonomy.taxonomy.judgement import Finding, finding
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
-from pytest_failure_taxonomy.taxonomy.memory_pressure import words_of_oom_kill, words_of_sample
 from pytest_failure_taxonomy.taxonomy.reasons import CRASH_SIGNALS, FailureReason
 from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
     first_lines,
     words_at,
+    words_of_oom_kill,
     words_of_run_error,
+    words_of_sample,
     words_of_stalled_activity,
 )
 

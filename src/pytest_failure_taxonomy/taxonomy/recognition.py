@@ -20,10 +20,9 @@ from pytest_failure_taxonomy.taxonomy.libraries import (
     public_name,
     which_to_install,
 )
-from pytest_failure_taxonomy.taxonomy.memory_pressure import words_of_pressure
 from pytest_failure_taxonomy.taxonomy.tables import packaged_table, packaged_text, parsed
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import said_in_one_line
+from pytest_failure_taxonomy.taxonomy.words import said_in_one_line, words_of_pressure
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.taxonomy.evidence import (

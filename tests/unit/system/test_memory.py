@@ -18,15 +18,15 @@ from pytest_failure_taxonomy.record.observed import (
     peak_of,
     read_memory,
 )
+from pytest_failure_taxonomy.system import memory
 from pytest_failure_taxonomy.system.files import open_folder
 from pytest_failure_taxonomy.system.memory import (
+    MemorySampler,
     find_control_group,
     memory_of,
     own_limits,
     peak_rss_bytes,
 )
-from pytest_failure_taxonomy.watcher import memory
-from pytest_failure_taxonomy.watcher.memory import MemorySampler
 
 NONE_V1: Final = "9223372036854771712"
 """What version 1 says where there is no limit."""

@@ -19,7 +19,7 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     WorkerEnd,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
-from pytest_failure_taxonomy.taxonomy.memory_pressure import amount_words
+from pytest_failure_taxonomy.taxonomy.words import amount_words
 
 GIB: Final = 1 << 30
 LAST: Final = MemorySample(used_bytes=int(1.9 * GIB), limit_bytes=2 * GIB, rss_bytes=GIB)
