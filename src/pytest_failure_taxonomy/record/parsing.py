@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -96,101 +96,79 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _parser(kind: Any) -> _Parser:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return _either([(each, _parser(each)) for each in arguments])
+        parsers = [_parser(each) for each in arguments if each is not NoneType]
+        return partial(_parse_either, parsers, NoneType in arguments)
     if origin is Literal:
-        return _one_of(arguments)
+        return partial(_parse_word, arguments)
     if origin is tuple:
-        return _list_of(_parser(arguments[0]))
+        return partial(_parse_list, _parser(arguments[0]))
     if kind in _WORDS:
-        return _plain(kind)
+        return partial(_parse_plain, kind)
     if issubclass(kind, Enum):
-        return _member_of(kind)
-    return _value_of(kind)
+        return partial(_parse_member, kind)
+    return partial(_parse_value, kind, {name: _parser(hint) for name, hint in _hints(kind).items()})
 
 
-def _plain(kind: type) -> _Parser:
-    def parse_plain(sent: Any) -> Any:
-        if kind is float and type(sent) in (int, float):
-            if abs(sent) < _MOST and math.isfinite(sent):
-                return sent
-        elif kind is int and type(sent) is int:
-            if -_MOST <= sent < _MOST:
-                return sent
-        elif type(sent) is kind:
+def _parse_plain(kind: type, sent: Any) -> Any:
+    if kind is float and type(sent) in (int, float):
+        if abs(sent) < _MOST and math.isfinite(sent):
             return sent
-        raise ParseError(f"is not {_WORDS[kind]}")
-
-    return parse_plain
-
-
-def _either(kinds: list[tuple[Any, _Parser]]) -> _Parser:
-    parsers = [parser for kind, parser in kinds if kind is not NoneType]
-    has_none = len(parsers) < len(kinds)
-
-    def parse_either(sent: Any) -> Any:
-        if sent is None and has_none:
-            return None
-        for parser in parsers[:-1]:
-            try:
-                return parser(sent)
-            except ParseError:
-                pass
-        return parsers[-1](sent)
-
-    return parse_either
-
-
-def _one_of(words: tuple[Any, ...]) -> _Parser:
-    def parse_word(sent: Any) -> Any:
-        if isinstance(sent, str) and sent in words:
+    elif kind is int and type(sent) is int:
+        if -_MOST <= sent < _MOST:
             return sent
-        raise ParseError(f"is none of {', '.join(words)}")
-
-    return parse_word
-
-
-def _list_of(parser: _Parser) -> _Parser:
-    def parse_list(sent: Any) -> Any:
-        if not isinstance(sent, list):
-            raise ParseError("is not a list")
-        return tuple(map(parser, sent))
-
-    return parse_list
+    elif type(sent) is kind:
+        return sent
+    raise ParseError(f"is not {_WORDS[kind]}")
 
 
-def _member_of(kind: type[Enum]) -> _Parser:
-    def parse_member(sent: Any) -> Any:
+def _parse_either(parsers: list[_Parser], has_none: bool, sent: Any) -> Any:  # noqa: FBT001 - by position
+    if sent is None and has_none:
+        return None
+    for parser in parsers[:-1]:
         try:
-            return kind(sent)
-        except (ValueError, TypeError):
-            raise ParseError(f"is no {kind.__name__}") from None
+            return parser(sent)
+        except ParseError:
+            pass
+    return parsers[-1](sent)
 
-    return parse_member
+
+def _parse_word(words: tuple[Any, ...], sent: Any) -> Any:
+    if isinstance(sent, str) and sent in words:
+        return sent
+    raise ParseError(f"is none of {', '.join(words)}")
 
 
-def _value_of(kind: Any) -> _Parser:
-    parsers = {name: _parser(hint) for name, hint in _hints(kind).items()}
+def _parse_list(parser: _Parser, sent: Any) -> Any:
+    if not isinstance(sent, list):
+        raise ParseError("is not a list")
+    return tuple(map(parser, sent))
 
-    def parse_value(sent: Any) -> Any:
-        if not isinstance(sent, dict):
-            raise ParseError("is not an object")
-        fields = {}
-        for name, each in sent.items():
-            if name not in parsers:
-                raise ParseError("has a field that is unknown")
-            try:
-                fields[name] = parsers[name](each)
-            except ParseError as error:
-                raise ParseError(_within(name, str(error))) from None
+
+def _parse_member(kind: type[Enum], sent: Any) -> Any:
+    try:
+        return kind(sent)
+    except (ValueError, TypeError):
+        raise ParseError(f"is no {kind.__name__}") from None
+
+
+def _parse_value(kind: Any, parsers: dict[str, _Parser], sent: Any) -> Any:
+    if not isinstance(sent, dict):
+        raise ParseError("is not an object")
+    fields = {}
+    for name, each in sent.items():
+        if name not in parsers:
+            raise ParseError("has a field that is unknown")
         try:
-            made = kind(**fields)
-        except TypeError as error:
-            raise ParseError(f"lacks something ({error})") from None
-        if not _SOUND.get(kind, bool)(made):
-            raise ParseError("has a field that is out of its range")
-        return made
-
-    return parse_value
+            fields[name] = parsers[name](each)
+        except ParseError as error:
+            raise ParseError(_within(name, str(error))) from None
+    try:
+        made = kind(**fields)
+    except TypeError as error:
+        raise ParseError(f"lacks something ({error})") from None
+    if not _SOUND.get(kind, bool)(made):
+        raise ParseError("has a field that is out of its range")
+    return made
 
 
 def _within(name: str, words: str) -> str:

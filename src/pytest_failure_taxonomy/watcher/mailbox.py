@@ -12,8 +12,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from io import FileIO
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +23,7 @@ from pytest_failure_taxonomy.record.layout import (
     STDOUT,
     TERMINAL,
 )
-from pytest_failure_taxonomy.system.files import CAREFUL, READ, read_descriptor
+from pytest_failure_taxonomy.system.files import CAREFUL, READ, identity_of, read_descriptor
 from pytest_failure_taxonomy.watcher.crash_output import MAX_LEFT_BYTES, Left, read_end
 
 SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
@@ -101,7 +99,10 @@ def send_to_supervisor(mailbox: Path, run_id: str, descriptors: Mapping[str, int
     """
     sent = {name: each for name, each in descriptors.items() if name in (STDOUT, STDERR)}
     with suppress(OSError):
-        shows = CRASH_FILE in descriptors and _is_of_parent(descriptors[TERMINAL])
+        shows = False
+        if CRASH_FILE in descriptors:
+            theirs, ours = os.stat(f"/proc/{os.getppid()}/fd/2"), os.fstat(descriptors[TERMINAL])
+            shows = identity_of(theirs) == identity_of(ours)
         if shows:
             sent[CRASH_FILE] = descriptors[CRASH_FILE]
         inbox = read_message(mailbox).get("inbox")
@@ -109,12 +110,6 @@ def send_to_supervisor(mailbox: Path, run_id: str, descriptors: Mapping[str, int
             _send(inbox, f"{run_id}:{''.join(sent)}", list(sent.values()))
             return shows
     return False
-
-
-def _is_of_parent(descriptor: int) -> bool:
-    """Tell whether a descriptor is of the same file or terminal as the parent's stderr."""
-    theirs, ours = os.stat(f"/proc/{os.getppid()}/fd/2"), os.fstat(descriptor)
-    return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 def release_mailbox(mailbox: Path) -> None:
@@ -229,7 +224,11 @@ class Mailbox:
                     continue
                 # Unbuffered: a test may have sent one, and opening that must not read from it.
                 files = [open(each, "rb", buffering=0) for each in descriptors]  # noqa: SIM115
-                read = [_read_and_close(file) for file in files]
+                read = []
+                for file in files:
+                    with file:
+                        file.seek(0)
+                        read.append(read_descriptor(file.fileno(), MAX_EVENTS_BYTES))
                 if sender == run_id.encode():
                     found = read
         return found
@@ -286,19 +285,12 @@ def _remove_folder(folder: Path) -> None:
         os.rmdir(folder)
 
 
-def _read_and_close(file: FileIO) -> bytes:
-    with file:
-        file.seek(0)
-        return read_descriptor(file.fileno(), MAX_EVENTS_BYTES)
-
-
 def _read_left(letters: str, descriptors: Sequence[int]) -> Left:
     """Return what the files hold that pytest has sent by letters, and close them."""
     sent: dict[str, bytes] = {}
-    for letter, descriptor in zip_longest(letters, descriptors, fillvalue=-1):
-        if isinstance(descriptor, int) and descriptor >= 0:
-            sent[str(letter)] = read_end(descriptor, MAX_LEFT_BYTES)
-            os.close(descriptor)
+    for letter, descriptor in zip(letters.ljust(len(descriptors)), descriptors, strict=False):
+        sent[letter] = read_end(descriptor, MAX_LEFT_BYTES)
+        os.close(descriptor)
     return Left(
         dump=sent.get(CRASH_FILE, b"").rstrip(b"\0"),
         stdout=sent.get(STDOUT, b""),

@@ -163,19 +163,16 @@ class Supervisor:
             )
             if returncode is not None:
                 return returncode
-            if self._deadline is not None and time.monotonic() >= self._deadline:
-                self._terminate()
-
-    def _terminate(self) -> None:
-        """Ask the command to end; at the second call kill it with all its descendants."""
-        self._terminations += 1
-        if self._terminations == 1:
-            self._deadline = time.monotonic() + GRACE_SECONDS
-            self._child.terminate()
-        else:
-            self._deadline = None
-            _kill_all(descendants(os.getpid()))
-            self._child.kill()
+            if self._deadline is None or time.monotonic() < self._deadline:
+                continue
+            self._terminations += 1
+            if self._terminations == 1:
+                self._deadline = time.monotonic() + GRACE_SECONDS
+                self._child.terminate()
+            else:  # it has not ended: with all its descendants, then
+                self._deadline = None
+                _kill_all(descendants(os.getpid()))
+                self._child.kill()
 
 
 def _hands_out_signals() -> bool:
@@ -529,14 +526,15 @@ class OutputRelay:
                     break
             # What the command has written is in the pipe; others may write for ever.
             until = time.monotonic() + _DRAIN_SECONDS
-            while ready := self._wait(_LAST_SECONDS if self._has_pending() else 0.0):
+            while True:
+                has_pending = any(pipe.pending for pipe in self._pipes)
+                ready = self._wait(_LAST_SECONDS if has_pending else 0.0)
+                if not ready:
+                    break
                 for pipe in self._pipes:
                     pipe.pass_on(ready)
                 if time.monotonic() > until:
                     break
-
-    def _has_pending(self) -> bool:
-        return any(pipe.pending for pipe in self._pipes)
 
     def _wait(self, seconds: float | None, waking: int | None = None) -> dict[int, int]:
         """Wait until something can be passed on; pass it on if somebody may wake us."""
