@@ -65,6 +65,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = tuple(name for name in names if name not in fault.leaves_out)
         if metafunc.config.getoption("matrix") == "some":
             turns = (turn,) if is_plain else (turn, turn + len(names) // 2)
+            if is_plain and turn % 3:
+                continue  # how pytest ends by itself changes with pytest alone
             names = tuple(names[each % len(names)] for each in turns)
         cells += [pytest.param(fault, name, id=f"{fault.name}-{name}") for name in names]
     metafunc.parametrize(("fault", "name"), cells)
