@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_failure_taxonomy.logs.marker_search import find_marker
     from pytest_failure_taxonomy.report.merging import merge_reports
     from pytest_failure_taxonomy.report.model import FailureReport
+    from pytest_failure_taxonomy.report.read.marker_search import find_marker
     from pytest_failure_taxonomy.report.reading import load_report
     from pytest_failure_taxonomy.taxonomy.failure_text import classify_failure
     from pytest_failure_taxonomy.taxonomy.reasons import FailureReason, Stage, primary_reason
@@ -44,7 +44,7 @@ _HOMES = {
     "RecoveryAction": "taxonomy.recovery",
     "Stage": "taxonomy.reasons",
     "classify_failure": "taxonomy.failure_text",
-    "find_marker": "logs.marker_search",
+    "find_marker": "report.read.marker_search",
     "is_circular_fix": "taxonomy.recovery",
     "load_report": "report.reading",
     "merge_reports": "report.merging",

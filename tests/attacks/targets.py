@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from pytest_failure_taxonomy import FailureReason, FailureType, find_marker, load_report
 from pytest_failure_taxonomy.errors import LogError, ReportError, RulesError
-from pytest_failure_taxonomy.logs.answer import classify_log
 from pytest_failure_taxonomy.recorder.machine import describe_environment
 from pytest_failure_taxonomy.report.build import SCHEMA_VERSION
-from pytest_failure_taxonomy.report.foreign import report_from
+from pytest_failure_taxonomy.report.read.foreign import report_from
+from pytest_failure_taxonomy.report.read.log_answer import classify_log
 from pytest_failure_taxonomy.report.reading import parse_report
 from pytest_failure_taxonomy.report.render import FORMATS, render
 from pytest_failure_taxonomy.report.render.agent import render as render_for_agents

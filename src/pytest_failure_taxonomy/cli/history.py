@@ -107,8 +107,8 @@ def _load(path: Path) -> tuple[dict[str, Any], str]:
     """Return a report, or that of a JUnit file, and which of the two it is."""
     from pytest_failure_taxonomy.recorder.machine import ci_job, find_commit
     from pytest_failure_taxonomy.recorder.secrets import Secrets
-    from pytest_failure_taxonomy.report.foreign import report_from
-    from pytest_failure_taxonomy.report.from_junit import is_junit
+    from pytest_failure_taxonomy.report.read.foreign import report_from
+    from pytest_failure_taxonomy.report.read.junit import is_junit
     from pytest_failure_taxonomy.taxonomy.evidence import Environment
 
     if not is_junit(path):
@@ -404,9 +404,9 @@ def _percent(rate: float) -> str:
 def recover(options: argparse.Namespace) -> int:
     """Record the attempt and print the recommendation."""
     from pytest_failure_taxonomy.history.attempts import recover as recommend
-    from pytest_failure_taxonomy.logs.log_lines import open_argument
     from pytest_failure_taxonomy.recorder.machine import find_commit
     from pytest_failure_taxonomy.recorder.secrets import Secrets
+    from pytest_failure_taxonomy.report.read.log_lines import open_argument
 
     redact = Secrets().redact
     report = error = None

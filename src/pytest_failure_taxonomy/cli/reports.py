@@ -192,7 +192,7 @@ def _kept(report: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
 def _read(options: argparse.Namespace) -> str:
     from pytest_failure_taxonomy.recorder.machine import describe_environment
     from pytest_failure_taxonomy.recorder.secrets import Secrets
-    from pytest_failure_taxonomy.report.foreign import report_from
+    from pytest_failure_taxonomy.report.read.foreign import report_from
 
     report = report_from(
         options.source,
@@ -293,9 +293,9 @@ def finalize(options: argparse.Namespace) -> int:
 
 def classify(options: argparse.Namespace) -> int:
     """Print why a run failed of which there is only a log."""
-    from pytest_failure_taxonomy.logs.answer import classify_log
-    from pytest_failure_taxonomy.logs.log_lines import STDIN, open_argument
     from pytest_failure_taxonomy.recorder.secrets import Secrets
+    from pytest_failure_taxonomy.report.read.log_answer import classify_log
+    from pytest_failure_taxonomy.report.read.log_lines import STDIN, open_argument
 
     code: int | None = options.exit_code
     if code is not None and not -64 <= code <= 255:

@@ -243,8 +243,8 @@ def _tool_message(
     """Return why a tool says that it has failed, the last one of stderr if both have one."""
     if not seen.exit.code:
         return None
-    from pytest_failure_taxonomy.logs.log_lines import chunks_of, read_log
-    from pytest_failure_taxonomy.logs.tool_messages import ToolOutput
+    from pytest_failure_taxonomy.report.read.log_lines import chunks_of, read_log
+    from pytest_failure_taxonomy.report.read.tool_messages import ToolOutput
 
     files = [output.open() for output in outputs]
     for file in reversed([*files, *map(BytesIO, piped)]):
@@ -273,9 +273,9 @@ def _evidence_of_output(output: OutputFile, seen: ProcessEnd, stage: Stage) -> R
     file = output.open()
     if file is None:
         return None
-    from pytest_failure_taxonomy.logs.log_lines import chunks_of, read_log
-    from pytest_failure_taxonomy.logs.output_evidence import evidence_of_output
-    from pytest_failure_taxonomy.logs.output_readers import PytestOutput
+    from pytest_failure_taxonomy.report.read.log_lines import chunks_of, read_log
+    from pytest_failure_taxonomy.report.read.output_evidence import evidence_of_output
+    from pytest_failure_taxonomy.report.read.output_readers import PytestOutput
 
     printed = PytestOutput()
     with file, suppress(OSError):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.marker_search import (
+from pytest_failure_taxonomy.report.read.marker_search import (
     MAX_MARKER_LINE_BYTES,
     find_marker,
     last_marker,

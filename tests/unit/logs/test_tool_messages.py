@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.answer import classify_log
-from pytest_failure_taxonomy.logs.log_lines import chunks_of_text, read_log
-from pytest_failure_taxonomy.logs.tool_messages import MAX_LINES_AFTER, WORDINGS, ToolOutput
+from pytest_failure_taxonomy.report.read.log_answer import classify_log
+from pytest_failure_taxonomy.report.read.log_lines import chunks_of_text, read_log
+from pytest_failure_taxonomy.report.read.tool_messages import MAX_LINES_AFTER, WORDINGS, ToolOutput
 from pytest_failure_taxonomy.taxonomy.deaths import meaning_of
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.tables import packaged_table

@@ -71,7 +71,7 @@ def augment(path: Path, report: JSONObject) -> str:
     Raises:
         ReportError: it can't be read, is no JUnit file, or is of another run.
     """
-    from pytest_failure_taxonomy.report.from_junit import read_tree, suites_of
+    from pytest_failure_taxonomy.report.read.junit import read_tree, suites_of
 
     try:
         path.stat()

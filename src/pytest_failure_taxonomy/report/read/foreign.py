@@ -1,7 +1,7 @@
 """What the files of other programs tell of a run, and the report that can be made of that.
 
-Each reader, such as `from_junit.py`, turns its file into a `ToldRun`; what that means is said by
-the same judge as for a run of our own. None of these files knows what a process died of, so that
+Each reader, such as `junit.py`, turns its file into evidence; what that means is said by the same
+judge as for a run of our own. None of these files knows what a process died of, so that
 such a report is `reconstructed`; its notes say what else can't be known.
 """
 
@@ -31,19 +31,16 @@ from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Counts,
     Environment,
-    InFlightTest,
     Location,
     Part,
     Phase,
     ProcessExit,
     RaisedException,
     RunContext,
-    RunError,
     RunEvidence,
     TestFailure,
     TestOutcome,
     TestRun,
-    Unrecorded,
 )
 from pytest_failure_taxonomy.taxonomy.judge import judge
 from pytest_failure_taxonomy.taxonomy.values import replace, value
@@ -70,76 +67,23 @@ OUTCOMES: Final[Mapping[str, TestOutcome]] = {
 
 
 @value
-class ToldFailure:
-    """One failed phase of a test, or of one of its subtests."""
-
-    phase: Phase
-    message: str
-    """Without what the format itself adds to it."""
-    text: str
-    """The traceback, as pytest or another program shows it; may be empty."""
-    place: Location | None = None
-    """Where it was raised, if the file says so apart from the text."""
-    is_subtest: bool = False
-    crashed: bool = False
-    """The process that ran the test died."""
-
-
-@value
-class ToldTest:
-    """One test, with all its attempts."""
-
-    nodeid: str
-    outcome: TestOutcome
-    path: str | None = None
-    line: int | None = None
-    seconds: float | None = None
-    start_seconds: float | None = None
-    """After the start of the run."""
-    worker: str | None = None
-    attempts: int = 1
-    failures: tuple[ToldFailure, ...] = ()
-    """Of the last attempt."""
-
-
-@value
-class ToldCollector:
-    """A file or another collector that could not be collected."""
-
-    nodeid: str
-    text: str
-    line: int | None = None
-
-
-@value
-class ToldRun:
+class ForeignRun:
     """All that a file tells of one run."""
 
-    content: bytes = b""
+    evidence: RunEvidence
+    content: bytes
     """The file itself."""
+    started_at: datetime
+    duration_seconds: float | None = None
     rootdir: str = ""
     environment: Mapping[str, Any] = MappingProxyType({})
     """Fields of `Environment` that the file tells."""
-    exit: ProcessExit
-    tests: tuple[ToldTest, ...] = ()
-    lists_tests: bool = True
-    """Whether the file names each test; if not, `counts` says how many there were."""
-    counts: Counts | None = None
-    """`None` where they follow from the tests."""
-    collectors: tuple[ToldCollector, ...] = ()
-    errors: tuple[RunError, ...] = ()
-    in_flight: tuple[InFlightTest, ...] = ()
-    not_run: tuple[str, ...] = ()
-    finished: bool = True
-    deselected: int = 0
-    warnings: int = 0
-    rerun: int = 0
-    unrecorded: int = 0
-    """Failures that the file counts and does not describe."""
-    started_at: datetime
-    duration_seconds: float | None = None
     notes: tuple[str, ...] = ()
     """What can't be known, in words."""
+
+
+Attempted = tuple[TestRun, Sequence[TestFailure]]
+"""A test with the failures of its last attempt."""
 
 
 def report_from(
@@ -163,9 +107,9 @@ def report_from(
     Raises:
         ReportError: it can't be read, is no such file, or names a test twice.
     """
-    name = f"pytest_failure_taxonomy.report.from_{source.replace('-', '_')}"
-    told: ToldRun = import_module(name).read_run(path)
-    run = evidence_of(told)
+    name = f"pytest_failure_taxonomy.report.read.{source.replace('-', '_')}"
+    told: ForeignRun = import_module(name).read_run(path)
+    run = told.evidence
     context = RunContext(
         id=blake2b(told.content, digest_size=16).hexdigest(),
         started_at=told.started_at.astimezone(UTC)
@@ -185,92 +129,105 @@ def report_from(
     return report
 
 
-def evidence_of(told: ToldRun) -> RunEvidence:
-    """Return what the told run is to be judged by."""
-    tests = None
-    if told.lists_tests:
-        tests = tuple(
-            TestRun(
-                nodeid=test.nodeid,
-                outcome=test.outcome,
-                start_seconds=test.start_seconds,
-                duration_seconds=test.seconds,
-                worker=test.worker,
-            )
-            for test in told.tests
-        )
+def evidence_of_tests(
+    end: ProcessExit,
+    tests: Sequence[Attempted],
+    collection_failures: Sequence[CollectionFailure] = (),
+    *,
+    not_run: Sequence[str] = (),
+    counted: Mapping[str, int] = MappingProxyType({}),
+    **others: Any,
+) -> RunEvidence:
+    """Return the evidence of a run of which a file lists the tests.
+
+    Args:
+        end: how pytest ended.
+        tests: those that ran or were skipped.
+        collection_failures: what could not be collected.
+        not_run: node ids of the tests that never started.
+        counted: counts that the tests don't tell, such as `rerun`.
+        **others: further fields of the evidence.
+    """
+    outcomes = [test.outcome for test, _ in tests]
+    failed = errors = only_teardown = 0
+    for test, failures in tests:  # as pytest's last line: a test may have passed and have an error
+        in_call = sum(each.phase == "call" for each in failures)
+        failed += max(in_call, test.outcome == "failed")
+        errors += max(len(failures) - in_call, test.outcome == "error")
+        phases = {each.phase for each in failures}
+        only_teardown += test.outcome == "error" and phases == {"teardown"}
     return RunEvidence(
-        exit=told.exit,
-        finished=told.finished,
-        counts=told.counts or _counts(told),
-        failures=tuple(
-            _test_failure(test, failure) for test in told.tests for failure in test.failures
+        exit=end,
+        counts=Counts(
+            collected=len(tests) + len(not_run),
+            passed=outcomes.count("passed") + outcomes.count("flaky") + only_teardown,
+            failed=failed,
+            errors=errors + len(collection_failures),
+            skipped=outcomes.count("skipped"),
+            xfailed=outcomes.count("xfailed"),
+            xpassed=outcomes.count("xpassed"),
+            flaky=outcomes.count("flaky"),
+            **counted,
         ),
-        collection_failures=tuple(map(_collection_failure, told.collectors)),
-        errors=told.errors,
-        in_flight=told.in_flight,
-        not_run=told.not_run,
-        unrecorded=Unrecorded(failures=told.unrecorded),
-        tests=tests,
+        failures=tuple(failure for _, failures in tests for failure in failures),
+        collection_failures=tuple(collection_failures),
+        not_run=tuple(not_run),
+        tests=tuple(test for test, _ in tests),
+        **others,
     )
 
 
-def _counts(told: ToldRun) -> Counts:
-    """Return counts as pytest's last line has them: a test may have passed and have an error."""
-    outcomes = [test.outcome for test in told.tests]
-    in_call = [sum(each.phase == "call" for each in test.failures) for test in told.tests]
-    elsewhere = [len(test.failures) - n for test, n in zip(told.tests, in_call, strict=True)]
-    only_teardown = sum(
-        test.outcome == "error" and {each.phase for each in test.failures} == {"teardown"}
-        for test in told.tests
-    )
-    return Counts(
-        collected=len(told.tests) + len(told.not_run),
-        deselected=told.deselected,
-        passed=outcomes.count("passed") + outcomes.count("flaky") + only_teardown,
-        failed=sum(
-            max(n, outcome == "failed") for n, outcome in zip(in_call, outcomes, strict=True)
-        ),
-        errors=sum(max(n, o == "error") for n, o in zip(elsewhere, outcomes, strict=True))
-        + len(told.collectors),
-        skipped=outcomes.count("skipped"),
-        xfailed=outcomes.count("xfailed"),
-        xpassed=outcomes.count("xpassed"),
-        flaky=outcomes.count("flaky"),
-        rerun=told.rerun,
-        warnings=told.warnings,
-    )
+def failure_of(
+    nodeid: str,
+    phase: Phase,
+    message: str,
+    text: str,
+    *,
+    path: str | None,
+    line: int | None = None,
+    place: Location | None = None,
+    is_subtest: bool = False,
+    **others: Any,
+) -> TestFailure:
+    """Return one failed phase of a test, or of one of its subtests.
 
-
-def _test_failure(test: ToldTest, failure: ToldFailure) -> TestFailure:
-    is_sum = failure.message == failure.text and _SUM_OF_SUBTESTS.match(failure.message)
-    part: Part = "subtest" if failure.is_subtest else "sum" if is_sum else "test"
+    Args:
+        nodeid: of the test.
+        phase: that failed.
+        message: without what the format itself adds to it.
+        text: the traceback, as pytest or another program shows it; may be empty.
+        path: of the test's file.
+        line: of the test in it.
+        place: where it was raised, if the file says so apart from the text.
+        is_subtest: a subtest failed.
+        **others: further fields of the failure.
+    """
+    is_sum = message == text and _SUM_OF_SUBTESTS.match(message)
+    part: Part = "subtest" if is_subtest else "sum" if is_sum else "test"
     return TestFailure(
-        nodeid=test.nodeid,
-        phase=failure.phase,
-        message=failure.message[:MAX_MESSAGE] or last_line(failure.text),
-        exception=exception_of(failure.message, failure.text),
+        nodeid=nodeid,
+        phase=phase,
+        message=message[:MAX_MESSAGE] or last_line(text),
+        exception=exception_of(message, text),
         part=part,
-        crashed=failure.crashed,
-        location=failure.place or place_in(failure.text, test.path, test.line),
-        traceback=cap(failure.text, MAX_TRACEBACK) or None,
-        traceback_truncated=len(failure.text) > MAX_TRACEBACK,
-        duration_seconds=test.seconds,
-        attempts=test.attempts,
-        worker=test.worker,
+        location=place or place_in(text, path, line),
+        traceback=cap(text, MAX_TRACEBACK) or None,
+        traceback_truncated=len(text) > MAX_TRACEBACK,
+        **others,
     )
 
 
-def _collection_failure(told: ToldCollector) -> CollectionFailure:
-    said = [line[2:].strip() for line in told.text.splitlines() if line.startswith("E ")]
-    message = said[-1] if said else last_line(told.text)
+def collection_failure_of(nodeid: str, text: str, line: int | None = None) -> CollectionFailure:
+    """Return a file or another collector that could not be collected."""
+    said = [each[2:].strip() for each in text.splitlines() if each.startswith("E ")]
+    message = said[-1] if said else last_line(text)
     return CollectionFailure(
-        nodeid=told.nodeid,
+        nodeid=nodeid,
         message=message[:MAX_MESSAGE],
-        exception=exception_of(message, told.text),
-        location=place_in(told.text, told.nodeid.partition("::")[0], told.line),
-        traceback=cap(told.text, MAX_TRACEBACK) or None,
-        traceback_truncated=len(told.text) > MAX_TRACEBACK,
+        exception=exception_of(message, text),
+        location=place_in(text, nodeid.partition("::")[0], line),
+        traceback=cap(text, MAX_TRACEBACK) or None,
+        traceback_truncated=len(text) > MAX_TRACEBACK,
     )
 
 
@@ -394,9 +351,9 @@ def count_at(holder: Mapping[str, Any], name: str) -> int:
     return int(found) if found is not None and found < _MOST_SECONDS else 0
 
 
-def exit_code_of(tests: Sequence[ToldTest], collectors: Sequence[ToldCollector]) -> int:
+def exit_code_of(tests: Sequence[Attempted], collectors: Sequence[CollectionFailure]) -> int:
     """Return the exit code that pytest must have had, where a file doesn't say it."""
-    if any(test.failures or test.outcome in ("failed", "error") for test in tests):
+    if any(failures or test.outcome in ("failed", "error") for test, failures in tests):
         return 1
     return 2 if collectors else 0 if tests else 5
 

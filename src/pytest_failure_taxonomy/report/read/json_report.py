@@ -7,17 +7,21 @@ perhaps no tests: its options can leave them out.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.foreign import (
+from pytest_failure_taxonomy.report.input_files import refusal
+from pytest_failure_taxonomy.report.limits import object_at, objects_at
+from pytest_failure_taxonomy.report.read.foreign import (
     OUTCOMES,
     PHASES,
-    ToldCollector,
-    ToldFailure,
-    ToldRun,
-    ToldTest,
+    Attempted,
+    ForeignRun,
+    collection_failure_of,
     count_at,
+    evidence_of_tests,
+    failure_of,
     hint_for,
     number_at,
     read_document,
@@ -25,16 +29,17 @@ from pytest_failure_taxonomy.report.foreign import (
     text_at,
     time_from,
 )
-from pytest_failure_taxonomy.report.input_files import refusal
-from pytest_failure_taxonomy.report.limits import object_at, objects_at
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Counts,
     Location,
     Phase,
     ProcessExit,
+    TestFailure,
     TestOutcome,
+    TestRun,
 )
+from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 
 NOTE: Final = "made of a pytest-json-report file: tests that never started are not in it"
@@ -47,7 +52,7 @@ _COUNTED: Final = ("passed", "failed", "skipped", "xfailed", "xpassed", "rerun",
 _MOST_LINES: Final = 10**7
 
 
-def read_run(path: Path) -> ToldRun:
+def read_run(path: Path) -> ForeignRun:
     """Return what a file of pytest-json-report tells; a `ReportError` if it is none."""
     content, document = read_document(path, _RIGHT)
     code = document.get("exitcode")
@@ -60,60 +65,72 @@ def read_run(path: Path) -> ToldRun:
         "give the file of one run",
     )
     has_tests = isinstance(document.get("tests"), list)
-    tests = tuple(_test(test) for test in objects_at(document, "tests"))
     summary = object_at(document, "summary")
     created, lasted = number_at(document, "created"), number_at(document, "duration")
     started = created - lasted if created is not None and lasted is not None else created
     root = text_at(document, "root")
-    return ToldRun(
-        content=content,
-        rootdir=root if os.path.isabs(root) else "",
-        environment=_environment(document),
-        exit=ProcessExit(code=code, source="pytest"),
-        tests=tests,
-        lists_tests=has_tests,
-        counts=None
-        if has_tests
-        else Counts(  # a summary has a test once: with an error or as it ended
+    collectors = [
+        collection_failure_of(text_at(each, "nodeid"), text_at(each, "longrepr"))
+        for each in objects_at(document, "collectors")
+        if text_at(each, "outcome") == "failed"
+    ]
+    run = evidence_of_tests(
+        ProcessExit(code=code, source="pytest"),
+        [_test(test) for test in objects_at(document, "tests")],
+        collectors,
+        counted={
+            "deselected": count_at(summary, "deselected"),
+            "rerun": count_at(summary, "rerun"),
+            "warnings": len(objects_at(document, "warnings")),
+        },
+    )
+    if not has_tests:  # a summary has a test once: with an error or as it ended
+        counts = Counts(
             collected=count_at(summary, "collected"),
             errors=count_at(summary, "error"),
             **{name: count_at(summary, name) for name in _COUNTED},
-        ),
-        collectors=tuple(
-            ToldCollector(nodeid=text_at(each, "nodeid"), text=text_at(each, "longrepr"))
-            for each in objects_at(document, "collectors")
-            if text_at(each, "outcome") == "failed"
-        ),
-        deselected=count_at(summary, "deselected"),
-        rerun=count_at(summary, "rerun"),
-        warnings=len(objects_at(document, "warnings")),
+        )
+        run = replace(run, counts=counts, tests=None)
+    return ForeignRun(
+        evidence=run,
+        content=content,
+        rootdir=root if os.path.isabs(root) else "",
+        environment=_environment(document),
         started_at=time_from(started, path),
         duration_seconds=lasted,
         notes=(NOTE,) if has_tests else (NOTE, NOTE_WITHOUT_TESTS),
     )
 
 
-def _test(test: dict[str, Any]) -> ToldTest:
+def _test(test: dict[str, Any]) -> Attempted:
     nodeid, line = text_at(test, "nodeid"), test.get("lineno")
     stages = {phase: object_at(test, phase) for phase in PHASES.values()}
-    failures = tuple(
-        _failure(phase, stage)
-        for phase, stage in stages.items()
-        if text_at(stage, "outcome") == "failed"
-    )
     is_line = type(line) is int and 0 <= line < _MOST_LINES
-    return ToldTest(
-        nodeid=nodeid,
-        outcome=_outcome(text_at(test, "outcome"), stages, failures),
-        path=nodeid.partition("::")[0] or None,
-        line=line + 1 if type(line) is int and is_line else None,
-        seconds=sum(number_at(stage, "duration") or 0.0 for stage in stages.values()),
-        failures=failures,
-    )
+    seconds = sum(number_at(stage, "duration") or 0.0 for stage in stages.values())
+    failures = []
+    for phase, stage in stages.items():
+        if text_at(stage, "outcome") == "failed":
+            text = text_at(stage, "longrepr")
+            message = text_at(object_at(stage, "crash"), "message")
+            failures.append(
+                failure_of(
+                    nodeid,
+                    phase,
+                    message or (telling_line(text) if "\n" in text else text),
+                    text,
+                    path=nodeid.partition("::")[0] or None,
+                    line=line + 1 if type(line) is int and is_line else None,
+                    place=_place(stage),
+                    duration_seconds=seconds,
+                )
+            )
+    outcome = _outcome(text_at(test, "outcome"), stages, failures)
+    run = TestRun(nodeid=nodeid, outcome=outcome, start_seconds=None, duration_seconds=seconds)
+    return run, failures
 
 
 def _outcome(
-    said: str, stages: dict[Phase, dict[str, Any]], failures: tuple[ToldFailure, ...]
+    said: str, stages: dict[Phase, dict[str, Any]], failures: Sequence[TestFailure]
 ) -> TestOutcome:
     """Return how a test ended; of one that was run again the file says `rerun`, whatever came."""
     if failures:
@@ -121,17 +138,6 @@ def _outcome(
     if said == "rerun":
         return "flaky" if text_at(stages["call"], "outcome") == "passed" else "failed"
     return OUTCOMES.get(said, "in_flight")
-
-
-def _failure(phase: Phase, stage: dict[str, Any]) -> ToldFailure:
-    text = text_at(stage, "longrepr")
-    message = text_at(object_at(stage, "crash"), "message")
-    return ToldFailure(
-        phase=phase,
-        message=message or (telling_line(text) if "\n" in text else text),
-        text=text,
-        place=_place(stage),
-    )
 
 
 def _place(stage: dict[str, Any]) -> Location | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
-from pytest_failure_taxonomy.logs.log_lines import chunks_of_text, open_log
+from pytest_failure_taxonomy.report.read.log_lines import chunks_of_text, open_log
 from pytest_failure_taxonomy.taxonomy.reasons import (
     MARKER_BLANKS,
     MARKER_COLOUR,

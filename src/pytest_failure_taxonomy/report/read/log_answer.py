@@ -7,14 +7,13 @@ from itertools import islice
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import LogError
-from pytest_failure_taxonomy.logs.deciding import output_of
-from pytest_failure_taxonomy.logs.log_lines import read_log
-from pytest_failure_taxonomy.logs.output_evidence import evidence_of_output
-from pytest_failure_taxonomy.logs.output_patterns import PROGRESS
-from pytest_failure_taxonomy.logs.output_readers import OtherOutput, PytestOutput
-from pytest_failure_taxonomy.logs.tool_messages import ToolOutput
 from pytest_failure_taxonomy.report.build import exit_as_json, reasons_as_json, verdict_as_json
 from pytest_failure_taxonomy.report.limits import MAX_MESSAGE, Limits
+from pytest_failure_taxonomy.report.read.log_lines import read_log
+from pytest_failure_taxonomy.report.read.output_evidence import evidence_of_output, output_of
+from pytest_failure_taxonomy.report.read.output_patterns import PROGRESS
+from pytest_failure_taxonomy.report.read.output_readers import OtherOutput, PytestOutput
+from pytest_failure_taxonomy.report.read.tool_messages import ToolOutput
 from pytest_failure_taxonomy.report.text import cap, change_texts, encodable
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,

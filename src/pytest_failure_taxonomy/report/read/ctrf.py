@@ -9,20 +9,23 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.foreign import (
+from pytest_failure_taxonomy.report.input_files import MAX_WORD, refusal
+from pytest_failure_taxonomy.report.limits import OWN_NAME, object_at, objects_at
+from pytest_failure_taxonomy.report.read.foreign import (
     OUTCOMES,
     PHASES,
-    ToldCollector,
-    ToldFailure,
-    ToldRun,
-    ToldTest,
+    Attempted,
+    ForeignRun,
+    collection_failure_of,
     count_at,
+    evidence_of_tests,
     exit_code_of,
+    failure_of,
     hint_for,
     number_at,
     read_document,
@@ -30,17 +33,18 @@ from pytest_failure_taxonomy.report.foreign import (
     text_at,
     time_from,
 )
-from pytest_failure_taxonomy.report.input_files import MAX_WORD, refusal
-from pytest_failure_taxonomy.report.limits import OWN_NAME, object_at, objects_at
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.evidence import (
     ErrorOrigin,
     InFlightTest,
+    Phase,
     ProcessExit,
     RunError,
+    RunEvidence,
     TestOutcome,
+    TestRun,
+    Unrecorded,
 )
-from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import telling_line
 
 NEWEST_VERSION: Final = 1
@@ -77,7 +81,7 @@ _TOLD_APART_BY: Final = ("id", "testId", "executionId", "browser", "device", "pa
 """Fields that tell tests of one name from each other."""
 
 
-def read_run(path: Path) -> ToldRun:
+def read_run(path: Path) -> ForeignRun:
     """Return what a CTRF file tells; a `ReportError` if it is none, or a newer one."""
     content, document = read_document(path, _RIGHT)
     results = object_at(document, "results")
@@ -87,7 +91,16 @@ def read_run(path: Path) -> ToldRun:
     tool = object_at(results, "tool")
     is_pytest = text_at(tool, "name") == "pytest"
     version = (text_at(tool, "version") or "unknown") if is_pytest else "unknown"
-    return replace(_told(results, path), content=content, environment={"pytest": version})
+    summary, own = object_at(results, "summary"), object_at(object_at(results, "extra"), OWN_NAME)
+    start, stop = number_at(summary, "start"), number_at(summary, "stop")
+    return ForeignRun(
+        evidence=_evidence(tests, own, start),
+        content=content,
+        environment={"pytest": version},
+        started_at=time_from(None if start is None else start / 1000, path),
+        duration_seconds=None if start is None or stop is None else max(0.0, (stop - start) / 1000),
+        notes=() if object_at(own, "exit") else (NOTE,),
+    )
 
 
 def _check(document: dict[str, Any], results: dict[str, Any], path: Path, content: bytes) -> None:
@@ -114,42 +127,40 @@ def _identity(test: dict[str, Any]) -> str:
     return "\n".join([_nodeid(test), *([json.dumps(others, sort_keys=True)] if others else [])])
 
 
-def _told(results: dict[str, Any], path: Path) -> ToldRun:
-    own = object_at(object_at(results, "extra"), OWN_NAME)
-    summary = object_at(results, "summary")
-    start, stop = number_at(summary, "start"), number_at(summary, "stop")
-    listed = objects_at(results, "tests")
+def _evidence(
+    listed: list[dict[str, Any]], own: dict[str, Any], start: float | None
+) -> RunEvidence:
+    """Return the evidence of the tests, and of what this package has kept besides."""
     ran = [test for test in listed if text_at(test, "rawStatus") != "not_run"]
-    tests = tuple(_test(test, start) for test in ran)
-    # Of many failures a report describes the first thousand; the others have names alone.
-    bare = [
-        bool(own and each.failures) and not any(said.message or said.text for said in each.failures)
-        for each in tests
-    ]
-    tests = tuple(
-        replace(each, failures=()) if is_bare else each
-        for each, is_bare in zip(tests, bare, strict=True)
-    )
-    collectors = tuple(
-        ToldCollector(
-            nodeid=text_at(error, "nodeid"),
-            text=text_at(error, "traceback") or text_at(error, "message"),
+    tests: list[Attempted] = []
+    bare = 0
+    for test in ran:
+        run, failures = _test(test, start)
+        # Of many failures a report describes the first thousand; the others have names alone.
+        is_bare = bool(own and failures) and not any(
+            message or text for _, message, text, _ in _failures(test)
+        )
+        bare += is_bare
+        tests.append((run, () if is_bare else failures))
+    collectors = [
+        collection_failure_of(
+            text_at(error, "nodeid"), text_at(error, "traceback") or text_at(error, "message")
         )
         for error in objects_at(own, "collection_errors")
-    )
+    ]
     end = object_at(own, "exit")
     kinds = [text_at(held, "kind") for held in objects_at(own, "reasons")]
     code = end.get("code") if end else exit_code_of(tests, collectors)
-    return ToldRun(
-        exit=ProcessExit(
+    return evidence_of_tests(
+        ProcessExit(
             code=code if type(code) is int else None,
             signal=text_at(end, "signal") or None,
             source=text_at(end, "source") or "none",
         ),
+        tests,
+        collectors,
         finished=not end
         or not any(kind.startswith("process.") or kind.endswith(".stalled") for kind in kinds),
-        tests=tests,
-        collectors=collectors,
         errors=tuple(
             RunError(
                 origin=_ORIGINS.get(text_at(error, "kind"), "internal"),
@@ -159,14 +170,11 @@ def _told(results: dict[str, Any], path: Path) -> ToldRun:
             for error in objects_at(own, "internal_errors")
         ),
         in_flight=tuple(_in_flight(test) for test in ran if _outcome(test) == "in_flight"),
-        not_run=tuple(
+        not_run=[
             text_at(test, "name") for test in listed if text_at(test, "rawStatus") == "not_run"
-        ),
-        rerun=sum(map(_retries, ran)),
-        unrecorded=sum(bare),
-        started_at=time_from(None if start is None else start / 1000, path),
-        duration_seconds=None if start is None or stop is None else max(0.0, (stop - start) / 1000),
-        notes=() if end else (NOTE,),
+        ],
+        counted={"rerun": sum(map(_retries, ran))},
+        unrecorded=Unrecorded(failures=bare),
     )
 
 
@@ -205,47 +213,54 @@ def _retries(test: dict[str, Any]) -> int:
     return count_at(own, "retries") or count_at(test, "retries") or listed
 
 
-def _test(test: dict[str, Any], start: float | None) -> ToldTest:
+def _test(test: dict[str, Any], start: float | None) -> Attempted:
     began, lasted = number_at(test, "start"), number_at(test, "duration")
-    since = None if began is None or start is None else max(0.0, (began - start) / 1000)
-    line = test.get("line")
-    outcome = _outcome(test)
-    path = text_at(test, "filePath").replace("\\", "/") or None
-    return ToldTest(
+    line, outcome = test.get("line"), _outcome(test)
+    run = TestRun(
         nodeid=_nodeid(test),
         outcome=outcome,
-        path=path,
-        line=line if type(line) is int and 0 < line < 10**7 else None,
-        seconds=None if lasted is None else lasted / 1000,
-        start_seconds=since,
+        start_seconds=None if began is None or start is None else max(0.0, (began - start) / 1000),
+        duration_seconds=None if lasted is None else lasted / 1000,
         worker=text_at(test, "threadId") or None,
-        attempts=1 + _retries(test),
-        failures=_failures(test) if outcome in ("failed", "error") else (),
     )
+    if outcome not in ("failed", "error"):
+        return run, ()
+    failures = [
+        failure_of(
+            run.nodeid,
+            phase,
+            message,
+            text,
+            path=text_at(test, "filePath").replace("\\", "/") or None,
+            line=line if type(line) is int and 0 < line < 10**7 else None,
+            crashed=crashed,
+            duration_seconds=run.duration_seconds,
+            attempts=1 + _retries(test),
+            worker=run.worker,
+        )
+        for phase, message, text, crashed in _failures(test)
+    ]
+    return run, failures
 
 
-def _failures(test: dict[str, Any]) -> tuple[ToldFailure, ...]:
-    """Return the failures of a test: the one that CTRF has room for, or all that we have kept."""
+def _failures(test: dict[str, Any]) -> Iterator[tuple[Phase, str, str, bool]]:
+    """Yield the failures of a test: the one that CTRF has room for, or all that we have kept.
+
+    Each is its phase, its message, its traceback, and whether the process died.
+    """
     own = objects_at(object_at(object_at(test, "extra"), OWN_NAME), "failures")
-    if own:
-        return tuple(_own_failure(failure) for failure in own)
-    text, message = text_at(test, "trace"), text_at(test, "message")
-    raw = text_at(test, "rawStatus")
-    phase = PHASES.get(raw.removesuffix("_failed"), "setup" if raw == "error" else "call")
-    return (ToldFailure(phase=phase, message=message or telling_line(text), text=text),)
-
-
-def _own_failure(failure: dict[str, Any]) -> ToldFailure:
-    raised = object_at(failure, "exception")
-    name, module, said = (text_at(raised, each) for each in ("type", "module", "message"))
-    dotted = name if module in ("", "builtins") else f"{module}.{name}"
-    text = text_at(failure, "traceback")
-    return ToldFailure(
-        phase=PHASES.get(text_at(failure, "phase"), "call"),
-        message=(f"{dotted}: {said}" if said else dotted) if name else telling_line(text),
-        text=text,
-        crashed=text_at(failure, "kind") == "worker.crashed",
-    )
+    for failure in own:
+        raised = object_at(failure, "exception")
+        name, module, said = (text_at(raised, each) for each in ("type", "module", "message"))
+        dotted = name if module in ("", "builtins") else f"{module}.{name}"
+        text = text_at(failure, "traceback")
+        message = (f"{dotted}: {said}" if said else dotted) if name else telling_line(text)
+        phase = PHASES.get(text_at(failure, "phase"), "call")
+        yield phase, message, text, text_at(failure, "kind") == "worker.crashed"
+    if not own:
+        raw, text = text_at(test, "rawStatus"), text_at(test, "trace")
+        phase = PHASES.get(raw.removesuffix("_failed"), "setup" if raw == "error" else "call")
+        yield phase, text_at(test, "message") or telling_line(text), text, False
 
 
 def _in_flight(test: dict[str, Any]) -> InFlightTest:

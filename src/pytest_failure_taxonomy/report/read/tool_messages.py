@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from pytest_failure_taxonomy.logs.log_lines import Line
+from pytest_failure_taxonomy.report.read.log_lines import Line
 from pytest_failure_taxonomy.taxonomy.evidence import OutputLine, ToolCause, ToolMessage
 from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 

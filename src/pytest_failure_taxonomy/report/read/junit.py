@@ -13,18 +13,26 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.foreign import (
-    ToldCollector,
-    ToldFailure,
-    ToldRun,
-    ToldTest,
+from pytest_failure_taxonomy.report.input_files import read_input
+from pytest_failure_taxonomy.report.read.foreign import (
+    Attempted,
+    ForeignRun,
+    collection_failure_of,
+    evidence_of_tests,
     exit_code_of,
+    failure_of,
     time_from,
 )
-from pytest_failure_taxonomy.report.input_files import read_input
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.system.files import read_named_file
-from pytest_failure_taxonomy.taxonomy.evidence import Phase, ProcessExit, TestOutcome
+from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
+    Phase,
+    ProcessExit,
+    TestFailure,
+    TestOutcome,
+    TestRun,
+)
 
 NOTE: Final = (
     "made of a JUnit file: pytest's exit code, a death and what was running then are not in it"
@@ -35,18 +43,17 @@ _TEARDOWN: Final = 'failed on teardown with "'
 _RIGHT: Final = "give the file that `pytest --junitxml` writes"
 
 
-def read_run(path: Path) -> ToldRun:
+def read_run(path: Path) -> ForeignRun:
     """Return what a JUnit file tells; a `ReportError` if it is none, or attacks XML's readers."""
     content = read_input(path, _RIGHT)
     suites = suites_of(_root(content, path))
     found = [each for suite in suites for each in _cases(suite)]
-    tests = tuple(each for each in found if isinstance(each, ToldTest))
-    collectors = tuple(each for each in found if isinstance(each, ToldCollector))
-    return ToldRun(
+    tests = [each for each in found if not isinstance(each, CollectionFailure)]
+    collectors = [each for each in found if isinstance(each, CollectionFailure)]
+    end = ProcessExit(code=exit_code_of(tests, collectors), source="none")
+    return ForeignRun(
+        evidence=evidence_of_tests(end, tests, collectors),
         content=content,
-        exit=ProcessExit(code=exit_code_of(tests, collectors), source="none"),
-        tests=tests,
-        collectors=collectors,
         started_at=_started_at(suites, path),
         duration_seconds=sum((_number(each.get("time")) or 0.0) for each in suites),
         notes=(NOTE,),
@@ -110,29 +117,32 @@ def _started_at(suites: list[Any], path: Path) -> datetime:
     return min(times, default=None) or time_from(None, path)
 
 
-def _cases(suite: Any) -> Iterator[ToldTest | ToldCollector]:
+def _cases(suite: Any) -> Iterator[Attempted | CollectionFailure]:
     for case in suite.findall("testcase"):
         path, nodeid = _name(case)
         found = case.get("line") or ""  # pytest counts from 0
         line = int(found) + 1 if re.fullmatch(r"[0-9]{1,7}", found) else None
-        failures: list[ToldFailure] = []
+        seconds = _number(case.get("time"))
+        failures: list[TestFailure] = []
         collector = None
         outcome: TestOutcome = "passed"
         for child in case:
             message, text = child.get("message") or "", "".join(child.itertext())
             if child.tag == "error" and message == _COLLECTION:
-                collector = ToldCollector(nodeid=path, text=text, line=line)
+                collector = collection_failure_of(path, text, line)
             elif child.tag in ("failure", "error"):
-                failures.append(_failure(child.tag, message, text))
+                phase, message = _phase_and_message(child.tag, message)
+                failures.append(
+                    failure_of(
+                        *(nodeid, phase, message, text),
+                        path=path,
+                        line=line,
+                        duration_seconds=seconds,
+                    )
+                )
             outcome = _outcome_after(outcome, child)
-        yield collector or ToldTest(
-            nodeid=nodeid,
-            path=path,
-            line=line,
-            seconds=_number(case.get("time")),
-            outcome=outcome,
-            failures=tuple(failures),
-        )
+        test = TestRun(nodeid=nodeid, outcome=outcome, start_seconds=None, duration_seconds=seconds)
+        yield collector or (test, failures)
 
 
 def _outcome_after(outcome: TestOutcome, child: Any) -> TestOutcome:
@@ -147,14 +157,15 @@ def _outcome_after(outcome: TestOutcome, child: Any) -> TestOutcome:
     return outcome
 
 
-def _failure(tag: str, message: str, text: str) -> ToldFailure:
-    phase: Phase = "call"
-    if tag == "error":
-        phase = "teardown" if message.startswith(_TEARDOWN) else "setup"
+def _phase_and_message(tag: str, message: str) -> tuple[Phase, str]:
+    """Return which phase failed, and the message without the words that pytest adds for it."""
+    if tag != "error":
+        return "call", message
+    phase: Phase = "teardown" if message.startswith(_TEARDOWN) else "setup"
     for prefix in (_SETUP, _TEARDOWN):
         if message.startswith(prefix):
             message = message.removeprefix(prefix).removesuffix('"')
-    return ToldFailure(phase=phase, message=message, text=text)
+    return phase, message
 
 
 def _name(case: Any) -> tuple[str, str]:

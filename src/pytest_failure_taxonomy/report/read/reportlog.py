@@ -13,17 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.foreign import (
-    PHASES,
-    ToldCollector,
-    ToldFailure,
-    ToldRun,
-    ToldTest,
-    hint_for,
-    number_at,
-    text_at,
-    time_from,
-)
 from pytest_failure_taxonomy.report.input_files import (
     MAX_WORD,
     UnfitJSONError,
@@ -32,12 +21,27 @@ from pytest_failure_taxonomy.report.input_files import (
     refusal,
 )
 from pytest_failure_taxonomy.report.limits import object_at, objects_at
+from pytest_failure_taxonomy.report.read.foreign import (
+    PHASES,
+    Attempted,
+    ForeignRun,
+    collection_failure_of,
+    evidence_of_tests,
+    failure_of,
+    hint_for,
+    number_at,
+    text_at,
+    time_from,
+)
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.evidence import (
+    CollectionFailure,
     InFlightTest,
     Phase,
     ProcessExit,
+    TestFailure,
     TestOutcome,
+    TestRun,
 )
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import telling_line
@@ -60,7 +64,7 @@ _MOST_NAMED: Final = 5
 _MOST_LINES: Final = 10**7
 
 
-def read_run(path: Path) -> ToldRun:
+def read_run(path: Path) -> ForeignRun:
     """Return what a log tells; a `ReportError` if it is none, is cut off, or has two runs."""
     content = read_input(path, _RIGHT, limit=MAX_LOG_BYTES)
     log = _Log(path)
@@ -69,7 +73,7 @@ def read_run(path: Path) -> ToldRun:
             log.take(number, _entry(path, number, line))
     if not log.pytest_version:
         raise refusal(log.where, "it is empty", _RIGHT)
-    return replace(log.told(), content=content, environment={"pytest": log.pytest_version})
+    return log.told(content)
 
 
 def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
@@ -104,7 +108,7 @@ class _Running:
         self.attempts = 1
         self.seconds = 0.0
         self.outcome: TestOutcome | None = None
-        self.failures: list[ToldFailure] = []
+        self.failures: list[TestFailure] = []
 
     def begin_again(self) -> None:
         """Forget the attempt before."""
@@ -128,7 +132,7 @@ class _Running:
             self.is_run_again = True
             self.outcome = "failed"
         elif said == "failed":
-            self.failures.append(_failure(entry, phase))
+            self.add_failure(entry, phase)
             is_failed = phase == "call" or self.outcome == "failed"
             self.outcome = "failed" if is_failed else "error"
         elif said == "skipped":
@@ -137,21 +141,38 @@ class _Running:
             unexpected = "wasxfail" in entry
             self.outcome = "flaky" if self.attempts > 1 else "xpassed" if unexpected else "passed"
 
-    def told(self, first_start: float | None) -> ToldTest:
+    def told(self, first_start: float | None) -> Attempted:
         """Return the test as it is now."""
         since = None
         if self.start is not None and first_start is not None:
             since = max(0.0, self.start - first_start)
-        return ToldTest(
+        run = TestRun(
             nodeid=self.nodeid,
             outcome="in_flight" if self.is_open else self.outcome or "in_flight",
-            path=self.path,
-            line=self.line,
-            seconds=self.seconds,
             start_seconds=since,
+            duration_seconds=self.seconds,
             worker=self.worker,
-            attempts=self.attempts,
-            failures=tuple(self.failures),
+        )
+        last = {"duration_seconds": self.seconds, "attempts": self.attempts}
+        return run, [replace(failure, **last) for failure in self.failures]
+
+    def add_failure(self, entry: dict[str, Any], phase: Phase, **others: Any) -> None:
+        """Add the failure that a report tells."""
+        longrepr = entry.get("longrepr")
+        text = _text_of(longrepr)
+        crash = object_at(longrepr, "reprcrash") if isinstance(longrepr, dict) else {}
+        message = text_at(crash, "message") or (telling_line(text) if "\n" in text else text)
+        self.failures.append(
+            failure_of(
+                self.nodeid,
+                phase,
+                message,
+                text,
+                path=self.path,
+                line=self.line,
+                worker=self.worker,
+                **others,
+            )
         )
 
     def in_flight(self) -> InFlightTest:
@@ -172,7 +193,7 @@ class _Log:
         self._exit_code: int | None = None
         self._is_finished = False
         self._tests: dict[tuple[str, str | None], _Running] = {}
-        self._collectors: dict[str, ToldCollector] = {}
+        self._collectors: dict[str, CollectionFailure] = {}
         self._warnings = 0
         self._rerun = 0
         self._stop = 0.0
@@ -203,7 +224,7 @@ class _Log:
         else:
             self._unknown[sort] = self._unknown.get(sort, 0) + 1
 
-    def told(self) -> ToldRun:
+    def told(self, content: bytes) -> ForeignRun:
         """Return the run, as far as the log has come."""
         tests = list(self._tests.values())
         starts = [test.start for test in tests if test.start is not None]
@@ -213,16 +234,17 @@ class _Log:
             names = ", ".join(safe_text(name, MAX_WORD) for name in [*self._unknown][:_MOST_NAMED])
             count = sum(self._unknown.values())
             notes.append(f"{count} lines of unknown types are left out: {names}")
-        return ToldRun(
-            exit=ProcessExit(
-                code=self._exit_code, source="pytest" if self._is_finished else "none"
+        return ForeignRun(
+            evidence=evidence_of_tests(
+                ProcessExit(code=self._exit_code, source="pytest" if self._is_finished else "none"),
+                [test.told(first) for test in tests],
+                [*self._collectors.values()],
+                finished=self._is_finished,
+                in_flight=tuple(test.in_flight() for test in tests if test.is_open),
+                counted={"warnings": self._warnings, "rerun": self._rerun},
             ),
-            finished=self._is_finished,
-            tests=tuple(test.told(first) for test in tests),
-            collectors=tuple(self._collectors.values()),
-            in_flight=tuple(test.in_flight() for test in tests if test.is_open),
-            warnings=self._warnings,
-            rerun=self._rerun,
+            content=content,
+            environment={"pytest": self.pytest_version},
             started_at=time_from(first, self.path),
             duration_seconds=None if first is None else max(0.0, self._stop - first),
             notes=tuple(notes),
@@ -232,7 +254,7 @@ class _Log:
         if text_at(entry, "outcome") == "failed":
             nodeid = text_at(entry, "nodeid")
             text = _text_of(entry.get("longrepr"))
-            self._collectors[nodeid] = ToldCollector(nodeid=nodeid, text=text)
+            self._collectors[nodeid] = collection_failure_of(nodeid, text)
 
     def _take_phase(self, number: int, entry: dict[str, Any]) -> None:
         self._stop = max(self._stop, number_at(entry, "stop") or 0.0)
@@ -256,9 +278,8 @@ class _Log:
 
     def _take_subtest(self, entry: dict[str, Any]) -> None:
         if text_at(entry, "outcome") == "failed":
-            failure = replace(_failure(entry, "call"), is_subtest=True)
             test = self._test_of(entry)
-            test.failures.append(failure)
+            test.add_failure(entry, "call", is_subtest=True)
             test.outcome = test.outcome or "failed"
 
     def _take_crash(self, entry: dict[str, Any]) -> None:
@@ -272,7 +293,7 @@ class _Log:
         if text_at(entry, "outcome") == "rerun":
             test.is_run_again = True
             return
-        test.failures.append(replace(_failure(entry, "call"), crashed=True))
+        test.add_failure(entry, "call", crashed=True)
         test.outcome = "failed"
 
     def _test_of(self, entry: dict[str, Any]) -> _Running:
@@ -293,14 +314,6 @@ def _place_of_test(entry: dict[str, Any]) -> tuple[str | None, int | None]:
         case [str(path), int(line), *_] if 0 <= line < _MOST_LINES:
             return path.replace("\\", "/"), int(line) + 1
     return text_at(entry, "nodeid").partition("::")[0] or None, None
-
-
-def _failure(entry: dict[str, Any], phase: Phase) -> ToldFailure:
-    longrepr = entry.get("longrepr")
-    text = _text_of(longrepr)
-    crash = object_at(longrepr, "reprcrash") if isinstance(longrepr, dict) else {}
-    message = text_at(crash, "message") or (telling_line(text) if "\n" in text else text)
-    return ToldFailure(phase=phase, message=message, text=text)
 
 
 def _text_of(longrepr: Any) -> str:

@@ -1,1 +1,0 @@
-"""Read the logs of runs without the plugin: find markers, and turn output into evidence."""
