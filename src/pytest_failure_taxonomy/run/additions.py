@@ -55,7 +55,7 @@ def kept_in(session: Any) -> dict[str, str] | None:
 
     Whoever completes the report of a pytest that died reads them there.
     """
-    runs = session.runs_are_kept_in
+    runs = session.storage
     if not runs.folder or runs.is_temporary:
         return None
     return {"folder": runs.folder, "session": runs.name}

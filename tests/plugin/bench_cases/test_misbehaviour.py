@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_failure_taxonomy.bench.plugin import bench_names
+from pytest_failure_taxonomy.bench.plugin import bench_session
 from pytest_failure_taxonomy.bench.runs.reader import read_run
 from pytest_failure_taxonomy.watcher import mailbox
 from tests.helpers.runs import PytestRuns
@@ -248,7 +248,7 @@ def test_a_bench_whose_system_exits_with_0_is_red_under_run(
 
 def test_the_supervisors_variable_has_one_name() -> None:
     """The bench knows it, too, without the package that it belongs to."""
-    assert bench_names.SUPERVISOR_VARIABLE == mailbox.SUPERVISOR_VARIABLE
+    assert bench_session.SUPERVISOR_VARIABLE == mailbox.SUPERVISOR_VARIABLE
 
 
 def test_task_class_without_its_first_file(runs: PytestRuns) -> None:

@@ -17,54 +17,21 @@ from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.load.folder import task_class_folder
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
-from pytest_failure_taxonomy.bench.plugin.baseline import (
-    baseline_notes,
-    baseline_problems,
-    judge_by_baseline,
-)
-from pytest_failure_taxonomy.bench.plugin.bench_names import (
-    JOURNAL,
-    ORACLE,
-    RUNS,
-    SUPERVISOR_VARIABLE,
-    WIRE_KEY,
-)
-from pytest_failure_taxonomy.bench.plugin.case_runs import (
-    CaseRuns,
+from pytest_failure_taxonomy.bench.plugin import items, kept_runs, results, storage, task_classes
+from pytest_failure_taxonomy.bench.plugin.items import BENCH, CaseFailedError, CaseItem, MarkedCase
+from pytest_failure_taxonomy.bench.plugin.results import ReportedResults, Source, SourcedReport
+from pytest_failure_taxonomy.bench.plugin.scheduler import (
+    CaseScheduler,
     Notes,
     folder_of,
     name_of,
     source_of,
     version_of,
 )
-from pytest_failure_taxonomy.bench.plugin.items import (
-    BENCH,
-    CaseFailedError,
-    CaseItem,
-    MarkedCase,
-    marked_case,
-    represent,
-)
-from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns, resumed_line
-from pytest_failure_taxonomy.bench.plugin.results import (
-    Journal,
-    ReportedResults,
-    Results,
-    Source,
-    SourcedReport,
-    SourceResults,
-    remove_stale_journals,
-)
-from pytest_failure_taxonomy.bench.plugin.session_of_runs import json_file_of
-from pytest_failure_taxonomy.bench.plugin.task_classes import (
-    SystemCase,
-    TaskClasses,
-    by_system,
-    case_and_system,
-)
 from pytest_failure_taxonomy.bench.run.admission import RunAdmission
 from pytest_failure_taxonomy.bench.run.fan_out import NotStartedError, RunEndedError
 from pytest_failure_taxonomy.bench.run.runner import Runner
+from pytest_failure_taxonomy.bench.run_summary import name_with_system
 from pytest_failure_taxonomy.bench.runs.file import SystemGiven
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.system.files import replace_file
@@ -73,8 +40,9 @@ from pytest_failure_taxonomy.taxonomy.values import replace
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, RunPlan, TaskClass
     from pytest_failure_taxonomy.bench.outcomes import CaseOutcome, SystemUnderTest
-    from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
 
+SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
+"""Repeated from `watcher.mailbox`, which a test compares."""
 _RUN_NOTHING = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
 """Options with which pytest collects cases and runs none."""
 
@@ -109,18 +77,6 @@ def reported_by(item: pytest.Item) -> ReportedResults:
     return item.stash.setdefault(_REPORTED, ReportedResults())
 
 
-def _is_to_be_rerun(item: pytest.Item) -> bool:
-    """Return whether a plugin that is there has been told to run an item again if it fails."""
-    values: list[object] = []
-    for name in _RERUN_OPTIONS:
-        if hasattr(item.config.option, name):
-            values.append(item.config.getoption(name))
-            with suppress(ValueError):  # there is no such ini value
-                values.append(item.config.getini(name))
-    is_asked = any(str(value) not in ("None", "False", "", "0", "[]") for value in values)
-    return is_asked or (bool(values) and item.get_closest_marker(_RERUN_MARK) is not None)
-
-
 _UNWATCHED: Final = (
     "bench: a system that runs in pytest's own process can end it with status 0 before the gate is "
     "decided; in CI, start pytest by `failure-taxonomy run -- pytest`"
@@ -133,21 +89,24 @@ class BenchSession:
     def __init__(self, config: pytest.Config) -> None:
         given = getattr(config, "workerinput", {})
         self._is_worker = bool(given)
-        self._journal: Journal | None = None
+        self._journal: kept_runs.Journal | None = None
         worker = str(given.get("workerid", ""))
-        if WIRE_KEY in given:
-            self._journal = Journal(Path(given[WIRE_KEY]["journal"]), worker)
-        self._kept = KeptRuns(config, config.stash[RUNS], worker)
+        if storage.WIRE_KEY in given:
+            self._journal = kept_runs.Journal(Path(given[storage.WIRE_KEY]["journal"]), worker)
+        self.storage = storage.bench_storage(config)
+        """Where this pytest run keeps the runs of its task classes."""
+        self._kept = kept_runs.KeptRuns(config, self.storage, worker)
         self._config = config
-        self._results = Results()
+        self._results = results.Results()
+        self._baseline = config.stash.get(results.BASELINE, None)
         self._reports: list[SourcedReport] | None = None
         self._json_problem = ""
         self.why_failed = ""
         """Why the run is not good, whatever its tests say; known at the end of the session."""
         self._is_checked = False
-        self.classes = TaskClasses(config)
+        self.classes = task_classes.TaskClasses(config)
         workers = int(given.get("workercount", 0))
-        self.runs = CaseRuns(self.classes, self._results, workers, self._journal, self._kept)
+        self.runs = CaseScheduler(self.classes, self._results, workers, self._journal, self._kept)
 
     def run(self, item: CaseItem) -> CaseOutcome:
         """Return the outcome of an item's case, and add the score to the item's report."""
@@ -182,7 +141,7 @@ class BenchSession:
         file = self._kept.open(source, plan.task_class, given, plan.cases)
         if file is None:
             return Runner(is_logging=False), ""
-        notes = Notes(SourceResults(), file, plan.cases)
+        notes = Notes(results.SourceResults(), file, plan.cases)
         runner = Runner(
             on_outcome=notes.finish,
             on_attempt=notes.fail,
@@ -224,14 +183,22 @@ class BenchSession:
         """Return the case that an item of a task class or a test with the mark `bench` runs."""
         if isinstance(item, CaseItem):
             return MarkedCase(item.task_class, item.case, source_of(item))
-        return marked_case(item, self.classes)
+        return items.marked_case(item, self.classes)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
         """Run the item of a case as pytest does, once, before a plugin that would rerun it."""
         if self._case_of(item) is None:
             return None
-        item.stash[_IS_TO_BE_RERUN] = _is_to_be_rerun(item)
+        values: list[object] = []
+        for name in _RERUN_OPTIONS:
+            if hasattr(item.config.option, name):
+                values.append(item.config.getoption(name))
+                with suppress(ValueError):  # there is no such ini value
+                    values.append(item.config.getini(name))
+        is_asked = any(str(value) not in ("None", "False", "", "0", "[]") for value in values)
+        is_marked = bool(values) and item.get_closest_marker(_RERUN_MARK) is not None
+        item.stash[_IS_TO_BE_RERUN] = is_asked or is_marked
         if item.stash[_IS_TO_BE_RERUN]:
             item.own_markers[:] = [mark for mark in item.own_markers if mark.name != _RERUN_MARK]
         runner: Any = item.config.pluginmanager.get_plugin("runner")
@@ -272,29 +239,29 @@ class BenchSession:
         for folder, system, nodeid in self._cases_of(nodeids):
             folders[folder] = self.classes.load(folder)
             source = Source(str(folder), system=system)
-            self._results.of(source).schedule(case_and_system(nodeid)[0])
+            self._results.of(source).schedule(task_classes.case_and_system(nodeid)[0])
         self._check(folders.values())
 
     def find_units(self, nodeids: Sequence[str], workers: int) -> Mapping[str, str]:
         """Return the name of the unit of each case among xdist's node ids."""
         units: dict[str, str] = {}
-        for folder, system, ids in by_system(self._cases_of(nodeids)):
+        for folder, system, ids in task_classes.by_system(self._cases_of(nodeids)):
             split = self.classes.units(self.classes.load(folder), ids, workers)
             for members in split:  # named by their first: a system may have several groups
                 units.update(dict.fromkeys(members, f"{folder}#{system}#{members[0]}"))
         return units
 
-    def _cases_of(self, nodeids: Sequence[str]) -> Iterator[SystemCase[str]]:
-        """Yield the cases among node ids, each with its class and the label of its system."""
+    def _cases_of(self, nodeids: Sequence[str]) -> Iterator[tuple[Path, str, str]]:
+        """Yield the cases among node ids: the class's folder, the system's label, the id."""
         folders: dict[str, Path | None] = {}
         for nodeid in nodeids:
             name = nodeid.partition("::")[0]
             if name not in folders:
                 path = self._config.rootpath / name
-                folders[name] = None if path.parent.name == ORACLE else task_class_folder(path)
+                folders[name] = None if path.parent.name == "oracle" else task_class_folder(path)
             folder = folders[name]
             if folder is not None:
-                yield SystemCase(folder, case_and_system(nodeid)[1], nodeid)
+                yield folder, task_classes.case_and_system(nodeid)[1], nodeid
 
     def of_other_shards(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
         """Return the items that run a case of another shard than the chosen one."""
@@ -313,8 +280,8 @@ class BenchSession:
     @pytest.hookimpl(tryfirst=True)  # an xdist worker reports its collection in this hook
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Split the selected cases into units, and count them."""
-        items = [each for each in session.items if isinstance(each, CaseItem)]
-        self.runs.arrange(items)
+        cases = [each for each in session.items if isinstance(each, CaseItem)]
+        self.runs.arrange(cases)
         for item in session.items:
             found = self._case_of(item)
             is_of_test = found is not None and found.source.test != ""
@@ -324,7 +291,7 @@ class BenchSession:
             if is_of_test and self._journal is not None:
                 self._journal.note_schedule(found.source, found.case.case_id)
         if not self._is_worker:  # xdist's controller has checked it
-            by_class = {folder_of(each.task_class): each.task_class for each in items}
+            by_class = {folder_of(each.task_class): each.task_class for each in cases}
             self._check(by_class.values())
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -364,12 +331,12 @@ class BenchSession:
         """Add scores to the report of a test, and show a case that did not pass as such."""
         report = yield
         if call.excinfo is not None and isinstance(call.excinfo.value, CaseFailedError):
-            report.longrepr = represent(*item.reportinfo()[:2], call.excinfo.value)
+            report.longrepr = items.represent(*item.reportinfo()[:2], call.excinfo.value)
         self._note_broken(item, call, report)
         if call.when != "setup" and _REPORTED in item.stash:
             reported = item.stash[_REPORTED]
             del item.stash[_REPORTED]
-            setattr(report, WIRE_KEY, reported.as_json())
+            setattr(report, storage.WIRE_KEY, reported.as_json())
             properties = reported.as_properties()
             report.user_properties.extend(properties)
             if call.when == "call":  # `--junitxml` takes those of the teardown's report
@@ -398,11 +365,11 @@ class BenchSession:
 
         They are dropped when all plugins have seen the report: pytest keeps it until the end.
         """
-        if not hasattr(report, WIRE_KEY):
+        if not hasattr(report, storage.WIRE_KEY):
             return (yield)
-        self._results.take(getattr(report, WIRE_KEY))
+        self._results.take(getattr(report, storage.WIRE_KEY))
         yield
-        delattr(report, WIRE_KEY)
+        delattr(report, storage.WIRE_KEY)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
@@ -423,7 +390,7 @@ class BenchSession:
                 self._results.of(source).take_kept(run)
         self._kept.remove_temporary()
         self._read_journal()
-        path = json_file_of(self._config)
+        path = storage.json_file_of(self._config)
         if path is not None and self._runs_something:
             problem = write_json(path, self.reports())
             self._json_problem = f"{path}: {problem}" if problem else ""
@@ -433,10 +400,7 @@ class BenchSession:
             session.shouldfail = self.why_failed
 
     def _why_failed(self) -> Iterator[str]:
-        from pytest_failure_taxonomy.bench.plugin.bench_terminal import is_gate_failed
-        from pytest_failure_taxonomy.bench.run_summary import name_with_system
-
-        failed = [name_with_system(each) for each in self.reports() if is_gate_failed(each)]
+        failed = [name_with_system(each) for each in self.reports() if results.is_gate_failed(each)]
         if failed:
             yield f"the gate of bench {', '.join(failed)} failed"
         for report, test, _, is_judged in self._sourced():
@@ -448,7 +412,8 @@ class BenchSession:
                     f"bench {name_with_system(report)}{where} is incomplete: {missing} of "
                     f"{counts.scheduled} cases {'has' if missing == 1 else 'have'} no score"
                 )
-        yield from baseline_problems(self._config)
+        if self._baseline is not None:
+            yield from self._baseline.problems
         if self._json_problem:
             yield f"--bench-json {self._json_problem}"
 
@@ -456,14 +421,22 @@ class BenchSession:
         """Print the results of each task class."""
         if self._is_worker:  # the terminal of an xdist worker is not shown
             return
-        self._print(terminalreporter)
+        terminal, reports = terminalreporter, self._sourced()
+        notes = [_NOT_RERUN] if self._results.is_not_rerun else []
+        notes += [f"bench: the run is not kept: {each}" for each in self._kept.note_problems()]
+        notes += self._baseline.notes if self._baseline is not None else ()
+        for note in notes:
+            terminal.write_line(note, yellow=True)
+        if terminal.verbosity >= -1 and reports:
+            if terminal.verbosity >= 0:
+                terminal.write_sep("=", "bench")
+            else:
+                terminal.line("")
+            shows_files = terminal.verbosity >= 0
+            lines_of_kept = partial(self._lines_of_kept, shows_file=shows_files)
+            results.print_runs(terminal, reports, lines_of_kept)
         if self._json_problem:
-            terminalreporter.write_line(f"--bench-json: {self._json_problem}", red=True)
-
-    @property
-    def runs_are_kept_in(self) -> SessionOfRuns:
-        """Where this pytest run keeps the runs of its task classes."""
-        return self._config.stash[RUNS]
+            terminal.write_line(f"--bench-json: {self._json_problem}", red=True)
 
     def reports(self) -> list[BenchRunReport]:
         """Return the report of each task class; call it when all cases are over."""
@@ -478,63 +451,47 @@ class BenchSession:
         if not self._runs_something:
             return []
         if self._reports is None:
-            reports = self._results.reports(self._make_plan)
-            named = [_with_part(each) for each in reports]
-            self._reports = judge_by_baseline(self._config, named, self.classes)
-        return self._reports
 
-    def _make_plan(self, folder: Path, case_ids: Sequence[str]) -> RunPlan:
-        task_class = self.classes.load(folder)
-        wanted = frozenset(case_ids)
-        chosen = [case for case in task_class.cases if case.case_id in wanted]
-        return self.classes.plan(task_class, chosen)
+            def make_plan(folder: Path, case_ids: Sequence[str]) -> RunPlan:
+                task_class, wanted = self.classes.load(folder), frozenset(case_ids)
+                chosen = [case for case in task_class.cases if case.case_id in wanted]
+                return self.classes.plan(task_class, chosen)
+
+            reports = [_with_part(each) for each in self._results.reports(make_plan)]
+            if self._baseline is not None:
+                reports = [self._baseline.judge(each, self.classes) for each in reports]
+            self._reports = reports
+        return self._reports
 
     def _read_journal(self) -> None:
         """Collect on xdist's controller what workers wrote, including those that died."""
-        folder = self._config.stash.get(JOURNAL, None)
+        folder = self._config.stash.get(storage.JOURNAL, None)
         if folder is None:
             return
-        journal = Journal(Path(folder), "controller")
+        journal = kept_runs.Journal(Path(folder), "controller")
         for folder_of_class, system, nodeid in self._cases_of(sorted(journal.started())):
             source = Source(str(folder_of_class), system=system)
-            self._results.of(source).started.add(case_and_system(nodeid)[0])
+            self._results.of(source).started.add(task_classes.case_and_system(nodeid)[0])
         for source, case_id in journal.scheduled():
             self._results.of(source).schedule(case_id)
         journal.remove()
-        remove_stale_journals(Path(folder).parent)
+        kept_runs.remove_stale_journals(Path(folder).parent)
 
     def _knows_all(self, source: Source) -> bool:
         """Return whether this process alone ran the cases of a source, and has all their scores."""
-        if self._journal is not None or JOURNAL in self._config.stash:
+        if self._journal is not None or storage.JOURNAL in self._config.stash:
             return False
-        results = self._results.of(source) if self._results.has(source) else None
-        return results is None or results.started <= results.unreported.keys()
-
-    def _print(self, terminal: pytest.TerminalReporter) -> None:
-        from pytest_failure_taxonomy.bench.plugin.bench_terminal import print_runs
-
-        reports = self._sourced()
-        if self._results.is_not_rerun:
-            terminal.write_line(_NOT_RERUN, yellow=True)
-        for problem in self._kept.note_problems():
-            terminal.write_line(f"bench: the run is not kept: {problem}", yellow=True)
-        for note in baseline_notes(self._config):
-            terminal.write_line(note, yellow=True)
-        if terminal.verbosity < -1 or not reports:
-            return
-        if terminal.verbosity >= 0:
-            terminal.write_sep("=", "bench")
-        else:
-            terminal.line("")
-        shows_files = terminal.verbosity >= 0
-        print_runs(terminal, reports, partial(self._lines_of_kept, shows_file=shows_files))
+        if not self._results.has(source):
+            return True
+        known = self._results.of(source)
+        return known.started <= known.unreported.keys()
 
     def _lines_of_kept(self, report: BenchRunReport, *, shows_file: bool) -> Iterator[str]:
         """Yield where a run is kept, and what an earlier one had left to do."""
         run = self._results.kept(report.run_id.removeprefix("partial:"))
         if run is None:
             return
-        if resumed := resumed_line(run):
+        if resumed := kept_runs.resumed_line(run):
             yield f"  resumed: {resumed}"
         for problem in run.problems[:3]:
             yield f"  {problem}"

@@ -8,25 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_failure_taxonomy.bench.plugin.bench_names import (
-    CASES,
-    CASES_MODULE,
-    JOURNAL,
-    MARKER_FILE,
-    ORACLE,
-    RUBRIC,
-    RUBRICS,
-    RUNS,
-    TEMPORARY_FOLDER,
-    WIRE_KEY,
-    WORKERS_FOLDER,
-)
 from pytest_failure_taxonomy.imports import imports_as_they_are
 from pytest_failure_taxonomy.options import BENCH_OPTIONS, declare
 
@@ -36,7 +22,11 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import TaskClass
     from pytest_failure_taxonomy.bench.plugin.bench_session import BenchSession
     from pytest_failure_taxonomy.bench.plugin.fixtures import Bench, BenchRubric
-    from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
+
+MARKERS_OF_CLASSES = ("failure_modes.yaml", "rubric.py", "rubrics")
+"""What makes a folder a task class; repeated from `load.folder`, which a test compares."""
+FOLDERS_OF_ITEMS, CASES_MODULE = ("cases", "oracle"), "cases.py"
+"""The folders of a task class that hold items, and the module; repeated from there, too."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,31 +49,33 @@ def pytest_configure(config: pytest.Config) -> None:
             from pytest_failure_taxonomy.bench.plugin.task_classes import check_options
 
         check_options(config)
-    if not hasattr(config, "workerinput") and (
-        config.getoption("bench_storage")
-        or config.getini("bench_storage")
-        or config.getoption("bench_resume")
-    ):
-        session_of_runs(config)  # which refuses what can't be used
-    if config.getoption("bench_json") or config.getini("bench_json"):
+    is_worker = hasattr(config, "workerinput")
+    given = {
+        name: config.getoption(f"bench_{name}") or config.getini(f"bench_{name}")
+        for name in ("storage", "json", "baseline")
+    }
+    if not is_worker and (given["storage"] or config.getoption("bench_resume")):
         with imports_as_they_are(config):
-            from pytest_failure_taxonomy.bench.plugin.session_of_runs import json_file_of
+            from pytest_failure_taxonomy.bench.plugin.storage import bench_storage
+
+        bench_storage(config)  # which refuses what can't be used
+    if given["json"]:
+        with imports_as_they_are(config):
+            from pytest_failure_taxonomy.bench.plugin.storage import json_file_of
             from pytest_failure_taxonomy.named_files import refused_files
 
         path = json_file_of(config)
         if path is not None and path.is_dir():
             right = "name a file, such as bench.json"
             raise pytest.UsageError(f"--bench-json: {path} is a folder; {right}")
-        if not hasattr(config, "workerinput"):
-            refused = refused_files(config)
-            if refused:
-                raise pytest.UsageError("\n".join(refused))
-    is_asked = config.getoption("bench_baseline") is not None or config.getini("bench_baseline")
-    if is_asked and not hasattr(config, "workerinput"):
+        refused = [] if is_worker else refused_files(config)
+        if refused:
+            raise pytest.UsageError("\n".join(refused))
+    if not is_worker and (given["baseline"] or config.getoption("bench_baseline") is not None):
         with imports_as_they_are(config):
-            from pytest_failure_taxonomy.bench.plugin.baseline import read_baseline
+            from pytest_failure_taxonomy.bench.plugin.results import BASELINE, Baseline
 
-        read_baseline(config)
+        config.stash[BASELINE] = Baseline.read(config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -117,7 +109,7 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect the cases and the examples of a task class."""
-    if file_path.parent.name in (CASES, ORACLE):
+    if file_path.parent.name in FOLDERS_OF_ITEMS:
         folder_of_class = file_path.parent.parent
     elif file_path.name == CASES_MODULE:
         folder_of_class = file_path.parent
@@ -151,28 +143,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what `--bench-only` or `--bench-skip` leaves out."""
-    if WIRE_KEY in getattr(config, "workerinput", {}) and any(map(_uses_bench, items)):
+    if hasattr(config, "workerinput") and any(
+        "bench" in getattr(item, "fixturenames", ()) for item in items
+    ):
         _begin_session(config).announce()
+    left_out: dict[int, pytest.Item] = {}
     if config.getoption("bench_shard") or config.getini("bench_shard"):
-        _leave_out(config, items, _begin_session(config).of_other_shards(items))
+        of_others = _begin_session(config).of_other_shards(items)
+        left_out = {id(item): item for item in of_others}
     only, skip = config.getoption("bench_only"), config.getoption("bench_skip")
-    if not (only or skip):
-        return
-    left_out: list[pytest.Item] = []
-    for item in items:
+    for item in items if only or skip else ():
         is_bench = hasattr(item, "task_class") or item.get_closest_marker("bench") is not None
         if (only and not is_bench) or (is_bench and skip):
-            left_out.append(item)
-    _leave_out(config, items, left_out)
-
-
-def _leave_out(
-    config: pytest.Config, items: list[pytest.Item], left_out: Sequence[pytest.Item]
-) -> None:
+            left_out[id(item)] = item
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        away = set(map(id, left_out))
-        items[:] = [item for item in items if id(item) not in away]
+        config.hook.pytest_deselected(items=list(left_out.values()))
+        items[:] = [item for item in items if id(item) not in left_out]
 
 
 @pytest.fixture
@@ -212,17 +198,11 @@ def bench_rubric(request: pytest.FixtureRequest) -> BenchRubric:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell an xdist worker where to write what it knows; nothing is created yet."""
-    stash = node.config.stash
-    if JOURNAL not in stash:
-        runs = session_of_runs(node.config)
-        own = f"{os.getpid()}-{os.urandom(6).hex()}"
-        # In the temporary folder only where there is no other: what is killed leaves it there.
-        folder = runs.folder or os.path.join(tempfile.gettempdir(), f"{TEMPORARY_FOLDER}{own}")
-        is_kept = bool(runs.folder)
-        stash[JOURNAL] = os.path.join(folder, f"{WORKERS_FOLDER}{own}") if is_kept else folder
-        stash[RUNS] = runs if runs.folder else runs.sharing(folder)
-    node.workerinput[WIRE_KEY] = {"journal": stash[JOURNAL], "runs": stash[RUNS].as_json()}
+    """Tell an xdist worker where to write what it knows."""
+    with imports_as_they_are(node.config):
+        from pytest_failure_taxonomy.bench.plugin.storage import share_with_worker
+
+    share_with_worker(node.config, node.workerinput)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -231,7 +211,7 @@ def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None
 
     The node id of a test does not say whether it runs cases, but its worker has begun a journal.
     """
-    if _may_hold_cases(ids) or os.path.isdir(node.config.stash[JOURNAL]):
+    if _may_hold_cases(ids) or os.path.isdir(node.workerinput["failure_taxonomy_bench"]["journal"]):
         _begin_session(node.config).schedule(ids)
 
 
@@ -242,7 +222,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Generator[No
     if config.getoption("dist", "no") == "each":
         return default
     with imports_as_they_are(config):
-        from pytest_failure_taxonomy.bench.plugin.scheduling import ChosenScheduling
+        from pytest_failure_taxonomy.bench.plugin.distribution import ChosenScheduling
 
     def find_units(nodeids: Sequence[str], workers: int) -> Any:
         if not _may_hold_cases(nodeids):
@@ -252,34 +232,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Generator[No
     return ChosenScheduling(default, find_units, config, log)
 
 
-def session_of_runs(config: pytest.Config) -> SessionOfRuns:
-    """Return where a pytest run keeps the runs of its task classes; decide it at the first call."""
-    if RUNS not in config.stash:
-        with imports_as_they_are(config):
-            from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
-
-        given = getattr(config, "workerinput", {}).get(WIRE_KEY)
-        config.stash[RUNS] = (
-            SessionOfRuns.begin(config) if given is None else SessionOfRuns(**given["runs"])
-        )
-    return config.stash[RUNS]
-
-
 def _begin_session(config: pytest.Config) -> BenchSession:
     """Return the bench of this process; create it and register its hooks at the first call."""
     with imports_as_they_are(config):
         from pytest_failure_taxonomy.bench.plugin.bench_session import bench_session
 
-    session_of_runs(config)
     return bench_session(config)
 
 
 def _may_be_task_class(path: Path) -> bool:
-    return any(os.path.exists(os.path.join(path, name)) for name in (MARKER_FILE, RUBRIC, RUBRICS))
-
-
-def _uses_bench(item: pytest.Item) -> bool:
-    return "bench" in getattr(item, "fixturenames", ())
+    return any(os.path.exists(os.path.join(path, name)) for name in MARKERS_OF_CLASSES)
 
 
 def _may_hold_cases(nodeids: Sequence[str]) -> bool:

@@ -14,7 +14,6 @@ from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocat
 
 from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample, TaskClass
 from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
-from pytest_failure_taxonomy.bench.plugin.bench_names import SYSTEM_FIXTURE
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.user_code import import_callable
 from pytest_failure_taxonomy.errors import BenchError
@@ -41,6 +40,7 @@ class CaseRunner(Protocol):
 BENCH: pytest.StashKey[CaseRunner] = pytest.StashKey()
 """In the stash of the configuration: the bench of this process."""
 
+SYSTEM_FIXTURE: Final = "system_under_test"
 CASE_ARGUMENT: Final = "case"
 """The argument by which a test with the mark `bench` receives its case."""
 

@@ -1,27 +1,32 @@
-"""Which file each run of a pytest session is kept in: a new one, or that of a run it continues."""
+"""What a pytest run keeps on disk: each run of a task class, and the journal of xdist's workers.
+
+The file of a run is a new one, or that of a run that is continued.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from pytest_failure_taxonomy.bench.plugin.results import Source
-from pytest_failure_taxonomy.bench.plugin.runs_to_resume import (
-    RunsToResume,
-    name_of_source,
-    relative,
-    source_of_run,
+from pytest_failure_taxonomy.bench.plugin.storage import (
+    LATEST,
+    TEMPORARY_FOLDER,
+    WORKERS_FOLDER,
+    BenchStorage,
 )
-from pytest_failure_taxonomy.bench.plugin.session_of_runs import SessionOfRuns
 from pytest_failure_taxonomy.bench.runs.file import (
     SUFFIX,
     RunFile,
@@ -33,13 +38,16 @@ from pytest_failure_taxonomy.bench.runs.file import (
 from pytest_failure_taxonomy.bench.runs.reader import (
     KeptRun,
     RunReader,
+    named_runs,
     read_header,
     read_run,
     run_paths,
 )
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.named_files import STORAGE
-from pytest_failure_taxonomy.system.files import make_folder, write_new
+from pytest_failure_taxonomy.system import journal
+from pytest_failure_taxonomy.system.files import make_folder, open_folder, write_new
+from pytest_failure_taxonomy.system.process import has_process
 
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, RunShard, TaskClass
@@ -48,38 +56,90 @@ _IGNORE: Final = b"# Made by pytest-failure-taxonomy: what systems returned is n
 _CLOCKS_DIFFER_SECONDS: Final = 2.0
 """By how much the time of a file system may be behind ours."""
 _GIT_SECONDS: Final = 1.0
+_MAX_NAME: Final = 60
+
+_JOURNAL_SUFFIX: Final = ".journal"
+"""The suffix of our files; other files in the folder are neither read nor removed."""
+_OWN_SUFFIXES: Final = (_JOURNAL_SUFFIX, SUFFIX, ".tmp")
+"""Of all files that we create beside a journal."""
+_FIELD_COUNTS: Final = {"started": 2, "scheduled": 5}
+"""The number of fields in a line, by its first field."""
+_MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
+"""Limit of one worker's file; a case takes a few hundred bytes."""
 
 
 class KeptRuns:
     """The files of the runs of one process."""
 
-    def __init__(self, config: pytest.Config, session: SessionOfRuns, worker: str = "") -> None:
+    def __init__(self, config: pytest.Config, storage: BenchStorage, worker: str = "") -> None:
         self._config = config
-        self._session = session
-        self._to_continue = RunsToResume(config.rootpath, session)
+        self._storage = storage
+        self._rootdir = config.rootpath
         self._began = time.time() - _CLOCKS_DIFFER_SECONDS
         self._worker = worker
         self._files: dict[Source, RunFile] = {}
         self._resumed: set[Source] = set()
         self._readers: dict[Source, RunReader] = {}
-        self._redact: Callable[[Any], Any] | None = None
-
-    @property
-    def is_keeping(self) -> bool:
-        """Whether anything is written."""
-        return bool(self._session.folder)
 
     def check(self, sources: Collection[Source], shard: tuple[int, int] | None) -> None:
-        """Refuse a run that can't be continued by any of the sources.
+        """Refuse what would have all cases paid for again, though the user has named a run.
 
         Raises:
             pytest.UsageError: It can't be read, or is of other sources.
         """
+        if not self._storage.folder:
+            return
         try:
-            if self.is_keeping:
-                self._to_continue.check(sources, shard)
+            found = [self._find(source, shard) for source in sources]
         except BenchError as error:
             raise pytest.UsageError(f"--bench-resume: {error}") from None
+        if not found or self._storage.resumes in ("", LATEST) or any(path for path, _ in found):
+            return
+        wanted = ", ".join(sorted({relative(self._rootdir, each.folder) for each in sources}))
+        raise pytest.UsageError(
+            f"--bench-resume: {found[0][1]}, and none of {wanted}; name another, or leave it out"
+        )
+
+    def _find(
+        self, source: Source, shard: tuple[int, int] | None
+    ) -> tuple[Path | None, str | None]:
+        """Return the file of the run that a source's is to continue, or why there is none.
+
+        A test runs anew, since its code around the run may have changed.
+
+        Args:
+            source: Where the cases come from.
+            shard: Which part of the class is to run, and of how many; `None` for all of it.
+
+        Raises:
+            BenchError: The file can't be read.
+        """
+        given = self._storage.resumes
+        if not given or source.test:
+            return None, None
+        paths = run_paths(Path(self._storage.folder))
+        # The runs that other pytest runs began, the oldest first.
+        earlier = [each for each in paths if not each.name.startswith(self._storage.name)]
+        if given == LATEST:
+            ending = f"-{name_of_source(self._rootdir, source)}{SUFFIX}"
+            found = [each for each in earlier if each.name.endswith(ending)]
+            for path in reversed(found):
+                its = read_header(path).shard
+                if (None if its is None else (its.index, its.total)) == shard:
+                    return path, None
+            why_not = "no run of it was kept that could be continued"
+            return (found[-1], None) if found else (None, why_not)
+        paths = named_runs(given, earlier)
+        headers = [read_header(path) for path in paths]
+        for path, header in zip(paths, headers, strict=True):
+            if source_of_run(self._rootdir, header) == source:
+                return path, None
+        ran = set()
+        for header in headers:
+            label = header.system.label
+            ran.add((header.folder or header.task_class) + (f" with {label}" if label else ""))
+        what = ", ".join(sorted(ran)) or "nothing that is kept"
+        return None, f"{Path(given).name} is a run of {what}"
 
     def open(
         self,
@@ -101,7 +161,7 @@ class KeptRuns:
             cases: The cases to run, in all processes together.
             shard: Which shard of the class these are.
         """
-        if not self.is_keeping:
+        if not self._storage.folder:
             return None
         if source not in self._files:
             self._files[source] = self._open(source, task_class, system, cases, shard)
@@ -125,8 +185,8 @@ class KeptRuns:
 
     def note_problems(self) -> Iterator[str]:
         """Yield why runs could not be written."""
-        if self._session.problem:
-            yield self._session.problem
+        if self._storage.problem:
+            yield self._storage.problem
         for file in self._files.values():
             if file.problem:
                 yield file.problem
@@ -144,12 +204,21 @@ class KeptRuns:
         selected: Sequence[BenchCase],
         shard: RunShard | None,
     ) -> RunFile:
-        header = self._header(source, task_class, system, shard)
+        header = RunHeader(
+            **facts_of_class(task_class),
+            run_id=f"{self._storage.name}-{name_of_source(self._rootdir, source)}",
+            task_class=task_class.name,
+            folder=relative(self._rootdir, source.folder),
+            test=source.test,
+            system=system,
+            commit=_commit(self._rootdir),
+            shard=shard,
+        )
         listed = [scheduled(case) for case in selected]
         part = None if shard is None else (shard.index, shard.total)
         earlier = None
         try:
-            path, why_not = self._to_continue.find(source, part)
+            path, why_not = self._find(source, part)
             if path is not None:
                 earlier = read_run(path, has_outputs=False)
         except BenchError as error:
@@ -157,55 +226,40 @@ class KeptRuns:
         if earlier is not None:
             why_not = _why_not_resumed(earlier.header, header)
         if earlier is not None and why_not is None:
-            file = RunFile(earlier.path, self._redacting(), self._worker)
+            file = RunFile(earlier.path, self._redact, self._worker)
             self._resumed.add(source)
             # Its cases and those that were selected now, if the class still has them.
             cases = {**earlier.cases, **{each.case_id: each for each in listed}}
             whole = [cases[each.case_id] for each in task_class.cases if each.case_id in cases]
-            file.resume(self._session.name, header.commit, whole, header.cases_in_class)
+            file.resume(self._storage.name, header.commit, whole, header.cases_in_class)
             return file
         folder = self._make_folder()
-        file = RunFile(folder / f"{header.run_id}{SUFFIX}", self._redacting(), self._worker)
+        file = RunFile(folder / f"{header.run_id}{SUFFIX}", self._redact, self._worker)
         file.create(header.model_copy(update={"not_resumed": why_not}), listed)
         return file
 
     def _make_folder(self) -> Path:
-        folder = Path(self._session.folder)
+        folder = Path(self._storage.folder)
         with suppress(OSError):  # the file's own error says what is wrong
-            if self._session.is_temporary:
+            if self._storage.is_temporary:
                 make_folder(folder).close()
             elif not folder.is_dir():
                 folder.mkdir(parents=True, exist_ok=True)
                 write_new(folder / ".gitignore", _IGNORE)
-            elif folder == self._config.rootpath / STORAGE:  # a worker has created it
+            elif folder == self._rootdir / STORAGE:  # a worker has created it
                 write_new(folder / ".gitignore", _IGNORE)
         return folder
 
-    def _header(
-        self, source: Source, task_class: TaskClass, system: SystemGiven, shard: RunShard | None
-    ) -> RunHeader:
-        rootdir = self._config.rootpath
-        return RunHeader(
-            **facts_of_class(task_class),
-            run_id=f"{self._session.name}-{name_of_source(rootdir, source)}",
-            task_class=task_class.name,
-            folder=relative(rootdir, source.folder),
-            test=source.test,
-            system=system,
-            commit=_commit(rootdir),
-            shard=shard,
-        )
+    @cached_property
+    def _redact(self) -> Callable[[Any], Any]:
+        from pytest_failure_taxonomy.redaction import Redactor
 
-    def _redacting(self) -> Callable[[Any], Any]:
-        if self._redact is None:
-            from pytest_failure_taxonomy.redaction import Redactor
-
-            given: list[str] = self._config.getoption("failure_taxonomy_redact", None) or []
-            ini: list[str] = []
-            with suppress(KeyError, ValueError):  # the plugin that declares it is switched off
-                ini = self._config.getini("failure_taxonomy_redact")
-            self._redact = Redactor((*ini, *given)).redact_json
-        return self._redact
+        given: list[str] = self._config.getoption("failure_taxonomy_redact", None) or []
+        ini: list[str] = []
+        with suppress(KeyError, ValueError):  # the plugin that declares it is switched off
+            ini = self._config.getini("failure_taxonomy_redact")
+        redact: Callable[[Any], Any] = Redactor((*ini, *given)).redact_json
+        return redact
 
     # On the process that prints the summary.
 
@@ -216,13 +270,13 @@ class KeptRuns:
             is_known: Tells of a source whether this process knows all that its file holds. Then
                 the file is not read: ten thousand cases take 60 MiB.
         """
-        if not self.is_keeping:
+        if not self._storage.folder:
             return
-        name = self._session.name
-        for path in self._paths(Path(self._session.folder)):
+        name = self._storage.name
+        for path in self._paths(Path(self._storage.folder)):
             with suppress(BenchError):
                 header = read_header(path)
-                source = source_of_run(self._config.rootpath, header)
+                source = source_of_run(self._rootdir, header)
                 if path.name.startswith(name) and is_known(source):
                     yield source, KeptRun(path, header)
                     continue
@@ -233,16 +287,16 @@ class KeptRuns:
     def _paths(self, folder: Path) -> list[Path]:
         """Return the files that processes of this session may have written, the oldest first."""
         paths = run_paths(folder)
-        if not self._session.resumes:
-            return [each for each in paths if each.name.startswith(self._session.name)]
-        given = Path(self._session.resumes)
+        if not self._storage.resumes:
+            return [each for each in paths if each.name.startswith(self._storage.name)]
+        given = Path(self._storage.resumes)
         if given.is_file() and given not in paths:
             paths.append(given)
         return [each for each in paths if each.stat().st_mtime >= self._began]
 
     def shown(self, run: KeptRun) -> str:
         """Return the path of a run's file as a user would type it; '' if it is not kept."""
-        if self._session.is_temporary:
+        if self._storage.is_temporary:
             return ""
         started_in = self._config.invocation_params.dir
         path = run.path.absolute()
@@ -251,8 +305,8 @@ class KeptRuns:
 
     def remove_temporary(self) -> None:
         """Remove files that were only for the processes of this pytest run."""
-        if self._session.is_temporary:
-            for path in self._paths(Path(self._session.folder)):
+        if self._storage.is_temporary:
+            for path in self._paths(Path(self._storage.folder)):
                 with suppress(OSError):
                     path.unlink()
 
@@ -308,3 +362,111 @@ def _commit(rootdir: Path) -> str | None:
         return None
     said = done.stdout.decode("ascii", "replace").strip()
     return said if done.returncode == 0 and re.fullmatch(r"[0-9a-f]{40,64}", said) else None
+
+
+def source_of_run(rootdir: Path, header: RunHeader) -> Source:
+    """Return where the cases of a kept run came from."""
+    folder = str(rootdir / header.folder) if header.folder else ""
+    return Source(folder, header.test, header.system.label)
+
+
+def name_of_source(rootdir: Path, source: Source) -> str:
+    """Return what the name of a run's file says of its source; equal for equal sources."""
+    parts = (relative(rootdir, source.folder), source.test, source.system)
+    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+    name = "-".join(filter(None, (Path(source.folder).name, source.system)))
+    readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:_MAX_NAME] or "bench"
+    return f"{readable}-{digest[:8]}"
+
+
+def relative(rootdir: Path, folder: str) -> str:
+    """Return a folder relative to the root directory, if it lies below it."""
+    path = Path(folder)
+    if not folder or not path.is_relative_to(rootdir):
+        return folder
+    return path.relative_to(rootdir).as_posix()
+
+
+def remove_stale_journals(storage: Path) -> None:
+    """Remove the journals of pytest runs that were killed, in a storage and the temporary folder.
+
+    In the temporary folder the files of their runs are removed with them.
+    """
+    temporary = Path(tempfile.gettempdir())
+    for folder, begin in ((storage, WORKERS_FOLDER), (temporary, TEMPORARY_FOLDER)):
+        for path in folder.glob(f"{begin}*"):
+            process_id = path.name.removeprefix(begin).partition("-")[0]
+            is_dead = process_id.isdecimal() and not has_process(int(process_id))
+            with suppress(OSError):
+                # To root, too, what others have isn't its own.
+                is_own = not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid()
+                if is_dead and is_own:
+                    Journal(path, "controller").remove()
+
+
+class Journal:
+    """A folder in which each xdist worker appends to a file what it knows of its cases.
+
+    There is no journal without xdist, nor if the workers are on other machines.
+    """
+
+    def __init__(self, folder: Path, worker: str) -> None:
+        self._folder = folder
+        self._name = f"{worker}{_JOURNAL_SUFFIX}"
+        self._journal: journal.Journal | None = None
+
+    def begin(self) -> None:
+        """Create the folder, which tells the controller that there will be results."""
+        self._append("")
+
+    def note_start(self, nodeid: str) -> None:
+        """Record that the system under test is about to be called for a case."""
+        self._append(f"started\t{nodeid}\n")
+
+    def note_schedule(self, source: Source, case_id: str) -> None:
+        """Record that a test will run a case, which its node id does not tell the controller."""
+        self._append(f"scheduled\t{source.folder}\t{source.test}\t{source.system}\t{case_id}\n")
+
+    def started_elsewhere(self) -> frozenset[str]:
+        """Return the node ids of the cases that other workers have started."""
+        return frozenset(fields[1] for name, fields in self._lines("started") if name != self._name)
+
+    def started(self) -> frozenset[str]:
+        """Return the node ids of the cases that any worker has started."""
+        return frozenset(fields[1] for _, fields in self._lines("started"))
+
+    def scheduled(self) -> list[tuple[Source, str]]:
+        """Return the cases that tests will run, each once, in the order of the files."""
+        lines = (fields for _, fields in self._lines("scheduled"))
+        return list(dict.fromkeys((Source(*each[1:4]), each[4]) for each in lines))
+
+    def remove(self) -> None:
+        """Remove our files, and the folder if that leaves it empty."""
+        with suppress(OSError), open_folder(self._folder) as folder:
+            for name in folder.names():
+                if name.endswith(_OWN_SUFFIXES):
+                    folder.unlink(name)
+            folder.rmdir()
+
+    def _append(self, line: str) -> None:
+        # If the disk is full, the journal is lost, but not the run.
+        with suppress(OSError):
+            if self._journal is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                with make_folder(self._folder) as folder:
+                    self._journal = journal.Journal(folder.open_file(self._name, flags))
+            self._journal.append(line.encode("utf-8", "backslashreplace"))
+
+    def _lines(self, sort: str) -> Iterator[tuple[str, list[str]]]:
+        with suppress(OSError), open_folder(self._folder) as folder:
+            for name in folder.names():
+                if not name.endswith(_JOURNAL_SUFFIX):
+                    continue
+                try:
+                    content = folder.read(name, _MAX_JOURNAL_BYTES)
+                except OSError:  # a link, a pipe
+                    continue
+                for _, line in journal.whole_lines(BytesIO(content)):
+                    fields = line.decode("utf-8", "replace").rstrip("\n").split("\t")
+                    if fields[0] == sort and len(fields) == _FIELD_COUNTS[sort]:
+                        yield name, fields

@@ -1,39 +1,39 @@
-"""The results of the cases of a pytest run, and how xdist's workers send them to the controller.
+"""The results of the cases of a pytest run: how they come together, are compared, and are shown.
 
-A test's report carries its results (`ReportedResults`). A journal on disk keeps those of workers
-that die.
+A test's report carries its results to the process that collects them, xdist's controller maybe.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from io import BytesIO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_failure_taxonomy.bench.digests import digests_of
+import pytest
+
+from pytest_failure_taxonomy.bench import run_summary
+from pytest_failure_taxonomy.bench.bounds import NO_SCIPY
+from pytest_failure_taxonomy.bench.comparing import evaluate_against_baseline
+from pytest_failure_taxonomy.bench.digests import case_digest, digests_of
 from pytest_failure_taxonomy.bench.models import BenchRunReport, BenchScore, RunPlan
-from pytest_failure_taxonomy.bench.plugin.bench_names import TEMPORARY_FOLDER, WORKERS_FOLDER
+from pytest_failure_taxonomy.bench.plugin.storage import storage_of
 from pytest_failure_taxonomy.bench.run_report import aggregate
-from pytest_failure_taxonomy.bench.runs.file import SUFFIX
-from pytest_failure_taxonomy.bench.runs.reader import KeptRun, lost_to
-from pytest_failure_taxonomy.system import journal
-from pytest_failure_taxonomy.system.files import make_folder, open_folder
-from pytest_failure_taxonomy.system.process import has_process
+from pytest_failure_taxonomy.bench.runs.earlier import LatestRuns, read_earlier_runs
+from pytest_failure_taxonomy.bench.runs.reader import LATEST, KeptRun, lost_to, run_paths
+from pytest_failure_taxonomy.errors import BenchError
 
+if TYPE_CHECKING:
+    from pytest_failure_taxonomy.bench.comparing import ComparedRun
+    from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
+
+BASELINE: pytest.StashKey[Baseline] = pytest.StashKey()
+"""In the stash of the configuration: the baseline of the run, if it has one."""
+
+FindRuns = Callable[[BenchRunReport], "Sequence[ComparedRun]"]
+"""Returns the older runs of a report's class and system."""
 MakePlan = Callable[[Path, Sequence[str]], RunPlan]
-
-_SUFFIX: Final = ".journal"
-"""The suffix of our files; other files in the folder are neither read nor removed."""
-_OWN_SUFFIXES: Final = (_SUFFIX, SUFFIX, ".tmp")
-"""Of all files that we create beside a journal."""
-_FIELD_COUNTS: Final = {"started": 2, "scheduled": 5}
-"""The number of fields in a line, by its first field."""
-_MAX_BYTES: Final = 256 * 1024 * 1024
-"""Limit of one worker's file; a case takes a few hundred bytes."""
 
 
 class Source(NamedTuple):
@@ -229,90 +229,108 @@ class ReportedResults:
         return properties
 
 
-def remove_stale_journals(storage: Path) -> None:
-    """Remove the journals of pytest runs that were killed, in a storage and the temporary folder.
+class Baseline:
+    """The runs that this one must not be worse than, one for each class and system that it has."""
 
-    In the temporary folder the files of their runs are removed with them.
+    def __init__(self, find_runs: FindRuns) -> None:
+        self._find_runs = find_runs
+        self.problems: list[str] = []
+        """Why classes could not be compared, though the user chose no cases."""
+        self.notes: list[str] = []
+        """Which classes the baseline does not have."""
+
+    @classmethod
+    def read(cls, config: pytest.Config) -> Baseline:
+        """Read the baseline before any system is called.
+
+        Raises:
+            pytest.UsageError: It can't be read, or nothing could be compared with it.
+        """
+        where, given = "--bench-baseline", config.getoption("bench_baseline")
+        folder = config.invocation_params.dir
+        if given is None:  # a path is relative to the configuration file
+            where, given = "bench_baseline", config.getini("bench_baseline")
+            folder = config.rootpath if config.inipath is None else config.inipath.parent
+        storage, _ = storage_of(config)
+        try:
+            if given == LATEST:
+                paths = run_paths(storage)  # of which this pytest run has none
+                if not paths:
+                    right = "run once without a baseline, or name another --bench-storage"
+                    raise BenchError(f"{LATEST}: no run is kept in {storage}; {right}")
+                baseline = cls(LatestRuns(paths).of)
+            else:
+                runs = read_earlier_runs(str(given), storage, folder=folder)
+                baseline = cls(
+                    lambda report: [
+                        run
+                        for run in runs
+                        if (run.task_class, run.system) == (report.task_class, report.system_label)
+                    ]
+                )
+        except BenchError as error:
+            raise pytest.UsageError(f"{where}: {error}") from None
+        if find_spec("scipy") is None:
+            raise pytest.UsageError(f"{where}: {NO_SCIPY.removeprefix('none: ')}")
+        return baseline
+
+    def judge(self, sourced: SourcedReport, classes: TaskClasses) -> SourcedReport:
+        """Return the report of a class with a gate that asks for no loss, too.
+
+        A class or a system that the baseline doesn't have is new, and stays as it is. So is what a
+        test has run by the mark or the fixture: the file doesn't say which test that was.
+        """
+        runs = [] if sourced.test else self._find_runs(sourced.report)
+        if not runs:
+            if not sourced.test:
+                name = run_summary.name_with_system(sourced.report)
+                self.notes.append(f"bench {name}: the baseline has no whole run to compare with")
+            return sourced
+        cases = classes.load(Path(sourced.folder)).cases
+        digests = {each.case_id: case_digest(each) for each in cases}
+        judged = evaluate_against_baseline(sourced.report, runs, digests)
+        if judged.problem:
+            self.problems.append(f"bench {runs[0].name}: {judged.problem}")
+        return sourced._replace(report=judged.report)
+
+
+def is_gate_failed(report: BenchRunReport) -> bool:
+    """Return whether the task class has a gate and its run failed it."""
+    return report.gate is not None and report.gate.verdict == "FAIL"
+
+
+def print_runs(
+    terminal: pytest.TerminalReporter,
+    reports: Iterable[SourcedReport],
+    lines_of_kept: Callable[[BenchRunReport], Iterable[str]],
+) -> None:
+    """Print the run of each class, or those of its systems together.
+
+    Args:
+        terminal: Where to.
+        reports: The runs.
+        lines_of_kept: Returns where a run is kept, and what an earlier one had left to do.
     """
-    temporary = Path(tempfile.gettempdir())
-    for folder, begin in ((storage, WORKERS_FOLDER), (temporary, TEMPORARY_FOLDER)):
-        for path in folder.glob(f"{begin}*"):
-            process_id = path.name.removeprefix(begin).partition("-")[0]
-            is_dead = process_id.isdecimal() and not has_process(int(process_id))
-            if is_dead and _is_own(path):
-                Journal(path, "controller").remove()
-
-
-def _is_own(path: Path) -> bool:
-    """Return whether a file belongs to this user; to root, too, what others have isn't its own."""
-    with suppress(OSError):
-        return not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid()
-    return False
-
-
-class Journal:
-    """A folder in which each xdist worker appends to a file what it knows of its cases.
-
-    There is no journal without xdist, nor if the workers are on other machines.
-    """
-
-    def __init__(self, folder: Path, worker: str) -> None:
-        self._folder = folder
-        self._name = f"{worker}{_SUFFIX}"
-        self._journal: journal.Journal | None = None
-
-    def begin(self) -> None:
-        """Create the folder, which tells the controller that there will be results."""
-        self._append("")
-
-    def note_start(self, nodeid: str) -> None:
-        """Record that the system under test is about to be called for a case."""
-        self._append(f"started\t{nodeid}\n")
-
-    def note_schedule(self, source: Source, case_id: str) -> None:
-        """Record that a test will run a case, which its node id does not tell the controller."""
-        self._append(f"scheduled\t{source.folder}\t{source.test}\t{source.system}\t{case_id}\n")
-
-    def started_elsewhere(self) -> frozenset[str]:
-        """Return the node ids of the cases that other workers have started."""
-        return frozenset(fields[1] for name, fields in self._lines("started") if name != self._name)
-
-    def started(self) -> frozenset[str]:
-        """Return the node ids of the cases that any worker has started."""
-        return frozenset(fields[1] for _, fields in self._lines("started"))
-
-    def scheduled(self) -> list[tuple[Source, str]]:
-        """Return the cases that tests will run, each once, in the order of the files."""
-        lines = (fields for _, fields in self._lines("scheduled"))
-        return list(dict.fromkeys((Source(*each[1:4]), each[4]) for each in lines))
-
-    def remove(self) -> None:
-        """Remove our files, and the folder if that leaves it empty."""
-        with suppress(OSError), open_folder(self._folder) as folder:
-            for name in folder.names():
-                if name.endswith(_OWN_SUFFIXES):
-                    folder.unlink(name)
-            folder.rmdir()
-
-    def _append(self, line: str) -> None:
-        # If the disk is full, the journal is lost, but not the run.
-        with suppress(OSError):
-            if self._journal is None:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-                with make_folder(self._folder) as folder:
-                    self._journal = journal.Journal(folder.open_file(self._name, flags))
-            self._journal.append(line.encode("utf-8", "backslashreplace"))
-
-    def _lines(self, sort: str) -> Iterator[tuple[str, list[str]]]:
-        with suppress(OSError), open_folder(self._folder) as folder:
-            for name in folder.names():
-                if not name.endswith(_SUFFIX):
-                    continue
-                try:
-                    content = folder.read(name, _MAX_BYTES)
-                except OSError:  # a link, a pipe
-                    continue
-                for _, line in journal.whole_lines(BytesIO(content)):
-                    fields = line.decode("utf-8", "replace").rstrip("\n").split("\t")
-                    if fields[0] == sort and len(fields) == _FIELD_COUNTS[sort]:
-                        yield name, fields
+    by_class: dict[tuple[str, str, str], list[BenchRunReport]] = {}
+    for report, test, folder, _ in reports:
+        # A whole run of a test stands alone: the test says how its runs belong together.
+        alone = "" if folder else report.run_id
+        by_class.setdefault((folder, test, alone), []).append(report)
+    is_detailed = terminal.verbosity > 0
+    for (_, test, _), runs in by_class.items():
+        if len(runs) > 1:
+            for line in run_summary.table_of_systems(runs, test=test):
+                terminal.write_line(line)
+            if terminal.verbosity < 0:
+                continue
+        for report in runs:
+            kept = lines_of_kept(report)
+            if len(runs) > 1:
+                lines = run_summary.lines_of_system(report, detail=is_detailed)
+                lines = [*lines, *(f"  {line}" for line in kept)]
+            else:
+                lines = run_summary.summary_lines(report, test=test, detail=is_detailed)
+                lines = [*lines, *kept]
+            for line in lines:
+                is_gate = line.lstrip().startswith("gate:")
+                terminal.write_line(line, red=is_gate and is_gate_failed(report))

@@ -6,16 +6,19 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 from pydantic import ValidationError
 
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
-from pytest_failure_taxonomy.bench.load.folder import is_task_class, task_class_folder
+from pytest_failure_taxonomy.bench.load.folder import (
+    MARKER_FILE,
+    is_task_class,
+    task_class_folder,
+)
 from pytest_failure_taxonomy.bench.load.task_class import load_task_class
 from pytest_failure_taxonomy.bench.models import BenchSettings, RunPlan, RunShard
-from pytest_failure_taxonomy.bench.plugin.bench_names import MARKER_FILE
 from pytest_failure_taxonomy.bench.rubrics import (
     CombinedRubrics,
     check_variables,
@@ -37,17 +40,6 @@ _ROUNDS_PER_UNIT: Final = 2
 
 _OF_CLASS: Final = [option for option in BENCH_OPTIONS.values() if option.is_of_class]
 _T = TypeVar("_T")
-
-
-class SystemCase(NamedTuple, Generic[_T]):
-    """A selected case, and which of several systems it is for."""
-
-    folder: Path
-    """The folder of its class."""
-    system: str
-    """The label of the system; empty for a single one."""
-    case: _T
-    """The case, as whoever groups the cases knows it."""
 
 
 class TaskClasses:
@@ -227,13 +219,17 @@ def case_and_system(nodeid: str) -> tuple[str, str]:
     return case_id, label.removesuffix("]") if bracket else ""
 
 
-def by_system(cases: Iterable[SystemCase[_T]]) -> list[SystemCase[list[_T]]]:
+def by_system(cases: Iterable[tuple[Path, str, _T]]) -> list[tuple[Path, str, list[_T]]]:
     """Group cases by class and system, in their order.
 
     Where another system comes in between, a new group begins: pytest then ends the fixture of the
     first system, and creates it anew for the cases after that.
+
+    Args:
+        cases: Each with the folder of its class and the label of its system, which is empty for a
+            single one.
     """
-    groups: list[SystemCase[list[_T]]] = []
+    groups: list[tuple[Path, str, list[_T]]] = []
     current: dict[tuple[Path, str], list[_T]] = {}
     last = ""
     for folder, system, case in cases:
@@ -242,7 +238,7 @@ def by_system(cases: Iterable[SystemCase[_T]]) -> list[SystemCase[list[_T]]]:
             last = system
         if (folder, system) not in current:
             current[folder, system] = []
-            groups.append(SystemCase(folder, system, current[folder, system]))
+            groups.append((folder, system, current[folder, system]))
         current[folder, system].append(case)
     return groups
 

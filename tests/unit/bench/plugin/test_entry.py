@@ -7,9 +7,8 @@ import sys
 
 from pytest_failure_taxonomy.bench.load import folder
 from pytest_failure_taxonomy.bench.models import BenchSettings
-from pytest_failure_taxonomy.bench.plugin import bench_names as names
-from pytest_failure_taxonomy.bench.plugin import session_of_runs
-from pytest_failure_taxonomy.bench.runs import reader as runs_on_disk
+from pytest_failure_taxonomy.bench.plugin import entry, storage
+from pytest_failure_taxonomy.bench.runs import reader
 from pytest_failure_taxonomy.options import BENCH_OPTIONS
 
 _PROGRAM = """
@@ -30,7 +29,6 @@ def test_it_imports_next_to_nothing() -> None:
         "pytest_failure_taxonomy",
         "pytest_failure_taxonomy.bench",
         "pytest_failure_taxonomy.bench.plugin",
-        "pytest_failure_taxonomy.bench.plugin.bench_names",
         "pytest_failure_taxonomy.bench.plugin.entry",
         "pytest_failure_taxonomy.imports",
         "pytest_failure_taxonomy.options",
@@ -39,9 +37,9 @@ def test_it_imports_next_to_nothing() -> None:
 
 def test_what_it_repeats_is_as_it_stands_elsewhere() -> None:
     """The plugin's names of files, and the settings that options stand for, exist."""
-    assert (names.MARKER_FILE, names.RUBRIC) == (folder.MARKER_FILE, folder.RUBRIC)
-    assert (names.RUBRICS, names.CASES_MODULE) == (folder.RUBRICS, folder.CASES_MODULE)
-    assert {names.CASES, names.ORACLE} <= folder.PARTS
+    assert entry.MARKERS_OF_CLASSES == (folder.MARKER_FILE, folder.RUBRIC, folder.RUBRICS)
+    assert entry.CASES_MODULE == folder.CASES_MODULE
+    assert set(entry.FOLDERS_OF_ITEMS) <= folder.PARTS
     settings = {name for name, option in BENCH_OPTIONS.items() if option.is_of_class}
     assert settings <= BenchSettings.model_fields.keys()
-    assert session_of_runs.LATEST == runs_on_disk.LATEST
+    assert storage.LATEST == reader.LATEST

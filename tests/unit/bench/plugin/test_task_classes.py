@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.bench.plugin.task_classes import (
-    SystemCase,
     by_system,
     case_and_system,
     share_of,
@@ -54,9 +53,8 @@ _CASES = st.lists(
 @given(_CASES)
 def test_cases_are_grouped_by_system(cases: list[tuple[Path, str]]) -> None:
     """No case is lost, and where a group goes on, no other labelled system came in between."""
-    given = [SystemCase(folder, system, at) for at, (folder, system) in enumerate(cases)]
-    groups = by_system(given)
-    assert sorted(at for group in groups for at in group.case) == list(range(len(cases)))
+    groups = by_system((*source, at) for at, source in enumerate(cases))
+    assert sorted(at for *_, members in groups for at in members) == list(range(len(cases)))
     for folder, system, members in groups:
         assert {cases[at] for at in members} == {(folder, system)}
         between = {cases[at][1] for at in range(members[0], members[-1])}
@@ -66,8 +64,8 @@ def test_cases_are_grouped_by_system(cases: list[tuple[Path, str]]) -> None:
 def test_cases_of_single_systems_stay_together() -> None:
     """A class without parameters is one group, whatever comes in between."""
     order = [("a", ""), ("b", "x"), ("a", ""), ("b", "y"), ("a", "")]
-    groups = by_system(SystemCase(Path(name), system, name) for name, system in order)
-    assert [(str(each.folder), each.system, len(each.case)) for each in groups] == [
+    groups = by_system((Path(name), system, name) for name, system in order)
+    assert [(str(folder), system, len(members)) for folder, system, members in groups] == [
         ("a", "", 3),
         ("b", "x", 1),
         ("b", "y", 1),

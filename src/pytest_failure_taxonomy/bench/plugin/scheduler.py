@@ -13,10 +13,9 @@ from pytest_failure_taxonomy.bench.dask import DaskSystem
 from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
-from pytest_failure_taxonomy.bench.plugin.bench_names import SYSTEM_FIXTURE
-from pytest_failure_taxonomy.bench.plugin.items import CaseFailedError, CaseItem
+from pytest_failure_taxonomy.bench.plugin.items import SYSTEM_FIXTURE, CaseFailedError, CaseItem
 from pytest_failure_taxonomy.bench.plugin.results import Source
-from pytest_failure_taxonomy.bench.plugin.task_classes import SystemCase, by_system
+from pytest_failure_taxonomy.bench.plugin.task_classes import by_system
 from pytest_failure_taxonomy.bench.run.admission import Admission, RunAdmission
 from pytest_failure_taxonomy.bench.run.fan_out import FanOut, Unit
 from pytest_failure_taxonomy.bench.run.runner import Runner
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.isolate.client import IsolatedRubric
     from pytest_failure_taxonomy.bench.models import BenchCase, BenchSettings, RunPlan, TaskClass
     from pytest_failure_taxonomy.bench.outcomes import CaseAttempt, SystemUnderTest
-    from pytest_failure_taxonomy.bench.plugin.kept_runs import KeptRuns
-    from pytest_failure_taxonomy.bench.plugin.results import Journal, Results, SourceResults
+    from pytest_failure_taxonomy.bench.plugin.kept_runs import Journal, KeptRuns
+    from pytest_failure_taxonomy.bench.plugin.results import Results, SourceResults
     from pytest_failure_taxonomy.bench.plugin.task_classes import TaskClasses
     from pytest_failure_taxonomy.bench.rubrics import CombinedRubrics
 
@@ -37,7 +36,7 @@ _LONG_LIVED = ("session", "package")
 """Scopes in which a fixture outlives all cases of a task class."""
 
 
-class CaseRuns:
+class CaseScheduler:
     """The running cases of one process."""
 
     def __init__(
@@ -63,10 +62,10 @@ class CaseRuns:
 
     def arrange(self, items: Sequence[CaseItem]) -> None:
         """Split the selected cases of each task class and system into units."""
-        cases = (SystemCase(folder_of(each.task_class), each.system_label, each) for each in items)
-        for group in by_system(cases):
-            by_nodeid = {item.nodeid: item for item in group.case}
-            task_class = group.case[0].task_class
+        cases = ((folder_of(each.task_class), each.system_label, each) for each in items)
+        for _, _, group in by_system(cases):
+            by_nodeid = {item.nodeid: item for item in group}
+            task_class = group[0].task_class
             for unit in self._classes.units(task_class, list(by_nodeid), self._workers):
                 members = [by_nodeid[each] for each in unit]
                 self._members.update(dict.fromkeys(unit, members))

@@ -92,7 +92,7 @@ class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships 
         """Remove a worker; if it crashed, run its remaining tests on other workers.
 
         When a unit's worker crashes for the first time, several cases were running, and none of
-        them can be blamed. The rest of the unit then runs one by one (see `case_runs.py`), and the
+        them can be blamed. The rest of the unit then runs one by one (see `scheduler.py`), and the
         next crash is due to the case that was running. That case is not run again, nor is any other
         test that crashed a worker: xdist's own scheduler of scopes would repeat it endlessly.
         """

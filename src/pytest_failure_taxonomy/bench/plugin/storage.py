@@ -6,6 +6,7 @@ xdist's controller imports this module in every run, so it imports nothing heavy
 from __future__ import annotations
 
 import os
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,13 +17,22 @@ from pytest_failure_taxonomy.named_files import STORAGE, chosen
 from pytest_failure_taxonomy.taxonomy.values import replace, value
 
 LATEST: Final = "latest"
-"""Names the latest run of a storage; repeated from `runs_on_disk`, which a test compares."""
+"""Names the latest run of a storage; repeated from `runs.reader`, which a test compares."""
+JOURNAL = pytest.StashKey[str]()
+"""In the stash of xdist's controller: the folder of the journal that its workers write."""
+WORKERS_FOLDER: Final = ".workers-"
+"""How the name of a journal's folder in a storage begins; the controller's process id follows."""
+TEMPORARY_FOLDER: Final = "pytest-bench-workers-"
+"""The same of one in the temporary folder, where the runs are beside the journal."""
+WIRE_KEY: Final = "failure_taxonomy_bench"
+"""Under it a worker's input holds where to write what it knows, and a test's report its results."""
 
+_STORAGE: pytest.StashKey[BenchStorage] = pytest.StashKey()
 _MOST_NAMED: Final = 3
 
 
 @value
-class SessionOfRuns:
+class BenchStorage:
     """What all processes of one pytest run know of the runs that it keeps."""
 
     name: str
@@ -37,7 +47,7 @@ class SessionOfRuns:
     """Why nothing is kept, though that was not asked for."""
 
     @classmethod
-    def begin(cls, config: pytest.Config) -> SessionOfRuns:
+    def begin(cls, config: pytest.Config) -> BenchStorage:
         """Decide where the runs of a pytest run are kept.
 
         Raises:
@@ -64,18 +74,35 @@ class SessionOfRuns:
             resumes = str(Path(resumes).absolute()) if Path(resumes).is_file() else resumes
         return cls(name=name, folder=str(storage), resumes=resumes)
 
-    def sharing(self, folder: str) -> SessionOfRuns:
-        """Return the same for xdist's workers, who share files in a temporary folder."""
-        return replace(self, folder=folder, is_temporary=True)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it for an xdist worker."""
-        return {
-            "name": self.name,
-            "folder": self.folder,
-            "is_temporary": self.is_temporary,
-            "resumes": self.resumes,
-        }
+def bench_storage(config: pytest.Config) -> BenchStorage:
+    """Return where a pytest run keeps the runs of its task classes; decide it at the first call."""
+    if _STORAGE not in config.stash:
+        given = getattr(config, "workerinput", {}).get(WIRE_KEY)
+        config.stash[_STORAGE] = (
+            BenchStorage.begin(config) if given is None else BenchStorage(**given["storage"])
+        )
+    return config.stash[_STORAGE]
+
+
+def share_with_worker(config: pytest.Config, workerinput: dict[str, Any]) -> None:
+    """Tell an xdist worker where to write what it knows; nothing is created yet."""
+    storage, stash = bench_storage(config), config.stash
+    if JOURNAL not in stash:
+        own = f"{os.getpid()}-{os.urandom(6).hex()}"
+        if storage.folder:
+            stash[JOURNAL] = os.path.join(storage.folder, f"{WORKERS_FOLDER}{own}")
+        else:
+            # In the temporary folder only now: what is killed leaves it there.
+            folder = os.path.join(tempfile.gettempdir(), f"{TEMPORARY_FOLDER}{own}")
+            stash[JOURNAL] = folder
+            storage = replace(storage, folder=folder, is_temporary=True)
+            stash[_STORAGE] = storage
+    shared = ("name", "folder", "is_temporary", "resumes")
+    workerinput[WIRE_KEY] = {
+        "journal": stash[JOURNAL],
+        "storage": {name: getattr(storage, name) for name in shared},
+    }
 
 
 def storage_of(config: pytest.Config) -> tuple[Path, bool]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]  # xdist ships no types
 
-from pytest_failure_taxonomy.bench.plugin.scheduling import UnitScheduling
+from pytest_failure_taxonomy.bench.plugin.distribution import UnitScheduling
 
 CASES = ["bench/echo/cases/a.jsonl::a", "bench/echo/cases/a.jsonl::b", "test_it.py::test_other"]
 UNITS = {CASES[0]: "echo 1", CASES[1]: "echo 1"}

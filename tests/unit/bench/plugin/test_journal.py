@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_failure_taxonomy.bench.plugin.results import Journal, Source
+from pytest_failure_taxonomy.bench.plugin.kept_runs import Journal
+from pytest_failure_taxonomy.bench.plugin.results import Source
 
 
 def test_workers_see_what_others_started(tmp_path: Path) -> None:
