@@ -19,7 +19,7 @@ from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.outcomes import failure_lines, one_line
 from pytest_failure_taxonomy.bench.plugin import items, kept_runs, results, storage, task_classes
 from pytest_failure_taxonomy.bench.plugin.items import BENCH, CaseFailedError, CaseItem, MarkedCase
-from pytest_failure_taxonomy.bench.plugin.results import ReportedResults, Source, SourcedReport
+from pytest_failure_taxonomy.bench.plugin.results import Source, SourcedReport, reported_by
 from pytest_failure_taxonomy.bench.plugin.scheduler import (
     CaseScheduler,
     Notes,
@@ -46,7 +46,6 @@ SUPERVISOR_VARIABLE: Final = "FAILURE_TAXONOMY_SUPERVISOR"
 _RUN_NOTHING = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
 """Options with which pytest collects cases and runs none."""
 
-_REPORTED = pytest.StashKey[ReportedResults]()
 _FAILED = pytest.StashKey[BaseException]()
 """Why the item of a case fails."""
 _IS_TO_BE_RERUN = pytest.StashKey[bool]()
@@ -70,11 +69,6 @@ def bench_session(config: pytest.Config) -> BenchSession:
         bench = config.stash[BENCH] = BenchSession(config)
         config.pluginmanager.register(bench, "failure_taxonomy_bench_session")
     return bench
-
-
-def reported_by(item: pytest.Item) -> ReportedResults:
-    """Return the results that the report of a test will carry."""
-    return item.stash.setdefault(_REPORTED, ReportedResults())
 
 
 _UNWATCHED: Final = (
@@ -114,11 +108,12 @@ class BenchSession:
         try:
             outcome = self.runs.outcome_of(item)
         except NotStartedError as error:
-            reported_by(item).stops.append((source, str(error)))
+            reported_by(item).append(("stop", *source, str(error)))
             pytest.skip(f"not started: {error}")
         except RunEndedError as error:
-            raise CaseFailedError.of_line(f"no score: {error}") from None
-        reported_by(item).cases.append((source, item.case.case_id, outcome.score))
+            raise CaseFailedError(f"no score: {error}") from None
+        score = outcome.score.model_dump(mode="json")
+        reported_by(item).append(("case", *source, item.case.case_id, score))
         return outcome
 
     def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
@@ -163,7 +158,8 @@ class BenchSession:
             cost_usd: What the test says its output cost.
         """
         score = outcome.score
-        reported_by(item).cases.append((found.source, found.case.case_id, score))
+        given_score = score.model_dump(mode="json")
+        reported_by(item).append(("case", *found.source, found.case.case_id, given_score))
         plan = self.classes.plan(found.task_class, [found.case])
         wanted = self._results.of(found.source).scheduled
         listed = [case for case in found.task_class.cases if case.case_id in wanted]
@@ -215,7 +211,7 @@ class BenchSession:
         several.
         """
         if _FAILED in item.stash:
-            reported_by(item).is_not_rerun = True
+            reported_by(item).append(("not_rerun",))
             raise item.stash[_FAILED]
         try:
             yield
@@ -332,32 +328,25 @@ class BenchSession:
         report = yield
         if call.excinfo is not None and isinstance(call.excinfo.value, CaseFailedError):
             report.longrepr = items.represent(*item.reportinfo()[:2], call.excinfo.value)
-        self._note_broken(item, call, report)
-        if call.when != "setup" and _REPORTED in item.stash:
-            reported = item.stash[_REPORTED]
-            del item.stash[_REPORTED]
-            setattr(report, storage.WIRE_KEY, reported.as_json())
-            properties = reported.as_properties()
+        if report.failed and call.excinfo is not None:
+            if item.stash.get(_IS_TO_BE_RERUN, False):
+                reported_by(item).append(("not_rerun",))
+            is_scored = any(what == "case" for what, *_ in item.stash.get(results.REPORTED, ()))
+            found = self._case_of(item)
+            # A case whose test failed for another reason than its score, which then is void.
+            if found and not (is_scored and isinstance(call.excinfo.value, CaseFailedError)):
+                is_called = call.when != "setup"
+                broken = ("broken", *found.source, found.case.case_id, is_called)
+                reported_by(item).append(broken)
+        if call.when != "setup" and results.REPORTED in item.stash:
+            reported = item.stash[results.REPORTED]
+            del item.stash[results.REPORTED]
+            setattr(report, storage.WIRE_KEY, reported)
+            properties = results.user_properties(reported)
             report.user_properties.extend(properties)
             if call.when == "call":  # `--junitxml` takes those of the teardown's report
                 item.user_properties.extend(properties)
         return report
-
-    def _note_broken(
-        self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
-    ) -> None:
-        """Record a case whose test failed for another reason than its score, which then is void."""
-        if not report.failed or call.excinfo is None:
-            return
-        if item.stash.get(_IS_TO_BE_RERUN, False):
-            reported_by(item).is_not_rerun = True
-        is_scored = _REPORTED in item.stash and item.stash[_REPORTED].cases
-        if is_scored and isinstance(call.excinfo.value, CaseFailedError):
-            return
-        found = self._case_of(item)
-        if found is not None:
-            broken = (found.source, found.case.case_id, call.when != "setup")
-            reported_by(item).broken.append(broken)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:

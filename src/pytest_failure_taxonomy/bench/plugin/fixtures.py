@@ -13,9 +13,8 @@ import pytest
 from pytest_failure_taxonomy.bench.digests import digests_of
 from pytest_failure_taxonomy.bench.load.folder import is_task_class
 from pytest_failure_taxonomy.bench.models import BenchCase, BenchRunReport, BenchScore, TaskClass
-from pytest_failure_taxonomy.bench.plugin.bench_session import reported_by
 from pytest_failure_taxonomy.bench.plugin.items import marked_case, named_by
-from pytest_failure_taxonomy.bench.plugin.results import SourcedReport
+from pytest_failure_taxonomy.bench.plugin.results import reported_by
 from pytest_failure_taxonomy.bench.rubrics import grade_in_process
 from pytest_failure_taxonomy.bench.scores import graded_score
 from pytest_failure_taxonomy.bench.user_code import load_rubric
@@ -80,8 +79,8 @@ class Bench:
             )
         named = {"run_id": f"partial:{run_id}" if report.stopped else run_id} if run_id else {}
         report = report.model_copy(update={"digests": digests, **named})
-        run = SourcedReport(report, self._item.nodeid, is_judged=gate)
-        reported_by(self._item).runs.append(run)
+        run = report.model_dump(mode="json")
+        reported_by(self._item).append(("run", self._item.nodeid, run, gate))
         return report
 
     def run_sync(

@@ -48,14 +48,10 @@ CASE_ARGUMENT: Final = "case"
 class CaseFailedError(AssertionError):
     """A case did not pass; the message has its score and failure modes in one line."""
 
-    def __init__(self, message: str, lines: list[str]) -> None:
+    def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
+        """Create it; without further lines, the message is all that there is to show."""
         super().__init__(message)
-        self.lines = lines
-
-    @classmethod
-    def of_line(cls, line: str) -> CaseFailedError:
-        """Create an error that has nothing more to show than its message."""
-        return cls(line, [line])
+        self.lines = lines or [message]
 
 
 def load_for_collection(node: pytest.Collector, folder: Path | None = None) -> TaskClass:
@@ -142,8 +138,12 @@ class BenchFile(pytest.Module):
         stand_in = _with_fixture if self._needs_fixture(task_class) else _without_fixture
         # What pytest makes of it is the same for all cases: the fixtures, and their parameters.
         functions = list(self._genfunctions(stand_in.__name__, stand_in))
-        if stand_in is _with_fixture:
-            self._check_fixture(functions)
+        if stand_in is _with_fixture and not all(map(system_definition, functions)):
+            raise self.CollectError(
+                f"{classes.shown(self.folder)}: there is no system under test; give"
+                f" `sut: package.module:callable` in {classes.shown(self.folder / 'bench.yaml')} or"
+                f" a fixture `{SYSTEM_FIXTURE}` in a conftest.py"
+            )
         for case in chosen:
             for tag in case.tags:
                 classes.register_tag(tag)
@@ -170,15 +170,15 @@ class BenchFile(pytest.Module):
         classes = self.config.stash[BENCH].classes
         settings = classes.settings(task_class)
         if settings.sut is None:
+            cant = ""
             if classes.backend is not None:
+                cant = "be sent to a cluster (--bench-backend)"
+            elif settings.sut_isolation == "process":
+                cant = "be run in a process of its own"
+            if cant:
                 raise self.CollectError(
-                    f"{classes.shown(self.folder)}: a fixture can't be sent to a cluster"
-                    " (--bench-backend); name the system as `sut: package.module:callable`"
-                )
-            if settings.sut_isolation == "process":
-                raise self.CollectError(
-                    f"{classes.shown(self.folder)}: a fixture can't be run in a process of its"
-                    " own; name the system as `sut: package.module:callable`"
+                    f"{classes.shown(self.folder)}: a fixture can't {cant}; name the system as"
+                    " `sut: package.module:callable`"
                 )
             return True
         if classes.backend is not None:
@@ -190,16 +190,6 @@ class BenchFile(pytest.Module):
         except BenchError as error:
             raise self.CollectError(str(error)) from error.__cause__
         return False
-
-    def _check_fixture(self, functions: Sequence[pytest.Function]) -> None:
-        """Refuse to collect cases for which no fixture gives a system under test."""
-        shown = self.config.stash[BENCH].classes.shown
-        if any(_system_definition(each) is None for each in functions):
-            raise self.CollectError(
-                f"{shown(self.folder)}: there is no system under test; give"
-                f" `sut: package.module:callable` in {shown(self.folder / 'bench.yaml')} or a"
-                f" fixture `{SYSTEM_FIXTURE}` in a conftest.py"
-            )
 
 
 def _with_fixture(system_under_test: object) -> None:
@@ -243,12 +233,9 @@ class CaseItem(pytest.Function):
         """Return the place of the case in its file."""
         return self.path, (self.case.line or 1) - 1, self.name
 
-    def system_definition(self) -> pytest.FixtureDef[Any] | None:
-        """Return the fixture that is the system under test, or `None` if there is none."""
-        return _system_definition(self)
 
-
-def _system_definition(function: pytest.Function) -> pytest.FixtureDef[Any] | None:
+def system_definition(function: pytest.Function) -> pytest.FixtureDef[Any] | None:
+    """Return the fixture that is the system under test, or `None` if there is none."""
     info = function._fixtureinfo  # noqa: SLF001 - only pytest resolves fixtures
     definitions = info.name2fixturedefs.get(SYSTEM_FIXTURE)
     return definitions[-1] if definitions else None
@@ -314,24 +301,18 @@ def named_by(mark: pytest.Mark) -> str:
 
 def marked_case(item: pytest.Item, classes: TaskClasses) -> MarkedCase | None:
     """Return the case that a test runs because of its mark; `None` for any other test."""
-    mark = item.get_closest_marker("bench")
-    callspec = getattr(item, "callspec", None)
-    case = callspec.params.get(CASE_ARGUMENT) if callspec is not None else None
-    if mark is None or not isinstance(case, BenchCase):
+    mark, callspec = item.get_closest_marker("bench"), getattr(item, "callspec", None)
+    if mark is None or callspec is None:
+        return None
+    case = callspec.params.get(CASE_ARGUMENT)
+    if not isinstance(case, BenchCase):
         return None
     task_class = classes.find(named_by(mark))
     test = item.nodeid.partition("[")[0]
-    label = _label_beside(str(callspec.id), case.case_id) if callspec is not None else ""
+    # With further parameters a test runs each case several times: these are several runs.
+    before, _, after = f"-{callspec.id}-".partition(f"-{case.case_id}-")
+    label = "-".join(filter(None, (before.strip("-"), after.strip("-"))))
     return MarkedCase(task_class, case, Source(str(task_class.folder), test, label))
-
-
-def _label_beside(params: str, case_id: str) -> str:
-    """Return the ids of a test's parameters without that of its case.
-
-    With further parameters a test runs each case several times: these are several runs.
-    """
-    before, _, after = f"-{params}-".partition(f"-{case_id}-")
-    return "-".join(filter(None, (before.strip("-"), after.strip("-"))))
 
 
 def parametrize(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:

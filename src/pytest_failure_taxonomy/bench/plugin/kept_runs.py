@@ -163,9 +163,42 @@ class KeptRuns:
         """
         if not self._storage.folder:
             return None
-        if source not in self._files:
-            self._files[source] = self._open(source, task_class, system, cases, shard)
-        return self._files[source]
+        if source in self._files:
+            return self._files[source]
+        header = RunHeader(
+            **facts_of_class(task_class),
+            run_id=f"{self._storage.name}-{name_of_source(self._rootdir, source)}",
+            task_class=task_class.name,
+            folder=relative(self._rootdir, source.folder),
+            test=source.test,
+            system=system,
+            commit=_commit(self._rootdir),
+            shard=shard,
+        )
+        listed = [scheduled(case) for case in cases]
+        part = None if shard is None else (shard.index, shard.total)
+        earlier = None
+        try:
+            path, why_not = self._find(source, part)
+            if path is not None:
+                earlier = read_run(path, has_outputs=False)
+        except BenchError as error:
+            why_not = str(error)
+        if earlier is not None:
+            why_not = _why_not_resumed(earlier.header, header)
+        if earlier is not None and why_not is None:
+            file = RunFile(earlier.path, self._redact, self._worker)
+            self._resumed.add(source)
+            # Its cases and those that were selected now, if the class still has them.
+            known = {**earlier.cases, **{each.case_id: each for each in listed}}
+            whole = [known[each.case_id] for each in task_class.cases if each.case_id in known]
+            file.resume(self._storage.name, header.commit, whole, header.cases_in_class)
+        else:
+            path = self._make_folder() / f"{header.run_id}{SUFFIX}"
+            file = RunFile(path, self._redact, self._worker)
+            file.create(header.model_copy(update={"not_resumed": why_not}), listed)
+        self._files[source] = file
+        return file
 
     def before(self, source: Source) -> KeptRun | None:
         """Return what the file of a source's run holds now, by whichever process."""
@@ -195,48 +228,6 @@ class KeptRuns:
         """Close all files."""
         for file in self._files.values():
             file.close()
-
-    def _open(
-        self,
-        source: Source,
-        task_class: TaskClass,
-        system: SystemGiven,
-        selected: Sequence[BenchCase],
-        shard: RunShard | None,
-    ) -> RunFile:
-        header = RunHeader(
-            **facts_of_class(task_class),
-            run_id=f"{self._storage.name}-{name_of_source(self._rootdir, source)}",
-            task_class=task_class.name,
-            folder=relative(self._rootdir, source.folder),
-            test=source.test,
-            system=system,
-            commit=_commit(self._rootdir),
-            shard=shard,
-        )
-        listed = [scheduled(case) for case in selected]
-        part = None if shard is None else (shard.index, shard.total)
-        earlier = None
-        try:
-            path, why_not = self._find(source, part)
-            if path is not None:
-                earlier = read_run(path, has_outputs=False)
-        except BenchError as error:
-            why_not = str(error)
-        if earlier is not None:
-            why_not = _why_not_resumed(earlier.header, header)
-        if earlier is not None and why_not is None:
-            file = RunFile(earlier.path, self._redact, self._worker)
-            self._resumed.add(source)
-            # Its cases and those that were selected now, if the class still has them.
-            cases = {**earlier.cases, **{each.case_id: each for each in listed}}
-            whole = [cases[each.case_id] for each in task_class.cases if each.case_id in cases]
-            file.resume(self._storage.name, header.commit, whole, header.cases_in_class)
-            return file
-        folder = self._make_folder()
-        file = RunFile(folder / f"{header.run_id}{SUFFIX}", self._redact, self._worker)
-        file.create(header.model_copy(update={"not_resumed": why_not}), listed)
-        return file
 
     def _make_folder(self) -> Path:
         folder = Path(self._storage.folder)

@@ -6,7 +6,7 @@ A test's report carries its results to the process that collects them, xdist's c
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +30,16 @@ if TYPE_CHECKING:
 
 BASELINE: pytest.StashKey[Baseline] = pytest.StashKey()
 """In the stash of the configuration: the baseline of the run, if it has one."""
+
+ReportedResults = list[tuple[Any, ...]]
+"""What the report of one test carries to the process that collects them, as plain data.
+
+Each begins with what it is: `run` (the test, the report of a whole run that it made, whether it is
+judged); or, followed by the fields of a source, `case` (its id and score), `broken` (the id of a
+case whose test failed for another reason than its score, and whether it was called), `stop` (why
+cases were not started); or `not_rerun` (a plugin would have run the test again).
+"""
+REPORTED = pytest.StashKey[ReportedResults]()
 
 FindRuns = Callable[[BenchRunReport], "Sequence[ComparedRun]"]
 """Returns the older runs of a report's class and system."""
@@ -148,26 +158,33 @@ class Results:
         found = (each.kept for each in self._sources.values())
         return next((run for run in found if run and run.header.run_id == run_id), None)
 
-    def take(self, sent: Mapping[str, Any]) -> None:
-        """Add the results that the report of a test carries, in the form of `ReportedResults`."""
-        self.is_not_rerun |= sent.get("is_not_rerun", False)
-        for test, run, is_judged in sent.get("runs", ()):
-            report = BenchRunReport.model_validate(run)
-            self._whole_runs.append(SourcedReport(report, test, is_judged=is_judged))
-        for folder, test, system, case_id, score in sent.get("cases", ()):
+    def take(self, sent: ReportedResults) -> None:
+        """Add the results that the report of a test carries."""
+        for what, *fields in sent:
+            if what == "not_rerun":
+                self.is_not_rerun = True
+                continue
+            if what == "run":
+                test, run, is_judged = fields
+                report = BenchRunReport.model_validate(run)
+                self._whole_runs.append(SourcedReport(report, test, is_judged=is_judged))
+                continue
+            folder, test, system, *rest = fields
             results = self.of(Source(folder, test, system))
-            if test:  # whether a test will have a score is not always known before it runs
-                results.schedule(case_id)
-            reported, known = BenchScore.model_validate(score), results.unreported.get(case_id)
-            # Two equal scores of each case would be the most memory that a long run takes.
-            results.scores[case_id] = known if known == reported else reported
-        for folder, test, system, case_id, is_started in sent.get("broken", ()):
-            results = self.of(Source(folder, test, system))
-            results.broken.add(case_id)
-            if is_started:
-                results.started.add(case_id)
-        for folder, test, system, why in sent.get("stops", ()):
-            self.of(Source(folder, test, system)).stopped = why
+            match what, *rest:
+                case "case", case_id, score:
+                    if test:  # whether a test will have a score is not always known before it runs
+                        results.schedule(case_id)
+                    reported = BenchScore.model_validate(score)
+                    known = results.unreported.get(case_id)
+                    # Two equal scores of each case would be the most memory that a long run takes.
+                    results.scores[case_id] = known if known == reported else reported
+                case "broken", case_id, is_started:
+                    results.broken.add(case_id)
+                    if is_started:
+                        results.started.add(case_id)
+                case "stop", why:
+                    results.stopped = why
 
     def reports(self, make_plan: MakePlan) -> list[SourcedReport]:
         """Return a report for each source that has cases to run, then those of whole runs."""
@@ -185,48 +202,22 @@ class Results:
         return [*reports, *self._whole_runs]
 
 
-class ReportedResults:
-    """The results that the report of one test carries to the process that collects them."""
+def reported_by(item: pytest.Item) -> ReportedResults:
+    """Return the results that the report of a test will carry; whatever happens is added."""
+    return item.stash.setdefault(REPORTED, [])
 
-    def __init__(self) -> None:
-        self.runs: list[SourcedReport] = []
-        """The whole runs that the test made."""
-        self.cases: list[tuple[Source, str, BenchScore]] = []
-        """Cases and their scores."""
-        self.broken: list[tuple[Source, str, bool]] = []
-        """Cases whose test failed for another reason than the score, and whether it was called."""
-        self.stops: list[tuple[Source, str]] = []
-        """Why a case was not started."""
-        self.is_not_rerun = False
-        """Whether a plugin would have run the test again."""
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the results as plain data."""
-        return {
-            "runs": [
-                [each.test, each.report.model_dump(mode="json"), each.is_judged]
-                for each in self.runs
-            ],
-            "cases": [
-                [*source, case_id, score.model_dump(mode="json")]
-                for source, case_id, score in self.cases
-            ],
-            "broken": [[*source, case_id, called] for source, case_id, called in self.broken],
-            "stops": [[*source, why] for source, why in self.stops],
-            "is_not_rerun": self.is_not_rerun,
-        }
-
-    def as_properties(self) -> list[tuple[str, object]]:
-        """Return the scores as user properties, which `--junitxml` writes."""
-        properties: list[tuple[str, object]] = []
-        for _, _, score in self.cases:
-            properties.append(("bench_score", score.score))
-            if score.failure_modes:
-                codes = " ".join(mode.code for mode in score.failure_modes)
-                properties.append(("bench_failure_modes", codes))
-            if score.cost_usd:
-                properties.append(("bench_cost_usd", score.cost_usd))
-        return properties
+def user_properties(sent: ReportedResults) -> list[tuple[str, object]]:
+    """Return the scores among results as user properties, which `--junitxml` writes."""
+    properties: list[tuple[str, object]] = []
+    for score in (fields[-1] for what, *fields in sent if what == "case"):
+        properties.append(("bench_score", score["score"]))
+        if score["failure_modes"]:
+            codes = " ".join(mode["code"] for mode in score["failure_modes"])
+            properties.append(("bench_failure_modes", codes))
+        if score["cost_usd"]:
+            properties.append(("bench_cost_usd", score["cost_usd"]))
+    return properties
 
 
 class Baseline:

@@ -13,7 +13,12 @@ from pytest_failure_taxonomy.bench.dask import DaskSystem
 from pytest_failure_taxonomy.bench.digests import case_digest
 from pytest_failure_taxonomy.bench.isolate.client import IsolatedSystem
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
-from pytest_failure_taxonomy.bench.plugin.items import SYSTEM_FIXTURE, CaseFailedError, CaseItem
+from pytest_failure_taxonomy.bench.plugin.items import (
+    SYSTEM_FIXTURE,
+    CaseFailedError,
+    CaseItem,
+    system_definition,
+)
 from pytest_failure_taxonomy.bench.plugin.results import Source
 from pytest_failure_taxonomy.bench.plugin.task_classes import by_system
 from pytest_failure_taxonomy.bench.run.admission import Admission, RunAdmission
@@ -80,10 +85,23 @@ class CaseScheduler:
         """
         is_first = item.nodeid not in self._taken
         self._taken.add(item.nodeid)
-        if is_first and self._outlives_cases(item):
-            unit = self._units.get(item.nodeid) or self._start_unit(item)
-        else:
+        definition = system_definition(item)
+        outlives_cases = self._classes.settings(item.task_class).sut is not None or (
+            definition is not None and definition.scope in _LONG_LIVED
+        )
+        if not (is_first and outlives_cases):
             unit = self._start(item, [item])
+        elif item.nodeid in self._units:
+            unit = self._units[item.nodeid]
+        else:
+            members = self._members[item.nodeid]
+            elsewhere = () if self._journal is None else self._journal.started_elsewhere()
+            if any(each.nodeid in elsewhere for each in members):
+                # The worker that ran the unit crashed on an unknown case: run them one by one.
+                unit = self._start(item, [item])
+            else:
+                unit = self._start(item, members)
+                self._units.update((each.nodeid, unit) for each in members)
         return self.fan_out.wait_for(unit, item.case)
 
     def grade(self, task_class: TaskClass, case: BenchCase, output: object) -> CaseOutcome:
@@ -100,17 +118,6 @@ class CaseScheduler:
             runner.execute(plan, system_under_test=return_output, rubric_runner=rubric)
         )
         return outcomes[0]
-
-    def _start_unit(self, item: CaseItem) -> Unit:
-        members = self._members[item.nodeid]
-        if self._journal is not None:
-            elsewhere = self._journal.started_elsewhere()
-            if any(each.nodeid in elsewhere for each in members):
-                # The worker that ran the unit crashed on an unknown case: run them one by one.
-                return self._start(item, [item])
-        unit = self._start(item, members)
-        self._units.update((each.nodeid, unit) for each in members)
-        return unit
 
     def _start(self, asking: CaseItem, items: Sequence[CaseItem]) -> Unit:
         task_class, source = asking.task_class, source_of(asking)
@@ -197,24 +204,17 @@ class CaseScheduler:
             self.fan_out.at_close(rubric.aclose)
         return self._rubrics[folder]
 
-    def _outlives_cases(self, item: CaseItem) -> bool:
-        """Return whether the item's system under test outlives all cases of its unit."""
-        settings = self._classes.settings(item.task_class)
-        definition = item.system_definition()
-        is_long_lived = definition is not None and definition.scope in _LONG_LIVED
-        return settings.sut is not None or is_long_lived
-
     def _system(self, item: CaseItem) -> SystemUnderTest:
         settings = self._classes.settings(item.task_class)
-        if settings.sut is None:
-            return _callable(item.funcargs[SYSTEM_FIXTURE])
-        return self._named_system(settings.sut, settings)
-
-    def _named_system(self, name: str, settings: BenchSettings) -> SystemUnderTest:
-        key = f"{settings.sut_isolation} {name}"
-        if key not in self._systems:
-            self._systems[key] = self._open_system(name, settings)
-        return self._systems[key]
+        if settings.sut is not None:
+            return self._named_system(settings.sut, settings)
+        system = item.funcargs[SYSTEM_FIXTURE]
+        if not callable(system):
+            raise CaseFailedError(
+                f"the fixture {SYSTEM_FIXTURE} returned an object of type {type(system).__name__},"
+                " which can't be called; return an async or a plain function that takes the case"
+            )
+        return system
 
     def check_cluster(self, task_class: TaskClass) -> None:
         """Have the cluster's workers import a task class's system, if it is called there.
@@ -228,32 +228,28 @@ class CaseScheduler:
             if isinstance(system, DaskSystem):
                 self.fan_out.call(system.check())
 
-    def _open_system(self, name: str, settings: BenchSettings) -> SystemUnderTest:
+    def _named_system(self, name: str, settings: BenchSettings) -> SystemUnderTest:
+        key = f"{settings.sut_isolation} {name}"
+        if key in self._systems:
+            return self._systems[key]
+        system: SystemUnderTest
         if self._classes.backend is not None:
-            far = DaskSystem(
+            system = DaskSystem(
                 name,
                 self._classes.backend,
                 isolation=settings.sut_isolation,
                 limit_seconds=settings.timeout_per_case_seconds,
             )
-            self.fan_out.at_close(far.aclose)
+            self.fan_out.at_close(system.aclose)
             with suppress(BenchError):  # each case says so
-                self.fan_out.call(far.connect())
-            return far
-        if settings.sut_isolation == "process":
-            isolated = IsolatedSystem(name)
-            self.fan_out.at_close(isolated.aclose)
-            return isolated
-        return import_callable(name, "sut")
-
-
-def _callable(system: object) -> SystemUnderTest:
-    if callable(system):
+                self.fan_out.call(system.connect())
+        elif settings.sut_isolation == "process":
+            system = IsolatedSystem(name)
+            self.fan_out.at_close(system.aclose)
+        else:
+            system = import_callable(name, "sut")
+        self._systems[key] = system
         return system
-    raise CaseFailedError.of_line(
-        f"the fixture {SYSTEM_FIXTURE} returned an object of type {type(system).__name__}, which"
-        " can't be called; return an async or a plain function that takes the case"
-    )
 
 
 class Notes:

@@ -110,19 +110,20 @@ class TaskClasses:
         """Return the settings of a task class with the options and ini values applied."""
         key = str(task_class.folder or task_class.name)
         if key not in self._settings:
-            settings = _effective_settings(self._config, task_class)
+            own, config = task_class.settings, self._config
+            values = {name: getattr(own, name) for name in BenchSettings.model_fields}
+            for option in _OF_CLASS:  # an option wins, then the `bench.yaml`, then the ini value
+                given: str | None = config.getoption(option.dest)
+                if given is None and option.name not in own.model_fields_set:
+                    given = config.getini(option.dest) or None
+                if given is not None:
+                    values[option.name] = _converted(option.dest, option, given)
+            settings = BenchSettings(**values)
             if self.shard is not None and settings.max_cost_usd is not None:
                 part = settings.max_cost_usd / self.shard[1]
                 settings = settings.model_copy(update={"max_cost_usd": part})
             self._settings[key] = settings
         return self._settings[key]
-
-    def _run_shard(self, task_class: TaskClass, index: int, total: int) -> RunShard:
-        folder = task_class.folder or Path(task_class.name)
-        source = Path(os.path.relpath(folder, self._config.rootpath)).as_posix()
-        if source not in self._run_shards:
-            self._run_shards[source] = shard_of_run(task_class, source, index, total)
-        return self._run_shards[source]
 
     def ids_of_shard(self, task_class: TaskClass) -> frozenset[str] | None:
         """Return the ids of the cases that belong to the chosen shard; `None`: all do."""
@@ -143,7 +144,11 @@ class TaskClasses:
         changes: dict[str, Any] = {"concurrency": share_of(plan.concurrency, workers)}
         of_shard = self.ids_of_shard(task_class)
         if of_shard is not None and self.shard is not None and cases is not None:
-            changes["shard"] = self._run_shard(task_class, *self.shard)
+            folder = task_class.folder or Path(task_class.name)
+            source = Path(os.path.relpath(folder, self._config.rootpath)).as_posix()
+            if source not in self._run_shards:
+                self._run_shards[source] = shard_of_run(task_class, source, *self.shard)
+            changes["shard"] = self._run_shards[source]
             changes["is_selection"] = len(plan.cases) < len(of_shard)
         return plan.model_copy(update=changes)
 
@@ -328,19 +333,6 @@ def chosen_shard(config: pytest.Config) -> tuple[int, int] | None:
     if option is not None:
         return parse_shard(option, "--bench-shard")
     return parse_shard(ini, "bench_shard")
-
-
-def _effective_settings(config: pytest.Config, task_class: TaskClass) -> BenchSettings:
-    """Return the settings of a task class: an option wins, then its `bench.yaml`, then the ini."""
-    own = task_class.settings
-    values = {name: getattr(own, name) for name in BenchSettings.model_fields}
-    for option in _OF_CLASS:
-        given: str | None = config.getoption(option.dest)
-        if given is None and option.name not in own.model_fields_set:
-            given = config.getini(option.dest) or None
-        if given is not None:
-            values[option.name] = _converted(option.dest, option, given)
-    return BenchSettings(**values)
 
 
 def _words(problem: Mapping[str, Any], setting: str) -> str:
