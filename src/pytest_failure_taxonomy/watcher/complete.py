@@ -143,9 +143,9 @@ def complete_watched(
     status: int | None,
     ended_ns: int,
     contents: list[bytes],
-    left: tuple[bytes, bytes, bytes] = (b"", b"", b""),
-    observed: bytes = b"",
-    memory: bytes = b"",
+    left: tuple[bytes, bytes, bytes],
+    observed: bytes,
+    memory: bytes,
 ) -> None:
     """Complete a report for the watcher, from the contents of the record that it has read.
 

@@ -15,14 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.record.layout import (
-    CRASH_FILE,
-    MAX_EVENTS_BYTES,
-    RUN_ID,
-    STDERR,
-    STDOUT,
-    TERMINAL,
-)
+from pytest_failure_taxonomy.record import layout
 from pytest_failure_taxonomy.system.files import CAREFUL, READ, identity_of, read_descriptor
 from pytest_failure_taxonomy.watcher.crash_output import MAX_LEFT_BYTES, Left, read_end
 
@@ -97,14 +90,19 @@ def send_to_supervisor(mailbox: Path, run_id: str, descriptors: Mapping[str, int
     Returns:
         Whether the supervisor reads and shows the stacks of a crash.
     """
-    sent = {name: each for name, each in descriptors.items() if name in (STDOUT, STDERR)}
+    sent = {
+        name: each for name, each in descriptors.items() if name in (layout.STDOUT, layout.STDERR)
+    }
     with suppress(OSError):
         shows = False
-        if CRASH_FILE in descriptors:
-            theirs, ours = os.stat(f"/proc/{os.getppid()}/fd/2"), os.fstat(descriptors[TERMINAL])
+        if layout.CRASH_FILE in descriptors:
+            theirs, ours = (
+                os.stat(f"/proc/{os.getppid()}/fd/2"),
+                os.fstat(descriptors[layout.TERMINAL]),
+            )
             shows = identity_of(theirs) == identity_of(ours)
         if shows:
-            sent[CRASH_FILE] = descriptors[CRASH_FILE]
+            sent[layout.CRASH_FILE] = descriptors[layout.CRASH_FILE]
         inbox = read_message(mailbox).get("inbox")
         if inbox and sent:
             _send(inbox, f"{run_id}:{''.join(sent)}", list(sent.values()))
@@ -163,7 +161,7 @@ def _is_message(found: dict[str, Any]) -> bool:
     if "run_id" not in found:
         return True
     is_path = os.path.isabs(found.get("report") or "")
-    return is_path and RUN_ID.fullmatch(found["run_id"] or "") is not None
+    return is_path and layout.RUN_ID.fullmatch(found["run_id"] or "") is not None
 
 
 class Mailbox:
@@ -228,7 +226,7 @@ class Mailbox:
                 for file in files:
                     with file:
                         file.seek(0)
-                        read.append(read_descriptor(file.fileno(), MAX_EVENTS_BYTES))
+                        read.append(read_descriptor(file.fileno(), layout.MAX_EVENTS_BYTES))
                 if sender == run_id.encode():
                     found = read
         return found
@@ -292,9 +290,9 @@ def _read_left(letters: str, descriptors: Sequence[int]) -> Left:
         sent[letter] = read_end(descriptor, MAX_LEFT_BYTES)
         os.close(descriptor)
     return Left(
-        dump=sent.get(CRASH_FILE, b"").rstrip(b"\0"),
-        stdout=sent.get(STDOUT, b""),
-        stderr=sent.get(STDERR, b""),
+        dump=sent.get(layout.CRASH_FILE, b"").rstrip(b"\0"),
+        stdout=sent.get(layout.STDOUT, b""),
+        stderr=sent.get(layout.STDERR, b""),
     )
 
 

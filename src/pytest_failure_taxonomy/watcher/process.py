@@ -1,4 +1,4 @@
-"""The process that watches pytest: run as a script by `watcher`, with the standard library alone.
+"""The process that watches pytest: run as a script by `start`, with the standard library alone.
 
 It waits for one process to end, and imports the package only if there is a report to complete. It
 inherits the descriptors of the record, because a test may remove the files. Now and then it looks
@@ -59,7 +59,7 @@ def watch(
         root: the folder of the package.
         report: the path of its report.
         run_id: the run.
-        settings: from `watcher.settings_word`.
+        settings: from `start.settings_word`.
         others: further folders to import from.
     """
     sys.path[:0] = [root, *others]
@@ -72,8 +72,8 @@ def watch(
     stalls.end()
     if given.get("completes") == "0":
         return
+    status = _wait_status(pidfd, process_id)  # first: it may be reaped at any time
     left = _read_what_is_left(channel)
-    status = _wait_status(pidfd, process_id)
     if _is_done(files[0], status):
         return
     from pytest_failure_taxonomy.watcher.complete import complete_watched
@@ -213,18 +213,13 @@ class Stalls:
         return not self._child
 
     def _look_closely(self, standstill: Standstill, now_ns: int) -> None:
-        from pytest_failure_taxonomy.watcher.stalls.inspect import look_closely
+        from pytest_failure_taxonomy.watcher.stalls.inspect import StallInspection
 
-        look_closely(
-            self._report,
-            self._run_id,
-            [_read(file) for file in self._files],
-            self._given,
-            standstill.at_limit(now_ns),
-            now_ns,
-            self._said,
-            keeps=standstill.ended_ns is not None,
+        contents = [_read(file) for file in self._files]
+        inspection = StallInspection(
+            self._report, self._run_id, contents, self._given, now_ns, self._said
         )
+        inspection.look(standstill.at_limit(now_ns), keeps=standstill.ended_ns is not None)
 
 
 class Memory:

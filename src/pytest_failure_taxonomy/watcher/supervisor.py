@@ -555,23 +555,20 @@ class OutputRelay:
             if os.fork():
                 return
             try:
-                self._stay()
+                for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"):
+                    signal.signal(getattr(signal, name), signal.SIG_DFL)
+                signal.pthread_sigmask(signal.SIG_SETMASK, ())
+                last = 2
+                used = {pipe.reading for pipe in self._pipes if pipe.is_open}
+                for number in [*sorted(used), os.sysconf("SC_OPEN_MAX")]:
+                    os.closerange(last + 1, min(number, 65_536))
+                    last = number
+                while not all(pipe.is_done for pipe in self._pipes):
+                    ready = self._wait(None)
+                    for pipe in self._pipes:
+                        pipe.pass_on(ready)
             finally:
                 os._exit(0)
-
-    def _stay(self) -> None:
-        for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"):
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        used = {pipe.reading for pipe in self._pipes if pipe.is_open}
-        last = 2
-        for number in [*sorted(used), os.sysconf("SC_OPEN_MAX")]:
-            os.closerange(last + 1, min(number, 65_536))
-            last = number
-        while not all(pipe.is_done for pipe in self._pipes):
-            ready = self._wait(None)
-            for pipe in self._pipes:
-                pipe.pass_on(ready)
 
 
 def _is_pipe(descriptor: int) -> bool:

@@ -66,41 +66,6 @@ _DEBUGGERS: Final = ("bdb.py", "pdb.py", "pydevd.py", "pydevd_bundle", "debugpy"
 """Files and folders of debuggers, at which a thread waits for the user."""
 
 
-def look_closely(
-    report: str,
-    run_id: str,
-    contents: Sequence[bytes],
-    settings: Mapping[str, str],
-    units: Sequence[Unit],
-    now_ns: int,
-    said: int,
-    *,
-    keeps: bool,
-) -> None:
-    """Look at what makes no progress, and tell of it.
-
-    Args:
-        report: the path of the report.
-        run_id: the run.
-        contents: of the record's two files.
-        settings: of the watcher.
-        units: the processes that made no progress for the whole limit.
-        now_ns: when that was seen, on the monotonic clock.
-        said: a descriptor with what was observed before, and for what is observed now.
-        keeps: what was observed before stays so: it may not have ended, but have been interrupted.
-    """
-    look = StallInspection(Path(report), run_id, contents, settings, now_ns, said)
-    stalls = found = look.at(units)
-    if keeps or look.was_interrupted:
-        known = {_key(each) for each in look.before.stalls}
-        stalls = [*look.before.stalls, *(each for each in found if _key(each) not in known)]
-    look.keep(stalls)
-    stalls = [look.tell(each) for each in stalls]
-    look.keep(stalls, writes_report=False)
-    if settings.get("ends") == "1":
-        look.end(stalls, found, units)
-
-
 def _key(stall: SeenStall) -> tuple[object, ...]:
     return stall.what, stall.worker, stall.nodeid, stall.phase
 
@@ -110,26 +75,36 @@ class StallInspection:
 
     def __init__(
         self,
-        report: Path,
+        report: str,
         run_id: str,
         contents: Sequence[bytes],
         settings: Mapping[str, str],
         now_ns: int,
         said: int,
     ) -> None:
+        """Read what was recorded.
+
+        Args:
+            report: the path of the report.
+            run_id: the run.
+            contents: of the record's two files.
+            settings: of the watcher.
+            now_ns: when it was seen that something makes no progress, on the monotonic clock.
+            said: a descriptor with what was observed before, and for what is observed now.
+        """
         self._state, events = contents
         run = parse_record(self._state, events, run_id, "the record")
-        self.before = parse_observed(os.pread(said, os.fstat(said).st_size, 0))
-        self.was_interrupted = bool(run.named("interruption"))
+        self._before = parse_observed(os.pread(said, os.fstat(said).st_size, 0))
         self._said = said
         self._notes: list[str] = []
         self._now_ns = now_ns
+        self._settings = settings
         self._limit_seconds = float(settings["seconds"])
         self._is_program = settings.get("program") == "1"
         """Nothing is to come after pytest in its process."""
-        self._report = report
+        self._report = Path(report)
         self._run = run
-        self._folder = record_folder(report, run_id)
+        self._folder = record_folder(self._report, run_id)
         self._rootdir = Path(run.header.context.rootdir)
         self._secrets = Secrets(run.header.redact)
         self._main = run.header.process.pid
@@ -137,18 +112,32 @@ class StallInspection:
             layout.READER.unpack_from(self._state, layout.READER_AT)[3] & layout.TELLS_WORK
         )
 
-    def at(self, units: Sequence[Unit]) -> list[SeenStall]:
-        """Return what is stalled of some processes."""
+    def look(self, units: Sequence[Unit], *, keeps: bool) -> None:
+        """Look at what makes no progress, and tell of it.
+
+        Args:
+            units: the processes that made no progress for the whole limit.
+            keeps: what was observed before stays so: it may not have ended, but have been
+                interrupted.
+        """
         subjects = [(unit, self._subject_of(unit)) for unit in units]
-        found = [self._stall(unit, each) for unit, each in subjects if each is not None]
+        seen = [self._stall(unit, each) for unit, each in subjects if each is not None]
         if not self._is_alive():  # what was seen last is what it died of
             raise ProcessLookupError(self._main)
-        return [each for each in found if each is not None]
+        stalls = found = [each for each in seen if each is not None]
+        if keeps or self._run.named("interruption"):
+            known = {_key(each) for each in self._before.stalls}
+            stalls = [*self._before.stalls, *(each for each in found if _key(each) not in known)]
+        self._keep(stalls)
+        stalls = [self._tell(each) for each in stalls]
+        self._keep(stalls, writes_report=False)
+        if self._settings.get("ends") == "1":
+            self._end(stalls, found, units)
 
-    def keep(self, stalls: Sequence[SeenStall], *, writes_report: bool = True) -> None:
+    def _keep(self, stalls: Sequence[SeenStall], *, writes_report: bool = True) -> None:
         """Write what is observed into the record, and the report of the running run anew."""
         notes = tuple(f"no stack of what is stalled: {why}" for why in dict.fromkeys(self._notes))
-        observed = replace(self.before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
+        observed = replace(self._before, stalls=tuple(stalls), notes=notes[:MAX_NOTES])
         encoded = encode_observed(observed)
         os.ftruncate(self._said, 0)
         os.pwrite(self._said, encoded, 0)
@@ -183,7 +172,7 @@ class StallInspection:
         is_ours = report is not None and report["run"]["id"] == self._run.header.run_id
         return report if is_ours else None
 
-    def tell(self, stall: SeenStall) -> SeenStall:
+    def _tell(self, stall: SeenStall) -> SeenStall:
         """Print a line on the user's terminal at 1, 2, 4, 8 … times the limit.
 
         What works is told from twice the limit on, where that is wanted.
@@ -205,7 +194,7 @@ class StallInspection:
         shown = safe_text(self._secrets.redact(line))
         print_on_terminal(self._main, self._state, shown)
 
-    def end(self, stalls: list[SeenStall], found: list[SeenStall], units: Sequence[Unit]) -> None:
+    def _end(self, stalls: list[SeenStall], found: list[SeenStall], units: Sequence[Unit]) -> None:
         """End what was found to be stalled: a worker by itself, or else the run."""
         by_worker = {worker_of(unit.name) if unit.name else None: unit for unit in units}
         keys = {_key(each) for each in found if self._is_to_end(each, by_worker[each.worker])}
@@ -214,7 +203,7 @@ class StallInspection:
             return
         others = [each for each in stalls if _key(each) not in keys]
         ended = [replace(each, stall=replace(each.stall, is_ended=True)) for each in mine]
-        self.keep([*others, *ended])
+        self._keep([*others, *ended])
         for each in mine:
             self._print(f"ended: {words_of_subject(each)} (--failure-taxonomy-end-stalled)")
         tests = [each for each in mine if each.worker is not None and each.what == "test"]
@@ -277,7 +266,7 @@ class StallInspection:
         process = self._run.header.process
         identity = process.pid, process.start_ticks or 0
         number = self._state[layout.END_SIGNAL_AT]
-        was_ended = any(each.stall.is_ended and each.worker is None for each in self.before.stalls)
+        was_ended = any(each.stall.is_ended and each.worker is None for each in self._before.stalls)
         if number and not is_frozen and not was_ended:
             deadline = time.monotonic() + GRACE_SECONDS
             before = self._page_of()
@@ -398,7 +387,7 @@ class StallInspection:
 
     def _seen_before(self, subject: SeenStall) -> SeenStall | None:
         wanted = subject.what, subject.worker, subject.began_ns
-        for each in self.before.stalls:
+        for each in self._before.stalls:
             if (each.what, each.worker, each.began_ns) == wanted:
                 return each
         return None
