@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -28,6 +28,7 @@ from pytest_failure_taxonomy.taxonomy.words import (
     counted,
     counts_in_words,
     seconds_words,
+    telling_line,
     words_at,
 )
 
@@ -121,8 +122,10 @@ def summarise(report: JSONObject, paths: ShownPaths = AS_REPORTED) -> RunSummary
     """
     verdict, own = report["verdict"], own_extension(report)
     causes = tuple(_causes(report, paths))
-    headline, see = _success(report), ""
-    if verdict is not None:
+    see = ""
+    if verdict is None:
+        headline = _success(report)
+    else:
         named = [nodeid for cause in causes[:1] for nodeid in cause.nodeids[:_MAX_NAMED]]
         headline = paths.words(verdict["message"], _named(report, named)) + _history(report, causes)
         if len(causes) == 1:
@@ -177,48 +180,56 @@ def accepted_words(report: JSONObject) -> str:
 
 def _success(report: JSONObject) -> str:
     summary, notes = report["summary"], texts_at(own_extension(report), "notes")
-    counts = counts_in_words(summary, COUNTED)
+    counts, failed = counts_in_words(summary, COUNTED), summary["failed"]
     if report["run"]["stage"] == Stage.BASELINE_RUN:
-        return _baseline(summary, counts, notes)
+        # Its tests failed, as those of an unsolved task must.
+        if notes:
+            return f"valid {'; '.join(notes)}"
+        if not failed:
+            return f"valid baseline ({counts})"
+        passed = f" ({summary['passed']:,} passed)" if summary["passed"] else ""
+        tests = "1 test failed, as it" if failed == 1 else f"{failed:,} tests failed, as they"
+        return f"valid baseline: {tests} should{passed}"
     # Where no plugin has looked and no counts were printed, none are known.
     is_known = counts or report["environment"]["pytest"] != "unknown"
     tests = f" ({counts or 'no test ran'})" if is_known else ""
     what = accepted_words(report) or "no failure"
     if not is_known and report["exit"]["source"] == "supervisor":
         what = "the command ended with status 0"
-    if what == "no failure" and (summary["failed"] or summary["errors"]):
+    if what == "no failure" and (failed or summary["errors"]):
         what = "pytest ended with exit code 0, which a plugin or a conftest.py has set"
     return "; ".join([f"{what}{tests}", *notes])
 
 
-def _baseline(summary: dict[str, int], counts: str, notes: list[str]) -> str:
-    """Say why a baseline is valid: its tests failed, as those of an unsolved task must."""
-    if notes:
-        return f"valid {'; '.join(notes)}"
-    failed = summary["failed"]
-    if not failed:
-        return f"valid baseline ({counts})"
-    passed = f" ({summary['passed']:,} passed)" if summary["passed"] else ""
-    tests = "1 test failed, as it" if failed == 1 else f"{failed:,} tests failed, as they"
-    return f"valid baseline: {tests} should{passed}"
-
-
 def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
-    causes = report["causes"]
+    causes, own = report["causes"], own_extension(report)
     if report["verdict"] is None:
-        known = report["groups"] if accepted_words(report) else ()
-        causes = [_cause_of_group(each) for each in known]
-    failures = _Failures(report, causes)
-    attributions = _attributions(report)
-    for cause in causes:
-        found = tuple(failures.of(cause))
+        causes = [
+            {
+                **group,
+                "key": group["fingerprint"],
+                "what": group["title"],
+                "fix": None,
+                "retryable": None,
+                "fingerprints": [group["fingerprint"]],
+            }
+            for group in (report["groups"] if accepted_words(report) else ())
+        ]
+    attributions: dict[object, str] = {}
+    for said in objects_at(own, "attributions"):
+        words = [said[name] for name in ("owner", "link") if isinstance(said.get(name), str)]
+        if words and isinstance(said.get("rule"), str):
+            attributions[said["rule"]] = ", ".join(words)
+    states = object_at(own, "history")
+    for cause, failures in zip(causes, _failures_of(report, causes), strict=True):
         history = cause["history"]
-        kept = (_kept_of(report, each) for each in cause["fingerprints"])
-        rules = (attributions.get(each.get("rule")) for each in found)
+        kept = (object_at(states, each) for each in cause["fingerprints"])
+        rules = (attributions.get(each.get("rule")) for each in failures)
+        named = _named(report, cause["nodeids"], failures)
         yield CauseSummary(
             key=cause["key"],
             count=cause["count"],
-            text=paths.words(first_line(cause["what"]), _named(report, cause["nodeids"], found)),
+            text=paths.words(first_line(cause["what"]), named),
             fix=cause["fix"],
             codes=f"[{cause['reason']} {cause['kind']}]",
             reason=cause["reason"],
@@ -230,56 +241,34 @@ def _causes(report: JSONObject, paths: ShownPaths) -> Iterator[CauseSummary]:
             state=history["state"] if history else None,
             last_passed_commit=history["last_passed_commit"] if history else None,
             nodeids=tuple(cause["nodeids"]),
-            failures=found,
+            failures=tuple(failures),
         )
 
 
-def _cause_of_group(group: JSONObject) -> JSONObject:
-    return {
-        **group,
-        "key": group["fingerprint"],
-        "what": group["title"],
-        "fix": None,
-        "retryable": None,
-        "fingerprints": [group["fingerprint"]],
-    }
-
-
-class _Failures:
-    """What the report lists of each cause."""
-
-    def __init__(self, report: JSONObject, causes: Sequence[JSONObject]) -> None:
-        self._of_tests: dict[str | None, list[JSONObject]] = {}
-        for failure in report["failures"]:
-            self._of_tests.setdefault(failure["fingerprint"], []).append(failure)
-        self._of_nodes = {failed["nodeid"]: failed for failed in report["collection_errors"]}
-        self._causes_of = Counter(name for each in causes for name in set(each["fingerprints"]))
-        self._of_run: dict[str, list[JSONObject]] = {}
-        for error in report["internal_errors"]:
-            self._of_run.setdefault(error["kind"], []).append(error)
-
-    def of(self, cause: JSONObject) -> Iterator[JSONObject]:
-        for fingerprint in cause["fingerprints"]:
-            is_shared = self._causes_of[fingerprint] > 1
-            for failure in self._of_tests.get(fingerprint, ()):
-                if not is_shared or failure["nodeid"] in cause["nodeids"]:
-                    yield failure
-        for nodeid in cause["nodeids"]:
-            if nodeid in self._of_nodes:
-                yield self._of_nodes[nodeid]
-        errors = self._of_run.get(cause["kind"], [])
-        said = [each for each in errors if first_line(each["message"]) in cause["what"]]
-        yield from said or errors
-
-
-def _attributions(report: JSONObject) -> dict[object, str]:
-    """Return who owns what a rule matches and where to read on, by the rule."""
-    found = {}
-    for said in objects_at(own_extension(report), "attributions"):
-        words = [said[name] for name in ("owner", "link") if isinstance(said.get(name), str)]
-        if words and isinstance(said.get("rule"), str):
-            found[said["rule"]] = ", ".join(words)
-    return found
+def _failures_of(
+    report: JSONObject, causes: Sequence[JSONObject]
+) -> Iterator[Sequence[JSONObject]]:
+    """Yield what the report lists of each cause."""
+    of_tests: dict[str | None, list[JSONObject]] = defaultdict(list)
+    for failure in report["failures"]:
+        of_tests[failure["fingerprint"]].append(failure)
+    uncollected = {failed["nodeid"]: failed for failed in report["collection_errors"]}
+    of_run: dict[str, list[JSONObject]] = defaultdict(list)
+    for error in report["internal_errors"]:
+        of_run[error["kind"]].append(error)
+    causes_of = Counter(name for each in causes for name in set(each["fingerprints"]))
+    for cause in causes:
+        nodeids, errors = cause["nodeids"], of_run[cause["kind"]]
+        yield [
+            *(
+                failure
+                for fingerprint in cause["fingerprints"]
+                for failure in of_tests[fingerprint]
+                if causes_of[fingerprint] == 1 or failure["nodeid"] in nodeids
+            ),
+            *(uncollected[nodeid] for nodeid in nodeids if nodeid in uncollected),
+            *([e for e in errors if first_line(e["message"]) in cause["what"]] or errors),
+        ]
 
 
 def _named(
@@ -294,7 +283,8 @@ def _named(
 
 def _history(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
     """Return what the history says of all that failed: `: 1 new, 7 known`."""
-    found = {"runs": 0, "first_seen": None, **_kept_of(report, "verdict")}
+    kept = object_at(object_at(own_extension(report), "history"), "verdict")
+    found = {"runs": 0, "first_seen": None, **kept}
     if isinstance(found.get("state"), str):  # of a verdict without a failure
         return f" [{state_words(found)}]"
     if len(causes) == 1:
@@ -305,11 +295,6 @@ def _history(report: JSONObject, causes: Sequence[CauseSummary]) -> str:
             counts[group["history"]["state"]] += group["count"]
     words = [f"{counts[state]:,} {said}" for state, said in _STATES.items() if counts[state]]
     return f": {', '.join(words)}" if words else ""
-
-
-def _kept_of(report: JSONObject, name: str) -> JSONObject:
-    """Return what our extension has of the history of one thing."""
-    return object_at(object_at(own_extension(report), "history"), name)
 
 
 def state_words(history: Mapping[str, Any]) -> str:
@@ -364,20 +349,15 @@ def _see(report: JSONObject, cause: CauseSummary, headline: str, paths: ShownPat
         detail = "" if said.removeprefix("worker ") in headline else said
     if nodeid is None:
         return f"because: {detail}" if detail else ""
-    target, package = paths.nodeid(nodeid), _package_of(cause)
+    target, package = paths.nodeid(nodeid), ""
+    origin = next((each.get("origin") for each in cause.failures), None)
+    if origin and origin["package"] is not None and origin["owner"] != "pytest":
+        package = f" in {origin['package']} ({origin['owner']})"  # that has raised the first one
     path, _, names = target.partition("[")[0].partition("::")
     if path in headline and names.rpartition("::")[2] in headline and not (detail or package):
         return ""
     label = "first" if cause.count > 1 else "see"
     return f"{label}: {target}" + (f": {detail}" if detail else "") + package
-
-
-def _package_of(cause: CauseSummary) -> str:
-    """Say which installed package has raised the first failure, if one has."""
-    origin = next((each.get("origin") for each in cause.failures), None)
-    if origin is None or origin["package"] is None or origin["owner"] == "pytest":
-        return ""
-    return f" in {origin['package']} ({origin['owner']})"
 
 
 def _left(report: JSONObject, paths: ShownPaths) -> str:
@@ -426,6 +406,18 @@ def _run_words(run: JSONObject) -> str:
         codes, message = f"[{verdict.get('reason')} {verdict.get('kind')}]", verdict.get("message")
         return f"{name}: {first_line(message)} {codes}" if isinstance(message, str) else codes
     return f"{name}: {verdict if isinstance(verdict, str) else 'no failure'}"
+
+
+def raised_words(raised: Mapping[str, Any]) -> str:
+    """Return an exception in one line: its type, and the line of its message that tells most."""
+    message = telling_line(raised["message"])
+    return f"{raised['type']}: {message}" if message else str(raised["type"])
+
+
+def place_words(place: Mapping[str, Any], path: str | None = None) -> str:
+    """Return a place of a report as `path:line`; `path` is how its own is shown."""
+    line = "" if place["line"] is None else f":{place['line']}"
+    return f"{place['path'] if path is None else path}{line}"
 
 
 @value

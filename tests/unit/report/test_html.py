@@ -416,7 +416,7 @@ def test_counts_that_overlap_say_so() -> None:
     )
     counts = Counts(collected=4, passed=2, failed=2, errors=1)
     report = make_report(make_run(failures=failures, counts=counts, tests=tests))
-    seen = overview_of(report, summarise(report))
+    seen = overview_of(report)
     assert [(part.name, part.width) for part in seen["parts"]] == [
         ("passed", 25.0),
         ("failed", 50.0),

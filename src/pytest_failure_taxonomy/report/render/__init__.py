@@ -6,9 +6,8 @@ Each is a module with a function `render`. It is imported when it is asked for.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,21 +67,51 @@ def write_faces(
         faces: what to write.
         kept: for the HTML page, what it shows of the cases of benches, by run id.
     """
-    return [
-        f"{name}: {safe_text(problem)}"
-        for name, write in _writers(report, faces, kept or {})
-        if (problem := _problem_of(write)) is not None
-    ]
+    problems: list[str] = []
+    if faces.junit is not None:
+        with _told("junit", problems):
+            text = render("junit", report, family=faces.junit_family)
+            replace_file(Path(faces.junit), text)
+    if faces.html is not None:
+        with _told("html", problems):
+            replace_file(Path(faces.html), render("html", report, kept=kept or {}))
+    if faces.summary is not None:
+        with _told("step summary", problems):
+            _append_summary(faces.summary, report)
+    if faces.output is not None:
+        with _told("step outputs", problems):
+            # Reasons and kinds are plain words, and can hold no line.
+            verdict = report["verdict"] or {}
+            given = {name: verdict.get(name, "") for name in ("reason", "kind")}
+            said = verdict.get("retryable")
+            given["retryable"] = "" if said is None else str(said).lower()
+            lines = (f"{name}={safe_text(words)}\n" for name, words in given.items())
+            _append(faces.output, "".join(lines))
+    return problems
 
 
 def github_lines(report: JSONObject, faces: Faces) -> tuple[list[str], list[str]]:
     """Return the lines that annotate a run for GitHub, and in words what went wrong with that."""
-    if not faces.github:
-        return [], []
+    lines: list[str] = []
+    problems: list[str] = []
+    if faces.github:
+        with _told("annotations", problems):
+            lines = render("github", report).splitlines()
+    return lines, problems
+
+
+@contextmanager
+def _told(name: str, problems: list[str]) -> Iterator[None]:
+    """Go on without a face that fails: its fault is one line."""
     try:
-        return render("github", report).splitlines(), []
-    except Exception as error:  # noqa: BLE001 - the run goes on without it
-        return [], [f"annotations: {safe_text(_words(error))}"]
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        words = f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError):
+            words = f"it can't be written: {error.strerror}"
+        elif isinstance(error, FailureTaxonomyError):
+            words = str(error)
+        problems.append(f"{name}: {safe_text(words)}")
 
 
 def faces_of_step() -> Faces:
@@ -94,23 +123,6 @@ def faces_of_step() -> Faces:
         summary=os.environ.get("GITHUB_STEP_SUMMARY") or None,
         output=os.environ.get("GITHUB_OUTPUT") or None,
     )
-
-
-def _writers(
-    report: JSONObject, faces: Faces, kept: Mapping[str, Any]
-) -> Iterator[tuple[str, Callable[[], None]]]:
-    if faces.junit is not None:
-        yield "junit", partial(_replace, faces.junit, "junit", report, family=faces.junit_family)
-    if faces.html is not None:
-        yield "html", partial(_replace, faces.html, "html", report, kept=kept)
-    if faces.summary is not None:
-        yield "step summary", partial(_append_summary, faces.summary, report)
-    if faces.output is not None:
-        yield "step outputs", partial(_append, faces.output, _outputs_of(report))
-
-
-def _replace(path: str, name: str, report: JSONObject, **options: Any) -> None:
-    replace_file(Path(path), render(name, report, **options))
 
 
 def _append_summary(path: str, report: JSONObject) -> None:
@@ -126,35 +138,6 @@ def _append_summary(path: str, report: JSONObject) -> None:
     if len(text.encode("utf-8", "replace")) > room:
         raise ReportError(f"{path}: it is full; a step's summary may have 1 MiB")
     _append(path, text)
-
-
-def _problem_of(write: Callable[[], None]) -> str | None:
-    try:
-        write()
-    except Exception as error:  # noqa: BLE001 - a face's own fault is one line
-        return _words(error)
-    return None
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"it can't be written: {error.strerror}"
-    if isinstance(error, FailureTaxonomyError):
-        return str(error)
-    return f"{type(error).__name__}: {error}"
-
-
-def _outputs_of(report: JSONObject) -> str:
-    """Return the outputs of the step: reasons and kinds are plain words, and can hold no line."""
-    verdict = report["verdict"] or {}
-    said = verdict.get("retryable")
-    retryable = "" if said is None else str(said).lower()
-    given = {
-        "reason": verdict.get("reason", ""),
-        "kind": verdict.get("kind", ""),
-        "retryable": retryable,
-    }
-    return "".join(f"{name}={safe_text(value)}\n" for name, value in given.items())
 
 
 def _append(path: str, text: str) -> None:

@@ -17,6 +17,8 @@ from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
     RunSummary,
     other_kinds,
+    place_words,
+    raised_words,
     stall_words,
     summarise,
 )
@@ -271,23 +273,19 @@ def _words_of_cause(cause: CauseSummary) -> Iterator[str]:
         nodeid = safe_text(cause.nodeids[0], _LONGEST_NODEID)
         yield f"test: {nodeid}{and_more(len(cause.nodeids) - 1)}"
     for failure in cause.failures[:1]:
-        yield from _place_lines(failure, cause.text)
+        raised, place = (failure.get(name) for name in ("exception", "location"))
+        if raised is not None:
+            message = telling_line(raised["message"])
+            if not message or message not in cause.text:
+                yield f"raised: {raised_words(raised)}"
+        if place is not None:
+            yield f"at: {place_words(place)}"
     origin = next((each.get("origin") for each in cause.failures), None) or {}
     if owner := cause.owner or origin.get("owner"):
         package = origin["package"] if owner == origin.get("owner") else None
         yield f"owner: {owner} {package or ''}".rstrip()
     if cause.history:
         yield f"history: {cause.history}"
-
-
-def _place_lines(failure: JSONObject, title: str) -> Iterator[str]:
-    raised, place = (failure.get(name) for name in ("exception", "location"))
-    if raised is not None:
-        message = telling_line(raised["message"])
-        if not message or message not in title:
-            yield f"raised: {raised['type']}: {message}" if message else f"raised: {raised['type']}"
-    if place is not None:
-        yield f"at: {place['path']}" + ("" if place["line"] is None else f":{place['line']}")
 
 
 def _changes(report: JSONObject, summary: RunSummary) -> Iterator[str]:

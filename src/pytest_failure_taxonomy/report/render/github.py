@@ -20,7 +20,6 @@ from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
     Place,
     Repository,
-    RunSummary,
     running_words,
     stall_words,
     summarise,
@@ -83,18 +82,35 @@ def _annotations(report: dict[str, Any]) -> Iterator[Annotation]:
         for cause in summary.causes:
             yield _of_cause(cause, repository, "notice", "known: ")
     else:
+        more = (*filter(None, (summary.left, summary.advice)), summary.codes)
         if len(summary.causes) > 1:
-            yield Annotation(level="error", title=summary.headline, lines=_more_of(summary))
+            yield Annotation(level="error", title=summary.headline, lines=more)
         for cause in summary.causes:
             see = "" if cause.failures else summary.see  # else the tests are listed
-            more = () if len(summary.causes) > 1 else (see, *_more_of(summary))
-            yield _of_cause(cause, repository, "error", more=more)
-        yield from _of_session(report, summary, repository)
-    yield from _of_benches(report)
-
-
-def _more_of(summary: RunSummary) -> tuple[str, ...]:
-    return (*filter(None, (summary.left, summary.advice)), summary.codes)
+            about = () if len(summary.causes) > 1 else (see, *more)
+            yield _of_cause(cause, repository, "error", more=about)
+        # What was cut short outside of any finished test, and is no cause.
+        told = {nodeid for cause in summary.causes for nodeid in cause.nodeids}
+        for test in report["in_flight"]:
+            if test["nodeid"] not in told:
+                yield Annotation(
+                    level="warning",
+                    title="test in flight",
+                    lines=(f"{test['nodeid']} {running_words(test)}",),
+                    place=repository.place_of(test),
+                )
+        for stalled in report["stalls"]:
+            yield Annotation(
+                level="warning", title=f"{stalled['what']} stalled", lines=(stall_words(stalled),)
+            )
+    for bench in report["bench"]:
+        gate = bench["gate"]
+        if gate is not None and gate["verdict"] != "PASS":
+            yield Annotation(
+                level="error" if gate["verdict"] == "FAIL" else "warning",
+                title=f"bench {bench_name(bench)}: gate {gate['verdict']}",
+                lines=tuple(gate["reasons"]) or (gate["verdict"],),
+            )
 
 
 def _of_cause(
@@ -116,36 +132,6 @@ def _of_cause(
         lines=tuple(filter(None, lines)),
         place=repository.place_of_cause(cause),
     )
-
-
-def _of_session(
-    report: dict[str, Any], summary: RunSummary, repository: Repository
-) -> Iterator[Annotation]:
-    """Yield what was cut short outside of any finished test, and is no cause."""
-    told = {nodeid for cause in summary.causes for nodeid in cause.nodeids}
-    for test in report["in_flight"]:
-        if test["nodeid"] not in told:
-            yield Annotation(
-                level="warning",
-                title="test in flight",
-                lines=(f"{test['nodeid']} {running_words(test)}",),
-                place=repository.place_of(test),
-            )
-    for stalled in report["stalls"]:
-        yield Annotation(
-            level="warning", title=f"{stalled['what']} stalled", lines=(stall_words(stalled),)
-        )
-
-
-def _of_benches(report: dict[str, Any]) -> Iterator[Annotation]:
-    for bench in report["bench"]:
-        gate = bench["gate"]
-        if gate is not None and gate["verdict"] != "PASS":
-            yield Annotation(
-                level="error" if gate["verdict"] == "FAIL" else "warning",
-                title=f"bench {bench_name(bench)}: gate {gate['verdict']}",
-                lines=tuple(gate["reasons"]) or (gate["verdict"],),
-            )
 
 
 def _with_room(annotations: list[Annotation], room: int) -> list[Annotation]:

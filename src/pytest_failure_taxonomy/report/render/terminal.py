@@ -13,6 +13,8 @@ from pytest_failure_taxonomy.report.summary import (
     CauseSummary,
     RunSummary,
     merged_runs,
+    place_words,
+    raised_words,
     stall_words,
     summarise,
 )
@@ -24,7 +26,7 @@ from pytest_failure_taxonomy.report.text import (
     safe_text,
 )
 from pytest_failure_taxonomy.taxonomy.values import value
-from pytest_failure_taxonomy.taxonomy.words import and_more, counted, seconds_words, telling_line
+from pytest_failure_taxonomy.taxonomy.words import and_more, counted, seconds_words
 
 TITLE: Final = "why this run failed"
 MAX_LINES: Final = 4
@@ -107,30 +109,22 @@ def _body(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Lin
     yield Line(text=safe_text(headline), color="red", bold=True, tail=tail)
     if len(summary.causes) == 1:
         if not (is_quiet or is_long):
-            yield from _remedy_lines(summary)
+            if fix := summary.causes[0].fix:
+                yield Line(text=safe_text(f"fix: {fix}"), bold=True)
+            if summary.see:
+                yield Line(text=safe_text(summary.see))
     elif is_long:
         shown = causes
     else:
         most = MAX_QUIET if is_quiet or len(causes) + bool(rest) > MAX_LINES else MAX_LINES
         shown = causes[:most]
-        yield from map(_cause_line, shown)
+        for cause in shown:
+            fix = f"; fix: {cause.fix}" if cause.fix else ""
+            yield Line(text=safe_text(f"  {cause.count:,} x {cause.text}{cause.remarks}{fix}"))
     more = summary.causes_count - len(summary.causes) + len(causes) - len(shown)
     words = [f"and {counted(more, 'more cause')}", *rest] if more > 0 else rest
     if words and not is_quiet:
         yield Line(text=safe_text("; ".join(words)), color="yellow")
-
-
-def _remedy_lines(summary: RunSummary) -> Iterator[Line]:
-    fix = summary.causes[0].fix
-    if fix:
-        yield Line(text=safe_text(f"fix: {fix}"), bold=True)
-    if summary.see:
-        yield Line(text=safe_text(summary.see))
-
-
-def _cause_line(cause: CauseSummary) -> Line:
-    fix = f"; fix: {cause.fix}" if cause.fix else ""
-    return Line(text=safe_text(f"  {cause.count:,} x {cause.text}{cause.remarks}{fix}"))
 
 
 def watcher_lines(report: dict[str, Any]) -> list[Line]:
@@ -169,13 +163,21 @@ def detail_lines(report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED) -> 
     summary, found = summarise(report, paths), report["reasons"]
     reasons = (f"{each['count']:,} x {each['reason']} [{each['kind']}]" for each in found)
     cut = (f"{name.replace('_', ' ')}: {n}" for name, n in report["limits"].items() if n)
+    errors = (
+        line
+        for error in report["internal_errors"]
+        for line in (
+            _line(f"{error['kind']}: {first_line(error['message'])}", bold=True),
+            *_block(error["traceback"], "      "),
+        )
+    )
     yield from merged_lines(report)
     for title, lines in (
         ("reasons", map(_line, reasons)),
         ("causes", cause_lines(summary, paths)),
         ("failures", _failure_lines(report, paths)),
         ("collection errors", _collection_lines(report, paths)),
-        ("internal errors", _error_lines(report)),
+        ("internal errors", errors),
         ("in flight", _in_flight_lines(report, paths)),
         ("stalls", _stall_lines(report)),
         ("not run", _not_run_lines(report, paths)),
@@ -248,11 +250,9 @@ def _raised_lines(failure: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:
     """Yield the exception in one line, the place, and the traceback."""
     raised, place = failure["exception"], failure["location"]
     if raised is not None:
-        message = telling_line(raised["message"])
-        yield _line(f"    {raised['type']}: {message}" if message else f"    {raised['type']}")
+        yield _line(f"    {raised_words(raised)}")
     if place is not None:
-        line = "" if place["line"] is None else f":{place['line']}"
-        yield _line(f"    at {paths.path(place['path'])}{line}")
+        yield _line(f"    at {place_words(place, paths.path(place['path']))}")
     yield from _block(failure["traceback"], "      ")
 
 
@@ -262,13 +262,6 @@ def _collection_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Lin
         if failed["exception"] is None:
             yield from _block(failed["message"])
         yield from _raised_lines(failed, paths)
-
-
-def _error_lines(report: dict[str, Any]) -> Iterator[Line]:
-    for error in report["internal_errors"]:
-        message = first_line(error["message"])
-        yield _line(f"{error['kind']}: {message}", bold=True)
-        yield from _block(error["traceback"], "      ")
 
 
 def _in_flight_lines(report: dict[str, Any], paths: ShownPaths) -> Iterator[Line]:

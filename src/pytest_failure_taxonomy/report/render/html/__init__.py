@@ -18,7 +18,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
-from pytest_failure_taxonomy.report.render.html.bench_views import bench_views
+from pytest_failure_taxonomy.report.render.html.bench_views import bench_views, figure_words
 from pytest_failure_taxonomy.report.render.html.rows import (
     Rows,
     classed_lines,
@@ -27,13 +27,10 @@ from pytest_failure_taxonomy.report.render.html.rows import (
     shown_value,
 )
 from pytest_failure_taxonomy.report.render.html.timing import timing_of
-from pytest_failure_taxonomy.report.summary import RunSummary, merged_runs, summarise
+from pytest_failure_taxonomy.report.summary import merged_runs, summarise
 from pytest_failure_taxonomy.taxonomy.reasons import Stage
 from pytest_failure_taxonomy.taxonomy.words import counted, noun_of_count, seconds_words
 
-_TEMPLATE: Final = "page.html.jinja"
-_STYLE: Final = "style.css"
-_SCRIPT: Final = "script.js"
 _IN_SCRIPT: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 """What could end the element that the JSON is in, or be read as another."""
 _TEARDOWN: Final = "test.teardown_error"
@@ -60,6 +57,12 @@ _COMPLETENESS: Final = {
     "running": "pytest was still running, or nothing was left to finish this report",
 }
 
+_MEMORY: Final = {
+    "peak_rss_bytes": "most of pytest",
+    "cgroup_peak_bytes": "most of all processes",
+    "limit_bytes": "limit",
+}
+
 
 def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> str:
     """Return a report as one HTML page.
@@ -68,14 +71,43 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
         report: the report's JSON object.
         kept: what is shown of the cases of benches, by run id, where their runs were kept.
     """
-    environment = _environment()
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "lines": classed_lines,
+        "framed": code_of,
+        "seconds": seconds_words,
+        "counted": counted,
+        "figure": figure_words,
+    }
+    template, style, script = (
+        (files(__name__) / name).read_text("utf-8")
+        for name in ("page.html.jinja", "style.css", "script.js")
+    )
+    # The page's own style and script, by their hashes, and nothing else.
+    policy = (
+        "default-src 'none'",
+        f"script-src '{_hash(script)}'",
+        f"style-src '{_hash(style)}'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
     report = shown(report)
     summary, timing = summarise(report), timing_of(report)
     rows = Rows(report, summary)
+    # What can stand in a `<script>`, whatever its texts are.
+    as_script = json.dumps(rows.as_json(timing), ensure_ascii=False, separators=(",", ":"))
+    for character, escape in _IN_SCRIPT.items():
+        as_script = as_script.replace(character, escape)
     bare = next((card for card in rows.cards if card.is_bare), None)
-    style, script = _packaged(_STYLE), _packaged(_SCRIPT)
-    page: str = environment.from_string(_packaged(_TEMPLATE)).render(
-        **overview_of(report, summary),
+    page: str = environment.from_string(template).render(
+        **overview_of(report),
+        summary=summary,
         bare=bare,
         cards=[card for card in rows.cards if card is not bare],
         again=rows.again,
@@ -84,54 +116,14 @@ def render(report: dict[str, Any], *, kept: Mapping[str, Any] | None = None) -> 
         report=report,
         style=style,
         script=script,
-        policy=_policy(style, script),
-        rows=_as_script(rows.as_json(timing)),
+        policy="; ".join(policy),
+        rows=as_script,
     )
     return page
 
 
-def _environment() -> Any:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["lines"] = classed_lines
-    environment.filters["framed"] = code_of
-    environment.filters["seconds"] = seconds_words
-    environment.filters["counted"] = counted
-    return environment
-
-
-def _packaged(name: str) -> str:
-    return (files(__name__) / name).read_text("utf-8")
-
-
-def _policy(style: str, script: str) -> str:
-    """Return the page's policy: its own style and script, by their hashes, and nothing else."""
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src '{_hash(script)}'",
-            f"style-src '{_hash(style)}'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        )
-    )
-
-
 def _hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
-
-
-def _as_script(rows: dict[str, Any]) -> str:
-    """Return JSON that can stand in a `<script>`, whatever its texts are."""
-    text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
-    for character, escape in _IN_SCRIPT.items():
-        text = text.replace(character, escape)
-    return text
 
 
 class Part(NamedTuple):
@@ -142,33 +134,14 @@ class Part(NamedTuple):
     width: float
 
 
-def overview_of(report: dict[str, Any], summary: RunSummary) -> dict[str, Any]:
-    """Return what the template needs to know besides the report itself and its causes."""
+def overview_of(report: dict[str, Any]) -> dict[str, Any]:
+    """Return what the template needs to know besides the report itself and its summary."""
     verdict = report["verdict"]
     root = str(report["run"]["invocation"]["rootdir"]).replace("\\", "/").rstrip("/")
     merged = merged_runs(report)
     names_stage = bool(merged) or report["run"]["stage"] != Stage.FINAL_TEST
-    return {
-        "tone": "bad" if verdict else "open" if report["completeness"] == "running" else "good",
-        "project": root.rpartition("/")[2] or "pytest",
-        "names_stage": names_stage,
-        "headline": summary.headline,
-        "codes": summary.codes.strip("[]"),
-        "see": summary.see,
-        "left": summary.left,
-        "advice": summary.advice,
-        "counts": list(_counts(report)),
-        "parts": _parts(report),
-        "facts": list(_facts(report, names_stage=names_stage)),
-        "notes": list(summary.notes),
-        "merged": merged,
-        "cut": [(name.replace("_", " "), n) for name, n in report["limits"].items() if n],
-    }
-
-
-def _counts(report: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
-    """Yield each count with its words and its name; the words say what is counted twice."""
     torn = sum(each["count"] for each in report["reasons"] if each["kind"] == _TEARDOWN)
+    counts = []
     for name in _COUNTS:
         count = report["summary"][name]
         words = noun_of_count(name, count)
@@ -176,32 +149,43 @@ def _counts(report: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
             words += f" (of those {_ALSO[name]})"
         elif name == "errors" and torn:
             words += f" ({torn:,} in teardowns, beside their tests' own outcome)"
-        yield words, name, count
+        counts.append((words, name, count))
+    return {
+        "tone": "bad" if verdict else "open" if report["completeness"] == "running" else "good",
+        "project": root.rpartition("/")[2] or "pytest",
+        "names_stage": names_stage,
+        "counts": counts,
+        "parts": list(_parts(report)),
+        "facts": list(_facts(report, names_stage=names_stage)),
+        "merged": merged,
+    }
 
 
-def _parts(report: dict[str, Any]) -> list[Part]:
+def _parts(report: dict[str, Any]) -> Iterator[Part]:
     counts = {name: report["summary"][name] for name in (*_PARTS, "not_run")}
     if report["tests"]:  # with these each test counts once
         outcomes = (each["outcome"] for each in report["tests"])
         ended = Counter(_PART_OF_OUTCOME.get(outcome, outcome) for outcome in outcomes)
         counts |= {name: ended[name] for name in _PARTS if name != "in_flight"}
-    total = sum(counts.values())
-    parts, start = [], 0.0
+    total, start = sum(counts.values()), 0.0
     for name, count in counts.items():
         if count:
             width = 100 * count / total
-            parts.append(Part(name, round(start, 3), round(width, 3)))
+            yield Part(name, round(start, 3), round(width, 3))
             start += width
-    return parts
 
 
 def _facts(report: dict[str, Any], *, names_stage: bool) -> Iterator[tuple[str, str]]:
     """Yield what the run was, and what it ran on."""
-    run, environment = report["run"], report["environment"]
+    run, environment, ended = report["run"], report["environment"], report["exit"]
+    names = ", ".join(filter(None, (ended["name"], ended["signal"])))
+    code = f"{ended['code']}" + (f" ({names})" if names else "")
+    if ended["code"] is None:
+        code = "not known" + (f", {ended['signal']}" if ended["signal"] else "")
     yield "started", str(run["started_at"])
     yield "took", seconds_words(run["duration_seconds"]) or "not known"
     yield "report", _COMPLETENESS.get(report["completeness"], report["completeness"])
-    yield "exit", _exit_words(report["exit"])
+    yield "exit", code
     if names_stage:
         yield "stage", str(run["stage"])
     if run["shard"]:
@@ -212,36 +196,19 @@ def _facts(report: dict[str, Any], *, names_stage: bool) -> Iterator[tuple[str, 
     yield "pytest", str(environment["pytest"])
     if environment["plugins"]:
         yield "plugins", ", ".join(environment["plugins"])
-    yield from _places(environment)
-    yield "run", str(run["id"])
-    yield "written by", f"{report['generator']['name']} {report['generator']['version']}"
-
-
-def _exit_words(ended: dict[str, Any]) -> str:
-    if ended["code"] is None:
-        return "not known" + (f", {ended['signal']}" if ended["signal"] else "")
-    names = [each for each in (ended["name"], ended["signal"]) if each]
-    return f"{ended['code']}" + (f" ({', '.join(names)})" if names else "")
-
-
-def _places(environment: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the commit, the CI job and the memory."""
-    git, ci, memory = environment["git"], environment["ci"], environment["memory"]
+    git, ci, memory = environment["git"], environment["ci"], environment["memory"] or {}
     if git and git["commit"]:
         branch = f" on {git['branch']}" if git["branch"] else ""
         yield "commit", f"{git['commit'][:12]}{branch}{', changed since' if git['dirty'] else ''}"
     if ci:
         named = [ci[name] for name in ("run_id", "job", "ref") if ci[name]]
         yield "CI", f"{ci['provider']}{': ' if named else ''}{', '.join(named)}"
-    if memory:
-        known = [
-            f"{words} {memory[name] / 1024**2:,.0f} MiB"
-            for name, words in (
-                ("peak_rss_bytes", "most of pytest"),
-                ("cgroup_peak_bytes", "most of all processes"),
-                ("limit_bytes", "limit"),
-            )
-            if memory[name] is not None
-        ]
-        if known:
-            yield "memory", ", ".join(known)
+    known = [
+        f"{words} {memory[name] / 1024**2:,.0f} MiB"
+        for name, words in _MEMORY.items()
+        if memory.get(name) is not None
+    ]
+    if known:
+        yield "memory", ", ".join(known)
+    yield "run", str(run["id"])
+    yield "written by", f"{report['generator']['name']} {report['generator']['version']}"

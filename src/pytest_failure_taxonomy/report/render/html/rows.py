@@ -15,9 +15,14 @@ from typing import Any, Final, NamedTuple
 from pytest_failure_taxonomy.report.limits import OWN_NAME
 from pytest_failure_taxonomy.report.render.html.timing import Timing
 from pytest_failure_taxonomy.report.reproduce import reproduction_of
-from pytest_failure_taxonomy.report.summary import CauseSummary, RunSummary
+from pytest_failure_taxonomy.report.summary import (
+    CauseSummary,
+    RunSummary,
+    place_words,
+    raised_words,
+)
 from pytest_failure_taxonomy.report.text import first_line, safe_text
-from pytest_failure_taxonomy.taxonomy.words import seconds_words, telling_line
+from pytest_failure_taxonomy.taxonomy.words import seconds_words
 
 _MAX_SAID: Final = 300
 _MAX_ERRORS: Final = 5
@@ -218,7 +223,8 @@ class Rows:
             failure = {**failure, **_COLLECTION}
         origin, raised = failure.get("origin"), failure.get("exception")
         traceback, attempts = failure.get("traceback"), failure.get("attempts", 1)
-        code = code_of(traceback, failure.get("location"))
+        location = failure.get("location")
+        code = code_of(traceback, location)
         message = failure.get("message") or (raised["message"] if raised else None)
         fields = {
             "id": [self._files.number(file), rest],
@@ -227,7 +233,7 @@ class Rows:
             "type": failure.get("failure_type"),
             "said": _said(raised, traceback or message or ""),
             "message": None if traceback else message,
-            "place": _place(failure.get("location")),
+            "place": place_words(location) if location else None,
             "origin": _origin(origin),
             "own": self._numbers(code.own if code.whole else ""),
             "traceback": self._numbers(code.whole or code.own),
@@ -265,25 +271,17 @@ def _note(failure: dict[str, Any]) -> str:
     return ", ".join(each for each in ("" if phase == "call" else phase, time) if each)
 
 
-def _place(location: dict[str, Any] | None) -> str | None:
-    if location is None:
-        return None
-    return f"{location['path']}" + (f":{location['line']}" if location["line"] else "")
-
-
 def _origin(origin: dict[str, Any] | None) -> str | None:
     if origin is None:
         return None
     package = f" of {origin['package']}" if origin["package"] else ""
-    return f"{origin['function']} in {_place(origin)}{package}"
+    return f"{origin['function']} in {place_words(origin)}{package}"
 
 
 def _said(raised: dict[str, Any] | None, other: str) -> str:
     if raised is None:
         return safe_text(first_line(other), _MAX_SAID)
-    message = telling_line(raised["message"])
-    name = raised["type"]
-    return safe_text(f"{name}: {message}" if message else name, _MAX_SAID)
+    return safe_text(raised_words(raised), _MAX_SAID)
 
 
 def _rounded(seconds: float | None) -> float | None:

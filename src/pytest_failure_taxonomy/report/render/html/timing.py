@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from pytest_failure_taxonomy.taxonomy.words import counted, seconds_words
@@ -68,12 +67,35 @@ def timing_of(report: dict[str, Any]) -> Timing:
         if None not in (each["start_seconds"], each["duration_seconds"])
         and each["outcome"] != "in_flight"
     ]
-    end = _end(report, tests)
-    running = list(_running(report, end))
+    # When the run ended, in seconds after its start.
+    ends = [each["start_seconds"] + each["duration_seconds"] for each in tests]
+    elapsed = [each["elapsed_seconds"] or 0.0 for each in report["in_flight"]]
+    end = float(max(report["run"]["duration_seconds"] or 0.0, *ends, *elapsed, 0.0))
+    running = [
+        Running(
+            test["worker"] or "",
+            round(max(0.0, end - test["elapsed_seconds"]), _DIGITS),
+            round(end, _DIGITS),
+            test["nodeid"],
+        )
+        for test in report["in_flight"]
+        if test["elapsed_seconds"] is not None
+    ]
     lanes = _lanes(report, tests, running, end)
+    lacks = "" if lanes else "No test has run."
+    if report["tests"] is None and report["completeness"] == "full":
+        lacks = (
+            "This report has no list of all tests. A run has one where it writes this page itself "
+            "(--failure-taxonomy-html), and where it keeps a history."
+        )
+    elif report["tests"] is None:
+        lacks = (
+            "This report has no list of all tests: what a run leaves that died names its failures "
+            "and the tests that were running."
+        )
     return Timing(
         is_known=bool(lanes),
-        lacks=_lacks(report, is_empty=not lanes),
+        lacks=lacks,
         lanes=lanes,
         running=running,
         end=round(end, _DIGITS),
@@ -82,35 +104,6 @@ def timing_of(report: dict[str, Any]) -> Timing:
         files=_files(report),
         parts=_parts(tests, lanes, end),
     )
-
-
-def _lacks(report: dict[str, Any], *, is_empty: bool) -> str:
-    if report["tests"] is None and report["completeness"] == "full":
-        return (
-            "This report has no list of all tests. A run has one where it writes this page itself "
-            "(--failure-taxonomy-html), and where it keeps a history."
-        )
-    if report["tests"] is None:
-        return (
-            "This report has no list of all tests: what a run leaves that died names its failures "
-            "and the tests that were running."
-        )
-    return "No test has run." if is_empty else ""
-
-
-def _end(report: dict[str, Any], tests: list[dict[str, Any]]) -> float:
-    """Return when the run ended, in seconds after its start."""
-    ends = [each["start_seconds"] + each["duration_seconds"] for each in tests]
-    elapsed = [each["elapsed_seconds"] or 0.0 for each in report["in_flight"]]
-    return float(max(report["run"]["duration_seconds"] or 0.0, *ends, *elapsed, 0.0))
-
-
-def _running(report: dict[str, Any], end: float) -> Iterator[Running]:
-    for test in report["in_flight"]:
-        elapsed = test["elapsed_seconds"]
-        if elapsed is not None:
-            start = round(max(0.0, end - elapsed), _DIGITS)
-            yield Running(test["worker"] or "", start, round(end, _DIGITS), test["nodeid"])
 
 
 def _lanes(
