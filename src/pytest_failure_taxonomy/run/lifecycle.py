@@ -41,8 +41,8 @@ from pytest_failure_taxonomy.recorder.worker import (
 from pytest_failure_taxonomy.report.build import build_report
 from pytest_failure_taxonomy.report.render.terminal import (
     Line,
-    problem_lines,
-    stays_lines,
+    notice,
+    problem_line,
     verdict_lines,
     watcher_lines,
 )
@@ -415,7 +415,7 @@ class Run:
                 self.faults.note(fault)
             report = self._build(evidence, "full", duration)
         except OSError as error:  # no file can be opened, not even to import a module
-            print_lines(self._config, problem_lines(self._report_file.give_up(error)))
+            print_lines(self._config, [problem_line(self._report_file.give_up(error))])
             return
         known = self._secrets.known
         redact = self._secrets.redact_json
@@ -457,7 +457,8 @@ class Run:
                 lines += watcher_lines(report)
             path = "" if problem else self._report_file.path_from(started_in)
             lines += self._past_runs.lines(report, path)
-            faults += stays_lines(self._report_file.remains)
+            if self._report_file.remains is not None:
+                faults.append(notice(self._report_file.remains))
         lines += faults if level > -2 else []
         if self._accepts_failures and (not tells or config.pluginmanager.is_blocked("terminal")):
             # Nothing turns a failed run green without a word.

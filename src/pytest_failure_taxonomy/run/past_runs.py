@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from pytest_failure_taxonomy.history.recording import record_run
 from pytest_failure_taxonomy.options import KNOWN_BY_HISTORY
 from pytest_failure_taxonomy.report.limits import OWN_NAME
-from pytest_failure_taxonomy.report.render.terminal import Line
+from pytest_failure_taxonomy.report.render.terminal import Line, notice
 from pytest_failure_taxonomy.report.summary import accepted_words
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.run.settings import Settings
@@ -33,6 +32,11 @@ class PastRuns:
         self._settings = settings
         self._why_not: str | None = None
         self._known: dict[str, Any] | None = None
+        if self.wants_every_test:
+            # At the start: later a test may have patched what it imports.
+            from pytest_failure_taxonomy.history.recording import record_run
+
+            self._record_run = record_run
 
     @property
     def wants_every_test(self) -> bool:
@@ -60,7 +64,7 @@ class PastRuns:
             return evidence
         if self._settings.known_name == KNOWN_BY_HISTORY:
             report = build(evidence)
-            self._why_not = record_run(report, self._settings.history or "", adds=False)
+            self._why_not = self._record_run(report, self._settings.history or "", adds=False)
             unlisted = [
                 nodeid
                 for group in report["groups"]
@@ -107,7 +111,7 @@ class PastRuns:
         if self._known is not None:
             report["extensions"].setdefault(OWN_NAME, {})["known"] = self._known
         if self._settings.history is not None and self._why_not is None:
-            self._why_not = record_run(report, self._settings.history)
+            self._why_not = self._record_run(report, self._settings.history)
 
     def lines(self, report: dict[str, Any], report_path: str) -> list[Line]:
         """Return the lines about entries of known failures, and about a history that failed.
@@ -116,24 +120,24 @@ class PastRuns:
             report: the report's JSON object.
             report_path: of its file, from where pytest was started; empty if there is none.
         """
-        lines = [_yellow(note) for note in (self._known or {}).get("notes", ())]
+        lines = [notice(note) for note in (self._known or {}).get("notes", ())]
         known = self._known
         if report["verdict"] is not None and (accepted := accepted_words(report)):
-            lines.append(_yellow(accepted))  # a verdict on what crashed takes the usual place
+            lines.append(notice(accepted))  # a verdict on what crashed takes the usual place
         if known is not None and known["unknown_count"] and known["failures"]:
             count = known["unknown_count"]
             names = ", ".join(known["unknown"]) + (", ..." if count > MAX_NAMED else "")
-            lines.append(_yellow(f"not known by {known['by']}: {count} of them: {names}"))
+            lines.append(notice(f"not known by {known['by']}: {count} of them: {names}"))
         elif known is not None and known["failures"] and known["others"]:
             words = f"known by {known['by']} and not accepted, because {known['others']}"
-            lines.append(_yellow(f"all failures are {words}"))
+            lines.append(notice(f"all failures are {words}"))
         if self._why_not is not None:
             words = f"the run is not in the history: {self._why_not}"
             if report_path:
                 url = self.url_for_record
                 command = ["add", *([f"--history={url}"] if url else []), report_path]
                 words += f"; add it by: {our_command('history', *command)}"
-            lines.append(_yellow(words))
+            lines.append(notice(words))
         return lines
 
 
@@ -162,7 +166,3 @@ def _other_than_failed_tests(run: RunEvidence, uncounted: int) -> str:
         (run.exit.code != _TESTS_FAILED or not run.failures, f"exit code {run.exit.code}"),
     )
     return next((words for is_so, words in others if is_so), "")
-
-
-def _yellow(words: str) -> Line:
-    return Line(text=safe_text(f"failure taxonomy: {words}"), color="yellow")

@@ -89,11 +89,11 @@ def verdict_lines(
         at = f"; report: {where}" if where and problem is None else ""
         words = safe_text(f"failure taxonomy: {summary.headline}{at}")
         lines = [Line(text=words, color="green")] if is_told else []
-        return [*lines, *problem_lines(problem)]
+        return lines if problem is None else [*lines, problem_line(problem)]
     title = [] if quiet else [Line(text=TITLE, color="red", is_title=True)]
     body = _body(summary, is_quiet=quiet, is_long=bool(listed) and not is_folded)
-    ending = problem_lines(problem) or [Line(text=f"report: {safe_text(where)}")]
-    return [*title, *body, *listed, *ending]
+    ending = Line(text=f"report: {safe_text(where)}")
+    return [*title, *body, *listed, ending if problem is None else problem_line(problem)]
 
 
 def _body(summary: RunSummary, *, is_quiet: bool, is_long: bool) -> Iterator[Line]:
@@ -132,25 +132,18 @@ def watcher_lines(report: dict[str, Any]) -> list[Line]:
     watcher = report["environment"]["watcher"]
     if watcher is None or watcher["active"]:
         return []
-    words = (
-        f"failure taxonomy: no watcher ({watcher['why_not']}); if pytest is killed, nobody "
-        "completes its report"
-    )
-    return [Line(text=safe_text(words), color="yellow")]
+    words = "if pytest is killed, nobody completes its report"
+    return [notice(f"no watcher ({watcher['why_not']}); {words}")]
 
 
-def problem_lines(problem: str | None) -> list[Line]:
-    """Return the line that says what went wrong with the report itself, if anything did."""
-    if problem is None:
-        return []
-    return [Line(text=safe_text(f"report: {problem}"), color="yellow", bold=True)]
+def problem_line(problem: str) -> Line:
+    """Return the line that says what went wrong with the report itself."""
+    return Line(text=safe_text(f"report: {problem}"), color="yellow", bold=True)
 
 
-def stays_lines(stays: str | None) -> list[Line]:
-    """Return the line that says what of the run's record could not be removed, if anything."""
-    if stays is None:
-        return []
-    return [Line(text=safe_text(f"failure taxonomy: {stays}"), color="yellow")]
+def notice(words: str) -> Line:
+    """Return a line about something else than why the run failed."""
+    return Line(text=safe_text(f"failure taxonomy: {words}"), color="yellow")
 
 
 def detail_lines(report: dict[str, Any], *, paths: ShownPaths = AS_REPORTED) -> Iterator[Line]:
