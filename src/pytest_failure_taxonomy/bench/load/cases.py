@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -89,18 +90,17 @@ class _CaseInFile(FileModel):
     max_cost_usd: Annotated[float, Field(ge=0)] | None = None
 
 
-def _as_expectation(given: object) -> object:
-    """Return the word for a plain `null`, which YAML reads as no value."""
-    return "null" if given is None else given
-
-
 class _ExampleInFile(FileModel):
     may_be_null: ClassVar[frozenset[str]] = frozenset({"output", "expect"})
 
     id: _Id
     case: str
     output: Any
-    expect: Annotated[Literal["gold", "null"], BeforeValidator(_as_expectation)]
+    expect: Annotated[
+        Literal["gold", "null"],
+        # YAML reads a plain `null` as no value.
+        BeforeValidator(lambda given: "null" if given is None else given),
+    ]
 
 
 _CASE_MISSING: Final = {"id": "add one, such as `id: empty-input`"}
@@ -127,8 +127,10 @@ def read_cases(folder: ClassFolder) -> Cases:
     if folder.has(CASES_MODULE):
         names = [*(names or ()), CASES_MODULE]
     if not names:
-        is_refused = folder.is_outside("cases") or folder.is_outside(CASES_MODULE)
-        if not is_refused and not _has_links(folder):
+        refused = ["cases", CASES_MODULE]
+        with suppress(OSError):  # links that were refused may be cases
+            refused += [f"cases/{name}" for name in os.listdir(folder.path / "cases")]
+        if not any(map(folder.is_outside, refused)):
             what = "there is no such folder" if names is None else "there is no case in it"
             right = "put cases in cases/ or write a cases.py"
             folder.problems_of("cases").add(None, f"{what}; {right}")
@@ -205,40 +207,32 @@ def read_oracle(folder: ClassFolder, case_ids: frozenset[str]) -> tuple[OracleEx
     for name in _file_names(folder, "oracle", ORACLE_SUFFIXES) or ():
         problems = folder.problems_of(name)
         for entry in (each.tree for each in read_entries(folder, name)):
-            example = _read_example(entry, folder.path / name, case_ids, problems)
+            case_id = entry.value.get("case")
+            if isinstance(case_id, str) and case_ids and case_id not in case_ids:
+                right = right_words(case_id, case_ids, otherwise="write the id of a case in cases/")
+                what = f"case: there is no case {quoted(case_id)}; {right}"
+                problems.add(entry.at("case").line, what)
+            example = validate(
+                _ExampleInFile, entry, problems, subject="the example", missing=_EXAMPLE_MISSING
+            )
             if example is None:
                 continue
             line = entry.at("id").line
-            if example.example_id in places:
-                where = places[example.example_id]
-                what = f"id: {quoted(example.example_id)} is the id of the example in {where}"
+            if example.id in places:
+                what = f"id: {quoted(example.id)} is the id of the example in {places[example.id]}"
                 problems.add(line, f"{what}; each example needs its own")
-            places.setdefault(example.example_id, f"{name}:{line}")
-            examples.append(example)
+            places.setdefault(example.id, f"{name}:{line}")
+            examples.append(
+                OracleExample(
+                    example_id=example.id,
+                    case_id=example.case,
+                    output=example.output,
+                    expect=example.expect,
+                    path=folder.path / name,
+                    line=entry.line,
+                )
+            )
     return tuple(examples)
-
-
-def _read_example(
-    entry: Tree, path: Path, case_ids: frozenset[str], problems: Problems
-) -> OracleExample | None:
-    case_id = entry.value.get("case")
-    if isinstance(case_id, str) and case_ids and case_id not in case_ids:
-        right = right_words(case_id, case_ids, otherwise="write the id of a case in cases/")
-        what = f"case: there is no case {quoted(case_id)}; {right}"
-        problems.add(entry.at("case").line, what)
-    example = validate(
-        _ExampleInFile, entry, problems, subject="the example", missing=_EXAMPLE_MISSING
-    )
-    if example is None:
-        return None
-    return OracleExample(
-        example_id=example.id,
-        case_id=example.case,
-        output=example.output,
-        expect=example.expect,
-        path=path,
-        line=entry.line,
-    )
 
 
 def _file_names(folder: ClassFolder, name: str, suffixes: tuple[str, ...]) -> list[str] | None:
@@ -263,12 +257,3 @@ def _file_names(folder: ClassFolder, name: str, suffixes: tuple[str, ...]) -> li
         elif suffix.lower() in _LIKE_CASES:
             folder.problems_of(each).add(None, f"is never read; write a {allowed} file")
     return names
-
-
-def _has_links(folder: ClassFolder) -> bool:
-    """Return whether the folder of cases has links that were refused, which may be cases."""
-    try:
-        found = os.listdir(folder.path / "cases")
-    except OSError:
-        return False
-    return any(folder.is_outside(f"cases/{name}") for name in found)

@@ -105,7 +105,15 @@ class ClassFolder:
             raise BenchError(f"{shown(self._given)}: {what}; {_RIGHT}")
         if not self.name:
             raise BenchError(f"{shown(self._given)}: has no name of its own; {_RIGHT}")
-        self._outside = frozenset(self._links_that_leave())
+        root = os.path.realpath(self.path)
+        outside = []
+        for link in _links_below(root, ""):
+            target = os.path.realpath(os.path.join(root, link))
+            if target != root and not target.startswith(os.path.join(root, "")):
+                what = "is a link that leaves the folder; put the file itself here"
+                self.problems_of(link).add(None, what)
+                outside.append(link)
+        self._outside = frozenset(outside)
         for name, meant in _MISNAMED.items():
             if os.path.lexists(self.path / name):
                 self.problems_of(name).add(None, f"is never read; name it {meant}")
@@ -141,15 +149,6 @@ class ClassFolder:
         bad = [problems for _, problems in sorted(self._problems.items()) if len(problems)]
         if bad:
             raise BenchError("\n".join(str(problems.as_error()) for problems in bad))
-
-    def _links_that_leave(self) -> Iterator[str]:
-        root = os.path.realpath(self.path)
-        for link in _links_below(root, ""):
-            target = os.path.realpath(os.path.join(root, link))
-            if target != root and not target.startswith(os.path.join(root, "")):
-                what = "is a link that leaves the folder; put the file itself here"
-                self.problems_of(link).add(None, what)
-                yield link
 
 
 def _links_below(root: str, name: str) -> Iterator[str]:
@@ -192,9 +191,21 @@ def write_starter(folder: Path) -> None:
                 raise BenchError(f"{where}: is not empty; give the name of a new folder")
         elif os.path.lexists(folder):
             raise BenchError(f"{where}: is no folder; give the name of a new one")
-        _write(folder, made)
+        _make(folder, made)
+        for name, text in starter_files():
+            path = folder / name
+            _make(path.parent, made)
+            # "x" refuses to overwrite a file that was created after the folder was checked.
+            with path.open("x", encoding="utf-8", newline="\n") as file:
+                made.append(path)
+                file.write(text)
     except OSError as error:
-        _remove(made)
+        for path in reversed(made):  # what was created, and nothing else
+            with suppress(OSError):
+                if path.is_dir() and not path.is_symlink():
+                    path.rmdir()
+                else:
+                    path.unlink()
         why = error.strerror or error
         raise BenchError(f"{where}: can't be written ({why}); choose another place") from None
     except ValueError as error:
@@ -218,29 +229,8 @@ def _texts(folder: Traversable, name: str) -> Iterator[tuple[str, str]]:
             yield below.removesuffix(".txt"), entry.read_text("utf-8")
 
 
-def _write(folder: Path, made: list[Path]) -> None:
-    _make(folder, made)
-    for name, text in starter_files():
-        path = folder / name
-        _make(path.parent, made)
-        # "x" refuses to overwrite a file that was created after the folder was checked.
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            made.append(path)
-            file.write(text)
-
-
 def _make(folder: Path, made: list[Path]) -> None:
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir()
         made.append(each)
-
-
-def _remove(made: list[Path]) -> None:
-    """Remove what was created, and nothing else."""
-    for path in reversed(made):
-        with suppress(OSError):
-            if path.is_dir() and not path.is_symlink():
-                path.rmdir()
-            else:
-                path.unlink()

@@ -252,36 +252,26 @@ def read_breakdown_keys(folder: ClassFolder, rubrics: Collection[str]) -> frozen
         rubrics: The names of its rubrics, which are keys, too, if there are several.
     """
     reserved = frozenset(rubrics) if len(rubrics) > 1 else frozenset()
-    return _read_own_keys(folder, reserved) | reserved
-
-
-def _read_own_keys(folder: ClassFolder, reserved: frozenset[str]) -> frozenset[str]:
     if folder.is_outside(_KEYS_YAML) or folder.is_outside(_KEYS_PYTHON):
-        return frozenset()
-    if not folder.has(_KEYS_PYTHON):
-        problems = folder.problems_of(_KEYS_YAML)
-        if not folder.has(_KEYS_YAML):
-            problems.add(None, f"there is no such file; {_KEYS_EXAMPLE}")
-            return frozenset()
-        return _checked_keys(_read_keys(folder), reserved, problems)
-    problems = folder.problems_of(_KEYS_PYTHON)
-    if folder.has(_KEYS_YAML):
+        return reserved
+    name = _KEYS_PYTHON if folder.has(_KEYS_PYTHON) else _KEYS_YAML
+    problems = folder.problems_of(name)
+    keys: list[tuple[str, int]] = []
+    if not folder.has(name):
+        problems.add(None, f"there is no such file; {_KEYS_EXAMPLE}")
+    elif name == _KEYS_YAML:
+        right = f"{_KEYS_YAML} is YAML in UTF-8 with a list of keys"
+        form = Form(right=right, max_bytes=_MAX_BYTES, is_fast=True)
+        for part in _read(folder, _KEYS_YAML, form, list, _KEYS_EXAMPLE) or ():
+            if isinstance(part.value, str):
+                keys.append((part.value, part.line))
+            elif part.value is not WRONG:
+                problems.add(part.line, f"a key {not_a_string(part)}")
+    elif folder.has(_KEYS_YAML):
         problems.add(None, f"stands beside {_KEYS_YAML}; keep one of the two")
-        return frozenset()
-    return _checked_keys(python_files.read_enum(folder, _KEYS_PYTHON), reserved, problems)
-
-
-def _read_keys(folder: ClassFolder) -> list[tuple[str, int]]:
-    right = f"{_KEYS_YAML} is YAML in UTF-8 with a list of keys"
-    form = Form(right=right, max_bytes=_MAX_BYTES, is_fast=True)
-    tree = _read(folder, _KEYS_YAML, form, list, _KEYS_EXAMPLE)
-    keys = []
-    for part in tree or ():
-        if isinstance(part.value, str):
-            keys.append((part.value, part.line))
-        elif part.value is not WRONG:
-            folder.problems_of(_KEYS_YAML).add(part.line, f"a key {not_a_string(part)}")
-    return keys
+    else:
+        keys = python_files.read_enum(folder, _KEYS_PYTHON)
+    return _checked_keys(keys, reserved, problems) | reserved
 
 
 def _checked_keys(

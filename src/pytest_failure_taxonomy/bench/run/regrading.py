@@ -34,12 +34,22 @@ from pytest_failure_taxonomy.taxonomy.values import replace, value
 if TYPE_CHECKING:
     from pytest_failure_taxonomy.bench.models import BenchCase, TaskClass
     from pytest_failure_taxonomy.bench.outcomes import RubricRunner
-    from pytest_failure_taxonomy.bench.runs.file import KeptAttempt, RunFile
+    from pytest_failure_taxonomy.bench.runs.file import RunFile
     from pytest_failure_taxonomy.bench.runs.reader import KeptRun
 
 Fate = Literal["graded", "no output", "cut", "changed", "lost", "not run", "gone"]
 """What becomes of a case, in the order of the table above."""
 
+_WORDS: Final[Mapping[Fate, str]] = MappingProxyType(
+    {
+        "no output": "without an output",
+        "cut": "with an output that was too long to be kept",
+        "changed": "changed since",
+        "lost": "lost",
+        "not run": "not run",
+        "gone": "no longer in the class",
+    }
+)
 _LOST: Final = ("cut", "changed", "lost")
 _BEGIN_OF_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+-(?=[A-Za-z0-9_.-]{1,200}\Z)")
 """When a run began, and some digits; what follows says what was run."""
@@ -106,9 +116,13 @@ def plan_regrading(
     plan = Regrading(run=run, task_class=task_class, fates=fates, changed=tuple(sorted(changed)))
     graded = plan.having("graded")
     if not graded:
-        raise BenchError(_nothing_to_grade(plan))
-    lasts = ((case_id, run.last_of(case_id)) for case_id in graded)
-    redacted = tuple(case_id for case_id, last in lasts if last is not None and last.is_redacted)
+        parts = [
+            f"{len(ids)} {said}" for fate, said in _WORDS.items() if (ids := plan.having(fate))
+        ]
+        why = ", ".join(parts) or "it has no cases"
+        raise BenchError(f"{run.path}: has no output to grade again ({why}); run the cases again")
+    lasts = run.lasts()
+    redacted = tuple(case_id for case_id in graded if lasts[case_id].is_redacted)
     return replace(plan, redacted=redacted)
 
 
@@ -122,20 +136,6 @@ def _fate(run: KeptRun, case_id: str, *, is_left_out: bool) -> Fate:
     if not last.gave_output:
         return "no output"
     return "cut" if "output" in last.truncated else "graded"
-
-
-def _nothing_to_grade(plan: Regrading) -> str:
-    words: dict[Fate, str] = {
-        "no output": "without an output",
-        "cut": "with an output that was too long to be kept",
-        "changed": "changed since",
-        "lost": "lost",
-        "not run": "not run",
-        "gone": "no longer in the class",
-    }
-    parts = [f"{len(ids)} {said}" for fate, said in words.items() if (ids := plan.having(fate))]
-    why = ", ".join(parts) or "it has no cases"
-    return f"{plan.run.path}: has no output to grade again ({why}); run the cases again"
 
 
 def new_header(plan: Regrading) -> RunHeader:
@@ -159,61 +159,31 @@ async def regrade(plan: Regrading, file: RunFile, rubric: RubricRunner) -> None:
     A cost cap counts what the rubric costs now. The cases' cost is what their system cost when it
     was called, and what the rubric costs now.
     """
-    _write_ungraded(plan, file)
-    writing = _Writing(plan, file)
-    runner = Runner(
-        on_outcome=writing.take,
-        on_start=lambda case_id: file.note_start(case_id, 1),
-        is_logging=False,
-    )
-    cases = tuple(
-        case.model_copy(update={"max_cost_usd": None})  # the system's bound
-        for case in plan.cases.values()
-        if plan.fates[case.case_id] == "graded"
-    )
-    run_plan = RunPlan.of(plan.task_class, cases).model_copy(update={"retry": None})
-    stopped = await runner.run_cases(
-        run_plan, system_under_test=writing.kept_answer, rubric_runner=rubric
-    )
-    if stopped or (plan.run.stopped and plan.having("not run")):
-        file.note_stop(stopped or plan.run.stopped)
-
-
-def _write_ungraded(plan: Regrading, file: RunFile) -> None:
-    for case_id, case in plan.cases.items():
-        fate, calls = plan.fates[case_id], _calls(plan.run, case_id)
-        last = plan.run.last_of(case_id)
-        if fate in _LOST:
+    run, cases = plan.run, plan.cases
+    digests = {case_id: scheduled(case).digest for case_id, case in cases.items()}
+    for case_id in cases:
+        fate, calls = plan.fates[case_id], _calls(run, case_id)
+        kept = run.last_of(case_id)
+        has_kept_score = fate == "no output" and kept is not None and kept.score is not None
+        if fate in _LOST or has_kept_score:
             file.note_start(case_id, max(1, len(calls)))
-            for call in calls:
-                file.note_attempt(case_id, call, plan.run.cases[case_id].digest)
-        elif fate == "no output" and last is not None and last.score is not None:
-            file.note_start(case_id, max(1, len(calls)))
-            for call in calls[:-1]:
-                file.note_attempt(case_id, call, plan.run.cases[case_id].digest)
+            for call in calls[:-1] if has_kept_score else calls:
+                file.note_attempt(case_id, call, run.cases[case_id].digest)
+        if has_kept_score and kept is not None and kept.score is not None:
             outcome = CaseOutcome(
-                case_id=case_id, score=last.score, attempts=tuple(calls), printed=last.printed or ""
+                case_id=case_id, score=kept.score, attempts=tuple(calls), printed=kept.printed or ""
             )
-            file.note_outcome(outcome, scheduled(case).digest, regraded=last)
+            file.note_outcome(outcome, digests[case_id], regraded=kept)
+    lasts = run.lasts()  # only cases with a score are graded
 
-
-class _Writing:
-    """Answers for the system with what is kept, and writes the new scores."""
-
-    def __init__(self, plan: Regrading, file: RunFile) -> None:
-        self._run = plan.run
-        self._digests = {key: scheduled(case).digest for key, case in plan.cases.items()}
-        self._file = file
-
-    async def kept_answer(self, case: BenchCase) -> Answer:
-        """Return what the system returned in the earlier run."""
-        last = self._last_of(case.case_id)
+    async def kept_answer(case: BenchCase) -> Answer:
+        last = lasts[case.case_id]
         return Answer(output=last.output, transcript=last.transcript)
 
-    def take(self, outcome: CaseOutcome) -> None:
+    def write_score(outcome: CaseOutcome) -> None:
         """Write the new score of a case, with the earlier calls of its system."""
         case_id = outcome.case_id
-        calls = _calls(self._run, case_id)
+        calls = _calls(run, case_id)
         calls[-1] = replace(calls[-1], fingerprint=outcome.attempts[-1].fingerprint)
         spent = math.fsum(call.cost_usd for call in calls)
         changed: dict[str, Any] = {
@@ -222,17 +192,27 @@ class _Writing:
         }
         score = outcome.score.model_copy(update=changed)
         for call in calls[:-1]:
-            self._file.note_attempt(case_id, call, self._run.cases[case_id].digest)
-        self._file.note_outcome(
-            replace(outcome, score=score, attempts=tuple(calls)),
-            self._digests[case_id],
-            regraded=self._last_of(case_id),
-        )
+            file.note_attempt(case_id, call, run.cases[case_id].digest)
+        regraded = replace(outcome, score=score, attempts=tuple(calls))
+        file.note_outcome(regraded, digests[case_id], regraded=lasts[case_id])
 
-    def _last_of(self, case_id: str) -> KeptAttempt:
-        last = self._run.last_of(case_id)
-        assert last is not None, case_id  # noqa: S101 - only cases with a score are graded
-        return last
+    graded = tuple(
+        case.model_copy(update={"max_cost_usd": None})  # the system's bound
+        for case_id, case in cases.items()
+        if plan.fates[case_id] == "graded"
+    )
+    runner = Runner(
+        on_outcome=write_score,
+        on_start=lambda case_id: file.note_start(case_id, 1),
+        is_logging=False,
+    )
+    stopped = await runner.run_cases(
+        RunPlan.of(plan.task_class, graded).model_copy(update={"retry": None}),
+        system_under_test=kept_answer,
+        rubric_runner=rubric,
+    )
+    if stopped or (run.stopped and plan.having("not run")):
+        file.note_stop(stopped or run.stopped)
 
 
 def _calls(run: KeptRun, case_id: str) -> list[CaseAttempt]:

@@ -346,7 +346,10 @@ class RunFile:
             cases_in_class: How many cases the class has by now.
         """
         with self.locked():
-            if not any(each.get("session") == session for each in _records(self.path, ["resumed"])):
+            known = set()
+            with suppress(OSError):
+                known = {each.get("session") for each in LineReader(self.path).new(["resumed"])}
+            if session not in known:
                 if self._journal is not None:
                     with suppress(OSError):
                         self._journal.end_line()
@@ -516,8 +519,3 @@ def _line(record: Mapping[str, Any]) -> bytes:
 
 def _cases(cases: Iterable[ScheduledCase]) -> dict[str, Any]:
     return {"record": "cases", "cases": [case.model_dump(mode="json") for case in cases]}
-
-
-def _records(path: Path, wanted: Iterable[str]) -> Iterator[dict[str, Any]]:
-    with suppress(OSError):
-        yield from LineReader(path).new(frozenset(wanted))
