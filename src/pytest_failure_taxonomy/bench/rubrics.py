@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -108,25 +108,18 @@ class CombinedRubrics:
             except RubricError as error:
                 errors[name] = error
         answer = combine(answers, self._weights, self._keys, errors)
-        printed = "".join(
-            f"{name}: {text}\n"
-            for name, each in zip(self._rubrics, given, strict=True)
-            if (text := _printed(each))
-        )
+        printed = ""
+        for name, each in zip(self._rubrics, given, strict=True):
+            text = getattr(each, "printed", "").strip()
+            if isinstance(each, BaseException):  # how it failed as well
+                text = f"{each}\n{text}".strip()
+            printed += f"{name}: {text}\n" if text else ""
         text = answer.model_dump_json(exclude={"wall_clock_ms"})
         return RubricAnswer(json=text.encode(), printed=printed)
 
     async def aclose(self) -> None:
         """Close all rubrics; may be called again."""
         await asyncio.gather(*(rubric.aclose() for rubric in self._rubrics.values()))
-
-
-def _printed(given: RubricAnswer | BaseException) -> str:
-    """Return what a rubric printed; for one that failed, how it did as well."""
-    if isinstance(given, RubricAnswer):
-        return given.printed.strip()
-    printed = getattr(given, "printed", "").strip()
-    return f"{given}\n{printed}".strip()
 
 
 def combine(
@@ -156,11 +149,26 @@ def combine(
     cost_usd = min(MOST_COST_USD, math.fsum(each.cost_usd for each in answers.values()))
     counting = {name: error for name, error in sorted(errors.items()) if weights[name]}
     if counting:
-        raise _joined(counting, cost_usd)
+        first = next(iter(counting.values()))
+        kind = RubricTimeoutError if isinstance(first, RubricTimeoutError) else RubricError
+        raise kind(
+            "; ".join(f"{name}: {error}" for name, error in counting.items()),
+            traceback=next((each.traceback for each in counting.values() if each.traceback), ""),
+            printed="".join(each.printed for each in counting.values()),
+            cost_usd=cost_usd,
+        )
     deciding = [name for name in sorted(answers) if weights[name]]
-    problem = _key_given_twice({name: answers[name] for name in deciding}, weights)
-    if problem:
-        raise RubricError(problem, cost_usd=cost_usd)
+    givers: dict[str, str] = {}
+    for name in deciding:
+        for key in sorted(answers[name].breakdown):
+            problem = ""
+            if key in weights:
+                problem = "is the name of a rubric; give another"
+            elif key in givers:
+                problem = f"is given by {givers[key]}, too"
+            if problem:
+                raise RubricError(f"{name}: the breakdown key {key!r} {problem}", cost_usd=cost_usd)
+            givers[key] = name
     total = math.fsum(weights[name] for name in deciding)
     score = math.fsum(weights[name] / total * answers[name].score for name in deciding)
     breakdown = {
@@ -176,31 +184,6 @@ def combine(
         failure_modes=tuple(mode for name in deciding for mode in answers[name].failure_modes),
         cost_usd=cost_usd,
     )
-
-
-def _joined(errors: Mapping[str, RubricError], cost_usd: float) -> RubricError:
-    """Return the errors of several rubrics as one of the first one's type."""
-    first = next(iter(errors.values()))
-    kind = RubricTimeoutError if isinstance(first, RubricTimeoutError) else RubricError
-    return kind(
-        "; ".join(f"{name}: {error}" for name, error in errors.items()),
-        traceback=next((each.traceback for each in errors.values() if each.traceback), ""),
-        printed="".join(each.printed for each in errors.values()),
-        cost_usd=cost_usd,
-    )
-
-
-def _key_given_twice(answers: Mapping[str, Verdict], names: Collection[str]) -> str:
-    """Return that a breakdown has a key of another one, or the name of a rubric; or ''."""
-    givers: dict[str, str] = {}
-    for name, answer in answers.items():
-        for key in sorted(answer.breakdown):
-            if key in names:
-                return f"{name}: the breakdown key {key!r} is the name of a rubric; give another"
-            if key in givers:
-                return f"{name}: the breakdown key {key!r} is given by {givers[key]}, too"
-            givers[key] = name
-    return ""
 
 
 Grade = Callable[[dict[str, Any], object], dict[str, Any]]

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
         BenchComparison,
         BenchRunReport,
         LowerBound,
-        ReducedScore,
-        Severity,
-        TagScores,
     )
 
 _MAX_FLIPS: Final = 5
@@ -35,9 +32,14 @@ def summary_lines(
         slowest: How many of the slowest cases to list.
         detail: Whether to list failure modes of severity `warn` and `info`, too.
     """
-    part = report.shard and f", shard {report.shard.index} of {report.shard.total}"
+    counts, part = report.counts, ""
+    outcome = ", ".join([f"{counts.passed} of {counts.scheduled} passed", *_missing(report)])
+    if report.mean_score is not None:
+        outcome += f"; mean {cut_share(report.mean_score)}; {_bound(report.lower_bound_95)}"
+    if report.shard is not None:
+        part = f", shard {report.shard.index} of {report.shard.total}"
     return [
-        f"bench {name_with_system(report)}{test and f' in {test}'}{part or ''}: {_outcome(report)}",
+        f"bench {name_with_system(report)}{test and f' in {test}'}{part}: {outcome}",
         *(f"  {line}" for line in _facts(report, slowest=slowest, detail=detail)),
     ]
 
@@ -98,16 +100,26 @@ def _facts(
     report: BenchRunReport, *, slowest: int, detail: bool, has_cost: bool = True
 ) -> list[str]:
     """Return the other facts of a run, a line for each, which begins with its name."""
-    severities: tuple[Severity, ...] = ("block", "warn", "info") if detail else ("block",)
-    facts: list[tuple[str, str]] = [(name, _codes(report, name)) for name in severities]
-    facts += [(each.name, _reduced_words(each)) for each in report.reduced]
-    if detail:
-        facts += [(f"tag {each.tag}", _tag_words(each)) for each in report.by_tag]
-        facts += [
-            (f"key {key.key}", f"mean {key.mean:.3f}, least {key.least:.3f}, n={key.n}")
-            for key in report.by_breakdown_key
-        ]
-    facts.append(("slowest", _slowest(report, slowest)))
+    facts: list[tuple[str, str]] = []
+    for severity in ("block", "warn", "info") if detail else ("block",):
+        codes = count_codes(report, severity)
+        facts.append((severity, ", ".join(f"{code} ({count})" for code, count in codes)))
+    for reduced in report.reduced:
+        if reduced.value is None:
+            words = f"not known: {reduced.lower_bound_95.method.removeprefix('none: ')}"
+        else:
+            words = f"{cut_share(reduced.value)}; {_bound(reduced.lower_bound_95)}"
+        facts.append((reduced.name, words))
+    for tag in report.by_tag if detail else ():
+        words = f"{tag.passed} of {tag.n} passed; mean {cut_share(tag.mean_score)}"
+        facts.append((f"tag {tag.tag}", f"{words}; {_bound(tag.lower_bound_95)}"))
+    for key in report.by_breakdown_key if detail else ():
+        words = f"mean {key.mean:.3f}, least {key.least:.3f}, n={key.n}"
+        facts.append((f"key {key.key}", words))
+    measured = [item for item in report.per_case if item[1].wall_clock_ms > 0]
+    measured.sort(key=lambda item: (-item[1].wall_clock_ms, item[0]))
+    times = (f"{case_id} {duration(score.wall_clock_ms)}" for case_id, score in measured[:slowest])
+    facts.append(("slowest", ", ".join(times)))
     facts.append(("stopped", report.stopped or ""))
     facts.append(("cost", cost_words(report.total_cost_usd) if has_cost else ""))
     if report.baseline is not None:
@@ -115,17 +127,9 @@ def _facts(
         said = [f"mean {difference_words(found)}, {found.finding}", *flip_words(found)]
         facts.append(("baseline", "; ".join(said)))
     if report.gate is not None:
-        facts.append(("gate", ": ".join([report.gate.verdict, *_joined(report.gate.reasons)])))
+        reasons = "; ".join(report.gate.reasons)
+        facts.append(("gate", report.gate.verdict + (f": {reasons}" if reasons else "")))
     return [f"{name}: {words}" for name, words in facts if words]
-
-
-def _outcome(report: BenchRunReport) -> str:
-    """Return how many cases passed, the mean, and the lower bound."""
-    counts = report.counts
-    passed = ", ".join([f"{counts.passed} of {counts.scheduled} passed", *_missing(report)])
-    if report.mean_score is None:
-        return passed
-    return f"{passed}; mean {cut_share(report.mean_score)}; {_bound(report.lower_bound_95)}"
 
 
 def _missing(report: BenchRunReport) -> list[str]:
@@ -180,31 +184,6 @@ def flip_words(found: BenchComparison, *, most: int = _MAX_FLIPS) -> list[str]:
     return words
 
 
-def _reduced_words(reduced: ReducedScore) -> str:
-    if reduced.value is None:
-        return f"not known: {reduced.lower_bound_95.method.removeprefix('none: ')}"
-    return f"{cut_share(reduced.value)}; {_bound(reduced.lower_bound_95)}"
-
-
-def _tag_words(scores: TagScores) -> str:
-    passed = f"{scores.passed} of {scores.n} passed"
-    return f"{passed}; mean {cut_share(scores.mean_score)}; {_bound(scores.lower_bound_95)}"
-
-
-def _codes(report: BenchRunReport, severity: Severity) -> str:
-    """Return the failure modes of a severity, each with its number of cases."""
-    return ", ".join(f"{code} ({count})" for code, count in count_codes(report, severity))
-
-
-def _slowest(report: BenchRunReport, most: int) -> str:
-    """Return the cases that took longest, the slowest first."""
-    measured = [item for item in report.per_case if item[1].wall_clock_ms > 0]
-    measured.sort(key=lambda item: (-item[1].wall_clock_ms, item[0]))
-    return ", ".join(
-        f"{case_id} {duration(score.wall_clock_ms)}" for case_id, score in measured[:most]
-    )
-
-
 def duration(wall_clock_ms: float) -> str:
     """Return a duration in the unit that needs the fewest digits."""
     if wall_clock_ms < 0.95:
@@ -228,8 +207,3 @@ def cost_words(cost_usd: float) -> str:
     if cost_usd < 0.0001:
         return "<$0.0001"
     return f"${cost_usd:.4f}" if cost_usd < 0.1 else f"${cost_usd:,.2f}"
-
-
-def _joined(reasons: tuple[str, ...]) -> list[str]:
-    """Return a list of one text with all reasons, or an empty list."""
-    return ["; ".join(reasons)] if reasons else []

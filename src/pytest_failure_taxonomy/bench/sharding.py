@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Literal
@@ -38,16 +39,12 @@ def ids_of_shard(task_class: models.TaskClass, index: int, total: int) -> frozen
     of a case stay together.
     """
     numbers: dict[str, int] = {}
+    ids = set()
     for case in task_class.cases:
-        numbers.setdefault(_name(case), len(numbers))
-    return frozenset(
-        case.case_id for case in task_class.cases if numbers[_name(case)] % total == index - 1
-    )
-
-
-def _name(case: models.BenchCase) -> str:
-    """Return the id of a case as its file has it, which all its repetitions share."""
-    return str(case.fields.get("id", case.case_id))
+        # All repetitions share the id of the file.
+        if numbers.setdefault(str(case.id_in_file), len(numbers)) % total == index - 1:
+            ids.add(case.case_id)
+    return frozenset(ids)
 
 
 def shard_of_run(
@@ -131,21 +128,28 @@ def _join(reports: Sequence[models.BenchRunReport]) -> models.BenchRunReport:
     scores = [scored for report in reports for scored in report.per_case]
     unscored = {case_id for each in shards for case_id in each.unscored}
     stopped = [report.stopped for report in reports if report.stopped]
+    digests = reports[0].digests
+    if digests is not None:
+        known = (None if (each := run.digests) is None else each.cases for run in reports)
+        digests = digests.model_copy(update={"cases": joined_cases_digest(known)})
+    # The same for the same runs.
+    ids = "".join(report.run_id for report in reports)
+    run_id = blake2b(ids.encode(), digest_size=16).hexdigest()
+    is_partial = any(report.run_id.startswith("partial:") for report in reports)
     joined = aggregate(
         _plan(reports[0].task_class, shards),
         scores,
-        run_id=_run_id(reports),
+        run_id=f"partial:{run_id}" if is_partial else run_id,
         started=unscored | {case_id for case_id, _ in scores},
         stopped=next(iter(stopped), None),
-        digests=_digests(reports),
+        digests=digests,
         system=reports[0].system,
         system_label=reports[0].system_label,
         lost_cost_usd=math.fsum(each.lost_cost_usd for each in shards),
     )
-    lost: dict[str, int] = {}
+    lost: Counter[str] = Counter()
     for report in reports:
-        for each in report.lost_to_provider:
-            lost[each.kind] = lost.get(each.kind, 0) + each.cases
+        lost.update({each.kind: each.cases for each in report.lost_to_provider})
     losses = tuple(
         models.ProviderLoss(kind=kind, cases=count) for kind, count in sorted(lost.items())
     )
@@ -159,14 +163,6 @@ def _join(reports: Sequence[models.BenchRunReport]) -> models.BenchRunReport:
             reasons = (*away, *joined.gate.reasons)
             changes["gate"] = models.GateResult(verdict=verdict, reasons=reasons)
     return joined.model_copy(update=changes)
-
-
-def _digests(reports: Sequence[models.BenchRunReport]) -> models.BenchDigests | None:
-    digests = [report.digests for report in reports]
-    if digests[0] is None:
-        return None
-    cases = joined_cases_digest(None if each is None else each.cases for each in digests)
-    return digests[0].model_copy(update={"cases": cases})
 
 
 def _plan(name: str, shards: Sequence[models.BenchShard]) -> models.RunPlan:
@@ -190,11 +186,3 @@ def _plan(name: str, shards: Sequence[models.BenchShard]) -> models.RunPlan:
         gate=shards[0].gate,
         is_selection=any(each.is_selection for each in shards),
     )
-
-
-def _run_id(reports: Sequence[models.BenchRunReport]) -> str:
-    """Return an id that is the same for the same runs."""
-    ids = "".join(report.run_id for report in reports)
-    joined = blake2b(ids.encode(), digest_size=16).hexdigest()
-    is_partial = any(report.run_id.startswith("partial:") for report in reports)
-    return f"partial:{joined}" if is_partial else joined

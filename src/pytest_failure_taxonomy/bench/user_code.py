@@ -82,22 +82,17 @@ def load_rubric(path: Path, name: str) -> Callable[[dict[str, Any], object], dic
     folder = str(path.parent)
     sys.path.insert(0, folder)  # a rubric may import modules from its folder
     try:
-        module = _load(path, name)
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise BenchError(f"{path}: can't be imported; give it the suffix .py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
     finally:
         sys.path.remove(folder)
     grade = getattr(module, "grade", None)
     if not callable(grade):
         raise BenchError(f"{path}: has no function `grade`; only it can be tested so")
     return grade  # type: ignore[no-any-return]  # the author's function
-
-
-def _load(path: Path, name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise BenchError(f"{path}: can't be imported; give it the suffix .py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 MAX_MESSAGE: Final = 200
@@ -229,22 +224,21 @@ def kind_of(error: BaseException) -> str | None:
     each: BaseException | None = error
     while each is not None and id(each) not in seen:
         seen.add(id(each))
-        kind = _own_kind(each)
-        if kind is not None:
-            return kind
+        named = attribute_of(each, "failure_kind")
+        if isinstance(named, str):
+            if len(named) <= _MAX_KIND and named.isprintable():
+                return named
+        else:
+            bases = names_of_classes(each)
+            module, _, name = bases[0].rpartition(".") if bases else ("", "", "")
+            message = _message_of(each)
+            found = classify_exception(
+                RaisedException(type=name, module=module, message=message, bases=bases)
+            )
+            if found is not None:
+                return found[1]
         each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
     return None
-
-
-def _own_kind(error: BaseException) -> str | None:
-    named = attribute_of(error, "failure_kind")
-    if isinstance(named, str):
-        return named if len(named) <= _MAX_KIND and named.isprintable() else None
-    bases = names_of_classes(error)
-    module, _, name = bases[0].rpartition(".") if bases else ("", "", "")
-    raised = RaisedException(type=name, module=module, message=_message_of(error), bases=bases)
-    found = classify_exception(raised)
-    return None if found is None else found[1]
 
 
 def names_of_classes(error: BaseException) -> tuple[str, ...]:
@@ -324,34 +318,26 @@ def retry_after_seconds(error: BaseException) -> float | None:
     seconds or a date (RFC 9110, section 10.2.3).
     """
     with suppress(Exception):  # the attributes may be anything
-        asked = attribute_of(error, "retry_after")
+        asked: Any = attribute_of(error, "retry_after")
         if asked is None:
-            asked = _header(getattr(error, "response", None))
-        return _seconds(asked)
+            headers = getattr(getattr(error, "response", None), "headers", None)
+            if headers is None:
+                return None
+            exact = headers.get("retry-after-ms")
+            asked = headers.get("retry-after", headers.get("Retry-After"))
+            if exact is not None:
+                asked = float(exact) / 1000
+        if asked is None or isinstance(asked, bool):
+            return None
+        try:
+            seconds = float(asked)
+        except ValueError:
+            when = parsedate_to_datetime(asked)
+            if when.tzinfo is None:
+                when = when.replace(tzinfo=UTC)
+            seconds = (when - datetime.now(UTC)).total_seconds()
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     return None
-
-
-def _header(response: Any) -> Any:
-    headers = getattr(response, "headers", None)
-    if headers is None:
-        return None
-    exact = headers.get("retry-after-ms")
-    if exact is not None:
-        return float(exact) / 1000
-    return headers.get("retry-after", headers.get("Retry-After"))
-
-
-def _seconds(asked: Any) -> float | None:
-    if asked is None or isinstance(asked, bool):
-        return None
-    try:
-        seconds = float(asked)
-    except ValueError:
-        when = parsedate_to_datetime(asked)
-        if when.tzinfo is None:
-            when = when.replace(tzinfo=UTC)
-        seconds = (when - datetime.now(UTC)).total_seconds()
-    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 class SystemUnderTestError(Exception):

@@ -76,13 +76,25 @@ def check_rubric(folder: ClassFolder, name: str, *, may_be_script: bool) -> None
         return
     grade = next(reversed(list(_definitions(tree.body))), None)
     if grade is None:
-        if not may_be_script and not _is_name_bound(tree):
+        bound: set[str | None] = set()  # by an import or an assignment: its parameters are unknown
+        for node in tree.body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                bound |= {each.asname or each.name for each in node.names}
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                bound |= {each.id for each in targets if isinstance(each, ast.Name)}
+        if not may_be_script and "grade" not in bound:
             problems.add(None, f"has no function grade; {_GRADE}")
     elif isinstance(grade, ast.AsyncFunctionDef):
         problems.add(grade.lineno, f"grade is async; {_GRADE} without async")
-    elif not _takes_two(grade.args):
-        what = f"grade can't be called with a case and an output; {_GRADE}"
-        problems.add(grade.lineno, what)
+    else:
+        arguments = grade.args
+        positional = len(arguments.posonlyargs) + len(arguments.args)
+        fits = positional - len(arguments.defaults) <= 2
+        fits = fits and (positional >= 2 or arguments.vararg is not None)
+        if not fits or None in arguments.kw_defaults:
+            what = f"grade can't be called with a case and an output; {_GRADE}"
+            problems.add(grade.lineno, what)
 
 
 def _definitions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -99,26 +111,6 @@ def _definitions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFu
                     yield from _definitions(caught.body)
             case ast.With():
                 yield from _definitions(statement.body)
-
-
-def _takes_two(arguments: ast.arguments) -> bool:
-    positional = len(arguments.posonlyargs) + len(arguments.args)
-    needed = positional - len(arguments.defaults)
-    fits = needed <= 2 and (positional >= 2 or arguments.vararg is not None)
-    return fits and all(default is not None for default in arguments.kw_defaults)
-
-
-def _is_name_bound(tree: ast.Module) -> bool:
-    """Return whether `grade` is imported or assigned; its parameters are then unknown."""
-    for node in tree.body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            if any((each.asname or each.name) == "grade" for each in node.names):
-                return True
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(isinstance(each, ast.Name) and each.id == "grade" for each in targets):
-                return True
-    return False
 
 
 def read_enum(folder: ClassFolder, name: str) -> list[tuple[str, int]]:
