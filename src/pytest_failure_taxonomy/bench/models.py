@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from pytest_failure_taxonomy.bench.answers import MOST_COST_USD, Spending
-from pytest_failure_taxonomy.documents.closed_model import ClosedModel
+from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.documents.problems import WrongError, nearest, quoted
 from pytest_failure_taxonomy.taxonomy.kinds import KINDS
 

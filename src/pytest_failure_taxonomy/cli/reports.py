@@ -23,7 +23,7 @@ from pytest_failure_taxonomy.cli.output import (
     write_answer,
     writing_to,
 )
-from pytest_failure_taxonomy.documents.json_path import pick
+from pytest_failure_taxonomy.documents.json_text import pick
 from pytest_failure_taxonomy.errors import ReportError, SettingsError
 from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
 from pytest_failure_taxonomy.report.render import render

@@ -1,17 +1,27 @@
-"""Collect the problems of a file, so that all of them are reported at once."""
+"""Values of files that know where they stand, and the problems of a file, all reported at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_failure_taxonomy.errors import FailureTaxonomyError
+from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import and_more
+
+if TYPE_CHECKING:
+    import yaml
 
 MAX_PROBLEMS: Final = 100
 """The maximal number of problems that are listed for one file."""
 _MAX_WORD: Final = 60
 _MAX_LINE: Final = 300
+MAX_DEPTH: Final = 100
+"""Maximal nesting of lists and mappings."""
+
+WRONG: Final = object()
+"""Takes the place of a value that was already reported as a problem."""
 
 
 class WrongError(ValueError):
@@ -75,3 +85,86 @@ def right_words(given: str, allowed: Iterable[str], *, otherwise: str) -> str:
     """Return the question whether the closest allowed word was meant, or `otherwise`."""
     meant = closest(given, allowed)
     return otherwise if meant is None else f"did you mean {meant}?"
+
+
+@value
+class Tree:
+    """A value from a file, or a part of one, and where it stands."""
+
+    value: Any
+    """What JSON can represent: None, a bool, an int, a finite float, a string, a list, or a dict.
+
+    `WRONG` replaces what was reported as a problem.
+    """
+    line: int
+    """The line in which it begins, from 1; for a value of a mapping, that of its key."""
+    node: yaml.Node | None = None
+    """The node from which it was read; `None` for a file of JSON lines."""
+    places: Mapping[int, Mapping[str, tuple[int, yaml.Node]]] = MappingProxyType({})
+    """For each mapping, by the `id` of its node, the line of each key and the node of its value."""
+
+    def at(self, *path: int | str) -> Tree:
+        """Return the part at a path of keys and indexes, or the last one on the way that exists."""
+        found = self
+        for step in path:
+            part = found._part(step)
+            if part is None:
+                break
+            found = part
+        return found
+
+    def items(self) -> Iterator[tuple[str, Tree]]:
+        """Yield the keys of a mapping with their values."""
+        for key in self.value:
+            yield key, self.at(key)
+
+    def __iter__(self) -> Iterator[Tree]:
+        """Yield the parts of a list."""
+        for index in range(len(self.value)):
+            yield self.at(index)
+
+    def in_words(self) -> str:
+        """Return the value as messages show it: as the file has it, if it is a scalar."""
+        if self.value is None:
+            return "an empty value"
+        if isinstance(self.value, list | dict):
+            return "a list" if isinstance(self.value, list) else "a mapping"
+        if self.node is not None and isinstance(self.node.value, str):
+            return quoted(self.node.value)
+        return quoted(str(self.value).lower() if isinstance(self.value, bool) else str(self.value))
+
+    def _part(self, step: int | str) -> Tree | None:
+        values: Any = self.value
+        line, node = self.line, None
+        if isinstance(values, dict) and step in values:
+            if self.node is not None:
+                line, node = self.places[id(self.node)][str(step)]
+        elif isinstance(values, list) and isinstance(step, int) and step < len(values):
+            if self.node is not None:
+                node = self.node.value[step]
+                line = line_of(node)
+        else:
+            return None
+        return Tree(value=values[step], line=line, node=node, places=self.places)
+
+
+def line_of(node: yaml.Node) -> int:
+    """Return the line in which a node begins, from 1."""
+    return int(node.start_mark.line) + 1
+
+
+def kind_of(tree: Tree) -> str:
+    """Return in words what a value is: empty, a list, a mapping, or the value itself."""
+    if tree.value is None:
+        return "empty"
+    words = tree.in_words()
+    return words if isinstance(tree.value, list | dict) else f"the value {words}"
+
+
+def not_a_string(tree: Tree) -> str:
+    """Return the message about a value that should be a string."""
+    if tree.value is None:
+        return "is empty; give it a value or leave it out"
+    if isinstance(tree.value, list | dict):
+        return f"is {tree.in_words()}, not a string; write one"
+    return f"{tree.in_words()} is not a string; put it in quotes"

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, Field
 
 from pytest_failure_taxonomy.bench.models import BenchRunReport
-from pytest_failure_taxonomy.documents.closed_model import ClosedModel
+from pytest_failure_taxonomy.documents.models import ClosedModel
 from pytest_failure_taxonomy.taxonomy.evidence import (
     Activity,
     CodeOwner,

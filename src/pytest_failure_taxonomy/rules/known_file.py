@@ -9,10 +9,16 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator
 
-from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted
-from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, read_tree
-from pytest_failure_taxonomy.documents.validation import FileModel, Line, validate
-from pytest_failure_taxonomy.documents.yaml_files import Form
+from pytest_failure_taxonomy.documents.models import FileModel, Line, validate
+from pytest_failure_taxonomy.documents.problems import (
+    WRONG,
+    Problems,
+    Tree,
+    WrongError,
+    kind_of,
+    quoted,
+)
+from pytest_failure_taxonomy.documents.yaml_files import Form, read_tree
 from pytest_failure_taxonomy.errors import RulesError
 from pytest_failure_taxonomy.rules.rules_file import check_link
 from pytest_failure_taxonomy.taxonomy.user_rules import KnownFailure

@@ -8,16 +8,18 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator
 
+from pytest_failure_taxonomy.documents.models import FileModel, Line, validate
 from pytest_failure_taxonomy.documents.problems import (
+    WRONG,
     Problems,
+    Tree,
     WrongError,
     closest,
+    kind_of,
     quoted,
     right_words,
 )
-from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, read_tree
-from pytest_failure_taxonomy.documents.validation import FileModel, Line, validate
-from pytest_failure_taxonomy.documents.yaml_files import Form
+from pytest_failure_taxonomy.documents.yaml_files import Form, read_tree
 from pytest_failure_taxonomy.errors import RulesError
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason

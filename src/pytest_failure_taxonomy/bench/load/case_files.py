@@ -21,10 +21,17 @@ from typing import Any, Final
 from pytest_failure_taxonomy.bench.answers import json_problem
 from pytest_failure_taxonomy.bench.load.folder import CASES_MODULE, ClassFolder
 from pytest_failure_taxonomy.bench.user_code import describe, ends_run
-from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted, shown
-from pytest_failure_taxonomy.documents.strict_json import parse_json
-from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, read_tree
-from pytest_failure_taxonomy.documents.yaml_files import Form, read_text, why_no_file
+from pytest_failure_taxonomy.documents.json_text import parse_json
+from pytest_failure_taxonomy.documents.problems import (
+    WRONG,
+    Problems,
+    Tree,
+    WrongError,
+    kind_of,
+    quoted,
+    shown,
+)
+from pytest_failure_taxonomy.documents.yaml_files import Form, read_text, read_tree, why_no_file
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import value
 from pytest_failure_taxonomy.taxonomy.words import counted

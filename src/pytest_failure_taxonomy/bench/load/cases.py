@@ -19,9 +19,14 @@ from pytest_failure_taxonomy.bench.load.folder import (
     ClassFolder,
 )
 from pytest_failure_taxonomy.bench.models import BenchCase, OracleExample
-from pytest_failure_taxonomy.documents.problems import Problems, WrongError, quoted, right_words
-from pytest_failure_taxonomy.documents.trees import Tree
-from pytest_failure_taxonomy.documents.validation import FileModel, validate
+from pytest_failure_taxonomy.documents.models import FileModel, validate
+from pytest_failure_taxonomy.documents.problems import (
+    Problems,
+    Tree,
+    WrongError,
+    quoted,
+    right_words,
+)
 from pytest_failure_taxonomy.taxonomy.values import value
 
 MAX_NAME: Final = 200

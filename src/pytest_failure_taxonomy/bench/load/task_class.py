@@ -15,16 +15,19 @@ from pytest_failure_taxonomy.bench.isolate.connection import SET_FOR_RUBRICS
 from pytest_failure_taxonomy.bench.load import cases, python_files
 from pytest_failure_taxonomy.bench.load.folder import MARKER_FILE, RUBRIC, ClassFolder
 from pytest_failure_taxonomy.bench.run_report import RIGHT_REDUCERS, needed_runs
+from pytest_failure_taxonomy.documents.models import FileModel, Line, validate
 from pytest_failure_taxonomy.documents.problems import (
+    WRONG,
     Problems,
+    Tree,
     WrongError,
+    kind_of,
+    not_a_string,
     quoted,
     right_words,
     shown,
 )
-from pytest_failure_taxonomy.documents.trees import WRONG, Tree, kind_of, not_a_string, read_tree
-from pytest_failure_taxonomy.documents.validation import FileModel, Line, validate
-from pytest_failure_taxonomy.documents.yaml_files import Form
+from pytest_failure_taxonomy.documents.yaml_files import Form, read_tree
 from pytest_failure_taxonomy.errors import BenchError
 from pytest_failure_taxonomy.taxonomy.values import value
 

@@ -14,8 +14,8 @@ from pytest_failure_taxonomy.bench.comparing import ComparedRun, compared_run
 from pytest_failure_taxonomy.bench.models import BenchRunReport
 from pytest_failure_taxonomy.bench.runs import reader
 from pytest_failure_taxonomy.bench.runs.file import SUFFIX, RunHeader
+from pytest_failure_taxonomy.documents.json_text import parse_json
 from pytest_failure_taxonomy.documents.problems import WrongError, shown
-from pytest_failure_taxonomy.documents.strict_json import parse_json
 from pytest_failure_taxonomy.documents.yaml_files import why_no_file
 from pytest_failure_taxonomy.errors import BenchError
 

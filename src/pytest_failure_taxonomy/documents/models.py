@@ -1,4 +1,7 @@
-"""Check a value from a file against a pydantic model, and report every problem with its line."""
+"""The base of the models of files and reports, and how a value from a file becomes one of them.
+
+Every problem of the value is reported with its line.
+"""
 
 # Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
@@ -8,25 +11,45 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import ErrorDetails
 
-from pytest_failure_taxonomy.documents.closed_model import ClosedModel
 from pytest_failure_taxonomy.documents.problems import (
+    WRONG,
     Problems,
+    Tree,
     WrongError,
     closest,
+    not_a_string,
     quoted,
     right_words,
     shown,
 )
-from pytest_failure_taxonomy.documents.trees import WRONG, Tree, not_a_string
 from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 
 MAX_TEXT: Final = 200
 """Characters of a line of text."""
 
 _M = TypeVar("_M", bound=BaseModel)
+
+
+class ClosedModel(BaseModel):
+    """A value: closed, strict, and never changed; a docstring below a field describes it."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
 
 
 class FileModel(ClosedModel):
