@@ -373,20 +373,15 @@ def _too_few(report: models.BenchRunReport, settings: models.GateSettings) -> st
     """
     for_a_bound = 1 if settings.lower_bound_95 is None else FEWEST_SCORES
     needed = max(settings.min_passed_cases or 1, for_a_bound)
-    passed = _distinct_passed(report)
+    names = [case_id for case_id, score in report.per_case if score.passed]
+    if report.lower_bound_95.n != report.counts.started:  # repetitions count once
+        names = list({distinct_name(case_id) for case_id in names})
+    passed = len(names)
     if passed >= needed:
         return ""
     if needed == 1:
         return "no case passed"
     return f"{counted(passed, 'case')} passed; at least {needed} are needed"
-
-
-def _distinct_passed(report: models.BenchRunReport) -> int:
-    """Return how many distinct cases passed, counting repetitions once."""
-    passed = [case_id for case_id, score in report.per_case if score.passed]
-    if report.lower_bound_95.n == report.counts.started:
-        return len(passed)
-    return len({distinct_name(case_id) for case_id in passed})
 
 
 def _missing(report: models.BenchRunReport) -> tuple[str, ...]:
@@ -397,9 +392,8 @@ def _missing(report: models.BenchRunReport) -> tuple[str, ...]:
     if lost := counts.started - counts.graded:
         reasons.append(f"{lost} {of_all} started and left no score")
     if counts.not_run:
-        capped = (
-            models.COST_CAP if report.run_id.startswith("partial:") else ""
-        )  # as older reports say it
+        # As older reports say it.
+        capped = models.COST_CAP if report.run_id.startswith("partial:") else ""
         why = f": {why}" if (why := report.stopped or capped) else ""
         verb = "was" if counts.not_run == 1 else "were"
         reasons.append(f"{counts.not_run} {of_all} {verb} not run{why}")

@@ -166,25 +166,20 @@ def _read_json_lines(path: Path, problems: Problems) -> Iterator[Tree]:
         if text == "":
             continue
         is_empty = False
-        if text is not None:
-            tree = _read_json_line(text, lines.number, problems)
-            if tree is not None:
-                yield tree
+        if text is None:
+            continue
+        try:
+            fields = parse_json(text)
+        except WrongError as error:
+            problems.add(lines.number, str(error))
+            continue
+        if isinstance(fields, dict):
+            yield Tree(value=fields, line=lines.number)
+        else:
+            told = "a list" if isinstance(fields, list) else f"the value {quoted(text)}"
+            problems.add(lines.number, f"{told} where an entry begins; {_LINES_RIGHT}")
     if is_empty and len(problems) == before:
         problems.add(1, f"the file is empty; {_LINES_RIGHT}")
-
-
-def _read_json_line(text: str, number: int, problems: Problems) -> Tree | None:
-    try:
-        fields = parse_json(text)
-    except WrongError as error:
-        problems.add(number, str(error))
-        return None
-    if isinstance(fields, dict):
-        return Tree(value=fields, line=number)
-    told = "a list" if isinstance(fields, list) else f"the value {quoted(text)}"
-    problems.add(number, f"{told} where an entry begins; {_LINES_RIGHT}")
-    return None
 
 
 # CSV.

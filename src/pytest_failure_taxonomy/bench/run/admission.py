@@ -241,7 +241,12 @@ class RunAdmission(Admission):
                     self._before[case_id] = self._totals[case_id]
                 self.begin(case_id, record.get("max_cost_usd"), int(record["attempt"]))
             case "spent":
-                self._take_spent(record)
+                case_id, attempt = record["case_id"], int(record["attempt"])
+                cost_usd = float(record["cost_usd"])
+                if case_id in self._in_flight and attempt >= self._begun_with[case_id]:
+                    told = self._told.setdefault(case_id, {})
+                    told[attempt] = told.get(attempt, 0.0) + cost_usd
+                super().spend(case_id, attempt, cost_usd)
             case "attempt":
                 self._take_attempt(record)
             case "stopped":
@@ -253,14 +258,6 @@ class RunAdmission(Admission):
                 self._same_in_a_row = 0
                 for case_id in list(self._in_flight):
                     self.lose(case_id)
-
-    def _take_spent(self, record: Mapping[str, Any]) -> None:
-        case_id, attempt = record["case_id"], int(record["attempt"])
-        cost_usd = float(record["cost_usd"])
-        if case_id in self._in_flight and attempt >= self._begun_with[case_id]:
-            told = self._told.setdefault(case_id, {})
-            told[attempt] = told.get(attempt, 0.0) + cost_usd
-        super().spend(case_id, attempt, cost_usd)
 
     def lose(self, case_id: str) -> None:
         """Count a case as done as `Admission` does; its score will hold what it told."""
