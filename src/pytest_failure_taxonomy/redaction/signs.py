@@ -257,10 +257,8 @@ class Tokens:
         text = text.replace(BETWEEN_TEXTS, "\n").replace("\\n", "\n")
         if " \n" in text or "\t\n" in text:
             text = re.sub(r"[ \t]+\n", "\n", text)
-        shortest = self._shortest
-        words = {word for word in text.split(" ") if len(word) >= shortest or "\n" in word}
-        words -= self._plain
-        together = "  ".join(words)
+        words = set(text.split(" ")) - self._plain  # short ones, too: all in C
+        together = "  ".join(word for word in words if len(word) >= self._shortest or "\n" in word)
         literals = [
             literal
             for literal in (self._forms if self._head.search(together) else self._inside)
