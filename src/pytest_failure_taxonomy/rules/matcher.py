@@ -57,11 +57,10 @@ class RuleMatcher:
 
     def _search(self, pattern: str, text: str) -> bool:
         key = (pattern, text)
-        if pattern not in self._switched_off and key not in self._is_found:
-            self._is_found[key] = self._search_now(pattern, text)
-        return pattern not in self._switched_off and self._is_found[key]
-
-    def _search_now(self, pattern: str, text: str) -> bool:
+        if pattern in self._switched_off:
+            return False
+        if key in self._is_found:
+            return self._is_found[key]
         if self._wasted_seconds >= MAX_WASTED_SECONDS:
             self._switch_off(
                 pattern,
@@ -87,7 +86,8 @@ class RuleMatcher:
                 " write one without a repetition in a repetition, as in (a+)+",
             )
             return False
-        return found is not None
+        self._is_found[key] = found is not None
+        return self._is_found[key]
 
     def _switch_off(self, pattern: str, why: str) -> None:
         self._switched_off.add(pattern)

@@ -1,9 +1,10 @@
-"""Read a user's file of rules, or report everything that is wrong with it."""
+"""Read a user's file of rules, or of known failures, or report everything that is wrong with it."""
 
 # Without `from __future__ import annotations`: pydantic needs the annotations as they are.
 
 import os
 import re
+from datetime import date
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator
@@ -23,11 +24,18 @@ from pytest_failure_taxonomy.documents.yaml_files import Form, read_tree
 from pytest_failure_taxonomy.errors import RulesError
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
-from pytest_failure_taxonomy.taxonomy.user_rules import Rule, default_kind, reasons_of_kind
+from pytest_failure_taxonomy.taxonomy.user_rules import (
+    KnownFailure,
+    Rule,
+    default_kind,
+    reasons_of_kind,
+)
 from pytest_failure_taxonomy.user_patterns import compile_quietly
 
 MAX_BYTES: Final = 64 * 1024
 """Enough for hundreds of rules."""
+MAX_BYTES_OF_KNOWN: Final = 1024 * 1024
+"""Enough for some thousand entries."""
 MAX_PATTERN: Final = 1_000
 """Characters of a regular expression."""
 MATCH_FIELDS: Final = ("exception", "message", "nodeid", "phase", "code_owner", "package")
@@ -37,9 +45,16 @@ _FORM: Final = Form(
     right="a file of rules is YAML in UTF-8 that begins with `rules:`", max_bytes=MAX_BYTES
 )
 _EXAMPLE: Final = "write `rules:` and below it a list of rules, each beginning with `- `"
+_FORM_OF_KNOWN: Final = Form(
+    right="a file of known failures is a YAML list in UTF-8 of entries with `nodeid:` or "
+    "`fingerprint:`",
+    max_bytes=MAX_BYTES_OF_KNOWN,
+)
+_EXAMPLE_OF_KNOWN: Final = (
+    "write a list of entries, each beginning with `- nodeid:` or `- fingerprint:`"
+)
 _MISSING: Final = {"reason": "add one of the fifteen, such as `reason: SANDBOX_ERROR`"}
 _KIND: Final = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
-_LINK: Final = re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE)
 
 
 def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
@@ -83,7 +98,8 @@ def _read_rules(root: Tree, problems: Problems) -> tuple[Rule, ...]:
     lines: dict[str, int] = {}
     for number, part in enumerate(listed, start=1):
         rule = _read_rule(part, problems)
-        name = _name_of(part) or f"rule-{number}"
+        given = part.value.get("name") if isinstance(part.value, dict) else None
+        name = given if isinstance(given, str) and given else f"rule-{number}"
         if name in lines:
             problems.add(
                 part.line,
@@ -94,11 +110,6 @@ def _read_rules(root: Tree, problems: Problems) -> tuple[Rule, ...]:
         if rule is not None:
             rules.append(Rule(**{"name": name, **rule}))
     return tuple(rules)
-
-
-def _name_of(part: Tree) -> str | None:
-    given = part.value.get("name") if isinstance(part.value, dict) else None
-    return given if isinstance(given, str) else None
 
 
 def _read_rule(part: Tree, problems: Problems) -> dict[str, Any] | None:
@@ -114,28 +125,21 @@ def _read_rule(part: Tree, problems: Problems) -> dict[str, Any] | None:
     if named.isdisjoint(MATCH_FIELDS):
         what = f"the rule would match every failure; add at least one of {', '.join(MATCH_FIELDS)}"
         problems.add(part.line, what)
-    _check_kind(part, problems)
+    reason, kind = part.value.get("reason"), part.value.get("kind")
+    is_known = isinstance(reason, str) and reason in FailureReason.__members__
+    if is_known and isinstance(kind, str) and _KIND.fullmatch(kind) is not None:
+        reasons = reasons_of_kind(kind)
+        if reasons and reason not in reasons:
+            problems.add(
+                part.at("kind").line,
+                f"kind: {kind} belongs to {' or '.join(reasons)} and not to {reason};"
+                " change one of the two",
+            )
     if entry is None:
         return None
-    reason = FailureReason[entry.reason]
+    known = FailureReason[entry.reason]
     fields = entry.model_dump(exclude_unset=True)
-    return {"kind": default_kind(reason), **fields, "reason": reason}
-
-
-def _check_kind(part: Tree, problems: Problems) -> None:
-    """Report a kind that belongs to other reasons than the rule's."""
-    reason, kind = part.value.get("reason"), part.value.get("kind")
-    if not isinstance(reason, str) or reason not in FailureReason.__members__:
-        return
-    if not isinstance(kind, str) or _KIND.fullmatch(kind) is None:
-        return
-    reasons = reasons_of_kind(kind)
-    if reasons and FailureReason[reason] not in reasons:
-        problems.add(
-            part.at("kind").line,
-            f"kind: {kind} belongs to {' or '.join(reasons)} and not to {reason};"
-            " change one of the two",
-        )
+    return {"kind": default_kind(known), **fields, "reason": known}
 
 
 def _check_exception(name: str) -> str:
@@ -166,22 +170,6 @@ def _check_pattern(pattern: str) -> str:
     return pattern
 
 
-def _check_kind_name(kind: str) -> str:
-    if _KIND.fullmatch(kind) is None:
-        raise WrongError(
-            f"{quoted(kind)} is no kind; write lower-case words with dots between them,"
-            " such as sandbox.database"
-        )
-    return kind
-
-
-def check_link(link: str) -> str:
-    """Return an address; raise WrongError for what is none."""
-    if _LINK.fullmatch(link) is None:
-        raise WrongError(f"{quoted(link)} is no address; begin it with https:// or http://")
-    return link
-
-
 def _check_reason(name: str) -> str:
     if name not in FailureReason.__members__:
         right = right_words(
@@ -189,6 +177,39 @@ def _check_reason(name: str) -> str:
         )
         raise WrongError(f"{quoted(name)} is none of the fifteen reasons; {right}")
     return name
+
+
+def _matching(pattern: re.Pattern[str], otherwise: str) -> AfterValidator:
+    """Return a check of a text as a whole, and what to say of one that is something else."""
+
+    def check(given: str) -> str:
+        if pattern.fullmatch(given) is None:
+            raise WrongError(f"{quoted(given)} is no {otherwise}")
+        return given
+
+    return AfterValidator(check)
+
+
+_OwnKind = Annotated[
+    Line,
+    _matching(
+        _KIND, "kind; write lower-case words with dots between them, such as sandbox.database"
+    ),
+]
+_Link = Annotated[
+    Line,
+    _matching(
+        re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE),
+        "address; begin it with https:// or http://",
+    ),
+]
+_Fingerprint = Annotated[
+    str,
+    _matching(
+        re.compile(r"[0-9a-f]{6,64}"),
+        "fingerprint; give six or more of its hexadecimal digits, quoted",
+    ),
+]
 
 
 class _RuleEntry(FileModel):
@@ -202,8 +223,59 @@ class _RuleEntry(FileModel):
     code_owner: CodeOwner | None = None
     package: Line | None = None
     reason: Annotated[Line, AfterValidator(_check_reason)]
-    kind: Annotated[Line, AfterValidator(_check_kind_name)] | None = None
+    kind: _OwnKind | None = None
     severity: Literal["block", "warn", "info"] | None = None
     retryable: bool | None = None
     owner: Line | None = None
-    link: Annotated[Line, AfterValidator(check_link)] | None = None
+    link: _Link | None = None
+
+
+def load_known(path: str | os.PathLike[str]) -> tuple[KnownFailure, ...]:
+    """Read a file of known failures.
+
+    Raises:
+        RulesError: the file can't be read or used; the message has one line for each problem, as
+            `FILE:LINE: what is wrong; what would be right`.
+    """
+    problems = Problems(os.fspath(path), RulesError)
+    root = read_tree(
+        path,
+        problems,
+        _FORM_OF_KNOWN,
+        root=(list,),
+        example=_EXAMPLE_OF_KNOWN,
+        if_empty="the file is empty",
+    )
+    entries = []
+    for part in () if root is None else root:
+        if not isinstance(part.value, dict):
+            if part.value is not WRONG:
+                problems.add(part.line, f"an entry is {kind_of(part)}; {_EXAMPLE_OF_KNOWN}")
+            continue
+        entry = validate(_KnownEntry, part, problems, subject="the entry")
+        if ("nodeid" in part.value) == ("fingerprint" in part.value):
+            which = "both" if "nodeid" in part.value else "neither"
+            problems.add(part.line, f"the entry has {which} of nodeid and fingerprint; give one")
+        elif entry is not None:
+            given = entry.model_dump(exclude_unset=True)
+            entries.append(KnownFailure(**{"line": part.line, **given}))
+    if problems:
+        raise problems.as_error()
+    return tuple(entries)
+
+
+def _check_date(given: str) -> str:
+    try:
+        return date.fromisoformat(given).isoformat()
+    except ValueError:
+        raise WrongError(f"{quoted(given)} is no date; give one such as 2026-12-31") from None
+
+
+class _KnownEntry(FileModel):
+    """The keys of an entry of a file of known failures."""
+
+    nodeid: Line | None = None
+    fingerprint: _Fingerprint | None = None
+    owner: Line | None = None
+    link: _Link | None = None
+    expires: Annotated[str, AfterValidator(_check_date)] | None = None

@@ -278,7 +278,7 @@ def _known(reader: _Reader) -> tuple[tuple[KnownFailure, ...] | None, str]:
     path = reader.path("known", found)
     if path is None:
         return None, ""
-    from pytest_failure_taxonomy.rules.known_file import load_known
+    from pytest_failure_taxonomy.rules.rules_file import load_known
 
     try:
         return load_known(path), found.value
