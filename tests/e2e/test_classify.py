@@ -266,8 +266,8 @@ def verdict_of_plugin(folder: Path, case: Case) -> Verdict:
             is_told = report["completeness"] == "full" and report["exit"]["code"] == alone.status
     if not is_told:
         path.unlink(missing_ok=True)
-        command = [*case.around, *pytest_command(*case.args, plugins=plugins)]
-        run_child(folder, [*CLI, "run", "--report", REPORT, "--", *command])
+        supervised = [*case.around, *CLI, "run", "--report", REPORT, "--"]
+        run_child(folder, [*supervised, *pytest_command(*case.args, plugins=plugins)])
     verdict = read_report(path)["verdict"]
     return (None, None) if verdict is None else (verdict["reason"], verdict["kind"])
 
