@@ -19,23 +19,19 @@ from pytest_failure_taxonomy.report.limits import (
     Redaction,
 )
 from pytest_failure_taxonomy.taxonomy.evidence import (
-    CollectionFailure,
     Completeness,
     InFlightTest,
     Location,
     RaisedException,
     RunContext,
-    RunError,
     RunEvidence,
     SeenStall,
     Stall,
     Surroundings,
     TestFailure,
-    TestRun,
 )
 from pytest_failure_taxonomy.taxonomy.judgement import (
     FailureJudgement,
-    Group,
     Judgement,
     Verdict,
 )
@@ -69,6 +65,8 @@ def build_report(
         redaction: removes secrets from every text.
     """
     limits = Limits(redaction, run.unrecorded)
+    counts = to_dict(run.counts)
+    warnings = counts.pop("warnings")
     report: JSONObject = {
         "run": {
             "id": context.id,
@@ -82,33 +80,76 @@ def build_report(
         "exit": exit_as_json(run, judgement),
         "verdict": verdict_as_json(judgement.verdict, limits),
         "reasons": reasons_as_json(judgement, limits),
-        "summary": _summary(run, judgement),
+        "summary": {
+            **counts,
+            "timed_out": sum(each.timed_out for each in judgement.failures),
+            "crashed": sum(failure.crashed for failure in run.failures),
+            "in_flight": len(run.in_flight),
+            "not_run": len(run.not_run),
+            "collection_errors": len(run.collection_failures) + run.unrecorded.collection_failures,
+            "warnings": warnings,
+        },
         "failures": [
             _failure(*each, limits)
             for each in zip(
                 limits.listed("failures", run.failures), judgement.failures, strict=False
             )
         ],
-        "groups": [_group(each, limits) for each in limits.listed("groups", judgement.groups)],
+        "groups": [
+            {
+                "fingerprint": group.fingerprint,
+                "reason": str(group.reason),
+                "kind": group.kind,
+                "title": limits.message(group.title),
+                "count": group.count,
+                "nodeids": limits.nodeids(group.nodeids),
+                "owner": group.owner,
+                "history": None,
+            }
+            for group in limits.listed("groups", judgement.groups)
+        ],
         "causes": causes_as_json(judgement, limits),
         "collection_errors": [
-            _collection_error(*each, limits)
-            for each in zip(
+            {
+                "nodeid": failure.nodeid,
+                "exception": _exception(failure.exception, limits),
+                "message": limits.message(failure.message),
+                "location": _location(failure.location),
+                "origin": _origin(failure.exception),
+                "failure_type": str(judged.failure_type),
+                "traceback": limits.traceback(
+                    failure.traceback, cut_before=failure.traceback_truncated
+                ),
+            }
+            for failure, judged in zip(
                 limits.listed("collection_errors", run.collection_failures),
                 judgement.collection_failures,
                 strict=False,
             )
         ],
         "internal_errors": [
-            _run_error(*each, limits)
-            for each in zip(
+            {
+                "kind": judged.kind,
+                "message": limits.message(error.message),
+                "traceback": limits.traceback(error.traceback),
+            }
+            for error, judged in zip(
                 limits.listed("internal_errors", run.errors), judgement.errors, strict=False
             )
         ]
         + _mismatch(run, limits),
         "in_flight": [_in_flight(test, limits) for test in run.in_flight],
         "stalls": [_stalled_activity(each, limits) for each in run.stalls],
-        "tests": None if run.tests is None else [_test_run(each) for each in run.tests],
+        "tests": None
+        if run.tests is None
+        else [
+            {
+                **to_dict(test),
+                "start_seconds": _seconds(test.start_seconds),
+                "duration_seconds": _seconds(test.duration_seconds),
+            }
+            for test in run.tests
+        ],
         "not_run": {"count": len(run.not_run), "nodeids": limits.nodeids(run.not_run)},
         "order": None,
         "workers": [
@@ -239,20 +280,6 @@ def sort_causes(causes: list[JSONObject]) -> None:
     )
 
 
-def _summary(run: RunEvidence, judgement: Judgement) -> JSONObject:
-    counts = to_dict(run.counts)
-    warnings = counts.pop("warnings")
-    return {
-        **counts,
-        "timed_out": sum(each.timed_out for each in judgement.failures),
-        "crashed": sum(failure.crashed for failure in run.failures),
-        "in_flight": len(run.in_flight),
-        "not_run": len(run.not_run),
-        "collection_errors": len(run.collection_failures) + run.unrecorded.collection_failures,
-        "warnings": warnings,
-    }
-
-
 def _failure(failure: TestFailure, judged: FailureJudgement, limits: Limits) -> JSONObject:
     return {
         "nodeid": failure.nodeid,
@@ -270,33 +297,6 @@ def _failure(failure: TestFailure, judged: FailureJudgement, limits: Limits) -> 
         "marker": failure.marker and failure.marker.name,
         "fingerprint": judged.fingerprint,
         "rule": judged.rule,
-    }
-
-
-def _collection_error(
-    failure: CollectionFailure, judged: FailureJudgement, limits: Limits
-) -> JSONObject:
-    return {
-        "nodeid": failure.nodeid,
-        "exception": _exception(failure.exception, limits),
-        "message": limits.message(failure.message),
-        "location": _location(failure.location),
-        "origin": _origin(failure.exception),
-        "failure_type": str(judged.failure_type),
-        "traceback": limits.traceback(failure.traceback, cut_before=failure.traceback_truncated),
-    }
-
-
-def _group(group: Group, limits: Limits) -> JSONObject:
-    return {
-        "fingerprint": group.fingerprint,
-        "reason": str(group.reason),
-        "kind": group.kind,
-        "title": limits.message(group.title),
-        "count": group.count,
-        "nodeids": limits.nodeids(group.nodeids),
-        "owner": group.owner,
-        "history": None,
     }
 
 
@@ -319,11 +319,6 @@ def _in_flight(test: InFlightTest, limits: Limits) -> JSONObject:
     }
 
 
-def _test_run(test: TestRun) -> JSONObject:
-    times = ("start_seconds", "duration_seconds")
-    return {**to_dict(test), **{name: _seconds(getattr(test, name)) for name in times}}
-
-
 def _stalled_activity(stalled: SeenStall, limits: Limits) -> JSONObject:
     where = words_of_stalled_activity(stalled) or None
     said = _stall(stalled.stall, where, limits)
@@ -336,14 +331,6 @@ def _stall(stall: Stall, where: str | None, limits: Limits) -> JSONObject:
         "seconds": _seconds(stall.seconds),
         "where": where,
         "stack": limits.traceback(stall.stack),
-    }
-
-
-def _run_error(error: RunError, judged: FailureJudgement, limits: Limits) -> JSONObject:
-    return {
-        "kind": judged.kind,
-        "message": limits.message(error.message),
-        "traceback": limits.traceback(error.traceback),
     }
 
 
@@ -388,10 +375,19 @@ def _own_extensions(
 ) -> JSONObject:
     """Return what has no field of its own, under our own name; nothing in an ordinary run."""
     repository = context.repository
+    counted = Counter(
+        failure.attributed for failure in run.failures if failure.attributed is not None
+    )
     own = {
         "notes": list(judgement.notes),
         "faults": [*faults, *judgement.faults],
-        "attributions": _attributions(run),
+        "attributions": [  # each once with its count, most frequent first
+            {
+                **{name: each for name, each in to_dict(said).items() if each is not None},
+                "count": count,
+            }
+            for said, count in counted.most_common(MAX_ATTRIBUTIONS)
+        ],
         "git": None
         if repository is None
         else {"repository": repository.name, "merge_base": repository.merge_base},
@@ -403,17 +399,6 @@ def _own_extensions(
     }
     said = {name: each for name, each in own.items() if each}
     return {OWN_NAME: said} if said else {}
-
-
-def _attributions(run: RunEvidence) -> list[JSONObject]:
-    """Return the attributions of failures, each once with its count, most frequent first."""
-    counted = Counter(
-        failure.attributed for failure in run.failures if failure.attributed is not None
-    )
-    return [
-        {**{name: each for name, each in to_dict(said).items() if each is not None}, "count": count}
-        for said, count in counted.most_common(MAX_ATTRIBUTIONS)
-    ]
 
 
 def _seconds(value: float | None) -> float | None:

@@ -187,7 +187,14 @@ class Limits:
     def _fitted(self, value: Any, unfit: frozenset[str]) -> Any:
         kind = type(value)
         if kind is str:
-            return self._fit_text(value) if value in unfit else value
+            if value not in unfit:
+                return value
+            shown = value if self._redaction is None else self._redaction.redact(value)
+            for found in removed_from(shown):
+                self.redacted[found] = self.redacted.get(found, 0) + 1
+            if len(shown) > MAX_TRACEBACK or not shown.isascii():
+                shown = self._capped(shown, MAX_TRACEBACK)
+            return shown
         if kind is dict:
             return {
                 name: each if is_closed(name, each) else self._fitted(each, unfit)
@@ -196,20 +203,6 @@ class Limits:
         if kind is list:
             return [self._fitted(each, unfit) for each in value]
         return value
-
-    def _fit_text(self, text: str) -> str:
-        shown = self._without_secrets(text)
-        if len(shown) > MAX_TRACEBACK or not shown.isascii():
-            shown = self._capped(shown, MAX_TRACEBACK)
-        return shown
-
-    def _without_secrets(self, text: str) -> str:
-        """Return the text as it may be shown, and count what is missing from it."""
-        if self._redaction is not None:
-            text = self._redaction.redact(text)
-        for found in removed_from(text):
-            self.redacted[found] = self.redacted.get(found, 0) + 1
-        return text
 
     def as_json(self) -> JSONObject:
         """Return the field `limits`."""
@@ -256,7 +249,13 @@ def cut_to_fit(
         size: bytes.
         size_of: how many bytes a report takes.
     """
-    report = _without_foreign(report)
+    # Left out first is what has no cap: other plugins' extensions and the cases of a bench.
+    extensions = report["extensions"]
+    own = own_extension(report)
+    left_out = [*sorted(extensions.keys() - {OWN_NAME}), *(["bench"] if report["bench"] else [])]
+    fault = f"{CUT}; it lacks {', '.join(left_out)}" if left_out else CUT
+    own = {**own, "faults": [*own.get("faults", ()), fault]}
+    report = {**report, "bench": [], "extensions": {OWN_NAME: own}}
     for tracebacks, entries in (
         *((kept, None) for kept in (None, *_KEPT)),
         *((0, kept) for kept in _KEPT),
@@ -269,18 +268,7 @@ def cut_to_fit(
 
 def is_cut(report: JSONObject) -> bool:
     """Tell whether a report is one that was cut to fit."""
-    own = report["extensions"].get(OWN_NAME, {})
-    return any(fault.startswith(CUT) for fault in own.get("faults", ()))
-
-
-def _without_foreign(report: JSONObject) -> JSONObject:
-    """Leave out what has no cap: other plugins' extensions and the cases of a bench."""
-    extensions = report["extensions"]
-    own = dict(extensions.get(OWN_NAME, {}))
-    left_out = [*sorted(extensions.keys() - {OWN_NAME}), *(["bench"] if report["bench"] else [])]
-    fault = f"{CUT}; it lacks {', '.join(left_out)}" if left_out else CUT
-    own["faults"] = [*own.get("faults", ()), fault]
-    return {**report, "bench": [], "extensions": {OWN_NAME: own}}
+    return any(fault.startswith(CUT) for fault in own_extension(report).get("faults", ()))
 
 
 def _with_fewer(report: JSONObject, tracebacks: int | None, entries: int | None) -> JSONObject:
@@ -290,13 +278,13 @@ def _with_fewer(report: JSONObject, tracebacks: int | None, entries: int | None)
     for name in _LISTS:
         kept = report[name][:entries]
         limits[f"{name}_omitted"] += len(report[name]) - len(kept)
-        part[name] = [
-            _without_traceback(each, index, tracebacks) for index, each in enumerate(kept)
-        ]
-        limits["tracebacks_omitted"] += sum(
-            before.get("traceback") is not None and after["traceback"] is None
-            for before, after in zip(kept, part[name], strict=True)
-        )
+        if tracebacks is not None:
+            later = kept[tracebacks:]
+            limits["tracebacks_omitted"] += sum(each.get("traceback") is not None for each in later)
+            kept = kept[:tracebacks] + [
+                {**each, "traceback": None} if "traceback" in each else each for each in later
+            ]
+        part[name] = kept
     if entries is not None:
         nodeids = [report["not_run"], *report["reasons"], *part["groups"], *part["causes"]]
         limits["nodeids_omitted"] += sum(len(each["nodeids"][entries:]) for each in nodeids)
@@ -304,12 +292,6 @@ def _with_fewer(report: JSONObject, tracebacks: int | None, entries: int | None)
         for name in ("reasons", "groups", "causes"):
             part[name] = [_with_fewer_nodeids(each, entries) for each in part[name]]
     return {**part, "limits": limits}
-
-
-def _without_traceback(entry: JSONObject, index: int, kept: int | None) -> JSONObject:
-    if kept is None or index < kept or "traceback" not in entry:
-        return entry
-    return {**entry, "traceback": None}
 
 
 def _with_fewer_nodeids(entry: JSONObject, kept: int) -> JSONObject:

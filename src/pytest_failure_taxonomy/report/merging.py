@@ -32,6 +32,8 @@ from pytest_failure_taxonomy.report.limits import (
     OWN_NAME,
     JSONObject,
     Limits,
+    own_extension,
+    texts_at,
 )
 from pytest_failure_taxonomy.report.model import Merged
 from pytest_failure_taxonomy.report.rejudging import (
@@ -106,7 +108,12 @@ class _Part:
     def order(self) -> tuple[int, int, datetime, str]:
         """Where it stands among the runs: by stage, shard and time."""
         stage, shard = self.slot
-        return (_STAGES.index(stage), shard or 0, _time(self.about["run"]["started_at"]), self.id)
+        return (
+            _STAGES.index(stage),
+            shard or 0,
+            datetime.fromisoformat(self.about["run"]["started_at"]),
+            self.id,
+        )
 
     @property
     def unsettled(self) -> int:
@@ -211,8 +218,7 @@ class Merger:
 
 
 def _merged_of(report: Mapping[str, Any]) -> JSONObject | None:
-    own = report["extensions"].get(OWN_NAME)
-    merged = own.get("merged") if isinstance(own, dict) else None
+    merged = own_extension(report).get("merged")
     if merged is None:
         return None
     try:
@@ -250,9 +256,9 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
             f"run {report['run']['id']}: it is still running, or was never completed; "
             "complete its report by: failure-taxonomy finalize REPORT"
         )
-    own = report["extensions"].get(OWN_NAME)
-    own = own if isinstance(own, dict) else {}
+    own = own_extension(report)
     environment = report["environment"]
+    attempt = {name: _text(own.get("attempt"), name) for name in ("subtask", "approach")}
     lists = _lists_of(report)
     git, ci = environment["git"] or {}, environment["ci"] or {}
     about = {
@@ -280,8 +286,8 @@ def _part_of(report: Mapping[str, Any]) -> _Part:
             for name in _GROUPINGS
         },
         "not_run": report["not_run"]["count"],
-        "notes": _texts(own, "notes") + _texts(own, "faults"),
-        "attempt": _attempt_of(own),
+        "notes": texts_at(own, "notes")[:MAX_NOTES] + texts_at(own, "faults")[:MAX_NOTES],
+        "attempt": None if None in attempt.values() else attempt,
         "counts": {name: len(entries) for name, entries in lists.items()},
         "kept": {},
         "has_tests": report["tests"] is not None,
@@ -301,19 +307,6 @@ def _lists_of(report: Mapping[str, Any]) -> dict[str, list[Any]]:
 def _text(found: Any, name: str) -> str | None:
     text = found.get(name) if isinstance(found, dict) else None
     return text if isinstance(text, str) else None
-
-
-def _texts(own: Mapping[str, Any], name: str) -> list[str]:
-    found = own.get(name)
-    return [each for each in found if isinstance(each, str)][:MAX_NOTES] if found else []
-
-
-def _attempt_of(own: Mapping[str, Any]) -> dict[str, str] | None:
-    found = own.get("attempt")
-    subtask, approach = _text(found, "subtask"), _text(found, "approach")
-    if subtask is None or approach is None:
-        return None
-    return {"subtask": subtask, "approach": approach}
 
 
 def _taken_apart(report: Mapping[str, Any], merged: JSONObject) -> list[_Part]:
@@ -376,8 +369,18 @@ def _build(
     replaced = _replaced(parts, always=reruns)
     joined: list[JSONObject] = []
     if join_shards is not None:
-        joined = _join(parts, replaced, join_shards)
         parts = [_without_shards(part) for part in parts]
+        try:
+            joined = join_shards(
+                [
+                    bench
+                    for part in parts
+                    if part.id not in replaced
+                    for bench in part.about["bench_shards"]
+                ]
+            )
+        except BenchError as error:
+            raise ReportError(str(error)) from None
     aside = replaced | _valid_baselines(parts)
     emptied: dict[str, list[Any]] = {name: [] for name in (*_LISTS, "not_run")}
     parts = _cut(
@@ -405,7 +408,13 @@ def _build(
     )
     limits = Limits()
     verdict = verdict_as_json(judgement.verdict, limits)
-    of_verdict = [each for each in active if verdict and _is_same(each.about["verdict"], verdict)]
+    of_verdict = [
+        each
+        for each in active
+        if verdict
+        and (own := each.about["verdict"]) is not None
+        and (own["reason"], own["kind"]) == (verdict["reason"], verdict["kind"])
+    ]
     if len(of_verdict) == 1:
         verdict = verdict_as_before(of_verdict[0].about["verdict"], verdict)
     exits = [each.about["exit"] for each in (of_verdict if verdict else active)]
@@ -449,27 +458,8 @@ def _build(
     return {**report, "extensions": {OWN_NAME: _extension(parts, reruns=reruns, expect=expect)}}
 
 
-def _is_same(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> bool:
-    return one is not None and (one["reason"], one["kind"]) == (other["reason"], other["kind"])
-
-
 def _joined(parts: Sequence[_Part], name: str) -> list[Any]:
     return [entry for part in parts for entry in part.lists[name]]
-
-
-def _join(parts: Sequence[_Part], replaced: set[str], join_shards: JoinShards) -> list[JSONObject]:
-    """Return one report for the shards of each bench."""
-    shards = [
-        bench
-        for part in parts
-        if part.id not in replaced
-        for bench in part.lists["bench"]
-        if bench.get("shard")
-    ]
-    try:
-        return join_shards(shards)
-    except BenchError as error:
-        raise ReportError(str(error)) from None
 
 
 def _without_shards(part: _Part) -> _Part:
@@ -580,7 +570,12 @@ def _summary(parts: Sequence[_Part], replaced: set[str], aside: set[str]) -> JSO
         if part.id not in aside:
             for name, count in part.about["summary"].items():
                 total[name] += count
-    for tries in _tries(parts, replaced):
+    open_tries: dict[Any, list[_Part]] = {}
+    for part in parts:
+        open_tries.setdefault(part.slot, []).append(part)
+        if part.id in replaced:
+            continue
+        tries = open_tries.pop(part.slot)  # of which the last has replaced the others
         last, fullest = tries[-1], max(tries, key=lambda each: each.about["summary"]["collected"])
         now, whole = last.about["summary"], fullest.about["summary"]
         failed_before = {
@@ -601,24 +596,14 @@ def _summary(parts: Sequence[_Part], replaced: set[str], aside: set[str]) -> JSO
     return total
 
 
-def _tries(parts: Sequence[_Part], replaced: set[str]) -> Iterator[list[_Part]]:
-    """Yield the tries of which a later one has replaced the earlier ones."""
-    open_tries: dict[Any, list[_Part]] = {}
-    for part in parts:
-        open_tries.setdefault(part.slot, []).append(part)
-        if part.id not in replaced:
-            tries = open_tries.pop(part.slot)
-            if len(tries) > 1:
-                yield tries
-
-
 def _run(parts: Sequence[_Part]) -> JSONObject:
     """Return the field `run`: from the first start to the last end."""
     runs = [part.about["run"] for part in parts]
-    first = min(runs, key=lambda run: (_time(run["started_at"]), run["id"]))
-    started = _time(first["started_at"])
+    first = min(runs, key=lambda run: (datetime.fromisoformat(run["started_at"]), run["id"]))
+    started = datetime.fromisoformat(first["started_at"])
     ends = [
-        (_time(run["started_at"]) - started).total_seconds() + run["duration_seconds"]
+        (datetime.fromisoformat(run["started_at"]) - started).total_seconds()
+        + run["duration_seconds"]
         for run in runs
         if run["duration_seconds"] is not None
     ]
@@ -667,7 +652,3 @@ def _extension(parts: Sequence[_Part], *, reruns: bool, expect: int | None) -> J
         "merged": {"runs": runs, "reruns": reruns, "expect": expect},
     }
     return {name: each for name, each in own.items() if each}
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text)

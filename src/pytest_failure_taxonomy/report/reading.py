@@ -16,15 +16,15 @@ from pydantic import ValidationError
 
 from pytest_failure_taxonomy.errors import ReportError
 from pytest_failure_taxonomy.report.build import SCHEMA_ID, SCHEMA_VERSION
-from pytest_failure_taxonomy.report.input_files import (
+from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
+from pytest_failure_taxonomy.report.model import FailureReport
+from pytest_failure_taxonomy.report.read.foreign import (
     MAX_WORD,
     UnfitJSONError,
     parse_json,
     read_input,
     refusal,
 )
-from pytest_failure_taxonomy.report.limits import MAX_REPORT_BYTES
-from pytest_failure_taxonomy.report.model import FailureReport
 from pytest_failure_taxonomy.report.rejudging import causes_of_groups
 from pytest_failure_taxonomy.report.text import safe_text
 from pytest_failure_taxonomy.taxonomy.words import and_more, counted

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.input_files import MAX_WORD, refusal
 from pytest_failure_taxonomy.report.limits import OWN_NAME, object_at, objects_at
 from pytest_failure_taxonomy.report.read.foreign import (
+    MAX_WORD,
     OUTCOMES,
     PHASES,
     Attempted,
@@ -29,6 +29,7 @@ from pytest_failure_taxonomy.report.read.foreign import (
     hint_for,
     number_at,
     read_document,
+    refusal,
     refuse_duplicates,
     text_at,
     time_from,

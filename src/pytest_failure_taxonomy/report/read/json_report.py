@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_failure_taxonomy.report.input_files import refusal
 from pytest_failure_taxonomy.report.limits import object_at, objects_at
 from pytest_failure_taxonomy.report.read.foreign import (
     OUTCOMES,
@@ -25,6 +24,7 @@ from pytest_failure_taxonomy.report.read.foreign import (
     hint_for,
     number_at,
     read_document,
+    refusal,
     refuse_duplicates,
     text_at,
     time_from,

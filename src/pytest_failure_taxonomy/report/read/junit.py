@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.input_files import read_input
 from pytest_failure_taxonomy.report.read.foreign import (
     Attempted,
     ForeignRun,
@@ -21,6 +20,7 @@ from pytest_failure_taxonomy.report.read.foreign import (
     evidence_of_tests,
     exit_code_of,
     failure_of,
+    read_input,
     time_from,
 )
 from pytest_failure_taxonomy.report.text import safe_text

@@ -13,23 +13,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_failure_taxonomy.errors import ReportError
-from pytest_failure_taxonomy.report.input_files import (
-    MAX_WORD,
-    UnfitJSONError,
-    parse_json,
-    read_input,
-    refusal,
-)
 from pytest_failure_taxonomy.report.limits import object_at, objects_at
 from pytest_failure_taxonomy.report.read.foreign import (
+    MAX_WORD,
     PHASES,
     Attempted,
     ForeignRun,
+    UnfitJSONError,
     collection_failure_of,
     evidence_of_tests,
     failure_of,
     hint_for,
     number_at,
+    parse_json,
+    read_input,
+    refusal,
     text_at,
     time_from,
 )
