@@ -21,7 +21,7 @@ from pytest_failure_taxonomy.report.read.log_answer import classify_log
 from pytest_failure_taxonomy.report.reading import parse_report
 from pytest_failure_taxonomy.report.render import FORMATS, render
 from pytest_failure_taxonomy.report.render.agent import render as render_for_agents
-from pytest_failure_taxonomy.rules.rules_file import load_rules
+from pytest_failure_taxonomy.rules.files import load_rules
 from pytest_failure_taxonomy.taxonomy.reasons import MARKER_REASONS
 from pytest_failure_taxonomy.watcher.complete import ProcessEnd, complete_run, end_from_status
 from tests.helpers.reports import assert_valid_report

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from pytest_failure_taxonomy.rules.rules_file import load_rules
+from pytest_failure_taxonomy.rules.files import load_rules
 from tests.helpers.children import REPORT, ChildRun, run_child, run_pytest
 
 CLI: Final = (sys.executable, "-m", "pytest_failure_taxonomy")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.user_patterns import UserPattern, compile_quietly
+from pytest_failure_taxonomy.redaction.user_patterns import UserPattern, compile_quietly
 
 ENDLESS: Final = "(a|a)*$"
 BAIT: Final = "a" * 40 + "b"
@@ -104,7 +104,7 @@ def test_a_number_that_is_too_large_is_said() -> None:
 def test_regex_is_imported_with_the_first_pattern() -> None:
     """A run without patterns of the user's doesn't pay for the library."""
     code = (
-        "import sys, pytest_failure_taxonomy.user_patterns as patterns;"
+        "import sys, pytest_failure_taxonomy.redaction.user_patterns as patterns;"
         "print('regex' in sys.modules); patterns.UserPattern('a'); print('regex' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -132,7 +132,7 @@ def _checked(path: Path) -> str:
         is_report = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
     if is_report:
         return f"report, {load(path)['completeness']}"
-    from pytest_failure_taxonomy.rules.rules_file import load_rules
+    from pytest_failure_taxonomy.rules.files import load_rules
 
     return counted(len(load_rules(path)), "rule")
 

@@ -40,7 +40,7 @@ from pytest_failure_taxonomy.redaction.signs import (
     may_hold_login,
     may_hold_signature,
 )
-from pytest_failure_taxonomy.user_patterns import UserPattern
+from pytest_failure_taxonomy.redaction.user_patterns import UserPattern
 
 SECONDS_PER_TEXT: Final = 1.0
 """CPU time that a pattern of the user's may take for one text. Most take a thousandth of that."""

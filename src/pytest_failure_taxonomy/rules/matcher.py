@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from pytest_failure_taxonomy.redaction.user_patterns import UserPattern
 from pytest_failure_taxonomy.taxonomy.evidence import TestFailure
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule, match_rule
-from pytest_failure_taxonomy.user_patterns import UserPattern
 
 LIMIT_SECONDS: Final = 0.5
 """CPU time that one pattern may take for all texts of a run."""

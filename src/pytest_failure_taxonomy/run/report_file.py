@@ -99,7 +99,16 @@ class ReportFile:
         """
         try:
             make_folder(self.path.parent)
-            self._claim()
+            try:  # the path is locked, or one beside it if another run or user has locked it
+                is_free = self.crash_record.claim()
+                why = None if is_free else f"another run writes to {self.path.name}"
+            except PermissionError:
+                lock = lock_path(self.path)
+                if not os.path.lexists(lock):
+                    raise
+                why = f"{lock.name} belongs to another user"
+            if why is not None:
+                self._move(path_of_run(self.path, self._run_id), why)
             self.crash_record.begin(header)
             write_report(self.path, report)
         except OSError as error:
@@ -115,18 +124,6 @@ class ReportFile:
                 self._move(fallback_path(self.path, self._run_id), why)
                 self.crash_record.begin(header)
                 write_report(self.path, report)
-
-    def _claim(self) -> None:
-        """Lock the path, or one beside it if another run or user has locked it."""
-        try:
-            why = None if self.crash_record.claim() else f"another run writes to {self.path.name}"
-        except PermissionError:
-            lock = lock_path(self.path)
-            if not os.path.lexists(lock):
-                raise
-            why = f"{lock.name} belongs to another user"
-        if why is not None:
-            self._move(path_of_run(self.path, self._run_id), why)
 
     def correct(self, report: dict[str, Any]) -> None:
         """Replace the first report, if there is room for that."""
@@ -161,7 +158,16 @@ class ReportFile:
                 write_what_fits(self.path, report, reserve)
                 is_cut = True
             is_whole = place is not None and is_cut
-            problem = _what_became_of(self.path, place, why, is_cut=is_cut)
+            problem = f"could not be written to {self.path}: {why}"
+            if is_cut:
+                problem = f"{self.path} has room for a part of it: {why}"
+            if place is not None:
+                fault = problem if is_cut else f"{self.path} can't be written: {why}"
+                problem = f"{place} ({fault})"
+            elif is_cut:
+                problem += (
+                    f"; make room and complete it by: {our_command('finalize', str(self.path))}"
+                )
         self.remains = self.crash_record.close(keep_record=not is_whole)
         return problem
 
@@ -185,20 +191,6 @@ class ReportFile:
         self.crash_record = CrashRecord(path, self._run_id)
         self.path = path
         self._moved = why
-
-
-def _what_became_of(path: Path, elsewhere: Path | None, why: str, *, is_cut: bool) -> str:
-    """Say what became of a report that could not be written completely to its path."""
-    if elsewhere is not None and is_cut:
-        return f"{elsewhere} ({path} has room for a part of it: {why})"
-    if elsewhere is not None:
-        return f"{elsewhere} ({path} can't be written: {why})"
-    if is_cut:
-        return (
-            f"{path} has room for a part of it: {why}; make room and complete it by: "
-            f"{our_command('finalize', str(path))}"
-        )
-    return f"could not be written to {path}: {why}"
 
 
 class CrashRecord:
@@ -236,7 +228,15 @@ class CrashRecord:
         if isinstance(self.record, DiskRecord):
             with suppress(OSError):  # the disk is nearly full, and the record matters more
                 self.record.keep_room()
-            self._dump_stacks_at_sigterm(self.record)
+            # faulthandler writes the stacks of all threads when a SIGTERM comes, even during a call
+            # into C. The signal's own effect and the exit status stay.
+            is_free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+            if is_free and hasattr(faulthandler, "register"):
+                with suppress(OSError, RuntimeError):
+                    self._stacks = self.record.open_stacks()
+                    faulthandler.register(
+                        signal.SIGTERM, file=self._stacks, all_threads=True, chain=True
+                    )
         if not completes and not observer.seconds:
             return None
         if why is None:
@@ -362,20 +362,6 @@ class CrashRecord:
                 if name not in (CRASH_FILE, TERMINAL)
             }
         return self._watch.hand_over(descriptors) and CRASH_FILE in descriptors
-
-    def _dump_stacks_at_sigterm(self, record: DiskRecord) -> None:
-        """Have faulthandler write the stacks of all threads when a SIGTERM comes.
-
-        It does so even during a call into C. The signal's own effect and the exit status stay.
-        """
-        if (
-            not hasattr(faulthandler, "register")
-            or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
-        ):
-            return
-        with suppress(OSError, RuntimeError):
-            self._stacks = record.open_stacks()
-            faulthandler.register(signal.SIGTERM, file=self._stacks, all_threads=True, chain=True)
 
 
 def _stop_dumping() -> None:

@@ -107,15 +107,14 @@ def read_settings(config: pytest.Config) -> Settings:
         report = absolute(named.base, DEFAULT_REPORT)
     stage, strict_baseline = _stage(reader, wanted.get("stage"))
     observer = reader.ini("watcher") is not False
-    history, (known, known_name), attempt = _history(reader), _known(reader), _attempt(reader)
+    history = _history(reader)
+    named_known = reader.given("known")
+    is_by_history = named_known.value == KNOWN_BY_HISTORY
+    known = () if is_by_history else _from_file(reader, "known", named_known)
+    attempt = _attempt(reader)
     if attempt is not None and history is None:
         history = ""  # which is where attempts are kept
-    faces = Faces(
-        junit=_face(reader, "junit"),
-        junit_family=_junit_family(config),
-        html=_html(reader),
-        **_github(reader),
-    )
+    faces = _faces(reader)
     refused = refused_files(config, report)
     reader.problems += refused
     if any(each.startswith(f"{named.by} ") or report.name in each for each in refused):
@@ -132,12 +131,12 @@ def read_settings(config: pytest.Config) -> Settings:
         observer=observer,
         stall_seconds=_stall_seconds(reader),
         ends_stalled=bool(reader.given("end_stalled").value),
-        rules=_rules(reader),
+        rules=_from_file(reader, "rules", reader.given("rules")) or (),
         redact=_redact(reader),
         markers=_markers(reader),
         history=history,
         known=known,
-        known_name=known_name,
+        known_name=named_known.value or "",
         shard=_shard(reader),
         attempt=attempt,
         faces=faces,
@@ -234,20 +233,6 @@ def _stall_seconds(reader: _Reader) -> float:
     return seconds
 
 
-def _rules(reader: _Reader) -> tuple[Rule, ...]:
-    found = reader.given("rules")
-    path = reader.path("rules", found)
-    if path is None:
-        return ()
-    from pytest_failure_taxonomy.rules.rules_file import load_rules
-
-    try:
-        return load_rules(path)
-    except RulesError as error:
-        reader.problems += str(error).splitlines()
-        return ()
-
-
 def _history(reader: _Reader) -> str | None:
     """Return where the history is, as `Settings.history` has it; a path becomes absolute."""
     found = reader.given("history")
@@ -270,21 +255,18 @@ def _history(reader: _Reader) -> str | None:
     return url  # type: ignore[no-any-return]  # pytest's namespace has no types
 
 
-def _known(reader: _Reader) -> tuple[tuple[KnownFailure, ...] | None, str]:
-    """Return the known failures, and what lists them."""
-    found = reader.given("known")
-    if found.value == KNOWN_BY_HISTORY:
-        return (), KNOWN_BY_HISTORY
-    path = reader.path("known", found)
+def _from_file(reader: _Reader, name: str, found: Given) -> Any:
+    """Return the rules or the known failures in a file; `None` for no file that can be used."""
+    path = reader.path(name, found)
     if path is None:
-        return None, ""
-    from pytest_failure_taxonomy.rules.rules_file import load_known
+        return None
+    from pytest_failure_taxonomy.rules import files
 
     try:
-        return load_known(path), found.value
+        return files.load_rules(path) if name == "rules" else files.load_known(path)
     except RulesError as error:
         reader.problems += str(error).splitlines()
-        return None, ""
+        return None
 
 
 _SHARD: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
@@ -354,39 +336,29 @@ def _face(reader: _Reader, name: str) -> str | None:
     return None if path is None else str(path)
 
 
-def _html(reader: _Reader) -> str | None:
-    """Return where the page goes; nowhere without its library, which is an error if it was typed.
-
-    A configuration is shared by machines that have the library and others that do not.
-    """
-    path = _face(reader, "html")
-    if path is None or (missing := missing_library("html")) is None:
-        return path
-    words = {str(word).partition("=")[0] for word in reader.config.invocation_params.args}
-    told = reader.warnings if words.isdisjoint(OPTIONS["html"].names) else reader.problems
-    told.append(f"{reader.given('html').by}: {missing}")
-    return None
-
-
-def _junit_family(config: pytest.Config) -> str:
-    """Return the dialect that pytest's own ini value names; `legacy` is an older name of one."""
-    named = None
+def _faces(reader: _Reader) -> Faces:
+    """Return the other formats of the report that are written, and where they go."""
+    junit, html = _face(reader, "junit"), _face(reader, "html")
+    family = None
     with suppress(ValueError):  # `-p no:junitxml`
-        named = config.getini("junit_family")
-    return "xunit1" if named in ("xunit1", "legacy") else "xunit2"
-
-
-def _github(reader: _Reader) -> dict[str, Any]:
-    """Return what GitHub Actions is to be given, as it says itself where."""
+        family = reader.config.getini("junit_family")
+    if html is not None and (missing := missing_library("html")) is not None:
+        # Only what was typed is an error: a configuration is shared by machines that have the
+        # library and others that do not.
+        html = None
+        words = {str(word).partition("=")[0] for word in reader.config.invocation_params.args}
+        told = reader.warnings if words.isdisjoint(OPTIONS["html"].names) else reader.problems
+        told.append(f"{reader.given('html').by}: {missing}")
     mode = reader.choice("github") or "auto"
-    is_there = os.environ.get("GITHUB_ACTIONS") == "true"
-    if mode == "off" or (mode == "auto" and not is_there):
-        return {}
-    return {
-        "github": True,
-        "summary": os.environ.get("GITHUB_STEP_SUMMARY") or None,
-        "output": os.environ.get("GITHUB_OUTPUT") or None,
-    }
+    is_on_github = mode == "on" or (mode == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
+    return Faces(
+        junit=junit,
+        junit_family="xunit1" if family in ("xunit1", "legacy") else "xunit2",  # of older pytests
+        html=html,
+        github=is_on_github,
+        summary=(os.environ.get("GITHUB_STEP_SUMMARY") or None) if is_on_github else None,
+        output=(os.environ.get("GITHUB_OUTPUT") or None) if is_on_github else None,
+    )
 
 
 def _redact(reader: _Reader) -> tuple[str, ...]:

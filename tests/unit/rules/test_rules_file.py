@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_failure_taxonomy.documents.problems import MAX_PROBLEMS
 from pytest_failure_taxonomy.errors import RulesError
-from pytest_failure_taxonomy.rules.rules_file import MAX_BYTES, load_rules
+from pytest_failure_taxonomy.rules.files import MAX_BYTES, load_rules
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.user_rules import Rule
 

@@ -22,6 +22,7 @@ from pytest_failure_taxonomy.documents.problems import (
 )
 from pytest_failure_taxonomy.documents.yaml_files import Form, read_tree
 from pytest_failure_taxonomy.errors import RulesError
+from pytest_failure_taxonomy.redaction.user_patterns import compile_quietly
 from pytest_failure_taxonomy.taxonomy.evidence import CodeOwner
 from pytest_failure_taxonomy.taxonomy.reasons import FailureReason
 from pytest_failure_taxonomy.taxonomy.user_rules import (
@@ -30,7 +31,6 @@ from pytest_failure_taxonomy.taxonomy.user_rules import (
     default_kind,
     reasons_of_kind,
 )
-from pytest_failure_taxonomy.user_patterns import compile_quietly
 
 MAX_BYTES: Final = 64 * 1024
 """Enough for hundreds of rules."""
