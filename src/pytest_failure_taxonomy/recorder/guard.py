@@ -93,29 +93,24 @@ class Faults:
             with suppress(Exception):  # a test may have replaced stderr by anything
                 write_words(sys.stderr, f"{message}\n")
         elif len(self.messages) == 1 and not self._limits_warnings():
-            self._warn(message, place or (__file__, 1))
+            # Not warnings.warn(), which raises under `-W error`.
+            shown = warnings.WarningMessage(
+                FailureTaxonomyWarning(message), FailureTaxonomyWarning, *(place or (__file__, 1))
+            )
+            said = {"warning_message": shown, "nodeid": "", "when": "runtest", "location": None}
+            self._config.hook.pytest_warning_recorded.call_historic(kwargs=said)
 
     def session_is_over(self) -> None:
         """Write to stderr from now on, because pytest shows no more warnings."""
         self._is_over = True
 
-    def _warn(self, message: str, place: tuple[str, int]) -> None:
-        # Not warnings.warn(), which raises under `-W error`.
-        shown = warnings.WarningMessage(
-            FailureTaxonomyWarning(message), FailureTaxonomyWarning, *place
-        )
-        self._config.hook.pytest_warning_recorded.call_historic(
-            kwargs={"warning_message": shown, "nodeid": "", "when": "runtest", "location": None}
-        )
-
     def _limits_warnings(self) -> bool:
         """Tell whether one more warning could change the exit code (pytest 9.1, --max-warnings)."""
-        option = getattr(self._config.option, "max_warnings", None)
-        try:
-            ini = self._config.getini("max_warnings")
-        except (KeyError, ValueError):
-            ini = None
-        return option is not None or ini is not None
+        if getattr(self._config.option, "max_warnings", None) is not None:
+            return True
+        with suppress(KeyError, ValueError):
+            return self._config.getini("max_warnings") is not None
+        return False
 
 
 def guarded(hook: Hook) -> Hook:

@@ -138,12 +138,12 @@ class OriginFinder:
             if owner == OWN:
                 return OriginPlace(path=path, function=""), named
             if named is not None:
-                return self._find_in_traceback(error, is_recursion=False)[0], named
-        return self._find_in_traceback(error, issubclass(type(error), RecursionError))
+                return self._find_in_traceback(error)[0], named
+        return self._find_in_traceback(error)
 
     def _find_in_group(self, group: BaseException) -> Found:
         """Return the place of one exception of a group, whatever order the group is in."""
-        around = self._find_in_traceback(group, is_recursion=False)
+        around = self._find_in_traceback(group)
         places = []
         frames = []
         for leaf in leaves_of(group):
@@ -160,11 +160,7 @@ class OriginFinder:
         place = OriginPlace(path=path, function=function, text=text, entry=entry, leaf=leaf_type)
         return place, frames[places.index(least)]
 
-    def _find_in_traceback(
-        self,
-        error: BaseException,
-        is_recursion: bool,  # noqa: FBT001 - private
-    ) -> Found:
+    def _find_in_traceback(self, error: BaseException) -> Found:
         best: tuple[TracebackType, str] | None = None
         first: tuple[TracebackType, str] | None = None
         asked: list[TracebackType] = []
@@ -193,7 +189,7 @@ class OriginFinder:
             best, best_owner = self._innermost_of_runner(start), RUNNER
             if best is None:
                 return None, raising
-        is_endless = is_recursion or not left
+        is_endless = not left or issubclass(type(error), RecursionError)
         place = self._origin_of_recursion(start, best_owner) if is_endless else None
         return place or self._place(best, first, best_owner), raising
 
@@ -292,11 +288,20 @@ class OriginFinder:
         return FileFound(FOREIGN, path, is_asked=True)
 
     def _text(self, name: str, line: int | None, module: dict[str, Any]) -> str:
+        """Return a line without its comment, joined with the following lines of its statement."""
         if line is None:
             return ""
         known = self._texts.get((name, line))
         if known is None:
-            known = self._texts[name, line] = _statement(name, line, module)
+            parts: list[str] = []
+            is_open = 0
+            for number in range(line, line + MAX_LINES):
+                part = linecache.getline(name, number, module).partition(" #")[0].strip()
+                is_open += _opened(part)
+                parts.append(part)
+                if is_open <= 0:
+                    break
+            known = self._texts[name, line] = " ".join(" ".join(parts).split())[:MAX_TEXT]
         return known
 
 
@@ -331,19 +336,6 @@ def entries_of(traceback: TracebackType | None) -> list[TracebackType]:
         entries.append(traceback)
         traceback = traceback.tb_next
     return entries
-
-
-def _statement(name: str, line: int, module: dict[str, Any]) -> str:
-    """Return a line without its comment, joined with the following lines of its statement."""
-    parts: list[str] = []
-    is_open = 0
-    for number in range(line, line + MAX_LINES):
-        part = linecache.getline(name, number, module).partition(" #")[0].strip()
-        is_open += _opened(part)
-        parts.append(part)
-        if is_open <= 0:
-            break
-    return " ".join(" ".join(parts).split())[:MAX_TEXT]
 
 
 def _opened(line: str) -> int:

@@ -107,12 +107,15 @@ class Secrets:
             return text
         try:
             self._load()  # which may learn what variables have held
-            redactors = [self._load_elsewhere(), self._load()]
+            if self._elsewhere and self._redactor_of_elsewhere is None:
+                from pytest_failure_taxonomy.redaction.redactor import Redactor
+
+                redactor = Redactor(environment=self._elsewhere, learnt=self._learnt)
+                self._redactor_of_elsewhere = redactor
         except Exception:  # noqa: BLE001 - such as no free file descriptor; the text is hidden
             return UNSEARCHABLE
-        for redactor in redactors:
-            if redactor is not None:
-                text = redactor.redact(text)
+        for redactor in self._redactors():
+            text = redactor.redact(text)
         self.note_searched((text,))
         return text
 
@@ -220,9 +223,11 @@ class Secrets:
 
     def _load(self) -> Redactor:
         if self._redactor is None:
+            from pytest_failure_taxonomy.redaction.known_values import LearntValues
             from pytest_failure_taxonomy.redaction.redactor import Redactor
 
-            redactor = Redactor(self.patterns, learnt=self._learnt_values())
+            self._learnt = LearntValues()
+            redactor = Redactor(self.patterns, learnt=self._learnt)
             redactor.see_environment()
             self._redactor = redactor
             self._known_when_loaded = redactor.known
@@ -230,23 +235,8 @@ class Secrets:
             self.learn({name: held for name, held in known if os.environ.get(name) != held})
         return self._redactor
 
-    def _load_elsewhere(self) -> Redactor | None:
-        if self._redactor_of_elsewhere is None and self._elsewhere:
-            from pytest_failure_taxonomy.redaction.redactor import Redactor
-
-            redactor = Redactor(environment=self._elsewhere, learnt=self._learnt_values())
-            self._redactor_of_elsewhere = redactor
-        return self._redactor_of_elsewhere
-
-    def _learnt_values(self) -> LearntValues:
-        if self._learnt is None:
-            from pytest_failure_taxonomy.redaction.known_values import LearntValues
-
-            self._learnt = LearntValues()
-        return self._learnt
-
     def _redactors(self) -> list[Redactor]:
-        both = self._redactor, self._redactor_of_elsewhere
+        both = self._redactor_of_elsewhere, self._redactor
         return [each for each in both if each is not None]
 
 
@@ -393,38 +383,29 @@ class _Fields(NamedTuple):
 
 @cache
 def _free_texts(kind: Any) -> _Fields:
-    """Return the fields of a value that may hold a secret."""
-    texts, values = [], []
-    for name, annotation in kind.__annotations__.items():
-        if name in _KEPT:
-            continue
-        if annotation in _TEXTS:
-            texts.append(name)
-        elif annotation not in _NO_VALUES and annotation != "tuple[str, ...]":  # names alone
-            values.append(name)
-    return _fields(texts, values)
+    """Return the fields of a value that may hold a secret; tuples of texts hold names alone."""
+    held = {name: of for name, of in kind.__annotations__.items() if name not in _KEPT}
+    return _fields(
+        [name for name, of in held.items() if of in _TEXTS],
+        [name for name, of in held.items() if of not in (*_NO_VALUES, "tuple[str, ...]")],
+    )
 
 
 @cache
 def _nodeids(kind: Any) -> _Fields:
     """Return the fields of a value that hold node ids."""
-    annotations = kind.__annotations__.items()
-    return _fields(
-        [name for name, held in annotations if name in _NODEIDS and held in _TEXTS],
-        [
-            name
-            for name, held in annotations
-            if name in _NODEIDS or held != "tuple[str, ...]"
-            if held not in _NO_VALUES
-        ],
-    )
+    held = kind.__annotations__
+    named = [name for name in held if name in _NODEIDS]
+    values = [name for name, of in held.items() if of not in (*_NO_VALUES, "tuple[str, ...]")]
+    lists = [name for name in named if held[name] not in _TEXTS]
+    return _fields([name for name in named if held[name] in _TEXTS], values + lists)
 
 
-def _fields(texts: Sequence[str], values: Sequence[str]) -> _Fields:
+def _fields(texts: list[str], values: list[str]) -> _Fields:
     return _Fields(tuple(texts), tuple(values), _reader(texts), _reader(values))
 
 
-def _reader(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+def _reader(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     if len(names) > 1:
         return attrgetter(*names)
     return lambda one: tuple([getattr(one, name) for name in names])

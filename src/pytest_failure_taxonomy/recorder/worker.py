@@ -13,7 +13,14 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_failure_taxonomy.record import layout
+from pytest_failure_taxonomy.record.layout import (
+    COUNTERS,
+    DONE,
+    STARTED,
+    STDERR,
+    STDOUT,
+    worker_folder,
+)
 from pytest_failure_taxonomy.record.stack_dumps import Readable
 from pytest_failure_taxonomy.record.write import DiskRecord, Record
 from pytest_failure_taxonomy.recorder.exceptions import message_of
@@ -26,7 +33,7 @@ from pytest_failure_taxonomy.system.memory import peak_rss_bytes
 
 OUTPUT_KEY: Final = "failure_taxonomy"
 """The key of this plugin in xdist's `workerinput` and `workeroutput`."""
-_ENDED: Final = {name: 1 + index for index, name in enumerate(layout.COUNTERS)}
+_ENDED: Final = {name: 1 + index for index, name in enumerate(COUNTERS)}
 """How a test has ended, as a byte; 0 means that it has not."""
 _NEAR: Final = 100
 """How many tests after the last one are searched for the next."""
@@ -59,9 +66,7 @@ class WorkerRecorder:
         Returns:
             Whether the controller reads the file with the stacks of a crash.
         """
-        self.record.set_capture(
-            descriptors.get(layout.STDOUT, 0), descriptors.get(layout.STDERR, 0)
-        )
+        self.record.set_capture(descriptors.get(STDOUT, 0), descriptors.get(STDERR, 0))
         given = self._config.workerinput[OUTPUT_KEY]  # type: ignore[attr-defined]  # xdist's
         return isinstance(self.record, DiskRecord) and bool(given.get("shows_crashes"))
 
@@ -69,7 +74,7 @@ class WorkerRecorder:
     @guarded
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record which test runs here; the controller is told later, or never."""
-        self.record.counters[layout.STARTED] += 1
+        self.record.counters[STARTED] += 1
         self.record.set_current(self._clock(), self._shown.get(nodeid, nodeid))
         self._ending = _ENDED["passed"]
 
@@ -104,7 +109,7 @@ class WorkerRecorder:
                 index = self._indices[nodeid]
             self._endings[index] = self._ending
             self._next = index + 1
-        self.record.set_current_state(layout.DONE)
+        self.record.set_current_state(DONE)
         self._exceptions.forget()
 
     @pytest.hookimpl(trylast=True)
@@ -194,7 +199,7 @@ def _open_record(config: pytest.Config) -> Record:
     if folder is None or not os.path.isdir(folder):  # the worker is on another machine
         return Record()
     try:
-        return DiskRecord(Path(folder) / layout.worker_folder(workerinput["workerid"]))
+        return DiskRecord(Path(folder) / worker_folder(workerinput["workerid"]))
     except OSError as error:
         return Record(f"no record could be kept: {error.strerror or error}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pytest_failure_taxonomy.taxonomy.evidence import Attribution, RunEvidence, TestFailure
+from pytest_failure_taxonomy.taxonomy.evidence import Attribution, RunEvidence
 from pytest_failure_taxonomy.taxonomy.values import replace
 
 if TYPE_CHECKING:
@@ -43,19 +43,14 @@ def attribute(run: RunEvidence, rules: Sequence[Rule]) -> tuple[RunEvidence, tup
                 )
                 failures[index] = replace(failures[index], attributed=said)
     for index in open_ones:
-        if failures[index].attributed is None:
-            failures[index] = _by_library(failures[index])
+        failure = failures[index]
+        if failure.attributed is None and failure.exception is not None:
+            from pytest_failure_taxonomy.taxonomy.libraries import classify_exception
+
+            known = classify_exception(failure.exception, failure.traceback)
+            if known is not None:
+                reason, kind = known
+                name = f"library:{kind}"
+                said = Attribution(reason=reason, kind=kind, source="library", rule=name)
+                failures[index] = replace(failure, attributed=said)
     return replace(run, failures=tuple(failures)), problems
-
-
-def _by_library(failure: TestFailure) -> TestFailure:
-    from pytest_failure_taxonomy.taxonomy.libraries import classify_exception
-
-    if failure.exception is None:
-        return failure
-    known = classify_exception(failure.exception, failure.traceback)
-    if known is None:
-        return failure
-    reason, kind = known
-    said = Attribution(reason=reason, kind=kind, source="library", rule=f"library:{kind}")
-    return replace(failure, attributed=said)
