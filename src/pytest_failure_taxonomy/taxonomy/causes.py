@@ -96,7 +96,11 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
     keys: dict[Hashable, str] = {}
     members: dict[str, tuple[Diagnosis | None, list[Finding]]] = {}
     for found in seen:
-        said = _said_by(found)
+        # All by which failures of one fingerprint can differ in what is to be mended.
+        failure = found.failure
+        said: Hashable = (found.fingerprint, failure and failure.message)
+        if failure is not None and (raised := failure.exception) is not None:
+            said = (said, raised.message, raised.facts, raised.chain)
         key = keys.get(said) if found.fingerprint else None
         if key is None:
             diagnosis = recognise(found)
@@ -108,15 +112,6 @@ def gather_causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
         _Members(diagnosis, of_one, with_subtests).as_cause(key)
         for key, (diagnosis, of_one) in recognised_first
     )
-
-
-def _said_by(found: Finding) -> Hashable:
-    """Return all by which failures of one fingerprint can differ in what is to be mended."""
-    failure = found.failure
-    raised = None if failure is None else failure.exception
-    if failure is None or raised is None:
-        return found.fingerprint, failure and failure.message
-    return found.fingerprint, failure.message, raised.message, raised.facts, raised.chain
 
 
 def in_order(causes: Iterable[Cause]) -> tuple[Cause, ...]:
@@ -330,7 +325,15 @@ class _Members:
         """Return what can't be imported, or where the tests failed, for `: ` to stand before."""
         failure = self._first.failure
         if self._files:
-            where = self._files_in_words(sentence)
+            raised = self._failures[0].exception
+            is_import = raised is not None and raised.type not in _REFUSALS
+            first = self._files[0]
+            where = f"{counted(len(self._files), 'test file')} can't be "
+            if len(self._files) == 1:
+                is_named = first.partition("::")[0] in sentence and not self._tests
+                where = "" if is_named else f"{one_line(first, _MAX_PATH)} can't be "
+            if where:
+                where += "imported" if is_import and "::" not in first else "collected"
             tests = f"{counted(len(self._tests), 'test')} failed" if self._tests else ""
             return ", ".join(filter(None, (where, tests)))
         if isinstance(failure, RunError) and failure.origin == "conftest":
@@ -338,17 +341,6 @@ class _Members:
             is_named = file is None or file[0] in sentence
             return "" if is_named or file is None else f"{file[0]} can't be imported"
         return self._tests_in_words(sentence)
-
-    def _files_in_words(self, sentence: str) -> str:
-        raised = self._failures[0].exception
-        is_import = raised is not None and raised.type not in _REFUSALS
-        first = self._files[0]
-        how = "imported" if is_import and "::" not in first else "collected"
-        if len(self._files) == 1:
-            file = first.partition("::")[0]
-            is_named = file in sentence and not self._tests
-            return "" if is_named else f"{one_line(first, _MAX_PATH)} can't be {how}"
-        return f"{counted(len(self._files), 'test file')} can't be {how}"
 
     def _tests_in_words(self, sentence: str) -> str:
         if not self._of_tests:

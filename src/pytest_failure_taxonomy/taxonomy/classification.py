@@ -149,7 +149,13 @@ def judge_collection_failures(
     kind = "collection.error"
     judged = []
     for failure in failures:
-        failure_type = _type_of_collection_failure(failure)
+        raised = failure.exception
+        if raised is None:
+            failure_type = _type_at_head(failure.message) or FailureType.BROKEN_BUILD
+        else:
+            failure_type = failure_type_of(
+                raised.type, raised.module, raised.bases, raised.message, collecting=True
+            )
         if reads_text:
             failure_type = _type_with_text(failure_type, failure)
         judged.append(
@@ -164,11 +170,25 @@ def judge_collection_failures(
 
 
 def judge_run_error(error: RunError) -> FailureJudgement:
-    """Return the judgement of an error outside of the tests and of collection."""
+    """Return the judgement of an error outside of the tests and of collection.
+
+    A conftest that could not be loaded is broken code. Of anything else the exception alone can say
+    so: what pytest refuses is no failed check, whatever words it uses.
+    """
+    raised = error.exception
+    is_conftest = error.origin == "conftest"
+    if raised is not None:
+        found: FailureType | None = failure_type_of(
+            raised.type, raised.module, raised.bases, raised.message, collecting=is_conftest
+        )
+    else:
+        found = _type_at_head(error.message)
+    if is_conftest:
+        found = found or FailureType.BROKEN_BUILD
+    elif found is not FailureType.BROKEN_BUILD:
+        found = FailureType.UNKNOWN
     kind = f"{error.origin}.error"
-    return FailureJudgement(
-        reason=reason_of(kind), kind=kind, failure_type=_type_of_run_error(error)
-    )
+    return FailureJudgement(reason=reason_of(kind), kind=kind, failure_type=found)
 
 
 def is_timeout(failure: TestFailure) -> bool:
@@ -249,7 +269,8 @@ def _kind_of(failure: TestFailure, *, timed_out: bool) -> str:
         return "test.stalled"
     if failure.crashed:
         return "test.crashed" if failure.forked else "worker.crashed"
-    if _is_out_of_memory(failure):
+    memory = None if failure.exception is None else failure.exception.memory
+    if memory is not None and memory.used_bytes >= NEAR_LIMIT_SHARE * memory.limit_bytes:
         return "sandbox.memory"
     return "test.xpass_strict" if is_strict_xpass(failure) else PHASE_KINDS[failure.phase]
 
@@ -272,34 +293,6 @@ def _type_of_test_failure(failure: TestFailure, kind: str) -> FailureType:
     return _type_at_head(failure.message) or by_kind
 
 
-def _type_of_collection_failure(failure: CollectionFailure) -> FailureType:
-    raised = failure.exception
-    if raised is None:
-        return _type_at_head(failure.message) or FailureType.BROKEN_BUILD
-    return failure_type_of(
-        raised.type, raised.module, raised.bases, raised.message, collecting=True
-    )
-
-
-def _type_of_run_error(error: RunError) -> FailureType:
-    """Return the failure type of an error outside of the tests.
-
-    A conftest that could not be loaded is broken code. Of anything else the exception alone can say
-    so: what pytest refuses is no failed check, whatever words it uses.
-    """
-    raised = error.exception
-    is_conftest = error.origin == "conftest"
-    if raised is not None:
-        found: FailureType | None = failure_type_of(
-            raised.type, raised.module, raised.bases, raised.message, collecting=is_conftest
-        )
-    else:
-        found = _type_at_head(error.message)
-    if is_conftest:
-        return found or FailureType.BROKEN_BUILD
-    return found if found is FailureType.BROKEN_BUILD else FailureType.UNKNOWN
-
-
 def _type_with_text(
     failure_type: FailureType, failure: TestFailure | CollectionFailure
 ) -> FailureType:
@@ -314,9 +307,3 @@ def _type_with_text(
     if at_head is not None and at_head is not FailureType.UNKNOWN:
         return at_head
     return type_in_text(text) if failure_type is FailureType.UNKNOWN else failure_type
-
-
-def _is_out_of_memory(failure: TestFailure) -> bool:
-    """Tell whether a test failed because the memory that the run may use was used up."""
-    memory = None if failure.exception is None else failure.exception.memory
-    return memory is not None and memory.used_bytes >= NEAR_LIMIT_SHARE * memory.limit_bytes

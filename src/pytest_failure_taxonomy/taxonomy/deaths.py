@@ -30,6 +30,7 @@ from pytest_failure_taxonomy.taxonomy.tables import packaged_table
 from pytest_failure_taxonomy.taxonomy.values import replace
 from pytest_failure_taxonomy.taxonomy.words import (
     first_lines,
+    in_brackets,
     words_at,
     words_of_oom_kill,
     words_of_run_error,
@@ -294,10 +295,7 @@ def _worker_words(worker: WorkerEnd) -> str:
 
 def _place_words(traces: Traces | None) -> str:
     """Return the place of a crash in brackets; nothing where it is not known."""
-    place = None if traces is None else traces.location
-    if place is None:
-        return ""
-    return f" ({place.path})" if place.line is None else f" ({place.path}:{place.line})"
+    return "" if traces is None else in_brackets(traces.location)
 
 
 def is_ended_by_limit(worker: WorkerEnd) -> bool:

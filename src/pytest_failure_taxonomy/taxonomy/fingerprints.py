@@ -34,6 +34,8 @@ MAX_KEPT: Final = 400
 MAX_LINES: Final = 5
 """Lines of it that count, without the ones that show values alone."""
 
+_Replacement = Callable[[re.Match[str]], str]
+
 _NOISE: Final = (
     r"\+  (?:where|and) |"  # pytest shows the parts of an assertion
     r"[-+?] |[-+?]$|E +[-+?] |"  # the lines of a diff
@@ -49,7 +51,22 @@ _ID: Final = (
 )
 _TIME: Final = r"\d{4}-\d\d-\d\d(?:[t ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:z\b|[-+]\d\d:?\d\d)?)?"
 
-_SUBSTITUTIONS: Final = (
+_TEMPORARY: Final = ("/tmp/", "/temp/", "pytest-of-", "/var/folders/", "/dev/shm/")  # noqa: S108 - looked for, not used
+"""What tells a path of which not even the last part stays the same."""
+
+
+def _file_name(found: re.Match[str]) -> str:
+    path = found[0].replace("\\", "/").lower()
+    is_temporary = any(part in path for part in _TEMPORARY)
+    return VALUE if is_temporary or not found[1] else f"{VALUE}/{found[1]}"
+
+
+def _singular(found: re.Match[str]) -> str:
+    words = [each.removesuffix("s") if each[-2:] != "ss" else each for each in found[0].split(" ")]
+    return " ".join(words)
+
+
+_SUBSTITUTIONS: Final[tuple[tuple[str, str, str | _Replacement, str], ...]] = (
     # what, pattern, replacement, the characters one of which must be there (`*` is in `VALUE`)
     ("terminal colours", r"\x1b\[[0-9;]{0,20}[a-z]", "", "\x1b"),
     ("text in quotes", r"(?<![\w\\])[bruf]{0,2}'(?:[^'\\\n]|\\.)*+'(?!\w)", VALUE, "'"),
@@ -63,7 +80,7 @@ _SUBSTITUTIONS: Final = (
     (
         "a path, but for a file's name outside of temporary folders",
         r"(?<![\w/.<>:-])(?:[a-z]:)?[\\/](?:[^\s\\/:'\"<>|(),;]+[\\/]+)+([^\s\\/:'\"<>|(),;]*)",
-        None,
+        _file_name,
         "/\\",
     ),
     ("an address", r"\b0x[0-9a-f]+\b", VALUE, "x"),
@@ -85,13 +102,8 @@ _SUBSTITUTIONS: Final = (
         VALUE,
         "*",
     ),
-    ("a plural", rf"({re.escape(VALUE)}) ([a-z-]{{2,30}})(?: ([a-z-]{{2,30}}))?", None, "*"),
+    ("a plural", rf"({re.escape(VALUE)}) ([a-z-]{{2,30}})(?: ([a-z-]{{2,30}}))?", _singular, "*"),
 )
-
-_Replacement = Callable[[re.Match[str]], str]
-
-_TEMPORARY: Final = ("/tmp/", "/temp/", "pytest-of-", "/var/folders/", "/dev/shm/")  # noqa: S108 - looked for, not used
-"""What tells a path of which not even the last part stays the same."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,200}")  # in pytest's own tables, so cheap
 
@@ -148,7 +160,7 @@ def _steps() -> tuple[tuple[str, re.Pattern[str], str | _Replacement, frozenset[
         (
             name,
             re.compile(pattern, re.IGNORECASE),
-            _CALLED[name[:6]] if replacement is None else replacement,
+            replacement,
             frozenset(needed),
         )
         for name, pattern, replacement, needed in _SUBSTITUTIONS
@@ -158,20 +170,6 @@ def _steps() -> tuple[tuple[str, re.Pattern[str], str | _Replacement, frozenset[
 def _unless_name(found: re.Match[str]) -> str:
     quoted = found[0]
     return quoted if _NAME.fullmatch(quoted[1:-1]) else VALUE
-
-
-def _file_name(found: re.Match[str]) -> str:
-    path = found[0].replace("\\", "/").lower()
-    is_temporary = any(part in path for part in _TEMPORARY)
-    return VALUE if is_temporary or not found[1] else f"{VALUE}/{found[1]}"
-
-
-def _singular(found: re.Match[str]) -> str:
-    words = [each.removesuffix("s") if each[-2:] != "ss" else each for each in found[0].split(" ")]
-    return " ".join(words)
-
-
-_CALLED: Final = {"a path": _file_name, "a plur": _singular}
 
 
 __all__ = ["VERSION", "fingerprint_of", "normalize_message", "place_of_test", "title_of"]
@@ -225,7 +223,10 @@ def fingerprint_of(
     else:
         words = _words_that_count(exception_type, message, place, kind, nodeid)
         at = _place_that_counts(exception_type, message, place, kind)
-    return _digest("\0".join((VERSION, name, words, *at)))
+    from hashlib import blake2s
+
+    told = "\0".join((VERSION, name, words, *at)).encode("utf-8", "backslashreplace")
+    return blake2s(told, digest_size=8).hexdigest()
 
 
 def place_of_test(nodeid: str) -> OriginPlace:
@@ -317,12 +318,6 @@ def _without_parameters(message: str, text: str, nodeid: str) -> str:
 
 def _shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
-def _digest(text: str) -> str:
-    from hashlib import blake2s
-
-    return blake2s(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
 def fingerprint_of_failure(failure: TestFailure | CollectionFailure, kind: str) -> str:

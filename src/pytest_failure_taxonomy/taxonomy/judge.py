@@ -1,14 +1,13 @@
 """The judge: from the evidence of a run to the reasons that hold and the one that is primary.
 
-There is no second place that decides. Each rule below looks at one sort of evidence and yields
-what it found; the rules stand in `_RULES`, and what they found is grouped by reason and kind and
-sorted by precedence.
+There is no second place that decides. Each `_from_…` below looks at one sort of evidence and
+yields what it found; that is grouped by reason and kind and sorted by precedence.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pytest_failure_taxonomy.taxonomy.classification import (
@@ -113,7 +112,13 @@ def judge(run: RunEvidence) -> Judgement:
         return replace(judged, faults=faults)
     if run.marker is not None and (found or run.exit.code is None):
         found.append(marked_finding(run.marker.name, run.marker.reason))
-    if _is_baseline(run):
+    if (
+        run.stage is Stage.BASELINE_RUN
+        and run.finished
+        and run.exit.code is not None
+        and judged.exit_reason is None
+        and not _was_interrupted(run)
+    ):
         found = [each for each in found if each.reason in _ENVIRONMENT_REASONS]
         if not found and not run.counts.ran:
             note = f"no test ran, yet exit code {run.exit.code} counts as a failing baseline"
@@ -242,7 +247,8 @@ def _is_green(run: RunEvidence) -> bool:
     )
 
 
-def _from_failures(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
+def _from_tests(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
+    """Yield what failed in tests, and the ends of the workers that ran them."""
     told = _told_by_workers(run)
     for index, (failure, one) in enumerate(zip(run.failures, judged.failures, strict=True)):
         if index in told:
@@ -260,6 +266,21 @@ def _from_failures(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
             failure=failure,
             fingerprint=one.fingerprint,
         )
+    for failure in run.failures:
+        if failure.marker is not None:
+            yield marked_finding(failure.marker.name, failure.marker.reason, failure.nodeid)
+    places = {id(worker): index for index, worker in told.items()}
+    for worker in run.workers:
+        if worker.ending not in ("died", "interrupted"):  # an exit is told as that
+            continue
+        ended, place = judge_worker(worker), places.get(id(worker))
+        if place is not None:
+            fingerprint = judged.failures[place].fingerprint
+            if worker.ending == "interrupted":
+                ended = replace(ended, explains=(fingerprint,))
+            else:
+                ended = replace(ended, failure=run.failures[place], fingerprint=fingerprint)
+        yield ended
 
 
 def _told_by_workers(run: RunEvidence) -> dict[int, WorkerEnd]:
@@ -297,29 +318,8 @@ def _headline_of(failure: TestFailure, kind: str) -> str | None:
     return None
 
 
-def _from_markers(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
-    for failure in run.failures:
-        if failure.marker is not None:
-            yield marked_finding(failure.marker.name, failure.marker.reason, failure.nodeid)
-
-
-def _from_workers(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
-    told = {id(worker): index for index, worker in _told_by_workers(run).items()}
-    for worker in run.workers:
-        if worker.ending not in ("died", "interrupted"):  # an exit is told as that
-            continue
-        ended, index = judge_worker(worker), told.get(id(worker))
-        if index is None:
-            yield ended
-            continue
-        fingerprint = judged.failures[index].fingerprint
-        if worker.ending == "interrupted":
-            yield replace(ended, explains=(fingerprint,))
-        else:
-            yield replace(ended, failure=run.failures[index], fingerprint=fingerprint)
-
-
-def _from_collection(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
+def _from_outside_of_tests(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
+    """Yield what could not be collected, and the errors of pytest, of conftests and of plugins."""
     for failed, one in zip(run.collection_failures, judged.collection_failures, strict=True):
         yield finding(
             one.kind,
@@ -331,62 +331,57 @@ def _from_collection(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
             failure=failed,
             fingerprint=one.fingerprint,
         )
-
-
-def _from_errors(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
-    for error, one in zip(run.errors, judged.errors, strict=True):
-        if not _follows_from_another(error, run):
-            yield finding(
-                one.kind,
-                f"{error.origin} error",
-                error.message,
-                failure_type=one.failure_type,
-                words=words_of_run_error(error),
-                failure=error,
-            )
-
-
-def _follows_from_another(error: RunError, run: RunEvidence) -> bool:
-    """Tell whether xdist stumbled over a worker whose session something else had ended.
-
-    Its controller asserts that a worker that is done has run all of its tests, and looks for one
-    that has never come to its tests. It writes to workers that are gone.
-    """
-    if not _OF_XDIST.search(error.message):
-        return False
-    return _has_exited(run) or any(not _OF_XDIST.search(other.message) for other in run.errors)
+    for error, one_error in zip(run.errors, judged.errors, strict=True):
+        # xdist's controller asserts that a worker that is done has run all of its tests, looks for
+        # one that has never come to its tests, and writes to workers that are gone. All of that
+        # follows where something else had ended a worker's session.
+        if _OF_XDIST.search(error.message) and (
+            _has_exited(run) or any(not _OF_XDIST.search(other.message) for other in run.errors)
+        ):
+            continue
+        yield finding(
+            one_error.kind,
+            f"{error.origin} error",
+            error.message,
+            failure_type=one_error.failure_type,
+            words=words_of_run_error(error),
+            failure=error,
+        )
 
 
 def _has_exited(run: RunEvidence) -> bool:
     return any(_interruption_kind(stop) == "interrupt.exit" for stop in run.interruptions)
 
 
-def _from_mismatch(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
-    if run.mismatch is None:
-        return
-    # Imported here, because a run whose workers agree needs none of its words.
-    from pytest_failure_taxonomy.taxonomy.mismatch import headline_of_mismatch, text_of_mismatch
+def _from_session(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
+    """Yield what ended the session, and what is known of it by its count alone."""
+    if run.mismatch is not None:
+        # Imported here, because a run whose workers agree needs none of its words.
+        from pytest_failure_taxonomy.taxonomy.mismatch import headline_of_mismatch, text_of_mismatch
 
-    yield finding(
-        "collection.mismatch",
-        "xdist",
-        text_of_mismatch(run.mismatch),
-        headline=headline_of_mismatch(run.mismatch),
-    )
-
-
-def _from_session_limit(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
+        yield finding(
+            "collection.mismatch",
+            "xdist",
+            text_of_mismatch(run.mismatch),
+            headline=headline_of_mismatch(run.mismatch),
+        )
     if run.should_fail.startswith(_SESSION_LIMIT):
         yield finding("session.timeout", "session.shouldfail", run.should_fail)
-
-
-def _from_interruptions(run: RunEvidence, judged: Judgement) -> Iterator[Finding]:
     running = run.in_flight[0].nodeid if run.in_flight else None
+    # What pytest stops for: `-x`, a collection error, a crash.
+    is_stop_explained = bool(
+        run.failures
+        or run.collection_failures
+        or run.errors
+        or run.mismatch
+        or run.unrecorded
+        or any(worker.ending == "died" for worker in run.workers)
+    )
     told_by_workers = any(worker.ending == "interrupted" for worker in run.workers)
     has_exited = _has_exited(run)
     for stop in run.interruptions:
         kind = _interruption_kind(stop)
-        if kind == "interrupt.stopped" and _explains_a_stop(run):
+        if kind == "interrupt.stopped" and is_stop_explained:
             continue
         is_passed_on = kind == "interrupt.keyboard" and stop.exception == "Interrupted"
         if is_passed_on and (told_by_workers or has_exited):
@@ -405,6 +400,16 @@ def _from_interruptions(run: RunEvidence, judged: Judgement) -> Iterator[Finding
             words=words_of_interruption(stop),
             explains=explains,
         )
+    lacking = run.unrecorded  # it could be of another kind, or another reason
+    for kind, count in (
+        ("test.failed", lacking.failures),
+        ("collection.error", lacking.collection_failures),
+        ("internal.error", lacking.errors),
+        ("interrupt.stopped", lacking.interruptions),
+    ):
+        if count:
+            detail = f"{count} counted, but what happened could not be written down"
+            yield finding(kind, "record", detail, count=count, confidence="likely")
 
 
 def _interruption_kind(stop: Interruption) -> str:
@@ -419,45 +424,6 @@ def _interruption_kind(stop: Interruption) -> str:
     return "interrupt.stopped"
 
 
-def _explains_a_stop(run: RunEvidence) -> bool:
-    """Tell whether something failed that pytest stops for: `-x`, a collection error, a crash."""
-    return bool(
-        run.failures
-        or run.collection_failures
-        or run.errors
-        or run.mismatch
-        or run.unrecorded
-        or any(worker.ending == "died" for worker in run.workers)
-    )
-
-
-def _from_what_is_unrecorded(run: RunEvidence, _: Judgement) -> Iterator[Finding]:
-    """Yield what is known by its count alone; it could be of another kind, or another reason."""
-    lacking = run.unrecorded
-    for kind, count in (
-        ("test.failed", lacking.failures),
-        ("collection.error", lacking.collection_failures),
-        ("internal.error", lacking.errors),
-        ("interrupt.stopped", lacking.interruptions),
-    ):
-        if count:
-            detail = f"{count} counted, but what happened could not be written down"
-            yield finding(kind, "record", detail, count=count, confidence="likely")
-
-
-_RULES: Final[tuple[Callable[[RunEvidence, Judgement], Iterator[Finding]], ...]] = (
-    _from_failures,
-    _from_markers,
-    _from_workers,
-    _from_collection,
-    _from_errors,
-    _from_mismatch,
-    _from_session_limit,
-    _from_interruptions,
-    _from_what_is_unrecorded,
-)
-
-
 def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
     if is_ended_as_stalled(run):
         return _findings_of(run, judged, [*judge_stalls(run)])
@@ -468,7 +434,8 @@ def _findings(run: RunEvidence, judged: Judgement) -> list[Finding]:
 
 def _findings_of(run: RunEvidence, judged: Judgement, ended: list[Finding]) -> list[Finding]:
     """Return all findings; `ended` are those of stalls for which we have ended the run."""
-    found = [*run.settled, *ended, *(each for rule in _RULES for each in rule(run, judged))]
+    found = [*run.settled, *ended, *_from_tests(run, judged)]
+    found += (*_from_outside_of_tests(run, judged), *_from_session(run, judged))
     if ended and (not run.finished or run.exit.session_code not in (None, run.exit.code)):
         return found
     if not run.finished:
@@ -605,10 +572,3 @@ def _was_interrupted(run: RunEvidence) -> bool:
         or any(_interruption_kind(stop) == "interrupt.keyboard" for stop in run.interruptions)
         or any(worker.ending == "interrupted" for worker in run.workers)
     )
-
-
-def _is_baseline(run: RunEvidence) -> bool:
-    if run.stage is not Stage.BASELINE_RUN or not run.finished or _was_interrupted(run):
-        return False
-    code = run.exit.code
-    return code is not None and _exit_reason(run) is None

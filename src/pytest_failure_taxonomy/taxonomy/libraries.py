@@ -94,16 +94,12 @@ def _known(names: list[str], message: str, traceback: str) -> Iterator[str]:
         for name in names:
             module = name.rpartition(".")[0]
             kind = table.get((name, module)[part])
-            if kind is not None and _is_within(module, message, traceback):
+            if kind is None:
+                continue
+            texts = packaged_table("libraries")["only_within"].get(module)
+            seen = "" if texts is None else message + traceback.replace("\\", "/")
+            if texts is None or any(text in seen for text in texts):
                 yield kind
-
-
-def _is_within(module: str, message: str, traceback: str) -> bool:
-    texts = packaged_table("libraries")["only_within"].get(module)
-    if texts is None:
-        return True
-    seen = message + traceback.replace("\\", "/")
-    return any(text in seen for text in texts)
 
 
 def _kind_of_command(subcommand: str) -> str:
@@ -170,29 +166,19 @@ def _of_words(words: Sequence[str], shells_left: int) -> str | None:
     words = words[len(list(prefixes)) :]
     if not words:
         return None
-    program = _name(words[0])
+    program = re.split(r"[/\\]", words[0])[-1]
     if program in _PROGRAMS:
         return next(_subcommands(words[1:]), "")
     if program in _SHELLS and shells_left:
-        line = _line_of_shell(words[1:])
-        return None if line is None else _of_line(line, shells_left - 1)
-    return None
-
-
-def _of_line(line: str, shells_left: int) -> str | None:
-    commands = [
-        words
-        for part in _NEXT_COMMAND.split(line[:_MAX_COMMAND])
-        if (words := [word.strip("'\"") for word in _WORD.findall(part)])
-        and words[0] not in _WITHOUT_WORK
-    ]
-    return _of_words(commands[0], shells_left) if len(commands) == 1 else None
-
-
-def _line_of_shell(words: Sequence[str]) -> str | None:
-    for option, line in pairwise(words):
-        if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
-            return line
+        for option, line in pairwise(words[1:]):
+            if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
+                commands = [
+                    command
+                    for part in _NEXT_COMMAND.split(line[:_MAX_COMMAND])
+                    if (command := [word.strip("'\"") for word in _WORD.findall(part)])
+                    and command[0] not in _WITHOUT_WORK
+                ]
+                return _of_words(commands[0], shells_left - 1) if len(commands) == 1 else None
     return None
 
 
@@ -205,10 +191,6 @@ def _subcommands(words: Sequence[str]) -> Iterator[str]:
             is_value = word in _OPTIONS_WITH_A_VALUE
         else:
             yield word
-
-
-def _name(path: str) -> str:
-    return re.split(r"[/\\]", path)[-1]
 
 
 Sort = Literal["options", "settings", "fixtures", "marks"]

@@ -94,7 +94,16 @@ def compare_collections(
     ours, theirs = Counter(first), Counter(other)
     lacking, added = tuple((ours - theirs).elements()), tuple((theirs - ours).elements())
     if not lacking and not added:
-        return CollectedVariant(workers=workers, tests=len(other), moved=_first_moved(first, other))
+        pairs = zip(first, other, strict=False)
+        moved = next(
+            (
+                MovedTest(position=position, nodeid=nodeid, other_nodeid=other_nodeid)
+                for position, (nodeid, other_nodeid) in enumerate(pairs, 1)
+                if nodeid != other_nodeid
+            ),
+            None,
+        )
+        return CollectedVariant(workers=workers, tests=len(other), moved=moved)
     lacking_of, added_of = _first_of_functions(lacking), _first_of_functions(added)
     changed = [name for name in lacking_of if name in added_of]
     lacking = tuple(each for each in lacking if function_of(each) not in added_of)
@@ -127,13 +136,6 @@ def _first_of_functions(nodeids: Sequence[str]) -> Mapping[str, str]:
     return found
 
 
-def _first_moved(first: Sequence[str], other: Sequence[str]) -> MovedTest | None:
-    for position, (nodeid, other_nodeid) in enumerate(zip(first, other, strict=False), 1):
-        if nodeid != other_nodeid:
-            return MovedTest(position=position, nodeid=nodeid, other_nodeid=other_nodeid)
-    return None
-
-
 def sorts_of(variant: CollectedVariant) -> tuple[MismatchSort, ...]:
     """Return how a list differs, what says most first."""
     sorts: dict[MismatchSort, object] = {
@@ -147,9 +149,16 @@ def sorts_of(variant: CollectedVariant) -> tuple[MismatchSort, ...]:
 def headline_of_mismatch(mismatch: CollectionMismatch) -> str:
     """Say in one line how the workers disagree, by one test and two workers."""
     said = "the xdist workers collected different tests"
-    variant = _most_telling(mismatch)
-    if variant is not None:
-        said += f": {_words_of_variant(variant, _workers_words(mismatch.workers))}"
+    told = (
+        each
+        for sort in get_args(MismatchSort)  # what says most first
+        for each in mismatch.variants
+        if sort in sorts_of(each)
+    )
+    if (variant := next(told, None)) is not None:
+        said += (
+            f": {_words_of_variant(variant, _few_words(mismatch.workers, len(mismatch.workers)))}"
+        )
     lists = 1 + len(mismatch.variants) + mismatch.variants_omitted
     if lists > 2:  # the words above speak of two
         others = sum(len(each.workers) for each in mismatch.variants)
@@ -160,7 +169,7 @@ def headline_of_mismatch(mismatch: CollectionMismatch) -> str:
 
 def text_of_mismatch(mismatch: CollectionMismatch) -> str:
     """Return what to do about it, and all that is known: one paragraph for each list."""
-    first = _workers_words(mismatch.workers)
+    first = _few_words(mismatch.workers, len(mismatch.workers))
     sorts = dict.fromkeys(sort for each in mismatch.variants for sort in sorts_of(each))
     advice = packaged_table("mismatch")
     lines = [*(advice[sort] for sort in sorts), f"{first}: {counted(mismatch.tests, 'test')}"]
@@ -173,17 +182,8 @@ def text_of_mismatch(mismatch: CollectionMismatch) -> str:
     return "\n".join(lines)
 
 
-def _most_telling(mismatch: CollectionMismatch) -> CollectedVariant | None:
-    """Return the first list of the sort that says most."""
-    for sort in get_args(MismatchSort):
-        for variant in mismatch.variants:
-            if sort in sorts_of(variant):
-                return variant
-    return None
-
-
 def _words_of_variant(variant: CollectedVariant, first: str) -> str:
-    others = _workers_words(variant.workers)
+    others = _few_words(variant.workers, len(variant.workers))
     if variant.parameters:
         one = variant.parameters[0]
         more = variant.parameters_count - 1
@@ -215,7 +215,7 @@ def _words_of_variant(variant: CollectedVariant, first: str) -> str:
 
 
 def _lines_of_variant(variant: CollectedVariant, first: str) -> Iterator[str]:
-    yield f"{_workers_words(variant.workers)}: {counted(variant.tests, 'test')}"
+    yield f"{_few_words(variant.workers, len(variant.workers))}: {counted(variant.tests, 'test')}"
     for one in variant.parameters[:MAX_EXAMPLES]:
         yield f"  other parameters: {_short(one.nodeid)} in {first}"
         yield f"                    {_short(one.other_nodeid)} here"
@@ -238,14 +238,9 @@ def _rest(count: int, shown: int) -> Iterator[str]:
         yield f"  and {counted(left, 'more test')}"
 
 
-def _workers_words(workers: Sequence[str]) -> str:
-    """Name some workers, and say how many more there are."""
-    return enumerated([_short(worker) for worker in workers[:MAX_NAMED]], len(workers))
-
-
-def _few_words(nodeids: Sequence[str], count: int) -> str:
-    """Name some tests, and say how many more there are."""
-    return enumerated([_short(nodeid) for nodeid in nodeids[:MAX_NAMED]], count)
+def _few_words(names: Sequence[str], count: int) -> str:
+    """Name some workers or tests, and say how many more there are."""
+    return enumerated([_short(name) for name in names[:MAX_NAMED]], count)
 
 
 def _parameters_words(nodeid: str) -> str:

@@ -6,7 +6,6 @@ import re
 import signal
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -223,17 +222,14 @@ def marker_on_line(line: str) -> str | None:
     """Return what the marker on a line says, known or not; `None` where the line is none."""
     if MARKER_START not in line:
         return None
-    text = (_colour().sub(" ", line) if "\x1b" in line else line).strip(MARKER_BLANKS + "\n")
+    text = (re.sub(MARKER_COLOUR, " ", line) if "\x1b" in line else line).strip(
+        MARKER_BLANKS + "\n"
+    )
     if not text.startswith(MARKER_START) or not text.endswith("]"):
         return None
     name = text[len(MARKER_START) : -1]
     is_word = name.isascii() and name.replace("_", "a").isalnum()
     return name if is_word else None
-
-
-@cache
-def _colour() -> re.Pattern[str]:
-    return re.compile(MARKER_COLOUR)
 
 
 def validate_marker(name: str, known: Iterable[str] = ()) -> str:

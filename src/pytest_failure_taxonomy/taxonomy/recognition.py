@@ -117,7 +117,10 @@ def recognise(found: Finding) -> Diagnosis | None:
     partial = None
     inner: _Link | None = None
     for link in reversed(links):
-        diagnosis, is_whole = _ask(link, common | _values_of_inner(inner))
+        if inner is not None:
+            name = inner.names[0].removeprefix("builtins.")
+            common["inner"] = said_in_one_line(name, inner.message, is_test=True)
+        diagnosis, is_whole = _ask(link, common)
         if is_whole:
             return diagnosis
         partial, inner = partial or diagnosis, link
@@ -331,13 +334,6 @@ _DERIVED: Final[Mapping[str, Callable[[_Values, _Row], str]]] = {
     ),
 }
 """Values that are made of others, or looked up."""
-
-
-def _values_of_inner(inner: _Link | None) -> _Values:
-    if inner is None:
-        return {}
-    name = inner.names[0].removeprefix("builtins.")
-    return {"inner": said_in_one_line(name, inner.message, is_test=True)}
 
 
 def _values_of_failure(failure: TestFailure | CollectionFailure | RunError) -> _Values:

@@ -76,7 +76,8 @@ def is_circular_fix(approach: str, earlier_approaches: Sequence[str]) -> bool:
         raise TypeError("earlier_approaches: got a string; give a list of strings")
     words = _keywords(approach)
     window = earlier_approaches[-EARLIER_ATTEMPTS_COMPARED:]
-    similar = sum(_is_similar(words, _keywords(earlier)) for earlier in window)
+    # Whole numbers: a share of exactly 0.3 must not depend on how a float rounds.
+    similar = sum(10 * len(words & each) > 3 * len(words | each) for each in map(_keywords, window))
     return similar >= SIMILAR_ATTEMPTS_OF_A_CIRCLE
 
 
@@ -163,11 +164,6 @@ def explain_recovery(
 def _keywords(approach: str) -> frozenset[str]:
     words = frozenset(_word().findall(approach.lower()))
     return words.difference(packaged_table("recovery")["stop_words"])
-
-
-def _is_similar(one: frozenset[str], other: frozenset[str]) -> bool:
-    # Whole numbers: a share of exactly 0.3 must not depend on how a float rounds.
-    return 10 * len(one & other) > 3 * len(one | other)
 
 
 @cache

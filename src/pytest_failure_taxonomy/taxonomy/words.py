@@ -9,6 +9,7 @@ from typing import Final
 from pytest_failure_taxonomy.taxonomy.evidence import (
     CollectionFailure,
     Interruption,
+    Location,
     MemoryPressure,
     MemorySample,
     OomKill,
@@ -160,7 +161,7 @@ def words_of_interruption(stop: Interruption) -> tuple[str, ...]:
         return ()
     if place is None or place.line is None:
         return (said,)
-    return (f"{said} ({place.path}:{place.line})",)
+    return (f"{said}{in_brackets(place)}",)
 
 
 def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str:
@@ -173,6 +174,13 @@ def said_in_one_line(exception_type: str, message: str, *, is_test: bool) -> str
     if said and (exception_type in TYPES_OF_PYTEST or (not is_test and exception_type in OUTCOMES)):
         return said
     return f"{exception_type}: {said}" if said else exception_type
+
+
+def in_brackets(place: Location | None) -> str:
+    """Return a place to follow words: ` (test_a.py:3)`; nothing where it is not known."""
+    if place is None:
+        return ""
+    return f" ({place.path})" if place.line is None else f" ({place.path}:{place.line})"
 
 
 def first_lines(text: str) -> str:
