@@ -428,7 +428,7 @@ def recover(options: argparse.Namespace) -> int:
             for chunk in chunks:
                 end = (end + chunk)[-MAX_ERROR_BYTES:]
         error = redact(end.decode("utf-8", "replace"))
-    with _open(options) as history:
+    with _open(options, create=True) as history:
         found = recommend(
             history,
             options.subtask,

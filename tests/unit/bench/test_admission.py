@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_failure_taxonomy.bench.models import BenchCase
+from pytest_failure_taxonomy.bench.models import COST_CAP, BenchCase
 from pytest_failure_taxonomy.bench.outcomes import CaseOutcome
-from pytest_failure_taxonomy.bench.run.admission import COST_CAP, Admission, RunAdmission
+from pytest_failure_taxonomy.bench.run.admission import Admission, RunAdmission
 from pytest_failure_taxonomy.bench.runs.file import RunFile
 from tests.helpers.bench import make_stub_plan
 from tests.helpers.kept_runs import call_of, header_of, score_of
