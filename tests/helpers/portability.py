@@ -130,14 +130,14 @@ def _shown_part(
 ) -> types.ModuleType:
     """Return what is to be seen of a module; what a test patches there is patched for everybody."""
 
+    def is_hidden(name: str) -> bool:
+        return name in lacks or (has is not None and name not in has and not name.startswith("_"))
+
     class Shown(types.ModuleType):
         def __getattr__(self, name: str) -> Any:
             if name in own:
                 return own[name]
-            is_hidden = name in lacks or (
-                has is not None and name not in has and not name.startswith("_")
-            )
-            if is_hidden:
+            if is_hidden(name):
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
             return getattr(module, name)
 
@@ -155,7 +155,8 @@ def _shown_part(
 
         @property
         def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # pytest's monkeypatch asks it
-            return {**vars(module), **own}
+            seen = {name: each for name, each in vars(module).items() if not is_hidden(name)}
+            return {**seen, **own}
 
     return Shown(module.__name__)
 

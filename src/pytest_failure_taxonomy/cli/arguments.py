@@ -33,7 +33,9 @@ def command_line() -> argparse.ArgumentParser:
     others = ["for harnesses and benches:"]
     parents: dict[str, argparse.ArgumentParser] = {}
     below: dict[str, Any] = {}
-    table = tomllib.loads(files(__package__).joinpath("commands.toml").read_text("utf-8"))
+    table = tomllib.loads(
+        files("pytest_failure_taxonomy.cli").joinpath("commands.toml").read_text("utf-8")
+    )
     for entry in table["command"]:
         parent, _, name = entry["name"].rpartition(" ")
         if parent and parent not in below:

@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tell_plainly(options.about().rstrip())
             return _EXIT_USAGE
         module, _, function = options.runs.partition(".")
-        run = getattr(import_module(f"{__package__}.{module}"), function)
+        run = getattr(import_module(f"pytest_failure_taxonomy.cli.{module}"), function)
         return int(run(options))
     except FailureTaxonomyError as error:
         tell(str(error))
