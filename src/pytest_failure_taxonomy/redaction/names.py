@@ -61,9 +61,9 @@ _OPTION_ENDS: Final = (
 
 _PARTS_OF_VARIABLES: Final = ("PASS", "PWD", "TOKEN", "SECRET", "KEY", "AUTH", "CRED")
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
+"""The shell's variables for the current folder and the one before."""
 
 _DECLARED: Final[set[str]] = set()
-"""The shell's variables for the current folder and the one before."""
 
 
 def mark_id(name: str) -> str:
